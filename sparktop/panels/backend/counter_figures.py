@@ -1,4 +1,4 @@
-"""The section of figures that only some servers report."""
+"""The section of values that only some servers report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparktop.panels.parts.sections import Section, fact, facts
 
 
 def counter_section(view: BackendView, width: int) -> list[Section]:
-    """Return the known ones of `COUNTER_FIGURES` as one section; an empty list where none is known."""
+    """Return a list with the section of those `COUNTER_FIGURES` that the backend reports; empty if none."""
     values = ((figure, view.counter_figures.get(figure.name)) for figure in COUNTER_FIGURES)
     cells = [_cell(figure, value) for figure, value in values if value is not None]
     return [Section("also reported", facts(cells, width))] if cells else []

@@ -1,4 +1,4 @@
-"""One backend on the full screen: all figures, quantiles with their history, the rule behind its state."""
+"""One backend on the full screen: all values, quantiles with their history, the rule behind its state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def backend_detail(
     *,
     selected: bool = False,
 ) -> list[Row]:
-    """Draw one backend as rows of `width` cells: `height` of them, or more where its figures need more."""
+    """Draw one backend on the full screen as rows of `width` cells: `height` rows, or more where needed."""
     column = column_width(width)
     detail = Detail(
         lead=[_state(view)],
@@ -48,7 +48,7 @@ def backend_detail(
 
 
 def _state(view: BackendView) -> Row:
-    """Return the state with the rule that led to it."""
+    """Return a row with the backend's state and the rule that led to this state."""
     return [(view.state_text, STATE_ROLES[view.state]), label(" because "), (view.state_rule, "text")]
 
 
@@ -98,7 +98,7 @@ def _graphs(view: BackendView) -> list[Graph]:
 
 
 def _rarer(view: BackendView, edge: Callable[[float], str]) -> list[Graph]:
-    """Return the graphs of figures that only some servers report; a graph without any value is left out."""
+    """Return the graphs of values that only some servers report; a graph without any value is left out."""
     history = view.history
     reads = Graph(
         [("reads", "load"), label(" GB/s 10 s")],
@@ -114,7 +114,7 @@ def _rarer(view: BackendView, edge: Callable[[float], str]) -> list[Graph]:
 
 
 def _quantiles(name: str, view: BackendView, latency: Latency, field: str) -> Graph:
-    """Return a graph of p50 with p95 over it: the solid part is p50, the outline p95."""
+    """Return a graph of a latency's p50, with p95 in sparser dots above it."""
     bound = latency.p95.seconds if latency.p95 is not None and latency.p95.below else 0.0
     return Graph(
         [(name, "title"), label(" 60 s "), ("⣿p50", "network"), ("⡪p95", "waiting")],
@@ -141,5 +141,5 @@ def _percent(name: str, window: str, gradient: str, view: BackendView, field: st
 
 
 def _seconds(top: float) -> str:
-    """Format a round number of seconds: "50 ms", "2.5 s"."""
+    """Format a round number of seconds such as "50 ms" or "2.5 s"."""
     return f"{top:g} s" if top >= 1 else f"{1000 * top:g} ms"

@@ -1,4 +1,4 @@
-"""A node of a cluster as a small tile, to stand beside the other nodes of one backend."""
+"""A node of a cluster as a small panel beside the other nodes of the same backend."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sparktop.panels.parts.sections import bar_row, name_width, percent_run
 
 
 def node_tile(name: str, view: NodeView | None, width: int) -> list[Row]:
-    """Return a node as seven rows of `width` cells; `view` is None for a node that is not watched."""
+    """Return the node `name` as seven rows of `width` cells; `view` is None if it is not watched."""
     speed = view.speed if view is not None else SpeedState()
     word = speed.word if view is not None and view.sample is not None else ""
     role = speed_role(speed)

@@ -1,4 +1,4 @@
-"""The panel of one backend: figures at the left, graphs of token rate and load over time at the right."""
+"""The panel of one backend: values at the left, graphs of token rate and load over time at the right."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _MIN_TOP_LOAD = 4.0
 
 @dataclass(frozen=True, slots=True)
 class GroupScale:
-    """The upper edges of the graphs, shared by all backends of one group so that they compare at a glance."""
+    """The values at the graphs' upper edges, shared by all backends of a group, so that graphs compare."""
 
     generation_tps: float
     load: float
 
 
 def group_scale(backends: list[BackendView], axis: TimeAxis, width: int) -> GroupScale:
-    """Return the upper edges that hold everything the backends of a group show in graphs of `width` cells."""
+    """Return the scale that holds all values of a group's backends in graphs of `width` cells."""
     since = axis.end - axis.span_s(width)
     rate = max((b.history.generation_tps.peak(since) or 0.0 for b in backends), default=0.0)
     load = 0.0
@@ -109,7 +109,10 @@ def _totals(view: BackendView) -> Row:
 
 
 def _lanes(view: BackendView, height: int, width: int) -> list[Row]:
-    """Return one row per lane for a backend with several; lanes that do not fit are counted in the last."""
+    """Return one row per lane (engine core, data-parallel rank) of a backend with several lanes.
+
+    At most `height` rows are returned; the last one counts the lanes that do not fit.
+    """
     if len(view.lanes) < 2 or height < 1:
         return []
     rows: list[Row] = [
@@ -130,7 +133,7 @@ def _lanes(view: BackendView, height: int, width: int) -> list[Row]:
 
 
 def figure_rows(view: BackendView, width: int, height: int) -> list[Row]:
-    """Return the column of figures, the most important first, with blank rows between groups if they fit."""
+    """Return the column of values, the most important first, with blank rows between groups if they fit."""
     groups: list[list[Row]] = [
         [
             [
@@ -165,7 +168,7 @@ def _upper_edge(top: float) -> str:
 
 
 def _graphs(view: BackendView, width: int, height: int, axis: TimeAxis, scale: GroupScale) -> list[Row]:
-    """Return the graphs of token rate and load side by side, each under its caption."""
+    """Return the rows of two graphs side by side, token rate and load, each with a caption above it."""
     end_slot = axis.end_slot
     history = view.history
     rate = axis.values(history.generation_tps, width)
@@ -186,7 +189,7 @@ def _graphs(view: BackendView, width: int, height: int, axis: TimeAxis, scale: G
 
 
 def headline(view: BackendView) -> tuple[Row, Row]:
-    """Return title and status of the upper edge: name, engine and model at the left, state at the right."""
+    """Return (left, right) texts of the upper edge: name, engine and model; the backend's state."""
     engine = " ".join(part for part in (view.engine, view.version) if part)
     title: Row = [("┐", "border"), (view.name, "title"), ("┌", "border")]
     if engine or view.model:
@@ -198,7 +201,11 @@ def headline(view: BackendView) -> tuple[Row, Row]:
 
 
 def footnote(view: BackendView) -> tuple[Row, Row]:
-    """Return both ends of the lower edge: the failure, else URL and nodes; at the right the poll time."""
+    """Return (left, right) texts of the lower edge.
+
+    At the left the failure, else why the state is unknown, else URL and nodes; at the right the duration of
+    the poll.
+    """
     if view.failure is not None:
         since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
         stale = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
@@ -218,7 +225,7 @@ def footnote(view: BackendView) -> tuple[Row, Row]:
 def backend_panel(
     view: BackendView, width: int, height: int, axis: TimeAxis, scale: GroupScale, *, selected: bool = False
 ) -> list[Row]:
-    """Draw one backend as `height` rows of `width` cells."""
+    """Draw the panel of one backend as `height` rows of `width` cells."""
     inner, inside = width - 2, height - 2
     column = figures_width(width)
     each = graph_width(width)

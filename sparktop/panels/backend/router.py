@@ -14,7 +14,7 @@ from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role, row_width
 
 _ROLES = ("generation", "prompt", "memory", "network", "gpu", "cpu", "waiting", "running")
-"""Roles of a bar's parts in turn; parts have letters, too, so that they differ without colour."""
+"""Roles (colours) of the bar's parts in turn; parts have letters, too, so that they differ without colour."""
 _FILL = "■"
 _BAR_MIN, _BAR_MAX = 8, 40
 _NAME = 16
@@ -23,7 +23,7 @@ _UNMAPPED = "✖ unmapped"
 
 
 def router_panel(view: RouterView, width: int, height: int, *, selected: bool = False) -> list[Row]:
-    """Draw one router as `height` rows of `width` cells: 3 or 4, more when it is alone on the board."""
+    """Draw one router as `height` rows of `width` cells: 3 or 4 rows, more when it fills the board."""
     inner, inside = width - 4, height - 2
     # The share comes from the backends: it is as fresh as their samples, even if the router failed.
     deployments = _deployments(view, inner, inside)
@@ -48,7 +48,7 @@ def router_panel(view: RouterView, width: int, height: int, *, selected: bool = 
 
 
 def _deployments(view: RouterView, width: int, inside: int) -> list[Row]:
-    """Return what is known of the deployments, in the rows that there are."""
+    """Return what is known of the deployments, as rows for a panel with `inside` rows inside its frame."""
     if inside <= 1:
         return [_summary(view)]
     return [_flow(view, width)] if inside == 2 else [[], *_listing(view, width, inside - 2)]
@@ -79,7 +79,10 @@ def _status(view: RouterView) -> Row:
 
 
 def _footnote(view: RouterView, *, note_inside: bool) -> tuple[Row, Row]:
-    """Return both ends of the lower edge: the failure, else the router's note and URL; the poll time."""
+    """Return (left, right) texts of the lower edge: the failure, else note and URL; the duration of the poll.
+
+    `note_inside`: the note is already shown inside the panel.
+    """
     if view.failure is not None:
         stale = "" if view.age_s is None else f" last answer {numbers.age(view.age_s)} ago:"
         return [(f" ✖{stale} {view.failure.message} ", "bad")], []
@@ -89,7 +92,7 @@ def _footnote(view: RouterView, *, note_inside: bool) -> tuple[Row, Row]:
 
 
 def _share(view: RouterView, width: int) -> Row:
-    """Return each backend's share of the running requests now: a bar with letters, then the numbers."""
+    """Return a row with each backend's share of the requests running now: a bar, then the numbers."""
     head = label("run ")
     if not view.backends:
         return [head, ("no backend that is watched is behind it", "muted")]
@@ -141,7 +144,7 @@ def _key(view: RouterView, loads: list[float | None], total: float) -> list[Row]
 
 
 def _summary(view: RouterView) -> Row:
-    """Return the number of deployments, or of those without a watched backend."""
+    """Return a row with the number of deployments, or of those without a watched backend if there are any."""
     if view.deployments is None:
         return [label("deployments –")]
     unmapped = sum(name is None for name in view.deployments.values())
@@ -152,7 +155,7 @@ def _summary(view: RouterView) -> Row:
 
 
 def _flow(view: RouterView, width: int) -> Row:
-    """Return the deployments with their backends in one row; those that do not fit are counted."""
+    """Return the deployments with their backends in one row; deployments that do not fit are counted."""
     head = label("sends to ")
     if view.deployments is None:
         return [head, ("– ", "muted"), (view.note or "it does not tell its deployments", "muted")]
@@ -173,7 +176,10 @@ def _flow(view: RouterView, width: int) -> Row:
 
 
 def _rest(backends: list[str | None]) -> Row:
-    """Return the number of deployments that did not fit, and how many of them have no watched backend."""
+    """Return a row with the number of deployments that did not fit, and how many have no watched backend.
+
+    `backends` holds the backend of each of these deployments, None for none.
+    """
     unmapped = backends.count(None)
     row: Row = [label(f" +{len(backends)} more")]
     return [*row, (f", {unmapped} {_UNMAPPED}", "warn")] if unmapped else row
@@ -187,7 +193,7 @@ def _arrow(name: str, backend: str | None) -> Row:
 
 
 def _listing(view: RouterView, width: int, height: int) -> list[Row]:
-    """Return a row per deployment, with address and model; deployments that do not fit are counted."""
+    """Return a row per deployment with address and model; deployments that do not fit are counted."""
     if not view.deployments:
         return [_flow(view, width)]
     deployments = view.told if view.told is not None else tuple(Deployment(name) for name in view.deployments)

@@ -1,4 +1,7 @@
-"""All figures known of one backend, as sections of its detail screen."""
+"""All values known of one backend, as sections of its full-screen view.
+
+A *lane* is an engine core (data-parallel rank) of the server.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,14 @@ _NAMES = (
     ("decode", "decode"),
 )
 _ENOUGH = {"p50": 0.0, "p90": 20.0, "p95": 20.0, "p99": 100.0}
-"""Observations from which on a quantile is more than a guess; with fewer it is drawn muted."""
+"""Least observations for a quantile to be more than a guess; with fewer it is drawn muted."""
 _MINUTE_S = (55.0, 62.0)
-"""Seconds that count as a minute: the window spans an integral number of polls, so it is never exactly 60 s.
-"""
+"""Range of window lengths in seconds that are shown as a minute: a window spans an integral number of polls,
+so it is never exactly 60 s."""
 
 
 def window_words(latencies: Sequence[Latency]) -> str:
-    """Return the longest window of `latencies`: "over 60 s", or its length "so far" while it is shorter."""
+    """Return the longest window of `latencies` as text: "over 60 s", or "over 12 s so far" while shorter."""
     spans = [latency.window_s for latency in latencies if latency.window_s is not None]
     longest = max(spans, default=None)
     if longest is None or _MINUTE_S[0] <= longest <= _MINUTE_S[1]:
@@ -42,7 +45,10 @@ def window_words(latencies: Sequence[Latency]) -> str:
 
 
 def backend_sections(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
-    """Return the sections for a column of `width` cells, the most important first."""
+    """Return the sections for a column of `width` cells, the most important first.
+
+    Lanes and nodes have sections of their own, see `lanes_section` and `nodes_section`.
+    """
     latencies = [getattr(view, name) for _, name in _NAMES]
     window = window_words(latencies)
     return [
@@ -58,7 +64,7 @@ def backend_sections(view: BackendView, nodes: Mapping[str, NodeView], width: in
 
 
 def lanes_section(view: BackendView, width: int) -> list[Section]:
-    """Return the lanes as one section; an empty list for a backend with fewer than two."""
+    """Return a list with the section of the lanes (engine cores); empty for a backend with fewer than two."""
     if len(view.lanes) < 2:
         return []
     total = sum(lane.generation_tokens or 0.0 for lane in view.lanes)
@@ -70,7 +76,7 @@ def lanes_section(view: BackendView, width: int) -> list[Section]:
 
 
 def nodes_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
-    """Return the nodes of a backend that spans several, side by side where there is room; else []."""
+    """Return a list with the section of a backend's nodes, side by side; empty for fewer than two nodes."""
     if len(view.nodes) < 2:
         return []
     columns = max(1, min(len(view.nodes), (width + 2) // (_TILE_WIDTH + 2)))
@@ -150,7 +156,7 @@ def _throughput(view: BackendView, width: int) -> list[Row]:
 
 
 def _latencies(view: BackendView, width: int) -> list[Row]:
-    """Return the latency table: quantiles from buckets, the mean (free of bucket error), the observations."""
+    """Return the table of latencies: quantiles from histogram buckets, exact mean, number of observations."""
     shown = ("p50", "p90", "p95", "p99") if width >= 7 + 5 * _LATENCY_CELLS + 6 else ("p50", "p95", "p99")
     words = [*shown, "mean"]
     head = "".join(word.rjust(_LATENCY_CELLS) for word in words)
@@ -223,7 +229,7 @@ def _roofline(view: BackendView, width: int) -> list[Row]:
 
 
 def _finished(view: BackendView, width: int) -> list[Row]:
-    """Return request counts by finish reason, the usual reasons first; errors and aborts stand out."""
+    """Return request counts by finish reason, the usual reasons first; errors and aborts are highlighted."""
     usual, bad = {"stop": 0, "length": 1}, {"error", "abort"}
     cells = [
         fact(reason, numbers.count(count, 5), role="warn" if count and reason in bad else "title")
@@ -254,7 +260,7 @@ def _server(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> lis
 
 
 def _node(name: str, node: NodeView | None, width: int) -> Row:
-    """Return the node that the backend runs on, with use, power and temperature of its GPUs."""
+    """Return a row with the node that the backend runs on, and use, power and temperature of its GPUs."""
     row: Row = [label("on node", name_width(width)), (fit(name, 14), "text")]
     if node is None or node.sample is None:
         return [*row, label(" not watched" if node is None else " no answer yet")]

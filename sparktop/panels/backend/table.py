@@ -1,4 +1,4 @@
-"""Backends as one table: a row each, the heading always in sight."""
+"""Backends as one table: a row each, the heading always visible."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _NAME = 16
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: heading, width in cells, and the function that fills it."""
+    """One column of the table: heading, width in cells, and the function that returns a backend's cell."""
 
     heading: str
     width: int
     cell: Callable[[BackendView], tuple[str, str]]
-    """Return text and role of a backend's cell; the table right-aligns the text."""
+    """Return (text, role) of a backend's cell; the table right-aligns the text."""
 
 
 def _known(text: str, value: float | None, role: str = "title") -> tuple[str, str]:
@@ -54,11 +54,11 @@ _COLUMNS = (
         lambda v: _known(numbers.percent(v.prefix_cache_hit_percent, 4), v.prefix_cache_hit_percent),
     ),
 )
-"""The most important first: narrow terminals show only the first columns."""
+"""Columns in order of importance: narrow terminals show only the first ones."""
 
 
 def _columns(width: int) -> tuple[list[Column], int]:
-    """Return the columns that fit, and the width in cells left for the load graph (0: no graph)."""
+    """Return (columns that fit, width in cells left for the load graph); a width of 0 means no graph."""
     room = width - _NAME - 1
     chosen: list[Column] = []
     for column in _COLUMNS:
@@ -71,7 +71,7 @@ def _columns(width: int) -> tuple[list[Column], int]:
 
 
 def table_heading(width: int, *, order: str) -> Row:
-    """Return the heading row; `order` names the sort order, "" for the configured one."""
+    """Return the heading row; `order` is the name of the sort order, "" for the configured one."""
     columns, spark = _columns(width)
     row: Row = [(fit(f" backend ({order})" if order else " backend", _NAME + 1), "muted")]
     row += [(" " + fit(column.heading, column.width, "right"), "muted") for column in columns]
@@ -81,7 +81,7 @@ def table_heading(width: int, *, order: str) -> Row:
 
 
 def table_row(view: BackendView, width: int, axis: TimeAxis, top: float, *, selected: bool = False) -> Row:
-    """Return one backend as a row: its figures, then its load over time drawn against `top`."""
+    """Return one backend as a row: its values, then a graph of its load over time, scaled 0 to `top`."""
     columns, spark = _columns(width)
     row: Row = [("▶" if selected else " ", "selected"), (fit(view.name, _NAME), "title")]
     for column in columns:
@@ -95,7 +95,7 @@ def table_row(view: BackendView, width: int, axis: TimeAxis, top: float, *, sele
 
 
 def _load(view: BackendView, axis: TimeAxis, width: int) -> Sequence[float | None]:
-    """Return running plus waiting requests in the newest `width` slots; None where running is unknown."""
+    """Return running plus waiting requests in the newest `width` time slots; None where unknown."""
     running = axis.values(view.history.running, width)[-width:]
     waiting = axis.values(view.history.waiting, width)[-width:]
     return [None if r is None else r + (w or 0.0) for r, w in zip(running, waiting, strict=True)]

@@ -1,4 +1,4 @@
-"""A backend as a small tile for walls of many: one row of figures above its load over time."""
+"""A backend as a small panel, where there are many: one row of values above its load over time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _figures(view: BackendView, width: int) -> Row:
 def tile_panel(
     view: BackendView, width: int, height: int, axis: TimeAxis, top: float, *, selected: bool = False
 ) -> list[Row]:
-    """Draw one backend as `height` rows of `width` cells; all tiles of a group share the scale `top`."""
+    """Draw one backend as `height` rows of `width` cells, its load with the scale 0 to `top`."""
     inner, inside = width - 2, height - 2
     running = axis.values(view.history.running, inner)
     waiting = axis.values(view.history.waiting, inner)

@@ -1,1 +1,1 @@
-"""A group's balance: its band, its picture, and the evidence for its verdict."""
+"""A group's balance: its panel on the overview, its full screen, and the evidence for its verdict."""

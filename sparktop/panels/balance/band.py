@@ -1,4 +1,4 @@
-"""A group's balance as a band on the overview: verdict and figures, beside them the swing and its cost."""
+"""A group's balance as a flat panel on the overview: verdict and values, and graphs of the loads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sparktop.panels.parts.shares import share_rows
 
 _PAIR = 2
 _STRIP, _STRIP_FROM = 26, 76
-"""Width in cells of the swing in a band of one row, and the band's width from which on it is drawn."""
+"""Width in cells of the graph in a panel with one row, and the panel's width from which on it is drawn."""
 
 
 def balance_band(
@@ -37,7 +37,10 @@ def balance_band(
     coarse: int = 1,
     selected: bool = False,
 ) -> list[Row]:
-    """Draw one group as `height` rows of `width` cells; its graphs span the complete judged window."""
+    """Draw one group as `height` rows of `width` cells; its graphs span the complete judged window.
+
+    A dot column of a graph covers `coarse` times its usual time.
+    """
     inside, each = height - 2, graph_width(width)
     lines = group_lines(balance, snapshot.backends)
     if inside > 1 and each and len(lines) >= _PAIR:
@@ -69,7 +72,7 @@ def balance_band(
 
 
 def group_title(balance: Balance) -> Row:
-    """Return the group's name, and its backends' names if there are two, else their number."""
+    """Return a row with the group's name, and its backends' names if there are two, else their number."""
     count = len(balance.backends)
     names = " ⇄ ".join(balance.backends) if count == _PAIR else f"{count} backends"
     if balance.lanes_of is not None:
@@ -79,7 +82,7 @@ def group_title(balance: Balance) -> Row:
 
 
 def _words(balance: Balance, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-    """Return as many of the verdict's figures as fit into `height` rows, then reasons."""
+    """Return exactly `height` rows: as many pieces of the verdict as fit, then the reasons for it."""
     pieces = verdict_pieces(balance, snapshot.routers, short=height == 1)
     rows = flowed(pieces, width)
     if len(rows) < height:
@@ -90,7 +93,7 @@ def _words(balance: Balance, snapshot: Snapshot, width: int, height: int) -> lis
 def _graphs(
     balance: Balance, lines: tuple[LoadLine, ...], width: int, height: int, axis: TimeAxis
 ) -> list[Row]:
-    """Return the group's token rate and the swing side by side, each under its caption."""
+    """Return the rows of two graphs side by side: the group's token rate, and the loads of its backends."""
     shown = group_slots(balance, lines, axis, width)
     left = [
         caption(
@@ -107,7 +110,7 @@ def _graphs(
 
 
 def _strip(balance: Balance, lines: Sequence[LoadLine], snapshot: Snapshot, coarse: int) -> Row:
-    """Return the swing as one row: dots in the upper half where the first backend leads, else below."""
+    """Return two backends' loads as one row of dots: in the upper half where the first leads, else below."""
     axis = balance_axis(balance, lines, snapshot, _STRIP, coarse)
     one, other = (load_slots(*line_slots(line, axis, _STRIP)[:2]) for line in lines)
     ahead = [_ahead(a, b) for a, b in zip(one, other, strict=True)]
@@ -117,7 +120,7 @@ def _strip(balance: Balance, lines: Sequence[LoadLine], snapshot: Snapshot, coar
 
 
 def _ahead(a: float | None, b: float | None) -> float | None:
-    """Return the first load's lead as a share of both, -1 to 1; None if one is unknown or both are 0."""
+    """Return (a - b) / (a + b), the first load's lead, -1 to 1; None if one is unknown or both are 0."""
     return None if a is None or b is None or a + b <= 0 else (a - b) / (a + b)
 
 
@@ -128,7 +131,10 @@ def _even(shown: GroupSlots) -> Row:
 
 
 def _pair(balance: Balance, shown: GroupSlots, width: int, height: int) -> list[Row]:
-    """Draw one backend's load against the other's; if a row is left, it shows between them who leads."""
+    """Draw the load of one backend upwards and that of the other downwards from the centre.
+
+    If a row is left between them, it shows which backend leads.
+    """
     up, down = zip(shown.running, shown.waiting, strict=True)
     half = (height - 1) // 2
     above, below = opposed(up, down, width, half, shown.load_top, end_slot=shown.end_slot)

@@ -1,4 +1,4 @@
-"""A question about a group, drawn with its answer and the figures that it follows from."""
+"""A question about a group's balance, drawn with its answer and the checks that the answer follows from."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from sparktop.panels.parts.rows import Row, fit_row, row_width
 from sparktop.panels.parts.sentences import wrapped
 
 _NAME, _VALUE, _LIMIT = 17, 8, 9
-"""Widths in cells of a figure's name, value and limit, which stand before its sentence."""
+"""Widths in cells of a check's name, value and limit, which stand before its explanation."""
 _BESIDE = 30
-"""Least width in cells of a sentence beside its figure; with less it stands below."""
+"""Least width in cells of an explanation beside the values of its check; with less it stands below."""
 _SMALL_CHANCE = 1e-3
-"""Limit below which a chance is written as a power of ten."""
+"""A limit below this probability is written as a power of ten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question about a group, with its answer and the rule that it follows from."""
+    """A question about a group's balance, with its answer and the rule behind the answer."""
 
     title: str
     answer: bool | None
-    """None while it cannot be answered."""
+    """None while there is not enough data to answer it."""
     rule: Rule
 
     def rows(self, width: int) -> list[Row]:
-        """Return the question with its answer, then one or more rows for each figure."""
+        """Return a row with the question and its answer, then one or more rows for each check of its rule."""
         word, role = {
             True: ("yes", "title"),
             False: ("no", "muted"),
@@ -67,7 +67,7 @@ def _check_rows(check: Check, width: int) -> list[Row]:
 
 
 def value_text(check: Check) -> str:
-    """Return a check's figure with its unit; "–" if it is unknown."""
+    """Format a check's value with its unit; "–" if it is unknown."""
     value = check.value
     if value is None:
         return UNKNOWN
@@ -81,7 +81,7 @@ def value_text(check: Check) -> str:
 
 
 def limit_text(check: Check) -> str:
-    """Return a check's limit with its sign and unit; "" for a check without a limit."""
+    """Format a check's limit with "≤" or "≥" and its unit; "" for a check without a limit."""
     if check.limit is None:
         return ""
     sign, limit = "≤" if check.most else "≥", check.limit

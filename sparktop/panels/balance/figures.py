@@ -8,7 +8,7 @@ from sparktop.panels.balance.checks import Question
 
 
 def questions(balance: Balance) -> list[Question]:
-    """Return all questions, always in the same order."""
+    """Return all questions with their answers, always in the same order."""
     said = {balance.word_now, *balance.also}
     judged = balance.word_now is not BalanceWord.UNKNOWN
     # Without a known router the verdict "uneven" covers swings, too.

@@ -1,4 +1,4 @@
-"""The histories that the picture of a group's balance draws, all on one time axis."""
+"""The series that the picture of a group's balance draws, all on one time axis."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.slots import held_slots
 
 _STEPS_S = (0.25, 0.3125, 0.375, 0.5, 0.625, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 10.0, 30.0)
-"""Possible seconds per dot column; exact in binary, so that slots have exact edges."""
+"""Possible seconds per dot column; exact in binary, so that time slots have exact edges."""
 _SHORTEST_S = 60.0
-"""Least span of the picture in seconds."""
+"""Least number of seconds that the picture spans."""
 _ABREAST = 3.0
-"""Steps by which a backend's newest sample may lag behind the newest of all and still count as current."""
+"""Number of dot columns by which a backend's newest sample may lag behind the newest of all and still count
+as current."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadLine:
-    """One backend of a group as it is drawn; its three histories have the same times."""
+    """The series of one backend of a group; all three have samples at the same times."""
 
     name: str
     running: Series
@@ -31,17 +32,17 @@ class LoadLine:
 
 
 def group_lines(balance: Balance, backends: Sequence[BackendView]) -> tuple[LoadLine, ...]:
-    """Return the histories of the judged backends, in their order; empty for a backend not watched here."""
+    """Return the series of the judged backends, in their order; empty series for one not watched here."""
     known = {name: line for view in backends for name, line in _lines(view, balance)}
     nothing = Series()
     return tuple(known.get(name) or LoadLine(name, nothing, nothing, nothing) for name in balance.backends)
 
 
 def _lines(view: BackendView, balance: Balance) -> Iterator[tuple[str, LoadLine]]:
-    """Yield the line of a backend, or those of its lanes where the lanes are judged.
+    """Yield (name, series) of a backend, or of its lanes (engine cores) where the lanes are judged.
 
-    They hold every sample where the store keeps them: one point per interval would cut the tops off a short
-    swing.
+    The series hold every sample where the store keeps all of them: one point per interval would cut the tops
+    off a short swing.
     """
     if view.name != balance.lanes_of:
         kept = view.load or view.history
@@ -54,7 +55,7 @@ def _lines(view: BackendView, balance: Balance) -> Iterator[tuple[str, LoadLine]
 
 
 def strategy_of(balance: Balance, routers: Sequence[RouterView]) -> tuple[str | None, bool]:
-    """Return (strategy of the group's router, whether the router reported it itself)."""
+    """Return (strategy of the group's router or None, whether the router itself reported it)."""
     router = next((view for view in routers if view.name == balance.group), None)
     if router is None or router.strategy is None:
         return balance.strategy, True
@@ -64,10 +65,10 @@ def strategy_of(balance: Balance, routers: Sequence[RouterView]) -> tuple[str | 
 def balance_axis(
     balance: Balance, lines: Sequence[LoadLine], snapshot: Snapshot, width: int, coarse: int = 1
 ) -> TimeAxis:
-    """Return a time axis of `width` cells that spans the complete window that is judged.
+    """Return a time axis for `width` cells that spans the complete judged window.
 
-    It ends at the newest sample that all backends with current samples have, so that no column stands half
-    empty; now, if no backend has any.
+    It ends at the newest sample that all backends with current samples have, so that no column is half empty;
+    without current samples it ends now.
     """
     interval = 1 / balance.sample_hz if balance.sample_hz else snapshot.interval_s
     wanted = max(_SHORTEST_S, balance.needed_s, balance.window_s)
@@ -81,11 +82,11 @@ def balance_axis(
 
 
 def line_slots(line: LoadLine, axis: TimeAxis, width: int) -> list[list[float | None]]:
-    """Return what `width` cells show of running requests, waiting requests and tokens per second."""
+    """Return running requests, waiting requests and tokens/s, each by time slot, for `width` cells."""
     table = (line.running, line.waiting, line.generation_tps)
     return held_slots(table, axis.end_slot, axis.step, 2 * width - (1 - axis.end_slot % 2))
 
 
 def added(columns: Sequence[Sequence[float | None]]) -> list[float | None]:
-    """Return the sum of all columns in each slot; None where one of them is unknown."""
+    """Return the sum of all columns in each time slot; None where one of them is unknown."""
     return [None if None in row else sum(value or 0.0 for value in row) for row in zip(*columns, strict=True)]

@@ -1,4 +1,4 @@
-"""The picture of more than two backends: shares of all requests, a row of shades per backend, token rates."""
+"""The picture of more than two backends: shares of all requests, loads as shades, token rates."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ from sparktop.panels.parts.shares import share_rows
 _CALM = "generation/8"
 """Role of the token bars: full bars side by side are conspicuous enough in the middle of the gradient."""
 _AREA, _GROUP = 4, 2
-"""Least heights in rows of the shares and of the group's token rate."""
+"""Least heights in rows of the graph of shares and of the graph of the group's token rate."""
 
 
 def many_rows(shown: GroupSlots, width: int, height: int) -> tuple[list[Row], list[Row]]:
-    """Draw the picture as `height` rows; return (rows, rows of each backend's tokens if they did not fit)."""
+    """Draw the picture as `height` rows; return (rows, further rows).
+
+    The further rows are the token rates of each backend if they did not fit, else empty.
+    """
     count, graph = len(shown.names), width - GUTTER
     heat = [heat_heading(shown, width), *heat_rows(shown, width)]
     speeds = [
@@ -57,14 +60,14 @@ def _in_scale(rows: list[Row]) -> list[Row]:
 
 
 def heat_heading(shown: GroupSlots, width: int) -> Row:
-    """Return the rule above the rows of shades, with the key to the shades."""
+    """Return the title row above the loads as shades, with an explanation of the shades."""
     words: Row = [("─ ", "border"), ("requests", "accent"), (" ·none ░▒▓█", "running")]
     words += [(" w some wait W most ", "waiting")]
     return ruled(words, f"█ to {numbers.tick(shown.load_top)}", width)
 
 
 def heat_rows(shown: GroupSlots, width: int) -> list[Row]:
-    """Return a row of shades per backend, with its name and its current number of requests."""
+    """Return a row per backend: its name, its current number of requests, its load over time as shades."""
     return [_heat(shown, index, width - GUTTER) for index in range(len(shown.names))]
 
 

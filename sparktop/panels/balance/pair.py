@@ -1,4 +1,4 @@
-"""The picture of two backends: their loads on both sides of a centre line, the token rates below."""
+"""The picture of two backends: their loads above and below a centre line, their token rates below."""
 
 from __future__ import annotations
 
@@ -25,15 +25,18 @@ from sparktop.panels.parts.rows import Row
 from sparktop.panels.parts.slots import Slots
 
 UP, DOWN = "▲", "▼"
-"""Signs of the backend above the centre line and of the other, below it."""
+"""Signs of the backend above the centre line and of the backend below it."""
 _LEADS = re.compile("[─ ]+|[▲▼]+")
 _LOAD_GRADIENTS = ("running", "waiting")
 _SPEED_FROM = 13
-"""Height in rows of all graphs from which on each backend's token rate is drawn."""
+"""Height in rows of all graphs together from which on each backend's token rate is drawn."""
 
 
 def pair_rows(shown: GroupSlots, lead_margin: float | None, width: int, height: int) -> list[Row]:
-    """Draw loads and token rates as `height` rows, or a few more where that is not enough."""
+    """Draw loads and token rates as `height` rows, or a few more where that is not enough.
+
+    `lead_margin` is the excess over its share from which on a backend leads.
+    """
     load, speed, group = _heights(height)
     rows = [load_heading(shown, width), *_loads(shown, lead_margin, width - GUTTER, load)]
     if speed:
@@ -43,7 +46,10 @@ def pair_rows(shown: GroupSlots, lead_margin: float | None, width: int, height: 
 
 
 def _heights(height: int) -> tuple[int, int, int]:
-    """Return the heights of half the loads, half the backends' token rates (may be 0), the group's rate."""
+    """Return heights in rows: (half of the loads' graph, half of the token rates' graph, the group's graph).
+
+    The second is 0 where the backends' token rates are not drawn.
+    """
     room = height - 3  # two rules and the centre line
     if room - 1 >= _SPEED_FROM:
         load, speed = (room - 1) * 6 // 22, max(1, round((room - 1) * 2 / 22))
@@ -53,7 +59,7 @@ def _heights(height: int) -> tuple[int, int, int]:
 
 
 def load_heading(shown: GroupSlots, width: int) -> Row:
-    """Return the rule above the loads, with the key to running and waiting requests."""
+    """Return the title row above the loads, with a legend of running and waiting requests."""
     words: Row = [("─ ", "border"), ("requests", "accent")]
     words += [(" ⣿ running", "running"), (" ⡪ waiting ", "waiting")]
     return ruled(words, f"max {numbers.tick(shown.load_top)}", width)
@@ -77,7 +83,7 @@ def _loads(shown: GroupSlots, lead_margin: float | None, width: int, half: int) 
 
 
 def lead_runs(strip: str) -> Row:
-    """Return the row that shows who leads, muted where neither does."""
+    """Return `strip`, a row of signs that shows which backend leads, as runs; muted where none leads."""
     return [(run.group(), "border" if run.group()[0] in "─ " else "title") for run in _LEADS.finditer(strip)]
 
 

@@ -24,23 +24,24 @@ _PAIR = 2
 _LEAST_PICTURE = 8
 """Least height in rows of the picture with its time axis; with less room the screen scrolls."""
 _WORDS_SHARE = 0.3
-"""Share of the screen's height for verdict and reasons; reasons beyond it are counted, and shown in full with
-the evidence."""
+"""Share of the screen's height for verdict and reasons; further reasons are only counted, and shown in full
+with the evidence."""
 _PLOT = 10
 """Height in rows of a plot with its axis."""
 _WIDE = 150
 """Width in cells from which on plots and questions stand side by side."""
 _PLOT_WIDTH, _PLOTS_WIDTH = 36, 64
-"""Least width in cells of each of two plots side by side; `_PLOTS_WIDTH` is that of plots beside the
+"""Least width in cells of each of two plots side by side; `_PLOTS_WIDTH` is the width of plots beside the
 questions."""
 
 
 def balance_screen(
     balance: Balance, snapshot: Snapshot, width: int, height: int, *, place: str = "", coarse: int = 1
 ) -> list[Row]:
-    """Draw one group on the full board: `height` rows of `width` cells, or more, which scroll.
+    """Draw one group on the full board as rows of `width` cells: `height` rows, or more, which scroll.
 
-    `place` names its position among several groups ("group 2 of 3"), "" for a single one.
+    `place` names its position among several groups ("group 2 of 3"), "" for a single one. A dot column of a
+    graph covers `coarse` times its usual time.
     """
     inner = width - 4
     words = _words(balance, snapshot, inner, max(4, int(_WORDS_SHARE * (height - 2))))
@@ -53,7 +54,10 @@ def balance_screen(
 def evidence_screen(
     balance: Balance, snapshot: Snapshot, width: int, height: int, *, place: str = ""
 ) -> list[Row]:
-    """Draw the evidence for the verdict: verdict, plots, and each question with its figures."""
+    """Draw the evidence on the full board: the verdict, two plots, and each question with its checks.
+
+    The result has `height` rows, or more, which scroll.
+    """
     inner = width - 4
     words = _words(balance, snapshot, inner, height)
     first, *rest = questions(balance)
@@ -96,7 +100,7 @@ def _in_frame(
 
 
 def _words(balance: Balance, snapshot: Snapshot, width: int, most: int) -> list[Row]:
-    """Return verdict and reasons in at most `most` rows."""
+    """Return verdict and reasons in at most `most` rows; the last row counts those that do not fit."""
     rows = flowed(verdict_pieces(balance, snapshot.routers), width)
     rows += reason_rows(balance, width)
     if len(rows) > most:
@@ -122,7 +126,7 @@ def _picture(balance: Balance, snapshot: Snapshot, width: int, height: int, coar
 
 
 def _side_by_side(left: Sequence[Row], right: Sequence[Row], width: int) -> list[Row]:
-    """Join rows side by side, the left ones `width` cells wide."""
+    """Join rows side by side, the left ones cut or padded to `width` cells."""
     tall = max(len(left), len(right))
     return [
         [

@@ -18,13 +18,13 @@ from sparktop.panels.parts.rows import Row, fit_row, spread_row
 from sparktop.panels.parts.sections import heading
 
 _EDGE = 6
-"""Width in cells of the scale at the left."""
+"""Width in cells of the scale at the left of a plot."""
 _TAPER = 1.5
-"""Half the width of the band around a rhythm, in units of 1 / window (a frequency)."""
+"""Half-width of the frequency band around a rhythm, in units of 1 / window."""
 
 
 def plots(balance: Balance, width: int, height: int) -> tuple[list[Row], list[Row]]:
-    """Return the plots of autocorrelation and spectrum, each `height` rows of `width` cells."""
+    """Return the rows of two plots, (autocorrelation, spectrum), each `height` rows of `width` cells."""
     swing = balance.swing
     titles = ("load against itself, later", "share of the variance, by period")
     if swing is None or not swing.autocorrelation.values or not swing.spectrum.values:
@@ -37,7 +37,7 @@ def plots(balance: Balance, width: int, height: int) -> tuple[list[Row], list[Ro
 
 
 def _heading(title: str, words: str, width: int) -> Row:
-    """Return the rule above a plot, without the words at its right where both do not fit."""
+    """Return the title row of a plot, without `words` at its right where both do not fit."""
     return heading(title, words if len(title) + len(words) + 8 <= width else "", width)
 
 
@@ -48,7 +48,10 @@ def _empty(word: str, width: int, height: int) -> list[Row]:
 
 
 def _framed(rows: list[Row], edges: dict[int, str], marks: str, axis: PlotAxis) -> list[Row]:
-    """Add the scale at the left of a plot, and the marks and the axis' labels below it."""
+    """Return a plot's rows with a scale at their left, and with the row `marks` and the axis below them.
+
+    `edges` has the labels of the scale by row index.
+    """
     result = [
         [*spread_row([], [(f"{edges.get(index, '')}┤" if index in edges else "│", "muted")], _EDGE), *row]
         for index, row in enumerate(rows)
@@ -59,7 +62,7 @@ def _framed(rows: list[Row], edges: dict[int, str], marks: str, axis: PlotAxis) 
 
 
 def _autocorrelation(swing: Swing, title: str, width: int, height: int) -> list[Row]:
-    """Draw the load's autocorrelation by lag in seconds: 1 is the same, -1 the opposite."""
+    """Draw the load's autocorrelation by lag in seconds: 1 means equal, -1 opposite."""
     curve = swing.autocorrelation
     axis = PlotAxis(0.0, curve.axis[-1], width - _EDGE)
     tall = max(4, height - 3)
@@ -87,7 +90,7 @@ def _role(gradient: str, row: int, height: int) -> str:
 
 
 def _spectrum(swing: Swing, window_s: float, title: str, width: int, height: int) -> list[Row]:
-    """Draw the share of the variance at each period; the band that counts for the rhythm is marked."""
+    """Draw the share of the load's variance at each period, and mark the frequency band of the rhythm."""
     curve = swing.spectrum
     axis = PlotAxis(curve.axis[0], curve.axis[-1], width - _EDGE, ratios=True)
     tall = max(4, height - 3)
@@ -99,7 +102,10 @@ def _spectrum(swing: Swing, window_s: float, title: str, width: int, height: int
 
 
 def _band(swing: Swing, window_s: float, axis: PlotAxis) -> str:
-    """Draw the band around the rhythm as a line below the periods in it; "" without a rhythm."""
+    """Return the row below the spectrum: a line from the shortest to the longest period of the rhythm's band.
+
+    It is empty without a rhythm.
+    """
     if swing.period_s is None or not window_s > 0:
         return ""
     middle, half = 1 / swing.period_s, _TAPER / window_s

@@ -1,4 +1,4 @@
-"""The values that the picture of a group's balance shows by slot, and the parts of every such picture."""
+"""The values by time slot that the picture of a group's balance shows, and parts of every such picture."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.slots import Slots
 
 GUTTER = 16
-"""Width in cells at the left of each graph for its name, its current value and the end of its scale."""
+"""Width in cells of the column at the left of each graph, for its name, its current value and its scale."""
 MIN_TOP_LOAD = 4.0
 _MIN_TOP_TPS = 10.0
 _WORTH_A_LINE = 3.0
-"""Percent of tokens lost from which on the graph shows the rate of an even spread."""
+"""Least percentage of tokens lost for which the graph shows the token rate of an even split."""
 _SPACES = re.compile(" +")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupSlots:
-    """The values of a picture: one entry per backend, with one scale for all."""
+    """The values of a picture by time slot: a list per backend, with one scale for all backends."""
 
     names: tuple[str, ...]
     running: list[Slots]
@@ -40,11 +40,11 @@ class GroupSlots:
     tps_top: float
     group_tps: Slots
     even_tps: float | None
-    """Estimated tokens per second of an even spread; None where little or nothing was lost."""
+    """Estimated tokens per second of an even split; None where little or nothing was lost."""
     group_top: float
 
     def loads(self, width: int) -> list[Slots]:
-        """Return each backend's running plus waiting requests, one mean for each of `width` cells."""
+        """Return each backend's running plus waiting requests, as one mean for each of `width` cells."""
         return [
             cell_means(load_slots(run, wait), width, self.end_slot)
             for run, wait in zip(self.running, self.waiting, strict=True)
@@ -52,7 +52,7 @@ class GroupSlots:
 
 
 def group_slots(balance: Balance, lines: Sequence[LoadLine], axis: TimeAxis, width: int) -> GroupSlots:
-    """Read the histories for graphs of `width` cells."""
+    """Read the series for graphs of `width` cells, and compute their scales."""
     read = [line_slots(line, axis, width) for line in lines]
     running, waiting, speeds = ([slots[kind] for slots in read] for kind in range(3))
     loads = [load_slots(run, wait) for run, wait in zip(running, waiting, strict=True)]
@@ -73,7 +73,10 @@ def group_slots(balance: Balance, lines: Sequence[LoadLine], axis: TimeAxis, wid
 
 
 def load_slots(running: Slots, waiting: Slots) -> Slots:
-    """Return running plus waiting requests; running alone where an engine does not report what waits."""
+    """Return running plus waiting requests by time slot; None where running is unknown.
+
+    Waiting requests count as 0 where they are unknown.
+    """
     return [None if run is None else run + (wait or 0.0) for run, wait in zip(running, waiting, strict=True)]
 
 
@@ -82,7 +85,10 @@ def _peak(columns: Sequence[Slots]) -> float:
 
 
 def _even_tps(balance: Balance, group: Slots, axis: TimeAxis) -> float | None:
-    """Return the mean token rate over the window, scaled up by the share that was lost."""
+    """Return an estimate of the group's tokens/s under an even split, from the loss that the verdict gives.
+
+    None unless the verdict is bad and the loss is known and worth showing.
+    """
     lost = balance.lost_percent
     if not balance.word.bad or lost is None or not _WORTH_A_LINE <= lost < 100:
         return None
@@ -91,12 +97,12 @@ def _even_tps(balance: Balance, group: Slots, axis: TimeAxis) -> float | None:
 
 
 def newest(values: Slots) -> float | None:
-    """Return the value at the right edge; None without a value."""
+    """Return the value at the right edge of a graph; None if there is no value or it is unknown."""
     return values[-1] if values else None
 
 
 def in_gutter(gutter: Sequence[Row], graph: Sequence[Row]) -> list[Row]:
-    """Join the gutter's rows with those of a graph; beside further rows the gutter stays empty."""
+    """Put the rows `gutter`, cut or padded to `GUTTER` cells, to the left of a graph's rows."""
     return [
         [*fit_row(gutter[index] if index < len(gutter) else (), GUTTER), *row]
         for index, row in enumerate(graph)
@@ -104,12 +110,12 @@ def in_gutter(gutter: Sequence[Row], graph: Sequence[Row]) -> list[Row]:
 
 
 def scale_end(words: Row, end: str) -> Row:
-    """Return a row of the gutter: words at its left, an end of the scale at its right."""
+    """Return a row for the column left of a graph: `words` at its left, an end of the scale at its right."""
     return spread_row(words, [(f"{end}┤", "muted")], GUTTER)
 
 
 def ruled(words: Row, window: str, width: int) -> Row:
-    """Return a rule with several words at its left and the scale at its right, dropped if it does not fit."""
+    """Return a title row with `words` at its left and the scale at its right, left out if it does not fit."""
     right: Row = [(f" {window} ", "muted"), ("─", "border")]
     gap = width - row_width(words) - row_width(right)
     if gap < 1:
@@ -118,18 +124,21 @@ def ruled(words: Row, window: str, width: int) -> Row:
 
 
 def tps_heading(title: str, top: float, width: int, more: str = "") -> Row:
-    """Return the rule above a graph of tokens per second, with the value of its upper edge."""
+    """Return the title row above a graph of tokens per second, with the value of the graph's upper edge."""
     return heading(title, f"{more}max {numbers.tick(top)} t/s", width)
 
 
 def tps_words(sign: str, tps: float | None) -> Row:
-    """Return a sign with the current token rate."""
+    """Return a row with `sign` and the current token rate."""
     known = tps is not None
     return [(f"{sign} ", "title"), (numbers.rate(tps, 6).strip(), "title" if known else "muted")]
 
 
 def layered(rows: Sequence[StackedRow], gradients: tuple[str, str], *, falls: bool) -> list[Row]:
-    """Assign roles to half a picture's layers: the further from the centre, the further up the gradient."""
+    """Return half of a mirrored picture as rows: further along the gradients away from the centre line.
+
+    `falls`: the half below the centre line. Each row of `rows` is a sequence of (text, layer).
+    """
     half = len(rows)
     result: list[Row] = []
     for index, runs in enumerate(rows):
@@ -140,7 +149,7 @@ def layered(rows: Sequence[StackedRow], gradients: tuple[str, str], *, falls: bo
 
 
 def group_speed(shown: GroupSlots, width: int, height: int) -> list[Row]:
-    """Draw the group's token rate under a rule, and the rate of an even spread as a dotted line."""
+    """Draw the group's token rate below a title, and the estimated rate of an even split as a dotted line."""
     graph = width - GUTTER
     rows = area_rows(shown.group_tps, graph, height, shown.group_top, "generation", end_slot=shown.end_slot)
     more = ""
@@ -154,7 +163,7 @@ def group_speed(shown: GroupSlots, width: int, height: int) -> list[Row]:
 
 
 def with_line(row: Row) -> Row:
-    """Draw a dotted line in the empty cells of a row."""
+    """Return `row` with a dotted line in its empty cells."""
     result: Row = []
     for text, role in row:
         at = 0

@@ -1,4 +1,4 @@
-"""The verdict on a group: its word, its figures in one flow, and sentences with the reasons."""
+"""The verdict on a group as text: its label and values in a flow, and sentences with the reasons."""
 
 from __future__ import annotations
 
@@ -16,28 +16,31 @@ from sparktop.panels.parts.rows import Row, Run
 from sparktop.panels.parts.sentences import sentence_rows
 
 _WORTH_A_FIGURE = 1.0
-"""Percent starved or lost below which no figure is shown."""
+"""Percentage starved or lost below which no value is shown."""
 _WINDOW_BAR = 10
 
 
 def word_run(balance: Balance) -> Run:
-    """Return the verdict's word with its sign, in its role; without a known router it is not a warning."""
+    """Return the announced verdict as one run, with a warning sign if it is bad."""
     sign = "▲ " if balance.bad else ""
     return f"{sign}{balance.word.value}", word_role(balance)
 
 
 def word_role(balance: Balance) -> str:
-    """Return the role of a group's announced word."""
+    """Return the role (colour) of a group's announced verdict; without a known router it is not a warning."""
     return WORD_ROLES[balance.word] if balance.router is not None or not balance.word.bad else "text"
 
 
 def short_seconds(seconds: float) -> str:
-    """Format a period, with one decimal below 10 s."""
+    """Format seconds with one decimal below 10 s, else without: "4.2 s", "31 s"."""
     return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
 def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bool = False) -> list[Row]:
-    """Return the verdict's figures, the most important first, for `flowed`; `short`: without times."""
+    """Return the verdict and its values as pieces for `flowed`, the most important first.
+
+    `short` leaves out since when the verdict holds.
+    """
     since = [] if balance.since is None else [label(f" since {balance.since.astimezone():%H:%M:%S}")]
     pieces: list[Row] = [[word_run(balance), *([] if short else since)]]
     if balance.router is None:
@@ -59,7 +62,7 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
 
 
 def _judged(balance: Balance) -> list[Row]:
-    """Return changes of the lead per minute, the most starved backend, and the share of tokens lost."""
+    """Return pieces with the changes of the lead per minute, the most starved backend, and the share lost."""
     flips = balance.lead_changes_per_min
     pieces: list[Row] = [
         [figure(numbers.rate(flips, 5).strip(), known=flips is not None), label(" flips/min")]
@@ -83,7 +86,7 @@ def _judged(balance: Balance) -> list[Row]:
 
 
 def _window_pieces(balance: Balance) -> list[Row]:
-    """Return the window, with a bar until it is full, and the sampling rate."""
+    """Return pieces with the window's length, as a bar until the window is full, and the sampling rate."""
     pieces: list[Row] = []
     if balance.needed_s and balance.window_s < balance.needed_s - 1:
         share = balance.window_s / balance.needed_s
@@ -98,7 +101,7 @@ def _window_pieces(balance: Balance) -> list[Row]:
 
 
 def reason_rows(balance: Balance, width: int) -> list[Row]:
-    """Return the reasons for the verdict, then its cause and what to try."""
+    """Return rows with the reasons for the verdict, then its cause and what to try."""
     rows: list[Row] = []
     for index, reason in enumerate(balance.reasons):
         rows += sentence_rows(("· ", "muted"), reason, "muted" if index else "text", width)

@@ -1,1 +1,1 @@
-"""The board: the place of each panel, what is shown, and the bars above and below."""
+"""The board (the main screen's content): the place of each panel, its rows, and the bars above and below."""

@@ -1,4 +1,4 @@
-"""The one-row bars above and below the board: fleet totals, and the keys."""
+"""The rows above and below the board: totals over all servers, and the keys."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def header_row(
     sweep: str | None = None,
     clock: datetime | None = None,
 ) -> Row:
-    """Return the fleet in one row: totals, alerts, special modes, and the clock in local time.
+    """Return the row above the board: totals, alerts, special modes, and the clock in local time.
 
-    `sweep` is the state of a running sweep in a word or two. If not all fits, the least important pieces are
-    left out; nothing wraps or moves.
+    `sweep` is the state of a running sweep in a word or two; `clock` replaces the snapshot's time. If not all
+    fits, the least important pieces are left out; nothing wraps or moves.
     """
     totals = snapshot.totals
     pieces: list[tuple[int, Row]] = [
@@ -77,7 +77,7 @@ def _joined(pieces: Sequence[Row], gap: str) -> Row:
 
 
 def footer_row(keys: Sequence[tuple[str, str]], width: int) -> tuple[Row, list[tuple[int, int, str]]]:
-    """Return the keys as one row, and their clickable ranges: (first cell, end cell, key).
+    """Return the keys as one row, and their clickable ranges: (first cell, cell after the last, key).
 
     Keys that do not fit completely are left out.
     """

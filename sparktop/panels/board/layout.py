@@ -1,4 +1,4 @@
-"""The place of each panel: pure arithmetic from the board's size and the number of things to show."""
+"""The place of each panel, computed from the board's size and the number of things to show."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from enum import Enum
 
 MIN_WIDTH = 60
 MIN_HEIGHT = 16
-"""On a smaller screen only a notice is drawn, with the size needed and the size that it has."""
+"""On a smaller screen only a notice is drawn, with the required and the actual size."""
 
 NODE_WIDTH = 58
-"""Least width in cells of a node panel beside another."""
+"""Least width in cells of a node's panel beside another."""
 BACKEND_MIN_WIDTH = 60
 BACKEND_MIN_HEIGHT = 5
 BACKEND_GOOD_HEIGHT = 8
@@ -18,25 +18,25 @@ BACKEND_GOOD_HEIGHT = 8
 
 
 ROUTER_WIDTH = 60
-"""Least width in cells of a router panel beside another."""
+"""Least width in cells of a router's panel beside another."""
 
 BALANCE_WIDTH = 76
-"""Least width in cells of a balance band beside another: its figures and two small graphs."""
+"""Least width in cells of a group's balance panel beside another: its values and two small graphs."""
 BALANCE_HEIGHT = 5
-"""Height in rows from which on a balance band has graphs."""
+"""Height in rows from which on a balance panel has graphs."""
 BALANCE_USUAL, BALANCE_MOST = 7, 9
 _BALANCE_SLIM = 3
-"""Height in rows of a balance band that has only words."""
+"""Height in rows of a balance panel that has only text."""
 
 SWEEP_HEIGHT = 6
-"""Least height in rows of the band of a sweep."""
+"""Least height in rows of the panel of a sweep."""
 
 TILE_WIDTH = 38
 TILE_HEIGHT = 5
 
 
 class Tiling(Enum):
-    """How the rows left for the backends are divided."""
+    """How backends are drawn in the rows that are left for them."""
 
     PANELS = "panels"
     TABLE = "table"
@@ -45,7 +45,7 @@ class Tiling(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """Which boxes are shown; the keys 1 to 4 toggle them."""
+    """Which kinds of panels are shown; the keys 1 to 4 toggle them."""
 
     nodes: bool = True
     backends: bool = True
@@ -58,8 +58,8 @@ class Place:
     """A panel's rectangle on the board, in cells."""
 
     kind: str
-    """sweep, node, processes (of a node), router, balance or evidence (of a group), backend, tile, table, row
-    (of a table), events, self or empty."""
+    """"sweep", "node", "processes" (of a node), "router", "balance" or "evidence" (of a group), "backend",
+    "tile", "table", "row" (of a table), "events", "self" or "empty"."""
     index: int
     """Index of the view that the panel draws, among the views of its kind."""
     x: int
@@ -70,31 +70,34 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All rectangles, and the board's height in rows; a board higher than the screen scrolls."""
+    """The places of all panels, and the board's height in rows; a board higher than the screen scrolls."""
 
     places: tuple[Place, ...]
     height: int
 
 
 def sweep_height(height: int) -> int:
-    """Return the height of a sweep's band on a board of `height` rows: 3/8 of it, between 6 and 18 rows."""
+    """Return the height of a sweep's panel on a board of `height` rows: 3/8 of it, between 6 and 18 rows."""
     return max(SWEEP_HEIGHT, min(18, height * 3 // 8))
 
 
 def below_band(layout: Layout, kind: str, width: int, band: int) -> Layout:
-    """Move `layout` down and put a band of `band` rows of this kind above it."""
+    """Return `layout` moved down by `band` rows, with a panel of this kind and height above it."""
     moved = (replace(place, y=place.y + band) for place in layout.places)
     return Layout((Place(kind, 0, 0, 0, width, band), *moved), layout.height + band)
 
 
 def _split(total: int, parts: int) -> list[int]:
-    """Split `total` into `parts` integers that differ by at most 1, the larger ones first."""
+    """Return `parts` integers that add up to `total` and differ by at most 1, the larger ones first."""
     each, rest = divmod(total, parts)
     return [each + (1 if index < rest else 0) for index in range(parts)]
 
 
 def _grid(kind: str, count: int, columns: int, y: int, width: int, heights: list[int]) -> list[Place]:
-    """Lay out `count` panels in rows of `columns`; a last row that is not full leaves its right end empty."""
+    """Return places for `count` panels in rows of `columns`, starting at row `y`; `heights` has one per row.
+
+    A last row that is not full leaves its right end empty.
+    """
     places: list[Place] = []
     for row, height in enumerate(heights):
         first = row * columns
@@ -108,9 +111,10 @@ def _grid(kind: str, count: int, columns: int, y: int, width: int, heights: list
 
 
 def _node_height(height: int, rows: int, *, alone: bool) -> int:
-    """Return the height of a row of node panels: 6, 8 or 10 by the board's, at most half of it for all rows.
+    """Return the height of each of `rows` rows of node panels, at least 4.
 
-    Without other panels on the board (`alone`) the rows share it all; the least is 4.
+    It is 6, 8 or 10 by the board's `height`, and at most half of the board for all rows together. Without
+    other panels on the board (`alone`) the rows share all of it.
     """
     if alone:
         return max(4, height // rows)
@@ -129,12 +133,12 @@ def arrange(
     routers: int = 0,
     groups: int = 0,
 ) -> Layout:
-    """Return a layout with a rectangle for every panel.
+    """Return the layout with a place for every panel; arguments without a unit are numbers of panels.
 
     Backends stand below each other as long as each is tall enough, so that their time axes line up; then in
-    columns; then the board grows taller than the screen. With nothing to show there is one "empty" place.
-    Routers are slim panels above the backends and belong to their box; so does a band for each group whose
-    balance is judged, where the backends keep the rows that they need.
+    columns; then the board grows taller than the screen. Without backends there is one "empty" place. Routers
+    are low panels above the backends and are shown and hidden with them, and so is a balance panel for each
+    group, where the backends keep the rows that they need.
     """
     places: list[Place] = []
     y = 0
@@ -170,7 +174,7 @@ def _router_places(width: int, y: int, height: int, count: int) -> list[Place]:
 
 
 def _rows_wanted(width: int, backends: int, tiling: Tiling) -> tuple[int, int]:
-    """Return (rows in which backends show all that matters, rows that they need at least)."""
+    """Return (rows in which the backends show all that matters, least number of rows that they need)."""
     if tiling is Tiling.TABLE:
         return 3 + min(backends, 8), 3 + min(backends, 4)
     if tiling is Tiling.TILES:
@@ -183,7 +187,10 @@ def _rows_wanted(width: int, backends: int, tiling: Tiling) -> tuple[int, int]:
 
 
 def _balance_places(width: int, y: int, room: int, count: int, wanted: tuple[int, int]) -> list[Place]:
-    """Return a band for each group: as tall as the backends can spare, of words alone, or none at all."""
+    """Return places for the balance panels, as tall as the backends can spare.
+
+    They have only text where that is little, and the list is empty where it is less.
+    """
     if not count:
         return []
     good, least = wanted
@@ -225,7 +232,7 @@ def _low_places(width: int, y: int, height: int, boxes: Boxes) -> list[Place]:
 
 
 def _backend_grid(width: int, room: int, count: int) -> tuple[int, list[int]]:
-    """Return (columns, height of each row) for `count` backends in `room` rows."""
+    """Return (columns, height of each row) for the panels of `count` backends in `room` rows."""
     most = max(1, width // BACKEND_MIN_WIDTH)
     for columns in range(1, most + 1):
         rows = -(-count // columns)
@@ -238,7 +245,7 @@ def _backend_grid(width: int, room: int, count: int) -> tuple[int, list[int]]:
 
 
 def _tile_grid(width: int, room: int, count: int) -> tuple[int, list[int]]:
-    """Return (columns, height of each row) for `count` tiles, as tall as fits with all of them in sight."""
+    """Return (columns, height of each row) for `count` tiles, as tall as possible with all in sight."""
     columns = max(1, min(count, width // TILE_WIDTH))
     rows = -(-count // columns)
     return columns, [max(TILE_HEIGHT, min(12, room // rows))] * rows

@@ -1,4 +1,4 @@
-"""Two small boxes: current alerts with recent events, and the cost of sparktop itself."""
+"""Two small panels: current alerts with recent events, and the cost of sparktop itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SIGNS = {Severity.INFO: "·", Severity.WARNING: "▲", Severity.CRITICAL: "✖"
 
 
 def events_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool = False) -> list[Row]:
-    """Draw the current alerts, then the events, newest first."""
+    """Draw the current alerts, and below them the events, newest first."""
     rows: list[Row] = []
     for alert in snapshot.alerts:
         since = f"{alert.since.astimezone():%H:%M:%S}"

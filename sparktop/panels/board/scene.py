@@ -30,7 +30,7 @@ from sparktop.panels.parts.rows import Row, blank_row, fit_row, merged
 from sparktop.panels.sweep.countdown import countdown_band
 
 _TALL = frozenset({"node", "backend", "balance", "evidence"})
-"""Kinds of panels that may need more rows than the screen has when shown alone; the board then scrolls."""
+"""Kinds of panels that may need more rows than the screen has when they fill it; the board then scrolls."""
 _TILINGS = {
     Preset.WATCH: Tiling.PANELS,
     Preset.ONE: Tiling.PANELS,
@@ -41,7 +41,7 @@ _TILINGS = {
 
 @dataclass(frozen=True, slots=True)
 class PanelKey:
-    """Identity of a panel: kind and name."""
+    """Identity of a panel: its kind (see `Place.kind`), and the name of the thing that it shows."""
 
     kind: str
     name: str
@@ -57,17 +57,17 @@ class Drawn:
 
 
 def _axis(snapshot: Snapshot, step: float, series: list[Series]) -> TimeAxis:
-    """Return the time axis, which ends at the newest sample of any of `series`.
+    """Return the time axis of graphs, which ends at the newest sample of any of `series`.
 
-    It does not end at the present: between a poll's start and its answer the newest column would be empty and
-    would flicker.
+    It does not end at the present, because between a poll's start and its answer the newest column would be
+    empty and would flicker; it does if samples are missing for long.
     """
     newest = max((s.last_at for s in series if s.last_at is not None), default=snapshot.at)
     return TimeAxis(newest if snapshot.at - newest < 3 * step else snapshot.at, step)
 
 
 def _empty_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
-    """Draw the panel shown instead of backends when there are none: what was searched, and what to do."""
+    """Draw the panel that stands in for backends if there are none: where was searched, and what to do."""
     if snapshot.searching:
         ports = ", ".join(str(port) for port in ENGINE_PORTS)
         lines: list[Row] = [
@@ -96,7 +96,7 @@ def _empty_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
 
 
 class Scene:
-    """The board of one snapshot, drawn panel by panel."""
+    """The board of one snapshot: its layout, and its panels drawn on demand."""
 
     def __init__(
         self,
@@ -111,9 +111,10 @@ class Scene:
         coarse: int = 1,
         sweep: SweepView | Countdown | None = None,
     ) -> None:
-        """Lay out the board of `width` x `height` cells; `zoomed` fills it alone, below `sweep` if given.
+        """Lay out the board of `width` x `height` cells.
 
-        A table starts at row `first_row`; a dot column of a graph stands for `coarse` intervals.
+        The panel `zoomed` fills the board alone, below the panel of `sweep` if given. A table starts at row
+        `first_row`; a dot column of a graph covers `coarse` sampling intervals.
         """
         self.view = view or View()
         self.first_row = first_row
@@ -159,7 +160,7 @@ class Scene:
         self.layout = Layout((replace(place, height=len(rows)),), len(rows))
 
     def _group_rows(self, place: Place) -> list[Row]:
-        """Draw one group's balance, or the evidence for its verdict, on the full board."""
+        """Draw the balance of one group, or the evidence for its verdict, on the full board."""
         groups = self.snapshot.balance
         which = f"group {place.index + 1} of {len(groups)}" if len(groups) > 1 else ""
         balance, size = groups[place.index], (place.width, place.height)
@@ -209,7 +210,7 @@ class Scene:
         return {group: group_scale(views, self._axis, width) for group, views in groups.items()}
 
     def keys(self) -> list[PanelKey]:
-        """Return the keys of all selectable panels in reading order, even of those scrolled out of sight."""
+        """Return the keys of all selectable panels in reading order, also of those scrolled out of sight."""
         keys: list[PanelKey] = []
         for place in self.layout.places:
             if place.kind == "table":
@@ -230,7 +231,7 @@ class Scene:
         return PanelKey(place.kind, "")
 
     def draw(self, first: int = 0, end: int | None = None) -> list[Drawn]:
-        """Draw every panel; panels entirely outside the board's rows [`first`, `end`) get no rows."""
+        """Draw the panels that overlap the board's rows [`first`, `end`); return the others without rows."""
         drawn: list[Drawn] = []
         for place in self.layout.places:
             if place.y + place.height <= first or (end is not None and place.y >= end):
@@ -244,7 +245,10 @@ class Scene:
         return drawn
 
     def process_tables(self, first: int, end: int) -> tuple[str, ...]:
-        """Return the names of nodes whose process table has a row within the board's rows [first, end)."""
+        """Return the name of the node whose process table is visible in the board's rows [`first`, `end`).
+
+        The tuple has at most one name.
+        """
         for place in self.layout.places:
             name = self._key(place).name
             if place.kind == "processes":
@@ -257,7 +261,7 @@ class Scene:
         return ()
 
     def _sweep_band(self, place: Place) -> Drawn:
-        """Draw the band of a sweep that is about to start, running or finished."""
+        """Draw the panel of a sweep that is about to start, running or finished."""
         key, sweep = self._key(place), self._sweep
         size, selected = (place.width, place.height), self.selected == self._key(place)
         if isinstance(sweep, Countdown):
@@ -289,7 +293,7 @@ class Scene:
         return [Drawn(PanelKey("table", ""), place, [merged(row) for row in framed_rows]), *spots]
 
     def _first_row(self, room: int) -> int:
-        """Return the table's first row: the requested one, moved so that the selected backend is in sight."""
+        """Return the table's first row: the requested one, or one near it so that the selection is seen."""
         last = max(0, len(self.snapshot.backends) - room)
         first = max(0, min(self.first_row, last))
         names = [view.name for view in self.snapshot.backends]
@@ -334,7 +338,7 @@ class Scene:
 
 
 def flatten(drawn: list[Drawn], width: int, height: int) -> list[Row]:
-    """Join the panels to `height` rows of `width` cells: panels side by side, the rest blank."""
+    """Join drawn panels to the board's `height` rows of `width` cells; cells without a panel are blank."""
     board: list[list[tuple[int, int, Row]]] = [[] for _ in range(height)]
     for panel in drawn:
         place = panel.place

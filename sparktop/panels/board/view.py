@@ -1,4 +1,4 @@
-"""What the overview shows and in which order: preset, boxes, sort order and filter, as plain values."""
+"""What the overview shows and in which order: preset, panels, sort order and filter, as plain values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Shown = TypeVar("Shown", BackendView, NodeView)
 
 
 class Preset(StrEnum):
-    """How the board is filled."""
+    """Which panels the board consists of."""
 
     WATCH = "watch"
     """A panel per node and per backend, with graphs on one time axis."""
@@ -28,18 +28,18 @@ class Preset(StrEnum):
 
 
 class Sort(StrEnum):
-    """The order of backends and nodes."""
+    """The order of backends and nodes; by a number, the largest comes first."""
 
     CONFIG = "as configured"
     NAME = "name"
     TOKENS = "tokens/s"
-    """Generated tokens per second; nodes by GPU utilisation."""
+    """Generated tokens per second; nodes by GPU utilization."""
     LOAD = "load"
-    """Running and waiting requests; nodes by CPU use."""
+    """Running plus waiting requests; nodes by CPU use."""
     MEMORY = "memory"
-    """KV cache; nodes by memory."""
+    """Use of the KV cache; nodes by memory use."""
     STATE = "state"
-    """What needs attention first."""
+    """States that need attention first; nodes by failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class View:
     boxes: Boxes = field(default_factory=Boxes)
     sort: Sort = Sort.CONFIG
     filter: str = ""
-    """Words that must all occur, in any case."""
+    """Words separated by spaces that must all occur, in upper or lower case."""
     processes: ProcessOrder = field(default_factory=ProcessOrder)
     """Which processes of a node are listed, and in which order."""
 
@@ -61,7 +61,7 @@ class View:
 
 
 _URGENCY = list(BackendState)
-"""Backend states in the enumeration's own order, which after `connecting` runs from worst to idle."""
+"""Backend states in the enumeration's own order, which after `connecting` runs from the worst to idle."""
 
 
 def _backend_number(view: BackendView, sort: Sort) -> float | None:
@@ -86,7 +86,7 @@ def _node_number(view: NodeView, sort: Sort) -> float | None:
 
 
 def _ordered(views: Sequence[Shown], sort: Sort, number: Callable[[Shown, Sort], float | None]) -> list[str]:
-    """Return the views' names, the largest number first; unknown numbers come last, ties as configured."""
+    """Return the views' names by descending `number`; unknown numbers last, ties in the configured order."""
     if sort is Sort.CONFIG:
         return [view.name for view in views]
     if sort is Sort.NAME:
@@ -115,7 +115,7 @@ def _matches(words: list[str], texts: Sequence[str | None]) -> bool:
 
 
 def filtered_backends(backends: Sequence[BackendView], text: str) -> list[BackendView]:
-    """Return backends in whose name, model, URL, engine, group, state or nodes all words occur."""
+    """Return backends in whose name, model, URL, engine, group, state or nodes all words of `text` occur."""
     words = text.casefold().split()
     return [
         view
@@ -127,7 +127,7 @@ def filtered_backends(backends: Sequence[BackendView], text: str) -> list[Backen
 
 
 def filtered_nodes(nodes: Sequence[NodeView], text: str) -> list[NodeView]:
-    """Return nodes in whose name, way of access, product, system or GPU names all words occur."""
+    """Return nodes in whose name, way of access, product, system or GPU names all words of `text` occur."""
     words = text.casefold().split()
     return [
         view
@@ -146,6 +146,6 @@ def filtered_nodes(nodes: Sequence[NodeView], text: str) -> list[NodeView]:
 
 
 def in_order(views: Sequence[Shown], names: Sequence[str]) -> tuple[Shown, ...]:
-    """Return `views` in the order of `names`; views not named come last, in the order given."""
+    """Return `views` in the order of `names`; other views come last, in the given order."""
     rank = {name: index for index, name in enumerate(names)}
     return tuple(sorted(views, key=lambda view: rank.get(view.name, len(rank))))

@@ -1,1 +1,1 @@
-"""Machines: as panels and on the full screen, and their processes."""
+"""Machines (nodes): as panels, on the full screen, and their processes."""

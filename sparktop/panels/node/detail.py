@@ -1,4 +1,4 @@
-"""One machine on the full screen: every reading, and the history of what is drawn."""
+"""One machine on the full screen: every reading, and graphs of their history."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def node_detail(
     *,
     selected: bool = False,
 ) -> list[Row]:
-    """Draw one node as rows of `width` cells: `height` of them, or more where its figures need more.
+    """Draw one node on the full screen as rows of `width` cells: `height` rows, or more where needed.
 
-    Those of `backends` that run on the node are named.
+    The rows name those of `backends` that run on the node.
     """
     return drawn_node_detail(view, backends, width, height, axis, selected=selected)[0]
 
@@ -50,7 +50,7 @@ def drawn_node_detail(
     order: ProcessOrder | None = None,
     selected: bool = False,
 ) -> tuple[list[Row], int]:
-    """Draw `node_detail` with the processes in `order`; return (rows, index of the processes' first row)."""
+    """As `node_detail`, with the processes in `order`; return (rows, index of the processes' first row)."""
     detail = Detail(
         lead=[_serves(view, backends, width - 3), _trouble(view) or _speed(view)],
         sections=node_sections(view, column_width(width)),
@@ -81,7 +81,7 @@ def drawn_node_detail(
 
 
 def _trouble(view: NodeView) -> Row:
-    """Return the failure because of which there is no newer sample; [] without a failure."""
+    """Return the failure because of which there is no newer sample, as a row; empty without a failure."""
     if view.failure is None:
         return []
     age = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
@@ -89,7 +89,7 @@ def _trouble(view: NodeView) -> Row:
 
 
 def _speed(view: NodeView) -> Row:
-    """Return the speed state with the cause of a slow one, else with the rule that led to it."""
+    """Return the GPUs' speed state as a row, with the likely cause if they are slow, else with its rule."""
     speed = view.speed
     if view.sample is not None and not view.sample.gpus:
         return [label("speed  "), label("no GPU here")]
@@ -99,7 +99,10 @@ def _speed(view: NodeView) -> Row:
 
 
 def _serves(view: NodeView, backends: Sequence[BackendView], width: int) -> Row:
-    """Return the backends that run here with state and token rate; at the right maker and CPU if both fit."""
+    """Return a row of the backends that run on the node, with state and token rate.
+
+    Maker and CPU of the machine stand at the right end if both fit.
+    """
     row = _backends(view, backends)
     words = identity_words(view)
     if words and row_width(row) + len(words) + 2 <= width:
@@ -173,12 +176,12 @@ def _rdma(view: NodeView) -> Graph:
 
 
 def _full(name: str, gradient: str, series: Series, edge: str = "100 %") -> Graph:
-    """Return a graph with the fixed scale 0 to 100."""
+    """Return a graph with a fixed scale from 0 to 100; `edge` is the text for its upper edge."""
     return Graph([(name, gradient)], series, gradient, lambda _: edge, 100.0, fixed=True)
 
 
 def _upto(name: str, gradient: str, series: Series, unit: str, least: float = 1.0) -> Graph:
-    """Return a graph from 0 to a round number above its peak, at least `least`."""
+    """Return a graph with a scale from 0 to a round number above its peak, which is at least `least`."""
     return Graph(
         [(name, gradient)], series, gradient, lambda top: numbers.count(top, 5).strip() + unit, least
     )

@@ -1,4 +1,7 @@
-"""The use of a machine's memory: a segmented bar with its legend, and the headroom left."""
+"""The use of a machine's memory: a bar of several parts with its legend, and the headroom left.
+
+*Headroom* is the memory that programs can still allocate.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from sparktop.panels.parts.sections import (
 )
 
 SOON_S, NOW_S = 1800.0, 300.0
-"""Seconds until the limit below which the time is drawn as a warning, and as bad."""
+"""Seconds until memory reaches its limit, up to which this time is drawn as a warning, and as bad."""
 _GIB = 2**30
 _PATTERNS = {
     GPU_PART: ("█", "gpu/4"),
@@ -42,21 +45,21 @@ _PATTERNS = {
 }
 """Pattern and role of each part: all patterns differ, so that parts differ in more than colour."""
 _NEW_PATTERN = ("+", "prompt/8")
-"""Pattern and role of a part that only a newer agent reports."""
+"""Pattern and role of a part that this version does not know, reported by a newer agent."""
 _NAMES = {PROGRAMS_PART: "programs + OS", HUGE_PART: "huge pages"}
 _SHORT = {PROGRAMS_PART: "programs", HUGE_PART: "huge pages", GPU_PART: "GPU", OTHER_PART: "unattrib."}
-"""Names in a legend of narrow columns; `_NAMES` is for wide ones. Other parts keep their own names."""
+"""Names of parts in a narrow column; `_NAMES` is for wide ones. Other parts keep their own names."""
 
 
 def used_percent(memory: MemoryReading) -> float | None:
-    """Return used memory in percent of the total; None if either is unknown."""
+    """Return used memory as a percentage of the total; None if either is unknown."""
     if memory.used_bytes is None or not memory.total_bytes:
         return None
     return 100 * memory.used_bytes / memory.total_bytes
 
 
 def memory_parts(memory: MemoryReading, *, short: bool = False) -> list[Part]:
-    """Return the parts of the bar in order; only used and free where no parts are reported."""
+    """Return the parts of the memory bar in order; only used and free memory where no parts are reported."""
     names = _SHORT if short else _NAMES
     parts = [
         Part(names.get(part.name, part.name), part.size_bytes, *_PATTERNS.get(part.name, _NEW_PATTERN))
@@ -72,7 +75,7 @@ def memory_parts(memory: MemoryReading, *, short: bool = False) -> list[Part]:
 
 
 def memory_section(memory: MemoryReading, headroom: Headroom, width: int) -> Section:
-    """Return all memory figures as a section for a column of `width` cells."""
+    """Return all memory values as a section for a column of `width` cells."""
     percent, used, total = used_percent(memory), memory.used_bytes, memory.total_bytes
     rows: list[Row] = [
         [
@@ -92,14 +95,17 @@ def memory_section(memory: MemoryReading, headroom: Headroom, width: int) -> Sec
 
 
 def _window(memory: MemoryReading) -> str:
-    """Return the text in the section's heading: a peculiarity of the figures if there is one, else "now"."""
+    """Return the text at the right of the section's title: a peculiarity of the values, or else "now"."""
     if memory.overlap_bytes:
         return f"{numbers.data(memory.overlap_bytes, 9).strip()} overlap, cut"
     return "from huge pages" if memory.huge_pages else "now"
 
 
 def _headroom(memory: MemoryReading, width: int) -> Row:
-    """Return the headroom as a sum: memory for CMA counts as available, but programs cannot use it."""
+    """Return a row with the headroom as a difference: available memory less free CMA memory.
+
+    Memory for CMA counts as available, but programs cannot use it.
+    """
     headroom, available, cma = memory.headroom_bytes, memory.available_bytes, memory.cma_free_bytes
     words = "" if available is None else f" = {available / _GIB:.1f} available"
     if words and cma:
@@ -119,14 +125,18 @@ def _trend(memory: MemoryReading, headroom: Headroom, width: int) -> Row:
 
 
 def slope_text(slope_bytes_per_s: float) -> str:
-    """Return a slope per minute with its sign: "−1.2 GiB/min"."""
+    """Format a slope in bytes/s as a change per minute with its sign, such as "−1.2 GiB/min"."""
     size = abs(slope_bytes_per_s) * 60
     amount = f"{size / _GIB:.1f} GiB" if size >= _GIB / 10 else numbers.data(size, 9).strip()
     return f"{numbers.MINUS if slope_bytes_per_s < 0 else '+'}{amount}/min"
 
 
 def trend_runs(headroom: Headroom, width: int) -> Row:
-    """Return the headroom's slope and the time until its limit; only the latter where both do not fit."""
+    """Return the headroom's slope and the time until its limit, as runs of at most `width` cells.
+
+    Only the time is returned where both do not fit, only the slope where no limit is approached, "–" without
+    a trend.
+    """
     slope, until = headroom.slope_bytes_per_s, headroom.until_limit_s
     if slope is None:
         return [label("–")]

@@ -15,10 +15,10 @@ from sparktop.panels.parts.sections import Section
 
 SINCE = "since the last look"
 RDMA = "rdma"
-"""The kind of ports whose traffic no network interface counts."""
+"""The `kind` of ports whose traffic no network interface counts."""
 _WIDE, _NARROW = 66, 52
-"""Width in cells from which on link and bus have columns of their own; below `_NARROW` use or speed is left
-out."""
+"""Widths in cells: from `_WIDE` on, link and bus have columns of their own; below `_NARROW`, use or speed is
+left out."""
 _KINDS = {"ethernet": "eth", "wifi": "wifi", "other": "other"}
 
 
@@ -32,7 +32,7 @@ class _Cells:
     use: int
     errors: int
     wide: bool
-    """Whether link and bus, and the kind, have columns of their own."""
+    """Whether link, bus and kind have columns of their own."""
 
 
 def _cells(width: int, *, rdma: bool) -> _Cells:
@@ -43,14 +43,14 @@ def _cells(width: int, *, rdma: bool) -> _Cells:
 
 
 def used_percent_of(link: NetworkReading) -> float | None:
-    """Return the busier direction in percent of what link and bus can carry; None if unknown."""
+    """Return the busier direction as a percentage of what link and bus can carry; None if unknown."""
     rates = [rate for rate in (link.rx_bytes_per_s, link.tx_bytes_per_s) if rate is not None]
     capacity = link.capacity_bits_per_s
     return 100 * 8 * max(rates) / capacity if rates and capacity else None
 
 
 def network_sections(links: Sequence[NetworkReading], width: int) -> list[Section]:
-    """Return the interfaces as a section, followed by a section of the RDMA ports if there are any."""
+    """Return a section with the interfaces, followed by a section with the RDMA ports if there are any."""
     # Up before down, each in the kernel's order: sorted by traffic, rows would jump.
     order = sorted(links, key=lambda link: link.up is False)
     ports = [link for link in order if link.kind == RDMA]
@@ -82,7 +82,7 @@ def _speed(bits_per_s: float | None, width: int) -> str:
 
 
 def _link(link: NetworkReading, cells: _Cells, width: int) -> list[Row]:
-    """Return an interface as a row, and below it a row of the error counters that rise now, by name."""
+    """Return a row for an interface, and below it a row with the error counters that rise now, if any."""
     shown = link.name
     if link.kind == RDMA and link.netdev and len(link.name) + len(link.netdev) + 3 <= cells.name:
         shown = f"{link.name} {link.netdev}"
@@ -113,7 +113,10 @@ def _link(link: NetworkReading, cells: _Cells, width: int) -> list[Row]:
 
 
 def _errors(link: NetworkReading, width: int) -> list[Row]:
-    """Return the error counters that rise, the fastest first, by the driver's names; [] if none does."""
+    """Return a row with the error counters that rise, the fastest first, by the driver's names.
+
+    It is a list of one row, empty if none rises.
+    """
     moved = sorted(link.errors.items(), key=lambda error: (-error[1], error[0]))
     if not moved:
         return []

@@ -1,4 +1,4 @@
-"""The panel of one machine: CPU, memory, GPU and network, with their history beside them."""
+"""The panel of one machine: CPU, memory, GPU and network, with graphs of their history beside them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EMPTY = NodeSample(at=0.0)
 _GIB = 2**30
 _BAR = 10
 QUIET_SPEEDS = frozenset({"unknown", "idle", "normal"})
-"""Words of the speed state that are not worth a place in the frame."""
+"""Speed states of a GPU that are not shown in the panel's frame."""
 
 
 def _percent(percent: float | None, gradient: str, *, warn: float = 101, bad: float = 101) -> Row:
@@ -64,7 +64,7 @@ def _memory(memory: MemoryReading) -> Row:
 
 
 def _used_of(used: int | None, total: int | None) -> Row:
-    """Return used and total memory in the unit of the total: "94.6 of 121.6 GiB"."""
+    """Return used and total memory, both in the unit of the total: "94.6 of 121.6 GiB"."""
     if used is None or not total:
         return [("– of ", "muted"), figure(numbers.data(total, 9).strip(), known=total is not None)]
     step, unit = (2**30, "GiB") if total >= 2**30 else (2**20, "MiB")
@@ -78,7 +78,7 @@ def _used_of(used: int | None, total: int | None) -> Row:
 
 
 def _headroom(view: NodeView, memory: MemoryReading, width: int) -> Row:
-    """Return the headroom with its trend; with the swap in use where there is no clear trend."""
+    """Return a row with the memory headroom and its trend, or the used swap where there is no clear trend."""
     row = [
         label("headroom "),
         figure(numbers.data(memory.headroom_bytes, 9), known=memory.headroom_bytes is not None),
@@ -103,7 +103,7 @@ def _swap_rates(memory: MemoryReading) -> Row:
 
 
 def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
-    """Return two rows for one GPU, or for several together; one row with the reason if there is none."""
+    """Return two rows for one GPU, or for several together; one row with the reason if there is no GPU."""
     if not sample.gpus:
         missing: Row = [(" ", "text"), lost_run(view.gpus_lost)] if view.gpus_lost else []
         return [[label("GPU"), *missing, (f" {sample.gpu_note or '–'}", "muted")]]
@@ -127,7 +127,10 @@ def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
 
 
 def _slowed(gpu: GpuReading, view: NodeView) -> Run:
-    """Return the current throttle reasons with their share of the last minute, else that minute's worst."""
+    """Return the current throttle reasons, each with its share of the last minute, as one run.
+
+    Without a current reason it is the most frequent one of the last minute, else "no throttle".
+    """
     share = {short_reason(name): percent for name, percent in view.throttled_percent.items() if percent}
     reasons = gpu.throttle_reasons
     if reasons:
@@ -142,7 +145,7 @@ def _slowed(gpu: GpuReading, view: NodeView) -> Run:
 def _gpus(gpus: Sequence[GpuReading], lost: Sequence[LostGpu], width: int) -> list[Row]:
     """Return several GPUs as two rows: mean use, total power and hottest GPU; then a small bar per GPU.
 
-    Lost GPUs stand before the bars, as the most important news.
+    Lost GPUs stand before the bars, because they matter most.
     """
     use = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
     hottest = max((gpu for gpu in gpus if gpu.temperature_c is not None), key=_heat, default=None)
@@ -179,8 +182,7 @@ def _unit(value: float | None, width: int, unit: str, role: str = "title") -> Ro
 def _network(readings: tuple[NetworkReading, ...]) -> list[Row]:
     """Return a row for all RDMA ports together and one per interface that is up, the busiest first.
 
-    RDMA stands first where it carries at least as much as the busiest interface, since it is what moves a
-    model; else second.
+    The RDMA row is first where it carries at least as much as the busiest interface, else second.
     """
     up = [reading for reading in readings if reading.up is not False]
     others = sorted((link for link in up if link.kind != RDMA), key=lambda link: -_traffic(link))
@@ -218,7 +220,7 @@ def _in_out(rx: float | None, tx: float | None, name: str) -> Row:
 
 
 def figure_rows(view: NodeView, width: int, height: int) -> list[Row]:
-    """Return the column of figures, the most important first: at most `height` rows."""
+    """Return the rows of the column of values, the most important first: at most `height` rows."""
     sample = view.sample or _EMPTY
     gpus = _gpu_rows(view, sample, width)
     network = _network(sample.network) if view.sample else []
@@ -238,9 +240,10 @@ def figure_rows(view: NodeView, width: int, height: int) -> list[Row]:
 
 
 def _series(view: NodeView, since: float) -> list[tuple[list[Run], Series, str, float | None, str]]:
-    """Return the node's graphs, the most important first: of RDMA or interfaces, whichever moved more.
+    """Return the node's graphs, the most important first.
 
-    An entry is (caption, series, gradient, upper edge or None for a round number above the peak, unit).
+    Each entry is (caption, series, gradient, upper edge or None for a round number above the peak, unit). The
+    last graph is RDMA or the interfaces, whichever had the higher peak since the time `since`.
     """
     history = view.history
     graphs: list[tuple[list[Run], Series, str, float | None, str]] = [
@@ -265,7 +268,7 @@ def _upper_edge(top: float, unit: str) -> str:
 
 
 def _graphs(view: NodeView, room: int, height: int, axis: TimeAxis) -> list[Row]:
-    """Return as many graphs side by side as fit; at least two where there is room for two."""
+    """Return the rows of as many graphs side by side as fit into `room` cells, up to four."""
     wanted = _series(view, axis.end - axis.span_s(MIN_GRAPH_WIDTH))
     count = max(1, min(len(wanted), room // 30, 4) if room >= 60 else min(2, room // (MIN_GRAPH_WIDTH + 1)))
     each = (room - (count - 1)) // count
@@ -291,7 +294,7 @@ def _graphs(view: NodeView, room: int, height: int, axis: TimeAxis) -> list[Row]
 
 
 def footnote(view: NodeView) -> Row:
-    """Return the lower edge: failure, lost GPUs, cause of a slow GPU, or else product and system."""
+    """Return the lower edge's text: failure, lost GPUs, why a GPU is slow, or else product and system."""
     if view.failure is not None:
         since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
         return [(f" ✖{since}: {view.failure.message} ", "bad")]
@@ -308,7 +311,7 @@ def footnote(view: NodeView) -> Row:
 def node_panel(
     view: NodeView, width: int, height: int, axis: TimeAxis, *, selected: bool = False
 ) -> list[Row]:
-    """Draw one node as `height` rows of `width` cells."""
+    """Draw the panel of one node as `height` rows of `width` cells."""
     inner, inside = width - 2, height - 2
     column = figures_width(width)
     room = inner - column - 2
@@ -325,7 +328,7 @@ def node_panel(
 
 
 def headline(view: NodeView) -> tuple[Row, Row]:
-    """Return both ends of the upper edge: name and GPUs at the left, speed and way of access at the right."""
+    """Return (left, right) texts of the upper edge: name and GPUs; speed state and way of access."""
     gpus = view.sample.gpus if view.sample is not None else ()
     name = fleet_name(gpus) if len(gpus) > 1 else gpus[0].name if gpus else None
     title: Row = [("┐", "border"), (view.name, "title"), ("┌", "border")]

@@ -18,13 +18,13 @@ from sparktop.panels.parts.sections import heading
 _PID = 7
 """Width in cells of a process ID: the kernel's largest is 4194304."""
 _MOST_NAME = 48
-"""Greatest width in cells of a name: figures further away could not be matched to it."""
+"""Greatest width in cells of a name: further away, values could not be matched to the name."""
 ROWS_IN_DETAIL = 10
-"""Processes listed below the other figures of a machine; the rest is counted."""
+"""Rows of processes below the other values of a machine; further processes are only counted."""
 
 
 class ProcessSort(StrEnum):
-    """The order of processes."""
+    """The column by which processes are ordered."""
 
     GPU = "GPU memory"
     MEMORY = "memory"
@@ -39,17 +39,18 @@ class ProcessOrder:
 
     sort: ProcessSort = ProcessSort.GPU
     filter: str = ""
-    """Words that must all occur, in any case."""
+    """Words separated by spaces that must all occur, in upper or lower case."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessLine:
-    """One process, with what the GPU's driver, the kernel and the backends report of it."""
+    """One process, with what the GPU's driver, the kernel and the backends report about it."""
 
     pid: int
     name: str
     serves: str = ""
-    """The backend that it serves, else the engine that it belongs to, else what it uses the GPU for."""
+    """The backend that the process serves, else the engine that it belongs to, else what it uses the GPU
+    for."""
     gpu_bytes: int | None = None
     memory_bytes: int | None = None
     cpu_percent: float | None = None
@@ -93,9 +94,9 @@ def process_lines(view: NodeView) -> list[ProcessLine]:
 
 
 def _held(sample: NodeSample) -> Mapping[int, GpuProcess]:
-    """Return the processes that hold GPU memory, by PID, with the sum over GPUs for one that uses several.
+    """Return {PID: process} for all that hold GPU memory, summed over GPUs where a process uses several.
 
-    The sum is unknown if one of its parts is.
+    The sum is None if one of its parts is unknown.
     """
     held: dict[int, GpuProcess] = {}
     for gpu in sample.gpus:
@@ -117,7 +118,10 @@ _NUMBERS: Mapping[ProcessSort, Callable[[ProcessLine], float | None]] = {
 
 
 def listed(lines: Sequence[ProcessLine], order: ProcessOrder) -> list[ProcessLine]:
-    """Return the lines that pass the filter in the requested order: the largest first, unknown ones last."""
+    """Return the lines that pass the filter, in the requested order.
+
+    Numbers are ordered with the largest first and unknown ones last.
+    """
     words = order.filter.casefold().split()
     kept = [
         line
@@ -162,7 +166,7 @@ _HEADS = {
 
 
 def _head(order: ProcessOrder, cells: _Cells) -> Row:
-    """Return the heading; the column that is sorted by stands out in colour and with a "▼"."""
+    """Return the table's heading; the column that is sorted by stands out in colour and with a "▼"."""
 
     def word(sort: ProcessSort, width: int, *, right: bool = True) -> tuple[str, str]:
         chosen = sort is order.sort
@@ -197,7 +201,7 @@ def _size(value: int | None, width: int) -> Row:
 
 
 def _summary(view: NodeView, shown: int, order: ProcessOrder) -> str:
-    """Return how many processes there are, the filter, and the age of the table."""
+    """Return as text the filter, the number of processes, and the age of the table."""
     table = view.sample.processes if view.sample is not None else None
     words = [f"filter: {order.filter}"] if order.filter else []
     if table is None:
@@ -211,7 +215,7 @@ def _summary(view: NodeView, shown: int, order: ProcessOrder) -> str:
 
 
 def _missing(view: NodeView, order: ProcessOrder) -> str:
-    """Return why no process is listed."""
+    """Return the reason why no process is listed, as text."""
     sample = view.sample
     if order.filter:
         return "no process fits the filter"
@@ -223,7 +227,7 @@ def _missing(view: NodeView, order: ProcessOrder) -> str:
 
 
 def detail_processes(view: NodeView, order: ProcessOrder, width: int) -> list[Row]:
-    """Return the table with its title as rows of `width` cells, to stand below the other figures."""
+    """Return the table with its title as rows of `width` cells, to stand below the node's other values."""
     lines = listed(process_lines(view), order)
     cells = _cells(width)
     rows = [heading("processes", _summary(view, len(lines), order), width), _head(order, cells)]
@@ -245,9 +249,10 @@ def _known(view: NodeView) -> int:
 def process_panel(
     view: NodeView, order: ProcessOrder, width: int, height: int, *, first: int = 0, selected: bool = False
 ) -> tuple[list[Row], int]:
-    """Draw the table alone, its heading always in sight; return (rows, index of the first process shown).
+    """Draw the table on the full board; return (rows, index of the first process shown).
 
-    `first` is the requested index; it is lowered where fewer processes are left than rows.
+    The heading is always visible. `first` is the requested index; it is lowered where fewer processes are
+    left than rows.
     """
     lines = listed(process_lines(view), order)
     room = max(1, height - 3)

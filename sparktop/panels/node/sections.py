@@ -1,4 +1,4 @@
-"""All readings of one machine, as sections of its detail screen."""
+"""All readings of one machine, as sections of its full-screen view."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from sparktop.panels.parts.sections import WIDE_FACTS, Section, bar_row, beside,
 _EMPTY = NodeSample(at=0.0)
 _CORE_WIDTH = 15
 _MOST_CORE_BARS = 48
-"""Cores that get a bar each; with more of them, each core is one column of a row."""
+"""Most cores that get a bar each; if there are more, each core is one column of a row."""
 _TAIL = 22
-"""Width in cells of the figures behind the CPU's bars."""
+"""Width in cells of the values to the right of the CPU's bars."""
 
 
 def node_sections(view: NodeView, width: int) -> list[Section]:
-    """Return the sections for a column of `width` cells, the most important first."""
+    """Return the main sections (GPU, memory, processor) for a column of `width` cells."""
     sample = view.sample or _EMPTY
     cores = sample.cpu.cores or len(sample.cpu.core_percent)
     processor = f"processor · {cores} cores" if cores else "processor"
@@ -79,7 +79,7 @@ def _cpu(cpu: CpuReading, width: int) -> list[Row]:
 
 
 def _group(group: CoreGroup, width: int) -> Row:
-    """Return cores of the same design as a row: their number, mean use and top frequency."""
+    """Return a row for CPU cores of the same design: their number, mean use and highest frequency."""
     fastest = "" if group.max_mhz is None else f"  max {group.max_mhz / 1000:.1f} GHz"
     name = fit(f"{len(group.cores)} × {group.name}", 19 if width >= WIDE_FACTS else 17)
     share = None if group.percent is None else group.percent / 100
@@ -93,7 +93,7 @@ def _group(group: CoreGroup, width: int) -> Row:
 
 
 def _core_rows(cores: Sequence[float], indices: Sequence[int], width: int) -> list[Row]:
-    """Return a bar per core, in columns; cores without a reading are left out."""
+    """Return rows with a bar for each core of `indices`, in columns; cores without a reading are left out."""
     known = [core for core in indices if core < len(cores)]
     if not known:
         return []
@@ -118,7 +118,7 @@ def _core(index: int, percent: float, width: int) -> Row:
 
 
 def _nothing(view: NodeView, words: str) -> Row:
-    """Return a row that says there is none of a kind; "–" before the first sample, when it is not known."""
+    """Return a row with `words`, which state that a thing is missing; "–" before the first sample."""
     return [label("–" if view.sample is None else words)]
 
 
@@ -156,6 +156,6 @@ def _rail(rail: PowerRail, width: int) -> Row:
 
 
 def identity_words(view: NodeView) -> str:
-    """Return maker and CPU of the machine."""
+    """Return maker and CPU of the machine as text; empty if both are unknown."""
     identity = view.identity
     return " · ".join(part for part in (identity.maker, identity.cpu) if part)

@@ -1,1 +1,1 @@
-"""The parts of all panels: rows, frames, graphs, sections, figures."""
+"""The parts that all panels are made of: rows, frames, graphs, sections and formatted values."""

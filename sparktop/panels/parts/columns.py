@@ -1,11 +1,11 @@
-"""The widths of columns, the same in all panels so that their graphs line up."""
+"""The widths of columns, the same in all panels, so that their graphs line up."""
 
 from __future__ import annotations
 
 FIGURES_WIDTH = 38
-"""Width in cells of the column of figures, without the mean latencies."""
+"""Width in cells of the column of values, without the mean latencies."""
 WIDE_FIGURES_WIDTH = 54
-"""Width in cells of the column of figures with the mean latencies."""
+"""Width in cells of the column of values with the mean latencies."""
 MIN_GRAPH_WIDTH = 12
 
 
@@ -17,7 +17,7 @@ def graph_width(width: int) -> int:
 
 
 def figures_width(width: int) -> int:
-    """Return the width in cells of the column of figures in a panel of `width`."""
+    """Return the width in cells of the column of values in a panel of `width`."""
     if width >= 180:
         return WIDE_FIGURES_WIDTH
     return min(FIGURES_WIDTH, width - 4)

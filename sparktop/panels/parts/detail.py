@@ -1,4 +1,4 @@
-"""The frame of a full-screen detail: figures in a column, their history beside them; it scrolls if needed."""
+"""The layout of a full-screen view of one thing: a column of values beside graphs of their history."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from sparktop.panels.parts.sections import Section, stack
 
 NARROW_COLUMN = 46
 WIDE_COLUMN = 54
-"""Width in cells of the column of figures beside graphs."""
+"""Width in cells of the column of values beside graphs, on a wide screen."""
 ASIDE_WIDTH = 60
-"""Least width in cells of each of several sections side by side below the graphs."""
+"""Least width in cells of each section, where several stand side by side below the graphs."""
 _WIDE_FROM = 100
 _LEAST_GRAPHS = 2 * GRAPH_HEIGHT + 1
-"""Least height in rows of the graphs above sections that stand below them."""
+"""Least height in rows of the graphs where sections stand below them."""
 
 
 def column_width(width: int) -> int:
-    """Return the width in cells of the column of figures; all of the frame if no graph fits beside it."""
+    """Return the width in cells of the column of values in a frame of `width`.
+
+    It is all of the frame's inside if no graph fits beside the column.
+    """
     inner = width - 3
     if width >= _WIDE_FROM:
         return WIDE_COLUMN
@@ -31,7 +34,7 @@ def column_width(width: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """The content of a detail screen, the most important first."""
+    """The content of a full-screen view, each sequence with the most important entry first."""
 
     lead: Sequence[Row]
     """Rows above everything, as wide as the frame."""
@@ -40,7 +43,7 @@ class Detail:
     aside: Sequence[Section] = field(default=())
     """Sections below the graphs where these are wide enough, else after `sections`."""
     graphs_after: int = 2
-    """Number of sections before the graphs, where graphs have no column of their own."""
+    """Number of sections above the graphs, where graphs have no column of their own."""
     foot: Sequence[Row] = field(default=())
     """Rows below everything, as wide as the frame."""
 
@@ -59,7 +62,7 @@ def _aside_columns(beside: int, sections: int) -> int:
 
 
 def _aside_rows(sections: Sequence[Section], beside: int) -> list[Row]:
-    """Return the sections below the graphs, side by side where there is room."""
+    """Return the rows of the sections below the graphs, side by side where `beside` cells are enough."""
     if not sections:
         return []
     columns = _aside_columns(beside, len(sections))
@@ -74,7 +77,7 @@ def _aside_rows(sections: Sequence[Section], beside: int) -> list[Row]:
 
 
 def detail_rows(detail: Detail, width: int, height: int, axis: TimeAxis) -> list[Row]:
-    """Return the rows inside a frame of `width` x `height`: as many as it has, or more."""
+    """Return the rows inside a frame of `width` x `height` cells: as many as fit, or more if needed."""
     inner = width - 3
     lead = [fit_row(row, inner) for row in detail.lead]
     foot = [fit_row(row, inner) for row in detail.foot]
@@ -88,7 +91,7 @@ def detail_rows(detail: Detail, width: int, height: int, axis: TimeAxis) -> list
 
 
 def _one_column(detail: Detail, width: int, axis: TimeAxis) -> list[Row]:
-    """Put the graphs between the first sections and the others."""
+    """Return the rows of a narrow frame: the first sections, then the graphs, then all other sections."""
     bands = -(-min(4, len(detail.graphs)) // grid_columns(width))
     graphs = grid_rows(detail.graphs, width, bands * GRAPH_HEIGHT + 1, axis)
     first, rest = detail.sections[: detail.graphs_after], detail.sections[detail.graphs_after :]

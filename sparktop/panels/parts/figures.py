@@ -1,4 +1,4 @@
-"""Figures as runs: labels, fixed-width numbers, latencies and bars, the same in every panel."""
+"""Values as runs (styled text segments), alike in all panels: labels, numbers, latencies and bars."""
 
 from __future__ import annotations
 
@@ -10,29 +10,33 @@ from sparktop.model.snapshot import BackendView, Latency, Quantile
 from sparktop.panels.parts.rows import Row, Run
 
 LATENCY_WIDTH = 9
-"""Width in cells of a latency with its sign: ">9.99 s" or " 1234 ms"."""
+"""Width in cells of a latency with its sign: ">9.99 s" or " 1234 ms", padded."""
 _RATES_S = 10.0
 _NEARLY = 0.9
-"""Share of the usual window from which on it counts as complete: a poll may be late or lost."""
+"""Share of the usual window of a rate from which on the window counts as complete: a poll may be late or
+lost."""
 
 
 def label(text: str, width: int = 0) -> Run:
-    """Return a muted label, padded to `width` cells if `width` is given."""
+    """Return `text` as a muted run (styled text segment), padded to `width` cells if `width` is given."""
     return (fit(text, width) if width else text, "muted")
 
 
 def figure(text: str, *, known: bool = True, role: str = "title") -> Run:
-    """Return a number as a run; unknown numbers are as muted as labels."""
+    """Return a formatted value as a run (styled text segment) of `role`; as muted as a label if not known."""
     return (text, role if known else "muted")
 
 
 def tokens_rate(value: float | None, width: int = 6) -> Row:
-    """Return a token rate with its unit."""
+    """Return a token rate in `width` cells, followed by its unit "t/s"."""
     return [figure(numbers.rate(value, width), known=value is not None), (" t/s", "muted")]
 
 
 def quantile_text(quantile: Quantile | None, width: int = LATENCY_WIDTH) -> str:
-    """Return a quantile in `width` cells: with "<" or ">" beyond the buckets' bounds, "–" if unknown."""
+    """Format a latency quantile in `width` cells; "–" if unknown.
+
+    It has "<" or ">" before it where it lies beyond the bounds of the histogram's buckets.
+    """
     if quantile is None:
         return fit("–", width, "right")
     sign = "<" if quantile.below else ">" if quantile.above else ""
@@ -41,9 +45,10 @@ def quantile_text(quantile: Quantile | None, width: int = LATENCY_WIDTH) -> str:
 
 
 def latency_row(name: str, latency: Latency, width: int) -> Row:
-    """Return one latency as a row: p50 and p95, and the mean where there is room.
+    """Return one latency as a row: label, p50 and p95, and the mean where `width` leaves room.
 
-    With too few observations for quantiles the mean stands alone, with the reason.
+    With too few observations for quantiles the row has only the mean and the reason; without any, "no
+    traffic".
     """
     row: Row = [label(name, 6)]
     if not latency.count:
@@ -65,21 +70,24 @@ def _named(name: str, value: str, width: int) -> Row:
 
 
 def bar_runs(fraction: float | None, width: int, gradient: str) -> Row:
-    """Return a bar of `width` cells for `fraction` (0 to 1, or None); its colour follows its length."""
+    """Return a bar of `width` cells that is filled to `fraction` (0 to 1, None if unknown).
+
+    Its colour is the further along `gradient`, the larger the fraction.
+    """
     filled, empty = bar(fraction, width)
     level = 0 if fraction is None else round(min(1.0, max(0.0, fraction)) * (LEVELS - 1))
     return [(filled, f"{gradient}/{level}"), (empty, "bar_empty")]
 
 
 def share_role(percent: float | None, warn: float, bad: float) -> str:
-    """Return the role of a percentage for which higher is worse: "warn" and "bad" from these limits on."""
+    """Return the role of a percentage: "warn" from `warn` on, "bad" from `bad` on, "muted" for None."""
     if percent is None:
         return "muted"
     return "bad" if percent >= bad else "warn" if percent >= warn else "title"
 
 
 def rate_words(view: BackendView) -> str:
-    """Return the time that rates cover: "over 10 s", or "over 2.4 s so far" shortly after a start."""
+    """Return the time that a backend's rates cover: "over 10 s", or "over 2.4 s so far" after a start."""
     window_s = view.rate_window_s
     if window_s is None or _NEARLY * _RATES_S <= window_s <= _RATES_S / _NEARLY:
         return f"over {_RATES_S:.0f} s"

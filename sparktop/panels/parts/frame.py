@@ -1,4 +1,4 @@
-"""The border around a panel, with the texts in its upper and lower edge."""
+"""The border around a panel, with text in its upper and lower edge."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from sparktop.panels.parts.rows import Row, Run, fit_row, row_width
 
 
 def _edge(left: str, right: str, pieces: Sequence[Sequence[Run]], width: int, role: str) -> Row:
-    """Return a horizontal edge: the first of `pieces` at its left, the last that fits at its right end."""
+    """Return a horizontal edge: the first of `pieces` at its left, the last other that fits at its right.
+
+    `left` and `right` are the corner characters.
+    """
     inside = width - 2
     starts = list(pieces[:1])
     ends = list(pieces[1:])
@@ -45,10 +48,10 @@ def framed(
     footnote: Sequence[Run] = (),
     note: Sequence[Run] = (),
 ) -> list[Row]:
-    """Draw a border around `rows`: exactly `height` rows of `width` cells in all, cut or padded as needed.
+    """Draw a border around `rows` and return exactly `height` rows of `width` cells, cut or padded as needed.
 
-    `title` stands at the left of the upper edge and `status` at its right, `footnote` and `note` likewise on
-    the lower edge: text that comes and goes there moves no row inside.
+    The upper edge has `title` at its left and `status` at its right, the lower edge `footnote` and `note`.
+    Text that comes and goes in the edges moves no row inside.
     """
     inner = width - 2
     top = _edge("╭", "╮", (title, status), width, role)

@@ -1,4 +1,4 @@
-"""Figures of a GPU, the same in every panel: thermal margin, throttle reasons, energy, MIG instances."""
+"""Values of a GPU, the same in every panel: thermal margin, throttle reasons, energy, MIG instances."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sparktop.panels.parts.figures import bar_runs, figure, label
 from sparktop.panels.parts.rows import Row, Run, fit_row
 
 TAIL = 22
-"""Width in cells of the figures behind a GPU's bars."""
+"""Width in cells of the values to the right of a GPU's bars."""
 _WARM_C, _HOT_C = 10.0, 4.0
-"""Degrees left to the thermal limit at which the figure becomes a warning, and bad."""
+"""Degrees left to the thermal limit from which on they are drawn as a warning, and as bad."""
 _SPEED_ROLES = {
     "normal": "good",
     "idle": "muted",
@@ -26,24 +26,27 @@ _SPEED_ROLES = {
 
 
 def speed_role(speed: SpeedState) -> str:
-    """Return the role of a speed state's word."""
+    """Return the role (colour name) of the label of a GPU's speed state."""
     return _SPEED_ROLES.get(speed.word, "warn")
 
 
 def short_reason(reason: str) -> str:
-    """Return a throttle reason, abbreviated for a narrow column."""
+    """Return a throttle reason, abbreviated for a narrow column ("sw", "hw")."""
     return reason.replace("software", "sw").replace("hardware", "hw")
 
 
 def margin_role(margin_c: float | None) -> str:
-    """Return the role of the degrees left to the thermal limit (None if unknown)."""
+    """Return the role of the degrees left to the thermal limit; "title" (normal) if they are unknown."""
     if margin_c is None or margin_c > _WARM_C:
         return "title"
     return "warn" if margin_c > _HOT_C else "bad"
 
 
 def margin_of(gpu: GpuReading) -> float | None:
-    """Return the degrees left to the thermal limit, or to the slowdown if only that is reported."""
+    """Return the degrees left to the GPU's thermal limit; None if unknown.
+
+    Where the limit is not reported, the temperature at which the GPU slows down stands for it.
+    """
     if gpu.limit_margin_c is not None:
         return gpu.limit_margin_c
     if gpu.slowdown_c is None or gpu.temperature_c is None:
@@ -52,25 +55,25 @@ def margin_of(gpu: GpuReading) -> float | None:
 
 
 def energy_text(energy_j: float) -> str:
-    """Return an energy of `energy_j` joules in Wh, or in kWh from 1 kWh on."""
+    """Format an energy of `energy_j` joules in Wh, or in kWh from 1 kWh on."""
     wh = energy_j / 3600
     size, unit = (wh / 1000, "kWh") if wh >= 1000 else (wh, "Wh")
     return f"{size:.1f} {unit}" if size < 100 else f"{size:.0f} {unit}"
 
 
 def clock_role(speed: SpeedState) -> str:
-    """Return the role of the clock: bad if the clock is what makes the GPU slow."""
+    """Return the role of the clock: "bad" if the speed state is "slow clock", else "title" (normal)."""
     return "bad" if speed.word == "slow clock" else "title"
 
 
 def lost_run(lost: Sequence[LostGpu]) -> Run:
-    """Return which GPUs are lost, as a short run: "GPU 3 lost", "GPUs 3, 5 lost"."""
+    """Return which GPUs are lost, as one run: "GPU 3 lost" or "GPUs 3, 5 lost"."""
     numbers_lost = ", ".join(str(gpu.index) for gpu in lost)
     return f"GPU{'s' if len(lost) > 1 else ''} {numbers_lost} lost", "bad"
 
 
 def lost_rows(lost: Sequence[LostGpu], width: int) -> list[Row]:
-    """Return a row for each lost GPU, with its name and the reason."""
+    """Return a row for each lost GPU with its index, its name and the reason."""
     return [
         fit_row(
             [(f"{gpu.index:>2} lost ", "bad"), (f"{gpu.name or '–'}: {gpu.reason or '–'}", "text")], width
@@ -80,7 +83,7 @@ def lost_rows(lost: Sequence[LostGpu], width: int) -> list[Row]:
 
 
 def mig_rows(gpu: GpuReading, width: int) -> list[Row]:
-    """Return a row for each MIG instance of a GPU that is split; [] for one that is not."""
+    """Return a row for each MIG instance of a GPU; empty for a GPU that is not split."""
     if not gpu.mig:
         return []
     rows: list[Row] = [] if gpu.mig_instances else [[label("  └ MIG, no instance")]]

@@ -1,4 +1,4 @@
-"""Live graphs as rows: a caption with the scale, braille dots below it, one colour per row."""
+"""Live graphs as rows: a caption with the scale above braille dots, one colour per row."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ class TimeAxis:
     end: float
     """Time of the right edge, in monotonic seconds."""
     step: float
-    """Seconds per dot column."""
+    """Seconds per dot column, the length of a time slot; a cell is two dot columns wide."""
     _read: dict[tuple[Series, int], list[float | None]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """Cache by series and width: a group's scale and its graphs read the same values."""
+    """Values by series and width: scales and graphs of the same series are computed only once."""
 
     @property
     def end_slot(self) -> int:
-        """Absolute number of the newest slot."""
+        """Number of the newest time slot, counted from time 0."""
         return int(self.end // self.step)
 
     def values(self, series: Series, width: int) -> list[float | None]:
-        """Return the values that `width` cells show of `series`: two slots a cell, aligned to even slots."""
+        """Return the values of `series` in the time slots that `width` cells show; None for an empty slot.
+
+        Each cell shows two slots, an even one and the next, so the newest cell may show only one.
+        """
         cached = self._read.get((series, width))
         if cached is None:
             end = self.end_slot
@@ -45,7 +48,7 @@ class TimeAxis:
 
 
 def row_role(gradient: str, row: int, height: int) -> str:
-    """Return the role of a graph's row, counted from the top: the higher up, the further up the gradient."""
+    """Return the role of row `row` (0 is the top) of a graph: higher rows are further along the gradient."""
     if height < 2:
         return f"{gradient}/{LEVELS - 1}"
     return f"{gradient}/{round((LEVELS - 1) * (height - 1 - row) / (height - 1))}"
@@ -54,7 +57,10 @@ def row_role(gradient: str, row: int, height: int) -> str:
 def area_rows(
     values: Sequence[float | None], width: int, height: int, top: float, gradient: str, *, end_slot: int
 ) -> list[Row]:
-    """Draw one filled curve as `height` rows of `width` cells, from 0 to `top`."""
+    """Draw one filled curve as `height` rows of `width` cells, on a scale from 0 to `top`.
+
+    `end_slot` is the number of the newest value's time slot.
+    """
     lines = area(values, width, height, top, end_slot=end_slot)
     return [[(line, row_role(gradient, index, height))] for index, line in enumerate(lines)]
 
@@ -69,7 +75,10 @@ def stacked_rows(
     *,
     end_slot: int,
 ) -> list[Row]:
-    """Draw one curve on top of another; the upper one has sparser dots, to differ in more than colour."""
+    """Draw the curve `upper` on top of `lower`, with sparser dots, so that they differ in more than colour.
+
+    The result has `height` rows of `width` cells, on a scale from 0 to `top`.
+    """
     rows: list[Row] = []
     for index, runs in enumerate(stacked(lower, upper, width, height, top, end_slot=end_slot)):
         roles = (row_role(gradients[0], index, height), row_role(gradients[1], index, height), "text")
@@ -78,5 +87,5 @@ def stacked_rows(
 
 
 def caption(label: Sequence[Run], top: str, width: int) -> Row:
-    """Return the row above a graph: what it shows at the left, the value of its upper edge at the right."""
+    """Return the row above a graph: `label` at the left, at the right `top`, the value of its upper edge."""
     return spread_row(label, [(top, "muted")], width)

@@ -25,27 +25,28 @@ WIDE_GRAPH = 34
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """What a graph shows and how its scale is written."""
+    """The series that a graph shows, and the scale and the text that it has."""
 
     words: Sequence[Run]
     series: Series
     gradient: str
     edge: Callable[[float], str]
-    """Formats the value of the upper edge with its unit."""
+    """Formats the value of the graph's upper edge with its unit."""
     least: float = 1.0
-    """The lowest upper edge; with `fixed`, the upper edge."""
+    """The lowest value that the upper edge may have; with `fixed`, the upper edge itself."""
     fixed: bool = False
     over: Series | None = None
-    """A second series: on top of the first one in sparser dots, or below the centre line with `mirror`."""
+    """A second series: above the first one in sparser dots, or below the centre line with `mirror`."""
     over_gradient: str = ""
     over_holds_both: bool = False
-    """True if `over` counts from 0 and includes the first series (p95 over p50)."""
+    """True if values of `over` include those of the first series (p95 over p50), so only the excess is
+    stacked."""
     mirror: bool = False
     empty: str = "–"
-    """Shown in the middle while no value is known."""
+    """Text shown in the middle while no value is known."""
 
     def rows(self, width: int, height: int, axis: TimeAxis) -> list[Row]:
-        """Draw caption and graph: exactly `height` rows of `width` cells."""
+        """Draw caption and graph as exactly `height` rows of `width` cells."""
         values = axis.values(self.series, width)
         over = axis.values(self.over, width) if self.over is not None else [None] * len(values)
         if self.over_holds_both:
@@ -67,7 +68,7 @@ class Graph:
         return [head, *stacked_rows(values, over, width, tall, top, roles, end_slot=axis.end_slot)]
 
     def _edge_words(self, top: float, width: int) -> str:
-        """Return the upper edge in words, with "max" before it if it is not fixed and if that fits."""
+        """Return the value of the upper edge as text, after "max" if it is not fixed and there is room."""
         edge = self.edge(top)
         full = edge if self.fixed else f"max {edge}"
         return full if row_width(self.words) + 1 + len(full) <= width else edge
@@ -83,7 +84,7 @@ class Graph:
 
 
 def _mirror_role(graph: Graph, row: int, height: int) -> str:
-    """Return the role of a row: the further from the centre line, the further up the gradient."""
+    """Return the role of row `row` of a mirrored graph: further along the gradient away from the centre."""
     far = abs(2 * row + 1 - height) / max(1, height - 1)
     gradient = graph.gradient if 2 * row < height else graph.over_gradient or graph.gradient
     return f"{gradient}/{round(far * (LEVELS - 1))}"
@@ -97,7 +98,7 @@ def _empty_rows(word: str, width: int, height: int) -> list[Row]:
 
 
 def grid_columns(width: int) -> int:
-    """Return the number of graphs side by side in `width` cells."""
+    """Return how many graphs fit side by side into `width` cells."""
     for count in (4, 3):
         if width >= count * WIDE_GRAPH + count - 1:
             return count
@@ -105,10 +106,10 @@ def grid_columns(width: int) -> int:
 
 
 def grid_rows(graphs: Sequence[Graph], width: int, height: int, axis: TimeAxis) -> list[Row]:
-    """Draw as many graphs as fit, in reading order: exactly `height` rows of `width` cells.
+    """Draw as many graphs as fit, in reading order, as exactly `height` rows of `width` cells.
 
-    `graphs` is in order of importance. Those that would make the others lower than `GRAPH_HEIGHT` are left
-    out, and so is a last band that would be less than half full.
+    `graphs` is in order of importance. Graphs that would make the others lower than `GRAPH_HEIGHT` are left
+    out, and so is a last row of graphs that would be less than half full.
     """
     if height < 2 or not graphs:
         return [fit_row((), width) for _ in range(height)]

@@ -1,4 +1,4 @@
-"""Roles that several panels share: of backend states, verdicts on balance, parts of a group."""
+"""Roles (names of colours) of backend states, balance verdicts and parts of a group, for several panels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATE_ROLES = {
     BackendState.IDLE: "muted",
     BackendState.UNKNOWN: "muted",
 }
-"""The role of each state's word; the word itself always stands beside the colour."""
+"""The role of each backend state; the state is always written out, too."""
 
 WORD_ROLES = {
     BalanceWord.UNKNOWN: "muted",
@@ -31,18 +31,19 @@ WORD_ROLES = {
     BalanceWord.UNEVEN: "warn",
     BalanceWord.BALANCED: "good",
 }
-"""The role of each verdict's word; the word itself always stands beside the colour."""
+"""The role of each verdict on balance; the verdict is always written out, too."""
 
 
 PART_ROLES = ("generation", "prompt", "memory", "network", "gpu", "cpu", "waiting", "running")
-"""Roles of a group's parts in turn; parts have letters, too, so that they differ without colour."""
+"""Roles that the parts of a group (its backends) have in turn; parts have letters, too, so that they differ
+without colour."""
 
 
 def part_role(index: int) -> str:
-    """Return the role of part `index`."""
+    """Return the role of the part with this index; roles repeat when there are more parts."""
     return PART_ROLES[index % len(PART_ROLES)]
 
 
 def part_letter(index: int) -> str:
-    """Return the letter that identifies a part without its colour."""
+    """Return the letter that identifies the part with this index without colour; letters repeat after "z"."""
     return ascii_lowercase[index % len(ascii_lowercase)]

@@ -1,4 +1,4 @@
-"""Rows of runs: text with roles, always exactly as wide as requested."""
+"""Rows of text as sequences of runs (styled text segments), always exactly as wide as requested."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from sparktop.graphics.cells import cell_width, fit
 
 Run = tuple[str, str]
-"""(text, role); the theme maps the role to a colour."""
+"""A styled text segment, (text, role); the theme maps the role to a colour."""
 Row = list[Run]
-"""Runs from left to right."""
+"""A row of text: its runs from left to right."""
 
 BLANK = "text"
 
@@ -44,7 +44,7 @@ def fit_row(runs: Iterable[Run], width: int) -> Row:
 
 
 def spread_row(left: Sequence[Run], right: Sequence[Run], width: int) -> Row:
-    """Return one row of `width` cells with `left` and `right` at its two ends; `left` is cut first."""
+    """Return one row of `width` cells with `left` and `right` at its two ends; if too wide, `left` is cut."""
     room = width - row_width(right)
     if room < 1:
         return fit_row(right, width)
@@ -57,7 +57,7 @@ def blank_row(width: int) -> Row:
 
 
 def merged(row: Iterable[Run]) -> Row:
-    """Join neighbouring runs of the same role: fewer runs are fewer bytes to the terminal."""
+    """Join neighbouring runs of the same role, so that fewer bytes are sent to the terminal."""
     result: Row = []
     for text, role in row:
         if result and result[-1][1] == role:
@@ -68,5 +68,5 @@ def merged(row: Iterable[Run]) -> Row:
 
 
 def in_role(row: Iterable[Run], role: str) -> Row:
-    """Return `row` as one run in `role`, to dim a panel whose figures are stale."""
+    """Return `row` as a single run in `role`, to dim a panel whose values are stale."""
     return [(row_text(row), role)]

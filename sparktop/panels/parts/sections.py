@@ -1,4 +1,4 @@
-"""The parts of a detail screen: titled sections of aligned figures, stacked in columns."""
+"""The parts of a full-screen view: titled sections of aligned values, stacked in a column."""
 
 from __future__ import annotations
 
@@ -12,28 +12,31 @@ from sparktop.panels.parts.figures import bar_runs, figure, label
 from sparktop.panels.parts.rows import Row, fit_row, row_width
 
 WIDE_FACTS = 52
-"""Column width in cells from which on two figures in a row have room for longer labels."""
+"""Column width in cells from which on two values in a row have room for longer labels."""
 _NAMES_WIDTH = (10, 11)
 """Width in cells of the labels in a narrow and in a wide column."""
 VALUE_WIDTH = 6
-"""Width in cells of a figure beside its label."""
+"""Width in cells of a value beside its label."""
 
 
 def name_width(width: int) -> int:
-    """Return the width in cells of the labels at the left of a column of `width`."""
+    """Return the width in cells of the labels at the left of a column that is `width` cells wide."""
     return _NAMES_WIDTH[width >= WIDE_FACTS]
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Rows under a title; `window` names the time span of their figures, at the right end of the rule."""
+    """Rows under a title.
+
+    `window` names the time that their values cover; it stands at the right end of the title's line.
+    """
 
     title: str
     rows: Sequence[Row]
     window: str = ""
 
     def lines(self, width: int) -> list[Row]:
-        """Return the title and the rows, each `width` cells wide."""
+        """Return the title's line and the rows, each `width` cells wide."""
         return [heading(self.title, self.window, width), *(fit_row(row, width) for row in self.rows)]
 
 
@@ -48,7 +51,10 @@ def heading(title: str, window: str, width: int) -> Row:
 
 
 def stack(sections: Sequence[Section], width: int, height: int) -> list[Row]:
-    """Return sections one below the other, with a blank row between them if all fits into `height`."""
+    """Return the rows of sections one below the other.
+
+    A blank row stands between them if all fit into `height` rows then.
+    """
     needed = sum(len(section.rows) + 1 for section in sections)
     airy = needed + len(sections) - 1 <= height
     rows: list[Row] = []
@@ -60,13 +66,13 @@ def stack(sections: Sequence[Section], width: int, height: int) -> list[Row]:
 
 
 def fact(name: str, text: str, unit: str = "", *, role: str = "title") -> Row:
-    """Return a label with its figure and unit, for `facts`; unknown ("–") is muted and has no unit."""
+    """Return [label, value, unit] as a row for `facts`; an unknown value ("–") is muted and has no unit."""
     known = text.strip() != numbers.UNKNOWN
     return [label(name), figure(text, known=known, role=role), label(unit if known else "")]
 
 
 def facts(cells: Sequence[Row], width: int, columns: int = 2) -> list[Row]:
-    """Return facts in `columns` aligned columns, row by row: labels at the left, figures right-aligned."""
+    """Return facts (see `fact`) in `columns` aligned columns: labels at the left, values right-aligned."""
     each = width // columns
     names = name_width(width) if columns == 2 else max(1, each - VALUE_WIDTH - 1)
     padded: list[Row] = []
@@ -85,22 +91,22 @@ def beside(cells: Sequence[Row], columns: int) -> list[Row]:
 
 
 def bar_row(name: str, share: float | None, gradient: str, after: Row, width: int, tail: int) -> Row:
-    """Return a label, a bar and the figures `after` it, for which `tail` cells of `width` are kept.
+    """Return a row with a label, a bar and the runs `after` the bar, for which `tail` cells are reserved.
 
-    `share` is 0 to 1, None if unknown.
+    `share` (0 to 1, None if unknown) is the filled part of the bar.
     """
     length = max(4, width - name_width(width) - tail - 1)
     return [label(name, name_width(width)), *bar_runs(share, length, gradient), (" ", "text"), *after]
 
 
 def percent_run(percent: float | None, width: int = 4, *, role: str = "title") -> Row:
-    """Return a percentage as one run."""
+    """Return a percentage (0 to 100) as a row of one run; unknown if None."""
     return [figure(numbers.percent(percent, width), known=percent is not None, role=role)]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a segmented bar."""
+    """One part of a bar that consists of several parts."""
 
     name: str
     size: float | None
@@ -110,13 +116,16 @@ class Part:
 
 
 def segmented_bar(parts: Sequence[Part], total: float, width: int) -> Row:
-    """Return a bar of `width` cells: each part gets its share of `total`, the last part the rest."""
+    """Return a bar of `width` cells in which each part has its share of `total`.
+
+    The last part fills the rest.
+    """
     widths = segments([part.size or 0.0 for part in parts[:-1]], total, width)
     return [(part.sign * cells, part.role) for part, cells in zip(parts, widths, strict=True) if cells]
 
 
 def legend(parts: Sequence[Part], width: int) -> list[Row]:
-    """Return sign, name and size in bytes of each part, two per row."""
+    """Return rows with the sign, the name and the size in bytes of each part, two parts per row."""
     each = width // 2
     size = 9 if width >= WIDE_FACTS else 8
     return beside([_legend_cell(part, each, size) for part in parts], 2)

@@ -1,4 +1,4 @@
-"""The shares of a group's parts over time, as rows."""
+"""The shares of a group's backends over time, as rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from sparktop.panels.parts.slots import Slots
 
 
 def share_rows(loads: list[Slots], height: int) -> list[Row]:
-    """Draw each backend's share of the load as `height` rows; the newest column shows the parts' letters."""
+    """Draw each backend's share of the load over time as `height` rows.
+
+    `loads` holds the values of each backend. The newest column shows the letters of the backends.
+    """
     return [_share_row(row) for row in share_area(loads, height)]
 
 

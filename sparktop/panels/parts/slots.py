@@ -1,4 +1,4 @@
-"""Means of a history in equal time slots, for graphs: optimized for thousands of samples per drawing."""
+"""Means of a series in equal time slots, for graphs: optimized for thousands of samples per drawing."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from itertools import accumulate, pairwise
 from sparktop.model.series import LATE, Series
 
 _BEFORE = 8
-"""Slots read before the first one: their samples show how far apart samples usually are."""
+"""Number of slots read before the first one, to learn how far apart samples usually are."""
 
 Fills = Callable[[Sequence[float], int], bool]
-"""Return whether no sample is missing in a gap, from all times and the index of the sample after it."""
+"""Type of a function (times of all samples, index of the sample after a gap) that returns whether the gap
+lacks no sample."""
 
 
 Slots = list[float | None]
@@ -22,10 +23,10 @@ Slots = list[float | None]
 def slot_means(
     table: Sequence[Series], first: int, step: float, count: int, fills: Fills
 ) -> list[list[float | None]]:
-    """Return each series' means in `count` slots of `step` seconds, starting with slot `first`.
+    """Return for each series its means in `count` slots of `step` seconds, starting with slot `first`.
 
-    All series have the same times, as those of a `HistoryTable` do. A slot without a sample is None, or holds
-    the mean before it where `fills` finds no sample missing. Slots lie on absolute multiples of `step`, as in
+    All series must have the same times, as those of a `HistoryTable` do. A slot without a sample is None, or
+    the mean before it where `fills` finds no sample missing. Slots begin at multiples of `step`, as in
     `Series.slots`. Prefix sums, and slot edges found once for all series, make this five times as fast as
     slot by slot.
     """
@@ -57,7 +58,7 @@ def _fill(
     values: Sequence[float],
     fills: Fills,
 ) -> None:
-    """Set empty slots between two samples to the value before them, where `fills` finds no sample missing."""
+    """Set empty slots in `means` between two samples to the value before them, where no sample is missing."""
     slot, count = 0, len(means)
     while slot < count:
         if edges[slot] != edges[slot + 1]:
@@ -77,7 +78,10 @@ def _fill(
 
 
 def slots_of(series: Series, end_slot: int, step: float, count: int) -> list[float | None]:
-    """Return what `Series.slots` does: an empty slot holds the value before it if a sample was only late."""
+    """Return the means of `series` in the `count` slots up to `end_slot`, as `Series.slots` does.
+
+    An empty slot holds the value before it if the next sample was only late, else None.
+    """
 
     def late(times: Sequence[float], after: int) -> bool:
         return times[after] - times[after - 1] < LATE * step
@@ -88,8 +92,8 @@ def slots_of(series: Series, end_slot: int, step: float, count: int) -> list[flo
 def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) -> list[list[float | None]]:
     """Return the slot means of series that are polled faster at some times than at others.
 
-    A slot between two samples at most as far apart as the samples around them holds the earlier value: polls
-    were rarer there, none was missed.
+    An empty slot between two samples holds the earlier value if the time between these is about as usual
+    around them: polls were rarer there, none was missed.
     """
     return slot_means(table, end_slot - count + 1, step, count, _as_usual)
 

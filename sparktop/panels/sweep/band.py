@@ -1,4 +1,4 @@
-"""A sweep as a band across the board: progress and findings in words, beside them its tracks."""
+"""A sweep as a flat panel across the board: progress and findings as text, graphs over time beside them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sparktop.panels.sweep.tracks import letters
 from sparktop.panels.sweep.words import found_rows, now_rows, status_run, title_run
 
 _BESIDE_FROM = 110
-"""Width in cells from which on words and tracks stand side by side."""
+"""Width in cells from which on text and graphs stand side by side."""
 _WORDS, _WORDS_SHARE = 44, 0.3
-"""Least width in cells of the words beside tracks, and their share of the width of wide bands."""
+"""Least width in cells of the text beside graphs, and its share of the width of wide panels."""
 _LEAST_TRACKS = 4
 
 
@@ -46,7 +46,7 @@ def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = Fal
 
 
 def _words(view: SweepView, width: int, height: int) -> list[Row]:
-    """Return the progress as `height` rows, with the newest levels or the findings where there is room."""
+    """Return the progress as `height` rows, followed by the newest levels or the findings if they fit."""
     rows = now_rows(view, width)
     room = height - len(rows)
     if room >= 3 and view.rows and not view.status.over:

@@ -1,4 +1,4 @@
-"""A sweep about to start, as a band across the board: its load, its targets, and how to stop it."""
+"""A sweep about to start, as a flat panel across the board: its load, its targets, and how to stop it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparktop.panels.parts.sentences import flowed
 
 
 def countdown_band(countdown: Countdown, width: int, height: int, *, selected: bool = False) -> list[Row]:
-    """Draw the band as exactly `height` rows of `width` cells."""
+    """Draw the panel as exactly `height` rows of `width` cells."""
     inner = width - 4
     left = max(0.0, countdown.left_s)
     share = left / countdown.whole_s if countdown.whole_s > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Figures against concurrency on a logarithmic axis, with a letter and a line pattern for each target."""
+"""Plots of metrics against concurrency on a logarithmic axis, with a letter and a line pattern per target."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import flowed, wrapped
 
 _EDGE = 7
-"""Width in cells of the scale at the left."""
+"""Width in cells of the scale at the left of a plot."""
 _LEAST_ROWS = 8
 _TENFOLD = 10.0
 _WIDE = 56
-"""Least width in cells of a plot beside another."""
+"""Least width in cells of a plot beside another plot."""
 _LIMIT = 1000
-"""Layer of the limit lines."""
+"""Number of the layer of limit lines in the dot grid; curves have the index of their line."""
 _MARGIN = 0.06
 """Margin of the axis on both sides, as a share of its range, so that no letter stands on the edge."""
 SEVERAL = "*"
-"""Drawn where curves meet in one cell."""
+"""Character drawn where the points of several curves are in the same cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Maps values to dots of the grid."""
+    """Maps concurrencies and values to dots of a grid."""
 
     axis: PlotAxis
     grid: DotGrid
     top: float
     bottom: float = 0.0
-    """Lower end of the scale; above 0 for a logarithmic scale, else 0."""
+    """Value at the lower end of the scale; above 0 the scale is logarithmic, at 0 linear."""
 
     def x(self, concurrency: float) -> int:
         """Return the dot column of a concurrency."""
@@ -51,7 +51,7 @@ class _Place:
         return min(columns - 1, max(0, int(self.axis.place(concurrency) * columns)))
 
     def y(self, value: float) -> int:
-        """Return the dot row of a value, counted from the bottom."""
+        """Return the dot row of a value, counted from the bottom; values beyond the scale are clipped."""
         highest = self.grid.levels - 1
         if self.bottom <= 0:
             share = value / self.top
@@ -61,7 +61,7 @@ class _Place:
 
 
 def line_letter(lines: Sequence[CurveLine], index: int) -> str:
-    """Return the letter of a target's line ("a" first), or the digit of a reference's ("1" first)."""
+    """Return the sign of a line: "a", "b" … for targets, "1", "2" … for references (published results)."""
     before = [line for line in lines[:index] if (line.reference is None) == (lines[index].reference is None)]
     if lines[index].reference is None:
         return chr(ord("a") + len(before) % 26)
@@ -69,7 +69,7 @@ def line_letter(lines: Sequence[CurveLine], index: int) -> str:
 
 
 def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
-    """Draw one plot as `height` rows of `width` cells: rule, curves, axis."""
+    """Draw one plot as `height` rows of `width` cells: title, curves, axis."""
     tall = max(2, height - 2)
     concurrencies = sorted({point.concurrency for line in plot.lines for point in line.points})
     axis = _axis(concurrencies, max(4, width - _EDGE))
@@ -102,10 +102,10 @@ def _axis(concurrencies: Sequence[int], width: int) -> PlotAxis:
 
 
 def _top(plot: CurvePlot) -> float:
-    """Return the upper end of the scale.
+    """Return the value at the upper end of the scale, at least the largest mean.
 
-    It is above every mean. Intervals count up to 1.5 times the largest mean and limits up to twice it, so
-    that they do not flatten the curves.
+    Interval ends count up to 1.5 times the largest mean and limits up to twice that mean, so that they do not
+    flatten the curves.
     """
     means = [point.value.mean for line in plot.lines for point in line.points]
     highs = [point.value.high or 0.0 for line in plot.lines for point in line.points]
@@ -116,7 +116,10 @@ def _top(plot: CurvePlot) -> float:
 
 
 def _ends(plot: CurvePlot) -> tuple[float, float]:
-    """Return (upper end, lower end) of the scale: logarithmic for latencies that differ more than tenfold."""
+    """Return (value at the upper end, at the lower end) of the scale.
+
+    The lower end is 0, or above 0 for a logarithmic scale: for latencies that differ more than tenfold.
+    """
     top = _top(plot)
     smallest = min(point.value.mean for line in plot.lines for point in line.points)
     if plot.more_is_better or smallest <= 0 or top < _TENFOLD * smallest:
@@ -187,7 +190,7 @@ def _draw_marks(place: _Place, line: CurveLine, letter: str, index: int) -> None
 
 
 def legend_pieces(plots: Sequence[CurvePlot]) -> list[Row]:
-    """Return a piece for each line: letter, pattern, name, and the source of a reference."""
+    """Return a piece for each line: letter, line pattern, name, and the source of a reference."""
     lines = max((plot.lines for plot in plots), key=len, default=())
     samples = ("⠤⠤⠤", "⠤⠄⠠⠤", "⠄⠄⠄⠄", "⠤⠤⠠⠄")
     pieces: list[Row] = []
@@ -204,7 +207,7 @@ def legend_pieces(plots: Sequence[CurvePlot]) -> list[Row]:
 
 
 def legend_rows(plots: Sequence[CurvePlot], width: int) -> list[Row]:
-    """Return the legend, then the limits, and definitions of figures that differ by source, wrapped."""
+    """Return rows with the legend, the limits, and definitions of metrics that differ by source."""
     rows = flowed(legend_pieces(plots), width)
     limits = dict.fromkeys(limit.words for plot in plots for limit in plot.limits)
     for words in limits:
@@ -222,7 +225,7 @@ def legend_rows(plots: Sequence[CurvePlot], width: int) -> list[Row]:
 
 
 def plots_rows(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]:
-    """Draw as many plots as fit beside and below each other: `height` rows of `width` cells."""
+    """Draw as many plots as fit beside and below each other, as `height` rows of `width` cells."""
     if not plots:
         return [fit_row([label("no curves: nothing was measured yet")], width)] * max(0, height)
     beside = min(len(plots), max(1, (width + 2) // (_WIDE + 2)))
@@ -245,7 +248,7 @@ def plots_rows(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]
 
 
 def curves_screen(view: SweepView, width: int, height: int) -> list[Row]:
-    """Draw all curves of a sweep in a frame: `height` rows of `width` cells, or more, which scroll."""
+    """Draw all plots of a sweep in a frame as rows of `width` cells: `height` rows, or more, which scroll."""
     inner = width - 4
     legend = legend_rows(view.plots, inner)
     least = _LEAST_ROWS * -(-len(view.plots) // max(1, (inner + 2) // (_WIDE + 2)))

@@ -1,4 +1,4 @@
-"""Before and after: two results side by side, each change with its interval, and a one-sentence verdict."""
+"""Two results compared, before and after: each change with its interval, and a one-sentence verdict."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from sparktop.panels.parts.sentences import flowed, sentence_rows
 from sparktop.panels.sweep.topology import UNTESTED, signed_percent
 
 _LevelKey = tuple[int, int | None]
-"""Concurrency and prompt tokens."""
+"""(concurrency, prompt tokens or None)."""
 _LOAD, _VALUE, _CHANGE = 5, 11, 10
 _SPAN_FROM = 66
-"""Width in cells from which on intervals are written as figures."""
+"""Width in cells from which on confidence intervals are written as numbers."""
 _BAR_FROM = 96
-"""Width in cells from which on intervals are drawn as well."""
+"""Width in cells from which on confidence intervals are drawn, too."""
 _NONE, _SHORT_NONE = NO_DIFFERENCE, "none shown"
-"""Words for a change that is not significant, and short ones for when these do not fit."""
+"""Label of a change that is not significant, and a shorter one for when it does not fit."""
 
 
 def difference_screen(
@@ -41,10 +41,10 @@ def difference_screen(
     pair: str = "",
     scroll: int | None = None,
 ) -> list[Row]:
-    """Draw a difference in a frame: `height` rows of `width` cells, or more if `scroll` is None.
+    """Draw a comparison of two results in a frame: `height` rows of `width` cells, or more without `scroll`.
 
-    `scroll` is the number of rows above the screen; `pair` names this difference among several ("pair 1 of
-    2").
+    `scroll` is the number of rows scrolled away at the top; `pair` names this comparison among several ("pair
+    1 of 2").
     """
     rows = difference_rows(difference, width)
     top = 0 if scroll is None else max(0, min(scroll, len(rows) - (height - 2)))
@@ -70,7 +70,7 @@ def _untested(difference: Difference) -> bool:
 
 
 def difference_rows(difference: Difference, width: int) -> list[Row]:
-    """Return the rows inside the frame of a screen `width` cells wide: verdict, names, figures, notes."""
+    """Return the rows inside the frame of a screen `width` cells wide: verdict, names, changes, notes."""
     inner = width - 4
     rows: list[Row] = []
     rows += sentence_rows(("▸ ", "accent"), difference.verdict, "title", inner)
@@ -96,7 +96,7 @@ def difference_rows(difference: Difference, width: int) -> list[Row]:
 
 
 def _most(difference: Difference) -> float:
-    """Return the largest change that bars must hold, in percent, at most 100."""
+    """Return the change in percent at the ends of the drawn intervals: the largest of all, at most 100."""
     ends = [
         abs(value)
         for row in difference.rows
@@ -107,7 +107,7 @@ def _most(difference: Difference) -> float:
 
 
 def _level_names(difference: Difference) -> dict[_LevelKey, str]:
-    """Return the short names of the levels, all of one width, by concurrency and prompt tokens."""
+    """Return {(concurrency, prompt tokens): short name of the level}, all names equally wide."""
     keys = dict.fromkeys((row.concurrency, row.prompt_tokens) for row in difference.rows)
     lengths = several_lengths(length for _, length in keys)
     names = {key: level_name(*key, lengths=lengths) for key in keys}
@@ -162,12 +162,15 @@ def _word(row: DifferenceRow, none: str) -> Row:
 
 
 def _odd(cells: int) -> int:
-    """Return `cells`, less 1 if it is even, so that the width has a middle."""
+    """Return `cells`, less 1 if it is even, so that a bar of that width has a middle."""
     return cells - 1 + cells % 2
 
 
 def _bar(row: DifferenceRow, width: int, most: float) -> Row:
-    """Draw the interval of a change on a line with 0 % in its middle; blank for an unknown change."""
+    """Draw the confidence interval of a change on a line from -`most` to +`most` percent, 0 in its middle.
+
+    The row is blank if the change is unknown.
+    """
     if row.percent is None:
         return [label(" " * width)]
     cells = list("·" * width)

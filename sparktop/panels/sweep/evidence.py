@@ -1,4 +1,4 @@
-"""The evidence on one level: its marks in sentences, its figures, each server's part, and its requests."""
+"""The evidence on one level of a sweep: its marks as sentences, its values, servers, and requests."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from sparktop.panels.sweep.table import DOUBT, SLOW
 from sparktop.panels.sweep.timeline import timeline_rows
 
 _NAME = 13
-"""Width in cells of a figure's name."""
+"""Width in cells of the name of a value."""
 _WIDE = 130
-"""Width in cells from which on figures and servers stand side by side."""
+"""Width in cells from which on values and servers stand side by side."""
 _ROLES = {word.value: role for word, role in WORD_ROLES.items()}
 
 
@@ -36,10 +36,10 @@ def evidence_screen(
     simulated: bool = False,
     lengths: bool = False,
 ) -> list[Row]:
-    """Draw a level in a frame: `height` rows of `width` cells, or more, which scroll.
+    """Draw a level in a frame as rows of `width` cells: `height` rows, or more, which scroll.
 
-    `run` selects the run whose requests are drawn: the newest one where None or unknown. `lengths`
-    names the level with its prompt length.
+    `run` is the number of the load run whose requests are drawn: the newest one where None or unknown. With
+    `lengths` the level's name includes its prompt length.
     """
     inner = width - 4
     rows = _marks(evidence, inner)
@@ -89,7 +89,7 @@ def _facts(evidence: LevelEvidence, width: int) -> list[Row]:
 
 
 def _shares(evidence: LevelEvidence, width: int) -> list[Row]:
-    """Return a row per server: requests, batch, queue, KV cache, and its running requests over the level."""
+    """Return a row per server: requests, batch, queue, KV cache, and a graph of its running requests."""
     shares = evidence.shares
     if not shares:
         return []
@@ -126,7 +126,7 @@ def _share(share: BackendShare, index: int, names: int, room: int, top: float) -
 
 
 def _fitted(values: Sequence[float | None], width: int) -> list[float | None]:
-    """Return at most `width` means of equally many consecutive values each; unknown values are left out."""
+    """Return at most `width` means of equally many consecutive values; None if all of these are unknown."""
     size = max(1, -(-len(values) // width))
     result: list[float | None] = []
     for start in range(0, len(values), size):
@@ -136,7 +136,7 @@ def _fitted(values: Sequence[float | None], width: int) -> list[float | None]:
 
 
 def _balance(evidence: LevelEvidence, width: int) -> list[Row]:
-    """Return the verdict of the balance analysis on the level, with its reasons."""
+    """Return rows with the balance verdict on the level and its reasons; empty without a verdict."""
     balance = evidence.balance
     word = balance.word_now.value if balance is not None else evidence.balance_word
     if word is None:

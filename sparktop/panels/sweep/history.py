@@ -1,4 +1,4 @@
-"""The stored results as a table, the newest first, including files that cannot be read."""
+"""The stored results of sweeps as a table, the newest first, including files that cannot be read."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _ROLES = {status.value: role for status, role in STATUS_ROLES.items()} | {
     "imported": "text",
 }
 _SIGNS, _WHEN, _STATUS = 3, 16, 10
-"""Widths in cells of cursor and mark, of the start time, and of the final status."""
+"""Widths in cells of the cursor with the mark, of the start time, and of the final status."""
 _NAME, _WIDE_NAME = 14, 20
 _WIDE = 100
 """Width in cells from which on names have more room."""
 _DETAIL_FROM = 12
-"""Height in rows from which on the chosen result is shown in full below the table."""
+"""Height in rows from which on the result under the cursor is also shown in full below the table."""
 _EMPTY = (
     "no sweep is stored yet: s starts one on the overview",
     "i brings in results of other tools:",
@@ -38,7 +38,7 @@ _EMPTY = (
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: heading, width in cells, and the function that fills it."""
+    """One column of the table: heading, width in cells, and the function that returns a result's text."""
 
     heading: str
     width: int
@@ -66,7 +66,7 @@ _COLUMNS = (
     ),
     Column("tags", 16, _tags, right=False),
 )
-"""The most important first: narrow screens show only the first columns. A note gets the cells left."""
+"""Columns in order of importance: narrow screens show only the first ones. The note gets the cells left."""
 
 
 def _name_width(width: int) -> int:
@@ -74,7 +74,7 @@ def _name_width(width: int) -> int:
 
 
 def _columns(width: int) -> tuple[list[Column], int]:
-    """Return the columns that fit, and the width in cells left for the note."""
+    """Return (columns that fit, width in cells left for the note)."""
     room = width - _SIGNS - _WHEN - 1 - _name_width(width) - 1 - _STATUS
     chosen = []
     for column in _COLUMNS:
@@ -86,13 +86,16 @@ def _columns(width: int) -> tuple[list[Column], int]:
 
 
 def room_of(height: int) -> int:
-    """Return the number of results that fit into a table of `height` rows."""
+    """Return the number of results that fit into a screen of `height` rows."""
     detail = 2 if height >= _DETAIL_FROM else 0
     return max(1, height - TOP - 1 - detail)
 
 
 def first_in_sight(count: int, room: int, index: int, first: int) -> int:
-    """Return the first row to show: `first`, moved as little as brings row `index` in sight."""
+    """Return the index of the first row to show: `first`, moved as little as makes row `index` visible.
+
+    `count` is the number of rows, `room` how many are visible.
+    """
     return max(0, min(count - room, max(index - room + 1, min(index, first))))
 
 
@@ -112,8 +115,8 @@ def history_screen(
 
     `chosen` is the key of the row under the cursor, `marked` the keys selected for a comparison, `query` the
     search that found the rows; `notice` reports the last action ("deleted; u brings it back"). `first` is the
-    index of the row at the top (None: the chosen one is in the middle), `unread` the number of files not read
-    yet.
+    index of the row at the top (None: the row under the cursor is in the middle), `unread` the number of
+    files not read yet.
     """
     inner, room = width - 4, room_of(height)
     index = next((at for at, row in enumerate(rows) if row.key == chosen), 0)
@@ -160,7 +163,7 @@ def _nothing(query: str, unread: int, width: int) -> list[Row]:
 
 
 def _detail(row: HistoryRow, width: int) -> list[Row]:
-    """Return what no column of a narrow screen has room for: file, targets, tags and note, or the problem."""
+    """Return two rows on one result: file, targets, model, tags and note, or why the file cannot be read."""
     rule = heading(clean(row.key, 80), "simulated" if row.simulated else "", width)
     if row.problem is not None:
         return [rule, fit_row([("! ", "bad"), (row.problem.removeprefix(f"{row.key}: "), "bad")], width)]
@@ -186,13 +189,13 @@ def _heading(width: int) -> Row:
 
 
 def _name(row: HistoryRow, width: int) -> str:
-    """Return the name in `width` cells; the mark of simulated figures is never cut off."""
+    """Return the result's name in `width` cells; the mark " sim" of simulated results is never cut off."""
     sign = " sim" if row.simulated else ""
     return fit(fit(row.name, min(cell_width(row.name), width - len(sign))) + sign, width)
 
 
 def _status(row: HistoryRow) -> str:
-    """Return the final status, shortened to its first word where it is too long."""
+    """Return the final status in the width of its column, cut to its first word where it is too long."""
     return fit(row.status if cell_width(row.status) <= _STATUS else row.status.split()[0], _STATUS)
 
 

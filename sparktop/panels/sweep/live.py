@@ -1,4 +1,4 @@
-"""Load, servers and machines of a running sweep on one time axis: as many tracks as fit."""
+"""A running sweep as tracks (graphs on one time axis) of load, servers and machines: as many as fit."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ _LEAST_TPS = 10.0
 _COLDEST_C, _HOTTEST_C = 30.0, 95.0
 _CLOCK_MHZ = 3200.0
 _P50 = 1
-"""Layer of the median, above the points."""
+"""Layer of the median in the dot grid, drawn above the single values."""
 _TPS, _FLIGHT, _TTFT = 4, 3, 4
-"""Least heights in rows of the big tracks, before small ones get any rows."""
+"""Least heights in rows of the tracks of token rate, requests in flight and TTFT, before small tracks get any
+rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """Height in rows of each kind of track."""
+    """Height in rows of each kind of track; 0 for a track that is not drawn."""
 
     tps: int
     flight: int
@@ -54,9 +55,9 @@ class _Room:
 def live_rows(
     live: LiveSeries, names: dict[str, str], width: int, height: int, *, lengths: bool = False
 ) -> list[Row]:
-    """Draw the tracks as exactly `height` rows of `width` cells; `names` maps targets to letters.
+    """Draw the tracks as exactly `height` rows of `width` cells; `names` maps target names to letters.
 
-    `lengths` names levels with their prompt length.
+    With `lengths` the names of levels include their prompt length.
     """
     axis = sweep_axis(live, max(8, width - GUTTER))
     small = _small_tracks(live)
@@ -80,7 +81,10 @@ def _level_words() -> Row:
 
 
 def _share_out(height: int, small: int, *, several: bool) -> _Room:
-    """Divide `height` rows among the tracks: first big ones, then small ones; the rest enlarges big ones."""
+    """Divide `height` rows among the tracks: first large ones, then small ones; the rest enlarges large ones.
+
+    `small` is the number of small tracks; `several`: there are more than two servers.
+    """
     if height < 4:
         return _Room(max(1, height), 0, 0, 0, 0)
     if height < _TPS + _TTFT:
@@ -104,7 +108,7 @@ def _share_out(height: int, small: int, *, several: bool) -> _Room:
 
 
 def _tps(axis: SweepAxis, height: int) -> list[Row]:
-    """Draw the token rate of all servers; for exactly two of them one is stacked on the other."""
+    """Draw the token rate of all servers together; of two servers, one rate is stacked on the other."""
     live = axis.live
     known = [line for line in live.backends if any(line.tps)]
     total = axis.columns(live.tps)
@@ -126,13 +130,13 @@ def _tps(axis: SweepAxis, height: int) -> list[Row]:
 
 
 def _last(values: Slots, step_s: float) -> float | None:
-    """Return the mean of the last two seconds."""
+    """Return the mean of the known values of the last two seconds; None without any."""
     known = [value for value in values[-max(1, round(2 / step_s)) :] if value is not None]
     return sum(known) / len(known) if known else None
 
 
 def _shares(axis: SweepAxis, height: int) -> list[Row]:
-    """Draw how the tokens are divided among many servers."""
+    """Draw how the generated tokens are divided among many servers."""
     rows = share_rows([axis.cells(line.tps) for line in axis.live.backends], height)
     return beside_gutter(gutter(("share", "accent"), [], "100%", "0", height), rows)
 
@@ -159,7 +163,7 @@ def _newest(values: Slots) -> float | None:
 
 
 def _ttft(axis: SweepAxis, height: int) -> list[Row]:
-    """Draw each time to first token as a dot on a logarithmic scale, and their median as a line."""
+    """Draw each time to first token as a dot on a logarithmic scale, and the median by time as a line."""
     live = axis.live
     known = [value for points in live.ttft_ms for value in points if value > 0]
     low, high = _decades(known)
@@ -187,7 +191,10 @@ def _ttft(axis: SweepAxis, height: int) -> list[Row]:
 
 
 def _decades(values: Sequence[float]) -> tuple[float, float]:
-    """Return a scale's ends around all values: 1, 2 or 5 times a power of ten, at least a decade apart."""
+    """Return (lower, upper) end of a scale around all values, at least a factor of ten apart.
+
+    Each end is 1, 2 or 5 times a power of ten, or ten times the lower end.
+    """
     if not values:
         return 10.0, 1000.0
     smallest, largest = min(values), max(values)
@@ -199,7 +206,7 @@ def _decades(values: Sequence[float]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class _Small:
-    """A track of one row."""
+    """The values of a track that is one row high."""
 
     kind: str
     name: str
@@ -209,7 +216,10 @@ class _Small:
 
 
 def _small_tracks(live: LiveSeries) -> list[_Small]:
-    """Return the tracks of one row, the most important first: load by server, power by machine and so on."""
+    """Return the small tracks, the most important first: load by server, power by machine and so on.
+
+    Tracks without any value are left out.
+    """
     servers = [line for line in live.backends if line.running]
     kinds = [
         [_Small("load", line.name, at, line.running, line.waiting) for at, line in enumerate(servers)],
@@ -230,7 +240,7 @@ def _temperature(line: NodeLine, at: int) -> _Small:
 
 
 def _small(axis: SweepAxis, track: _Small) -> Row:
-    """Draw a small track: name and current value, then one bar per cell."""
+    """Draw a small track as one row: name and current value, then one bar per cell."""
     cells = axis.cells(track.values)
     now = next((value for value in reversed(track.values) if value is not None), None)
     if track.kind == "load":
@@ -248,7 +258,7 @@ def _small(axis: SweepAxis, track: _Small) -> Row:
 
 
 def _load(axis: SweepAxis, track: _Small, cells: list[float | None]) -> Row:
-    """Draw running requests as shades, with a letter in cells where requests wait."""
+    """Draw running requests as one row of shades, with a letter in cells where requests wait."""
     waiting = axis.cells(track.other) if track.other else [None] * len(cells)
     known = [a + (b or 0.0) for a, b in zip(cells, waiting, strict=True) if a is not None]
     top = nice_ceiling(max(known, default=0.0), 4.0)

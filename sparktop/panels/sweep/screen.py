@@ -1,4 +1,4 @@
-"""A sweep on the full screen: tracks and table of levels while it runs, later curves for tracks."""
+"""A sweep on the full screen: tracks (graphs over time) or curves, and the table of levels."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sparktop.panels.sweep.tracks import letters
 from sparktop.panels.sweep.words import status_run, title_run, word_rows
 
 _WIDE = 170
-"""Width in cells from which on tracks and table stand side by side."""
+"""Width in cells from which on graphs and table stand side by side."""
 _TABLE_SHARE = 0.48
-"""Share of the width for the table beside tracks."""
+"""Share of the width for the table beside graphs."""
 _LEAST_TRACKS = 9
 _LEAST_TABLE = 6
 
@@ -39,13 +39,13 @@ class TablePlace:
 
 @dataclass(frozen=True, slots=True)
 class DrawnSweep:
-    """The screen's rows, and the places of the levels on it."""
+    """The screen's rows, and where levels can be clicked."""
 
     rows: list[Row]
     spots: dict[int, LevelKey]
     """The level shown in each row of the screen, by row index."""
     first_cell: int
-    """The table's left edge on these rows; it extends to the right edge of the screen."""
+    """The left edge of the rows in `spots` in cells; they extend to the right edge of the screen."""
 
 
 def drawn_sweep(
@@ -59,8 +59,8 @@ def drawn_sweep(
 ) -> DrawnSweep:
     """Draw a sweep, running or finished, as exactly `height` rows of `width` cells.
 
-    With `curves` a finished sweep shows its curves in place of the tracks, without it the tracks stay. `note`
-    stands on the lower edge.
+    With `curves` a finished sweep shows its curves in place of the tracks, otherwise the tracks stay.
+    `chosen` is the selected level; `note` stands on the lower edge.
     """
     inner, inside = width - 4, height - 2
     words = word_rows(view, inner, max(2, inside // 4))
@@ -93,14 +93,17 @@ def drawn_sweep(
 def sweep_screen(
     view: SweepView, width: int, height: int, *, chosen: LevelKey | None = None, curves: bool = True
 ) -> list[Row]:
-    """Return only the rows of `drawn_sweep`."""
+    """Return the rows of `drawn_sweep`."""
     return drawn_sweep(view, width, height, chosen=chosen, curves=curves).rows
 
 
 def _stacked(
     view: SweepView, width: int, height: int, chosen: LevelKey | None, *, curves: bool
 ) -> tuple[list[Row], TablePlace]:
-    """Put the picture above the table, which gets no more rows than it has levels, heading and key."""
+    """Return (rows, place of the table): the graphs above the table of levels.
+
+    The table gets no more rows than levels, heading and legend need.
+    """
     levels = len(all_levels(view))
     table = min(levels + 2, max(_LEAST_TABLE, height * 2 // 5))
     if height - table - 1 < _LEAST_TRACKS:
@@ -118,7 +121,7 @@ def _stacked(
 def _table_and_words(
     view: SweepView, width: int, height: int, chosen: LevelKey | None
 ) -> tuple[list[Row], TablePlace]:
-    """Put the words of the comparison below the table, as far as they fit."""
+    """Return (rows, place of the table): the table, and below it the comparison's text as far as it fits."""
     levels = len(all_levels(view))
     below = [] if view.topologies is None else words_rows(view.topologies, width)
     table = min(height, levels + 3) if below else height
@@ -128,7 +131,7 @@ def _table_and_words(
 
 
 def _picture(view: SweepView, width: int, height: int, *, curves: bool) -> list[Row]:
-    """Draw the tracks; or the curves, for a sweep that is finished or that has no tracks."""
+    """Draw the tracks of a sweep, or its curves if it is finished or has no tracks."""
     live = view.live
     if live is not None and not (view.status.over and curves and view.plots):
         names = letters([target.name for target in view.targets])

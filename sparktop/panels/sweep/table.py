@@ -1,4 +1,4 @@
-"""The levels of a sweep as one table: planned ones, the running one with a bar, figures of finished ones."""
+"""The levels of a sweep as a table: planned ones, the running one with a bar, results of finished ones."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from sparktop.panels.parts.rows import Row, fit_row, row_width
 from sparktop.panels.sweep.tracks import letters
 
 BEST, ALIKE = "◆", "◇"
-"""Marks of the best value of a column, and of one not shown to differ from the best."""
+"""Marks of the best value of a column, and of a value that does not differ significantly from the best."""
 DOUBT, SLOW = "!", "▾"
-"""Marks of a reason not to trust a level, and of a reason why it is slow."""
+"""Marks of a reason not to trust a level's result, and of a reason why a level is slow."""
 STATES = {
     LevelState.AHEAD: ("·", "muted"),
     LevelState.WARMING_UP: ("▷", "accent"),
@@ -29,16 +29,16 @@ STATES = {
     LevelState.LEFT_OUT: ("✗", "bad"),
     LevelState.REFUSED: ("✘", "bad"),
 }
-"""Sign and role of each state."""
+"""(sign, role) of each state of a level."""
 _WITHOUT_RUNS = frozenset({LevelState.AHEAD, LevelState.NOT_MADE, LevelState.LEFT_OUT})
 _BAR = 14
 _WORDS, _WIDE_WORDS = 10, 30
-"""Least width in cells of the marks, and their width in wide tables."""
+"""Least width in cells of the column of marks, and its width in wide tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of figures."""
+    """One column of values."""
 
     heading: str
     width: int
@@ -65,7 +65,7 @@ def _spread(row: ResultRow) -> str:
 
 
 def interval_text(figure: Measured | None) -> str:
-    """Return half the width of a 95 % interval in percent of the mean: "±2.1%"; "–" without an interval."""
+    """Format half a 95 % interval as a percentage of the mean: "±2.1%"; "–" without an interval."""
     if figure is None or figure.low is None or figure.high is None or figure.mean <= 0:
         return numbers.UNKNOWN
     half = 100 * (figure.high - figure.low) / 2 / figure.mean
@@ -89,9 +89,9 @@ _COLUMNS = (
     Column("t/s each", 9, None, lambda row: numbers.rate(row.stream_p50_tps, 6).strip()),
     Column("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
 )
-"""The most important first: narrow screens show only the first columns."""
+"""Columns in order of importance: narrow screens show only the first ones."""
 _SHOWN = ("prefill", "decode", "95 %", "peak", "TTFT p50", "p95", "t/s each", "failed", "runs")
-"""Headings in the order of the table."""
+"""Headings in the order in which columns stand in the table."""
 
 
 def columns_for(view: SweepView, width: int) -> list[Column]:
@@ -110,7 +110,7 @@ def columns_for(view: SweepView, width: int) -> list[Column]:
 
 
 def _name_width(view: SweepView) -> int:
-    """Return the width in cells of a level's name: "▶✓ a c64", and the target's name if there are several."""
+    """Return the width in cells of a level's name: "▶✓ a c64", with the target's name if there are more."""
     load = max((len(_load_words(view, level.key)) for level in all_levels(view)), default=0)
     if len(view.targets) < 2:
         return max(8, 4 + load)
@@ -132,7 +132,10 @@ def table_heading(view: SweepView, width: int) -> Row:
 
 
 def table_rows(view: SweepView, width: int, height: int, *, chosen: LevelKey | None = None) -> list[Row]:
-    """Return heading, levels and key as `height` rows, with the chosen or the running level in sight."""
+    """Return heading, levels and legend as `height` rows.
+
+    The level `chosen`, or else the newest level that has begun, is visible.
+    """
     levels = all_levels(view)
     room = max(1, height - 2)
     made = {row.key: row for row in view.rows}
@@ -145,19 +148,19 @@ def table_rows(view: SweepView, width: int, height: int, *, chosen: LevelKey | N
 
 
 def all_levels(view: SweepView) -> tuple[PlannedLevel, ...]:
-    """Return the levels of the plan, or the measured ones where the plan is not known."""
+    """Return the levels of the plan, or the measured levels where the plan is not known."""
     return view.levels or tuple(PlannedLevel(row.key, LevelState.DONE, share=1.0) for row in view.rows)
 
 
 def shown_levels(view: SweepView, height: int, chosen: LevelKey | None) -> tuple[PlannedLevel, ...]:
-    """Return the levels that `table_rows` shows, from its second row on."""
+    """Return the levels that `table_rows` shows, in the order of its rows below the heading."""
     levels, room = all_levels(view), max(1, height - 2)
     first = _first(levels, room, chosen)
     return levels[first : first + room]
 
 
 def newest_begun(levels: Sequence[PlannedLevel]) -> int:
-    """Return the index of the last level that has begun; 0 if none has."""
+    """Return the index of the last level that has begun; 0 if no level has."""
     begun = [
         index for index, level in enumerate(levels) if level.state not in {*_WITHOUT_RUNS, LevelState.REFUSED}
     ]
@@ -179,7 +182,10 @@ def _key() -> Row:
 
 
 def _first(levels: Sequence[PlannedLevel], room: int, chosen: LevelKey | None) -> int:
-    """Return the index of the first level shown, so that the chosen one, or the newest begun, is in sight."""
+    """Return the index of the first level shown, so that `chosen` or the newest begun level is visible.
+
+    `room` is the number of levels that fit.
+    """
     wanted = next((index for index, level in enumerate(levels) if level.key == chosen), None)
     if wanted is None:
         wanted = newest_begun(levels)
@@ -189,7 +195,7 @@ def _first(levels: Sequence[PlannedLevel], room: int, chosen: LevelKey | None) -
 def level_row(
     view: SweepView, level: PlannedLevel, row: ResultRow | None, width: int, *, chosen: bool = False
 ) -> Row:
-    """Return one level as a row: its figures if it has any, else its state with a bar."""
+    """Return one level as a row: its values if it has any, else its state with a bar of its progress."""
     sign, role = STATES[level.state]
     name = _name_width(view)
     start: Row = [("▶" if chosen else " ", "selected"), (sign, role), (" ", "text")]
@@ -243,7 +249,10 @@ def _cell(row: ResultRow, column: Column) -> Row:
 
 
 def marks_words(row: ResultRow, room: int) -> Row:
-    """Return a level's marks as short words, doubts first; marks beyond `room` cells are counted."""
+    """Return a level's marks as short labels, doubts first, in about `room` cells.
+
+    Marks that do not fit are counted ("+2"); the first mark is always included.
+    """
     runs: Row = []
     used = 0
     for index, mark in enumerate(row.marks):

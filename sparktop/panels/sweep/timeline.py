@@ -1,4 +1,4 @@
-"""The requests of a run as bars, a row each as in a profiler: waiting, prefill, decode, and the server."""
+"""The requests of a load run as bars, a row each as in a profiler: waiting, prefill, decode."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from sparktop.panels.parts.sentences import sentence_rows
 QUEUE, PREFILL, DECODE, FAILED = "░", "▒", "█", "✗"
 """Characters of a bar's parts, and the mark of a failed request."""
 _EDGE = 9
-"""Width in cells of request number and server letter at the left."""
+"""Width in cells of the request's number and the server's letter at the left."""
 _TAIL = 9
 """Width in cells of the time to first token at the right."""
 MOST_ROWS = 400
-"""Greatest number of rows; with more requests only every second is drawn, or every third, and so on."""
+"""Most rows of requests; with more requests only every second is drawn, or every third, and so on."""
 
 
 def timeline_rows(timeline: Timeline, width: int) -> list[Row]:
-    """Draw a run: rule, one row per request, axis, notes; as many rows as needed."""
+    """Draw the requests of a load run: title, legend, one row per request, axis, notes."""
     every = -(-len(timeline.bars) // MOST_ROWS) if timeline.bars else 1
     words = f"run {timeline.run + 1}, {len(timeline.bars)} requests{_split(timeline)}"
     if every > 1:
@@ -43,7 +43,7 @@ def timeline_rows(timeline: Timeline, width: int) -> list[Row]:
 
 
 def _split(timeline: Timeline) -> str:
-    """Return how the run's requests were split over its servers; "" for a single server."""
+    """Return as text how many of the load run's requests each server got; "" for a single server."""
     if len(timeline.backends) <= 1:
         return ""
     counts = Counter(bar.backend for bar in timeline.bars)
@@ -82,7 +82,7 @@ def _bar_row(
 
 
 def _bar(bar: RequestBar, axis: PlotAxis, role: str, letter: str, until_s: float) -> Row:
-    """Draw the parts of a request; what lasted at all has at least one cell if a cell is free."""
+    """Return the bar of a request as runs; a phase of any length has at least one cell if a cell is free."""
     stop = bar.end_s if bar.end_s is not None else until_s
     first = bar.first_token_s if bar.first_token_s is not None else stop
     queued = bar.start_s + (bar.queue_s or 0.0)

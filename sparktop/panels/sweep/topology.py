@@ -1,4 +1,4 @@
-"""Targets compared: a column each, the winner by level, where it changes, which to use when."""
+"""Targets of a sweep compared: a column per target, the best one by level, and advice which to use when."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from sparktop.panels.parts.sentences import flowed, sentence_rows, wrapped
 from sparktop.panels.sweep.table import ALIKE, BEST
 
 MAIN = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_ms")
-"""Metrics on the screen; others are shown only if none of these was measured."""
+"""Metrics on the screen; other metrics are shown only if none of these was measured."""
 _LOAD = 5
-"""Least width in cells of the level's name, before all columns."""
+"""Least width in cells of the level's name, which stands before all columns."""
 _WINNER = 29
-"""Width in cells of the winner with its percentage."""
+"""Width in cells of the best target's name with its percentage."""
 _LEAST_WINNER = 16
 _COLUMN = 9
 """Least width in cells of a target's column."""
@@ -43,17 +43,17 @@ _WIDE = 150
 UNTESTED = "*"
 _PAIR = 2
 _PERCENT = 9
-"""Width in cells of a percentage and its mark."""
+"""Width in cells of a percentage with its mark."""
 _NONE = (NO_DIFFERENCE, "none shown", "none")
 _NO_WINNER = (NO_WINNER, "no winner")
 _NONE_OF_LEADERS = (f"no winner among {ALIKE}", f"{ALIKE} lead")
-"""Words for a level without a winner, the longest first."""
+"""Labels for a level without a single best target, the longest first."""
 
 
 def topology_screen(
     compared: Topologies, width: int, height: int, *, title: str = "", simulated: bool = False
 ) -> list[Row]:
-    """Draw a comparison in a frame: `height` rows of `width` cells, or more, which scroll."""
+    """Draw a comparison of targets in a frame: `height` rows of `width` cells, or more, which scroll."""
     inner = width - 4
     if width >= _WIDE:
         beside = inner * 2 // 5
@@ -83,19 +83,19 @@ def _row_at(rows: Sequence[Row], index: int, width: int) -> Row:
 
 
 def words_rows(compared: Topologies, width: int) -> list[Row]:
-    """Return advice, crossovers, splits, deviations and notes in one column."""
+    """Return advice, crossovers, splits of requests, deviations and notes as rows in one column."""
     return [*advice_rows(compared, width), *rest_rows(compared, width)]
 
 
 def shown_metrics(compared: Topologies) -> tuple[ComparedMetric, ...]:
-    """Return the metrics on the screen, those of output tokens first."""
+    """Return the metrics on the screen in the order of `MAIN`; all metrics if none of `MAIN` was measured."""
     found = {metric.metric: metric for metric in compared.metrics}
     main = tuple(found[name] for name in MAIN if name in found)
     return main or compared.metrics
 
 
 def tables_rows(compared: Topologies, width: int) -> list[Row]:
-    """Return a table for each metric."""
+    """Return the tables of all shown metrics, one below the other."""
     rows: list[Row] = []
     for metric in shown_metrics(compared):
         rows += metric_rows(compared, metric, width)
@@ -103,7 +103,7 @@ def tables_rows(compared: Topologies, width: int) -> list[Row]:
 
 
 def metric_rows(compared: Topologies, metric: ComparedMetric, width: int) -> list[Row]:
-    """Return one metric of all targets as a table with a row per concurrency."""
+    """Return one metric of all targets as a table with a row per level."""
     levels = [_level_name(compared, level) for level in metric.levels]
     # A concurrency alone always has the same place, so that most tables stand alike.
     load = max((_LOAD, *map(len, levels))) if compared.several_lengths else _LOAD
@@ -128,7 +128,10 @@ def _level_name(compared: Topologies, level: ComparedLevel | DeviationRow | Spli
 
 
 def _heads(compared: Topologies, metric: ComparedMetric) -> tuple[str, ...]:
-    """Return titles of the winner's column that name what percentages are against, the longest first."""
+    """Return alternative titles for the winner's column, longest first.
+
+    They name the target that the percentages are relative to.
+    """
     if metric.winner_vs == "baseline":
         return f"winner, against {compared.baseline}", f"against {compared.baseline}"
     if metric.winner_vs == "table":
@@ -137,12 +140,15 @@ def _heads(compared: Topologies, metric: ComparedMetric) -> tuple[str, ...]:
 
 
 def _longest(texts: Sequence[str], width: int) -> str:
-    """Return the first of `texts`, ordered from the longest, that fits into `width` cells; else the last."""
+    """Return the first of `texts` (longest first) that fits into `width` cells, or the last if none fits."""
     return next((text for text in texts if cell_width(text) <= width), texts[-1])
 
 
 def _widths(names: Sequence[str], width: int) -> tuple[list[int], int]:
-    """Return (width of each column, width of the winner) in cells; names are cut before figures are."""
+    """Return (width of each target's column, width of the winner's column) in cells.
+
+    If room is short, the columns of the targets become narrower first, so that names are cut before values.
+    """
     count = max(1, len(names))
     each = max(_COLUMN, min(16, (width - _WINNER - 2) // count - 1))
     return [each] * len(names), max(_LEAST_WINNER, width - 2 - count * (each + 1))
@@ -174,10 +180,10 @@ def _figure(metric: ComparedMetric, value: Measured | None) -> str:
 
 
 def _winner(level: ComparedLevel, width: int, against: str | None) -> Row:
-    """Return who wins by how much, who is ahead without a test, or that no difference is shown.
+    """Return as runs the best target with its lead in percent, or that no difference is shown.
 
-    If the percentage is against another target than `against`, which the column's title names, that target is
-    named.
+    Without a significance test the target that is ahead is named. If the percentage is relative to another
+    target than `against` (which the column's title names), that target is named, too.
     """
     if level.ahead is None and level.winner is None:
         return [label("even")]
@@ -196,7 +202,10 @@ def _winner(level: ComparedLevel, width: int, against: str | None) -> Row:
 
 
 def _undecided(level: ComparedLevel) -> tuple[str, ...]:
-    """Return words for a level whose leaders are not shown to differ, the longest first."""
+    """Return alternative labels, longest first, for a level whose best targets do not differ significantly.
+
+    The caller uses the first label that fits.
+    """
     if not level.leaders:
         return _NO_WINNER if level.beats else _NONE
     lead = f"{', '.join(level.leaders)} lead"
@@ -204,14 +213,14 @@ def _undecided(level: ComparedLevel) -> tuple[str, ...]:
 
 
 def _unbeaten(level: ComparedLevel, name: str) -> bool:
-    """Return whether a target is one of several leaders, none of which is shown to be better."""
+    """Return whether the target `name` is one of several leaders of which none is significantly better."""
     if level.winner is not None or level.significant is not False:
         return False
     return name not in level.beats and bool(level.beats or name == level.ahead)
 
 
 def signed_percent(percent: float) -> str:
-    """Format a percentage with its sign, without decimals from 10 on."""
+    """Format a percentage with its sign, without decimals from 10 on: "+4.2 %", "−31 %", ">+999 %"."""
     sign = "+" if percent > 0 else "−" if percent < 0 else "±"
     if abs(percent) >= 1000:
         return f">{sign}999 %"
@@ -219,7 +228,7 @@ def signed_percent(percent: float) -> str:
 
 
 def advice_rows(compared: Topologies, width: int) -> list[Row]:
-    """Return which target to use under which load, and how certain that is."""
+    """Return rows on which target to use under which load, and how certain this is; empty without advice."""
     if not compared.advice:
         return []
     rows = [heading("when to use which", "", width)]
@@ -234,14 +243,17 @@ def advice_rows(compared: Topologies, width: int) -> list[Row]:
 
 
 def _undecided_words(item: AdviceRow, targets: int) -> str:
-    """Return in a few words which targets to use where no single one wins."""
+    """Return a short text on which targets to use where no single one is best.
+
+    `targets` is the number of targets compared.
+    """
     if item.leaders:
         return " or ".join(item.leaders)
     return "not shown" if item.unproven else "either" if targets == _PAIR else "any"
 
 
 def rest_rows(compared: Topologies, width: int) -> list[Row]:
-    """Return crossovers, requests by server, spreads that differ most, and notes."""
+    """Return rows with crossovers, requests by server, spreads that differ most, and notes."""
     rows = _listed("crossovers", ("⇄ ", "accent"), compared.crossovers, "text", width)
     if compared.splits:
         rows.append(heading("who answered, and the batches that ran", "", width))
@@ -265,7 +277,7 @@ def rest_rows(compared: Topologies, width: int) -> list[Row]:
 
 
 def _listed(title: str, mark: tuple[str, str], sentences: Sequence[str], role: str, width: int) -> list[Row]:
-    """Return sentences under a heading; [] without a sentence."""
+    """Return sentences as rows below a title; empty without a sentence."""
     if not sentences:
         return []
     rows = [heading(title, "", width)]
@@ -275,7 +287,7 @@ def _listed(title: str, mark: tuple[str, str], sentences: Sequence[str], role: s
 
 
 def _split_rows(split: SplitRow, level: str, width: int) -> list[Row]:
-    """Return a level's requests by server, batch sizes and router overhead, in several rows if needed."""
+    """Return a level's requests by server, batch sizes and router overhead, in as many rows as needed."""
     name = max(6, min(14, cell_width(split.target)))
     indent = name + cell_width(level) + 2
     pieces: list[Row] = []

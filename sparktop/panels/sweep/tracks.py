@@ -1,4 +1,4 @@
-"""Parts of the tracks of a sweep: graphs below one another on a time axis that spans the sweep so far."""
+"""Parts of a sweep's tracks: graphs one below the other on a time axis that spans the sweep so far."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.rows import Row, Run, fit_row, merged, row_width
 
 GUTTER = 17
-"""Width in cells at the left of each track for its name, its current value and the ends of its scale."""
+"""Width in cells of the column at the left of each track, for its name, its current value and its scale."""
 _STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
-"""Possible slots per dot column: few, so that the picture is seldom rescaled and redrawn from the left."""
+"""Possible numbers of time slots per dot column: few, so that the picture is seldom rescaled and drawn
+anew."""
 _LEAST_COLUMN_S = 0.4
-"""Least seconds per dot column: in shorter ones the steps of the engine show, since tokens come in bursts."""
+"""Least seconds per dot column: shorter ones would show single steps of the engine, since tokens come in
+bursts."""
 _LABELS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400)
 _APART = 9
-"""Least distance in cells between labels."""
+"""Least distance in cells between labels of the time axis."""
 EDGE = "┊"
-"""Drawn where a level begins, in cells that are empty."""
+"""Character drawn where a level begins, in cells that are empty."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SweepAxis:
-    """The time axis shared by all tracks: the sweep's start at the left, `slots` slots per dot column."""
+    """The time axis shared by all tracks: the sweep's start is at the left."""
 
     live: LiveSeries
     width: int
     """Width of each graph in cells."""
     slots: int
-    """Slots per dot column."""
+    """Number of time slots (of `live`) per dot column; a cell is two dot columns wide."""
 
     @property
     def cell_s(self) -> float:
@@ -41,22 +43,22 @@ class SweepAxis:
         return 2 * self.slots * self.live.step_s
 
     def columns(self, values: Slots) -> list[float | None]:
-        """Return the mean of each dot column; None right of the newest value."""
+        """Return the mean of `values` for each dot column; None to the right of the newest value."""
         found = means(values, self.slots)
         return found + [None] * (2 * self.width - len(found))
 
     def cells(self, values: Slots) -> list[float | None]:
-        """Return the mean of each cell; None right of the newest value."""
+        """Return the mean of `values` for each cell; None to the right of the newest value."""
         found = means(values, 2 * self.slots)
         return found + [None] * (self.width - len(found))
 
     def cell(self, at: float) -> int:
-        """Return the cell of a point in time, clipped to the graph."""
+        """Return the index of the cell of a point in time (monotonic seconds), clipped to the graph."""
         return max(0, min(self.width - 1, int((at - self.live.start_at) / self.cell_s)))
 
     @property
     def edges(self) -> list[int]:
-        """The cells in which levels begin, in order."""
+        """The indexes of the cells in which levels begin, ascending."""
         return sorted({self.cell(span.began_at) for span in self.live.spans})
 
 
@@ -68,7 +70,7 @@ def sweep_axis(live: LiveSeries, width: int) -> SweepAxis:
 
 
 def means(values: Slots, size: int) -> list[float | None]:
-    """Return the mean of each `size` consecutive values; None where none of them is known."""
+    """Return the mean of each group of `size` consecutive values; None where no value of a group is known."""
     if size == 1:
         return list(values)
     if None not in values:
@@ -85,7 +87,7 @@ def _parts(values: Slots, size: int) -> list[Slots]:
 
 
 def with_edges(rows: Sequence[Row], edges: Sequence[int]) -> list[Row]:
-    """Draw the starts of levels, in cells that are empty."""
+    """Return a graph's rows with a line where each level begins, drawn in empty cells only."""
     return [_edged(row, edges) for row in rows] if edges else list(rows)
 
 
@@ -104,7 +106,7 @@ def _edged(row: Row, edges: Sequence[int]) -> Row:
 
 
 def beside_gutter(gutter: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
-    """Put a track's name and scale at its left."""
+    """Put the rows `gutter` (a track's name and scale), `GUTTER` cells wide, to the left of its graph."""
     return [
         [*fit_row(gutter[index] if index < len(gutter) else (), GUTTER), *row]
         for index, row in enumerate(rows)
@@ -112,7 +114,7 @@ def beside_gutter(gutter: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
 
 
 def gutter(name: Run, value: Row, top: str, bottom: str, height: int) -> list[Row]:
-    """Return the rows at the left of a track: name and upper end, current value, lower end."""
+    """Return `height` rows for the left of a track: name and upper end of the scale, value, lower end."""
     if height <= 1:
         return [_ended([name, (" ", "text"), *value], "")]
     rows = [_ended([name], top), *([] for _ in range(height - 2)), _ended([], bottom)]
@@ -126,25 +128,28 @@ def _ended(words: Row, end: str) -> Row:
 
 
 def value_now(text: str, unit: str, *, role: str = "title") -> Row:
-    """Return the newest value of a track with its unit; an unknown value has no unit."""
+    """Return the newest value of a track with its unit as runs; an unknown value has no unit."""
     stripped = text.strip()
     known = stripped != UNKNOWN
     return [figure(stripped, known=known, role=role), label(f" {unit}" if unit and known else "")]
 
 
 def letters(targets: Sequence[str]) -> dict[str, str]:
-    """Return the letter of each target by name, "a" for the first."""
+    """Return {target name: letter}, "a" for the first target."""
     return {name: chr(ord("a") + index % 26) for index, name in enumerate(targets)}
 
 
 def short_level(key: LevelKey, names: dict[str, str], *, lengths: bool) -> str:
-    """Return a level in few cells: its name, with the target's letter if there are several targets."""
+    """Return the short name of a level, after the target's letter if there are several targets.
+
+    With `lengths` the name includes the prompt length.
+    """
     letter = f"{names[key.target]} " if len(names) > 1 and key.target in names else ""
     return letter + level_name(key.concurrency, key.prompt_tokens, lengths=lengths)
 
 
 def level_strip(axis: SweepAxis, names: dict[str, str], *, lengths: bool) -> Row:
-    """Draw the time that each level took, with its name in it where it fits."""
+    """Draw a row that shows when each level ran, with the level's name where it fits."""
     row: Row = []
     used = 0
     spans = axis.live.spans
@@ -168,7 +173,7 @@ def level_strip(axis: SweepAxis, names: dict[str, str], *, lengths: bool) -> Row
 
 
 def time_row(axis: SweepAxis) -> Row:
-    """Return the labels of the axis: time since the sweep began."""
+    """Return a row with the labels of the time axis: time since the sweep began."""
     span = axis.width * axis.cell_s
     step = next((seconds for seconds in _LABELS_S if seconds >= _APART * axis.cell_s), _LABELS_S[-1])
     places = [(index * step, _elapsed(index * step)) for index in range(int(span // step) + 1)]

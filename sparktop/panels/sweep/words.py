@@ -1,4 +1,4 @@
-"""A sweep in words: its phase, its progress, its findings, and doubts about them."""
+"""A sweep as text: its phase, its progress, its findings, and doubts about them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ STATUS_ROLES = {
     SweepStatus.FAILED: "bad",
     SweepStatus.BROKEN_OFF: "warn",
 }
-"""The role of each status; its word always stands beside the colour."""
+"""The role (colour) of each status; the status is always written out, too."""
 _BAR = 20
 
 
 def status_run(view: SweepView) -> Row:
-    """Return the status for the right end of the upper edge."""
+    """Return the status of a sweep as runs for the right end of the upper edge."""
     simulated: Row = [("simulated ", "warn")] if view.simulated else []
     return [*simulated, ("┐", "border"), (view.status.value, STATUS_ROLES[view.status]), ("┌", "border")]
 
 
 def title_run(view: SweepView) -> Row:
-    """Return title and plan for the left end of the upper edge."""
+    """Return title and plan of a sweep as runs for the left end of the upper edge."""
     return [
         ("┐", "border"),
         (f"sweep {fit(view.title, min(30, cell_width(view.title)))}", "title"),
@@ -39,7 +39,7 @@ def title_run(view: SweepView) -> Row:
 
 
 def clock_text(seconds: float | None) -> str:
-    """Format a duration as minutes and seconds, or hours: "3:05", "1:02:03"; "–" if unknown."""
+    """Format a duration as minutes and seconds, or with hours: "3:05", "1:02:03"; "–" if unknown."""
     if seconds is None:
         return numbers.UNKNOWN
     total_s = round(seconds)
@@ -68,7 +68,7 @@ def progress_pieces(view: SweepView) -> list[Row]:
 
 
 def moment_pieces(view: SweepView) -> list[Row]:
-    """Return the current figures of the running level as pieces for `flowed`."""
+    """Return the current values of the running level as pieces for `flowed`; empty if no level runs."""
     now = view.moment
     if now is None:
         return []
@@ -92,7 +92,7 @@ def _ms(value: float | None) -> str:
 
 
 def now_rows(view: SweepView, width: int) -> list[Row]:
-    """Return phase and progress, or how the sweep ended; a sentence that is too long is wrapped."""
+    """Return rows with phase and progress, or how the sweep ended; a sentence that is too long is wrapped."""
     first, *others = progress_pieces(view)
     if row_width(first) <= width:
         return flowed([first, *others, *moment_pieces(view)], width)
@@ -102,7 +102,7 @@ def now_rows(view: SweepView, width: int) -> list[Row]:
 
 
 def guard_rows(view: SweepView, width: int) -> list[Row]:
-    """Return the condition that stops the sweep early; a warning if there is no guard."""
+    """Return rows on the condition that stops the sweep early, as a warning if there is no such guard."""
     if view.guard is None:
         return []
     role = "warn" if view.guard.startswith("no guard") else "muted"
@@ -110,7 +110,7 @@ def guard_rows(view: SweepView, width: int) -> list[Row]:
 
 
 def word_rows(view: SweepView, width: int, most: int) -> list[Row]:
-    """Return progress and findings in at most `most` rows."""
+    """Return progress and findings in at most `most` rows; the last row counts those that do not fit."""
     guard, found = guard_rows(view, width), found_rows(view, width)
     # The guard of a finished sweep no longer matters: its findings come first.
     rows = [*now_rows(view, width), *([*found, *guard] if view.status.over else [*guard, *found])]
@@ -121,7 +121,7 @@ def word_rows(view: SweepView, width: int, most: int) -> list[Row]:
 
 
 def found_rows(view: SweepView, width: int) -> list[Row]:
-    """Return the verdict and doubts of a finished sweep, or the newest notice of a running one."""
+    """Return rows with the verdict and the doubts of a finished sweep, or a running one's newest notice."""
     rows: list[Row] = []
     if view.status.over:
         for index, sentence in enumerate(view.verdict):

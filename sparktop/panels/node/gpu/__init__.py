@@ -1,1 +1,1 @@
-"""The GPUs of a machine."""
+"""The GPUs of a machine, as sections and as a table."""

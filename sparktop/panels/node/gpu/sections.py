@@ -1,4 +1,4 @@
-"""The GPUs of one machine, a single one in full and several as a table, and their speed state."""
+"""The GPUs of one machine as sections, a single GPU in full and several as a table, and their speed state."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from sparktop.panels.parts.sections import Section, bar_row, beside, name_width,
 
 NOW = "now"
 _MOST_WORDS = 6
-"""Lines to which the explanation of a speed state is cut."""
+"""Most lines of the explanation of a speed state; the rest is cut."""
 
 
 def gpu_sections(view: NodeView, width: int) -> list[Section]:
-    """Return the GPUs for a column of `width`: one in full, several as a table, or why there is none."""
+    """Return a section for a column of `width`: one GPU in full, several as a table, or why there is none."""
     sample = view.sample
     gpus = sample.gpus if sample is not None else ()
     if not gpus:
@@ -46,7 +46,7 @@ def gpu_sections(view: NodeView, width: int) -> list[Section]:
 
 
 def fleet_name(gpus: Sequence[GpuReading]) -> str:
-    """Return the GPUs by name: "8 × NVIDIA H200", or a count for each name where they differ."""
+    """Return the GPUs by name: "8 × NVIDIA H200", with a count for each name where they differ."""
     names: dict[str, int] = {}
     for gpu in gpus:
         names[gpu.name or "–"] = names.get(gpu.name or "–", 0) + 1
@@ -54,7 +54,7 @@ def fleet_name(gpus: Sequence[GpuReading]) -> str:
 
 
 def speed_section(view: NodeView, width: int) -> list[Section]:
-    """Return the speed state with its rule, cause and remedy; [] for a machine without a GPU."""
+    """Return a list with the section of the speed state: rule, cause and remedy; empty without a GPU."""
     speed = view.speed
     if view.sample is not None and not view.sample.gpus:
         return []
@@ -68,7 +68,7 @@ def speed_section(view: NodeView, width: int) -> list[Section]:
 
 
 def _sentence(name: str, first: Row, text: str, names: int, width: int) -> list[Row]:
-    """Return a sentence wrapped into rows, behind a label or a word."""
+    """Return `text` wrapped into rows behind the runs `first`, or without these behind the label `name`."""
     used = sum(len(run[0]) for run in first)
     indent = max(names, used + 1) if first else names
     lines = wrap(text, max(8, width - indent))[:_MOST_WORDS] or [""]
@@ -112,7 +112,10 @@ def _gpu(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
 
 
 def _power(gpu: GpuReading, width: int) -> Row:
-    """Return the power against its limit, or without a bar if the driver reports no limit (as on a GB10)."""
+    """Return a row with the power as a bar up to its limit.
+
+    It has no bar if the driver reports no limit (as on a GB10).
+    """
     power, limit = gpu.power_w, gpu.power_limit_w
     watts = figure(numbers.rate(power, 6), known=power is not None)
     if limit is None:
@@ -121,7 +124,7 @@ def _power(gpu: GpuReading, width: int) -> Row:
 
 
 def _energy(gpu: GpuReading, width: int) -> list[Row]:
-    """Return the energy if the driver counts it (most GB10 drivers do not), else []."""
+    """Return a list with a row for the energy used; empty if the driver does not count it."""
     if gpu.energy_j is None:
         return []
     return [
@@ -134,7 +137,7 @@ def _energy(gpu: GpuReading, width: int) -> list[Row]:
 
 
 def _temperature(gpu: GpuReading, width: int) -> Row:
-    """Return the temperature against the thermal limit, which is temperature plus margin."""
+    """Return a row with the temperature as a bar up to the thermal limit (temperature plus margin)."""
     heat, margin = gpu.temperature_c, margin_of(gpu)
     limit = None if heat is None or margin is None else heat + margin
     role = margin_role(margin)
@@ -145,7 +148,7 @@ def _temperature(gpu: GpuReading, width: int) -> Row:
 
 
 def _throttling(gpu: GpuReading, minute: Mapping[str, float], width: int) -> list[Row]:
-    """Return the current throttle reasons, and the share of the last minute that each one took."""
+    """Return rows with the current throttle reasons, then with each reason's share of the last minute."""
     reasons = gpu.throttle_reasons
     words = "not reported by the driver" if reasons is None else ", ".join(reasons) or "nothing slows it down"
     rows: list[Row] = [[label("throttled", name_width(width)), (words, "warn" if reasons else "muted")]]
@@ -153,7 +156,10 @@ def _throttling(gpu: GpuReading, minute: Mapping[str, float], width: int) -> lis
 
 
 def _shares(gpu: GpuReading, minute: Mapping[str, float], width: int) -> list[Row]:
-    """Return the percentage of the minute by reason; of the last interval where there is no minute yet."""
+    """Return rows with the percentage of the last minute for each throttle reason, two per row.
+
+    Percentages are those of the last sampling interval while there is no minute yet.
+    """
     known: Mapping[str, float | None] = minute or gpu.throttled_percent
     each = width // 2
     cells = [

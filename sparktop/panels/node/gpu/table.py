@@ -1,4 +1,4 @@
-"""Several GPUs as a compact table: a row each, their totals last."""
+"""Several GPUs as a compact table: a row for each GPU, and their totals at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _WITH_MARGIN = 52
 
 
 def gpu_table(gpus: Sequence[GpuReading], minute: Mapping[str, float], width: int) -> list[Row]:
-    """Return a row per GPU, rows for its MIG instances, totals, and the worst throttling of the minute."""
+    """Return a row per GPU, rows for its MIG instances, totals, and the worst throttling of the last minute.
+
+    `minute` maps throttle reasons to percentages of the last minute.
+    """
     unified = all(gpu.memory_total_bytes is None for gpu in gpus)
     left = width >= _WITH_MARGIN
     room = width - (29 if unified else 40) + (0 if left else 5)
@@ -69,7 +72,7 @@ def _table_row(gpu: GpuReading, bar: int, last: int, *, unified: bool, left: boo
 
 
 def _used_of(gpu: GpuReading) -> Row:
-    """Return used and total memory in GiB, as "94.6/141" in ten cells."""
+    """Return used and total memory of a GPU in GiB, such as "94.6/141", in ten cells."""
     used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
     first = numbers.UNKNOWN if used is None else f"{used / 2**30:.1f}"
     second = numbers.UNKNOWN if total is None else f"{total / 2**30:.0f}"
@@ -79,7 +82,7 @@ def _used_of(gpu: GpuReading) -> Row:
 
 
 def _totals(gpus: Sequence[GpuReading]) -> Row:
-    """Return mean use and summed power and energy over the GPUs that report them.
+    """Return a row with mean use and total power and energy of the GPUs that report them.
 
     The number of GPUs stands behind the power where not all report it.
     """
