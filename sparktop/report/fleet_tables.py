@@ -1,4 +1,4 @@
-"""The parts of a report that concern everything: head line, totals, failing sources, alerts and events."""
+"""The parts of a report about all sources together: head line, totals, failing sources, alerts and events."""
 
 from __future__ import annotations
 

@@ -5,8 +5,10 @@ false. The `deployments` of a router are null if it reported none; a null value 
 deployment that is not a watched backend.
 
 Latencies are objects in milliseconds. If a histogram only shows that a quantile lies below its first bucket
-edge or beyond its last one, the quantile is null, and the additional key `bounds` has the bound: `{"p50":
-null, ..., "bounds": {"p50": "<10"}}`. Without such a quantile the key `bounds` is absent.
+edge or beyond its last one, the quantile is null, and the additional key `bounds` has the bound. Otherwise
+the key is absent. Example:
+
+    {"p50": null, ..., "bounds": {"p50": "<10"}}
 """
 
 from __future__ import annotations

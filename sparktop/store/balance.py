@@ -57,11 +57,15 @@ class BalanceBook:
         self._grouped_in = -math.inf
 
     def begin_own_load(self, names: frozenset[str]) -> None:
-        """Suppress alerts and events of groups with these names until a minute after `end_own_load`."""
+        """Suppress alerts and events about the groups of these backends and routers.
+
+        They carry load of a sweep of this program, whose result reports the balance. The suppression lasts
+        until a minute after `end_own_load`; the balance is still judged and shown.
+        """
         self._own_load |= dict.fromkeys(names, math.inf)
 
     def end_own_load(self, names: frozenset[str]) -> None:
-        """Let the suppression of `begin_own_load` end a minute after the last judgement."""
+        """End the suppression of `begin_own_load`, one minute after the last call of `look`."""
         self._own_load |= dict.fromkeys(names, self._looked_at + _AFTER_SWEEP_S)
 
     def _is_own_load(self, group: JudgedGroup, at: float) -> bool:
@@ -190,11 +194,12 @@ def _blamed(
     router: RouterTrack | None,
     counted: RouterSample | None,
 ) -> Mapping[str, float]:
-    """Return the number of errors by member, as far as it is certain; errors may explain load that swings.
+    """Return the number of errors by member; members whose number is uncertain are left out.
 
-    Backends do not see every failure that their router counts against them (a refused connection, an answer
-    that it broke off), so zero errors are certain only where the router counts failures too. If the router
-    never takes a failing backend out (cooldowns disabled), errors cannot explain a swing: return 0 for all.
+    Errors can make load swing, so they are needed to judge a swing. Backends do not see every failure that
+    their router counts against them (a refused connection, an answer that it broke off), so zero errors are
+    certain only if the router counts failures too. If the router never takes a failing backend out of
+    rotation (cooldowns disabled), errors cannot cause a swing: return 0 for all.
     """
     if router is None:
         return errors

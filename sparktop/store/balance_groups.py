@@ -91,7 +91,7 @@ def judged_groups(
 
 
 def _by_role(name: str, tracks: Sequence[BackendTrack]) -> Iterator[tuple[str, Sequence[BackendTrack]]]:
-    """Yield (title, backends) of the group, or one for each role that at least two of its workers have.
+    """Yield (title, backends) of the complete group, or of each role that at least two backends have.
 
     Also set the role of each backend.
     """

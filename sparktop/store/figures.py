@@ -192,7 +192,7 @@ def _finished(lanes: _Lanes) -> Mapping[str, float]:
 
 
 def totals(backends: Iterable[BackendView]) -> Totals:
-    """Add up the figures of the backends that answer; None where none of them reports a figure."""
+    """Return the sums over the backends that answer; a sum is None if no backend reports its value."""
     answering = [view for view in backends if view.ok]
 
     def total(values: Iterable[float | None]) -> float | None:

@@ -1,4 +1,4 @@
-"""The calls that change a store, as values, so that another store can repeat them."""
+"""The method calls that change a store, as values, so that another store can repeat them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sparktop.model.instant import Instant
 
 
 class Change(StrEnum):
-    """The methods of the store that change it; each value is the name of one."""
+    """The methods of the store that change its state; each value is the name of a method."""
 
     ADD = "add"
     REMOVE = "remove"
@@ -29,12 +29,12 @@ class Call(NamedTuple):
 
     change: Change
     arguments: tuple[object, ...] = ()
-    """Positional arguments of the method."""
+    """Positional arguments of the call."""
 
 
 class Journal(Protocol):
     """Receives every call that changes a store, in order, before the call takes effect."""
 
     def write(self, instant: Instant, call: Call) -> None:
-        """Record a call made at `instant`; must return at once and not raise."""
+        """Record a call made at the time `instant`; return at once and do not raise."""
         ...

@@ -1,4 +1,4 @@
-"""Which backend runs on which node, and what follows from it for the pace of their steps."""
+"""Which backend runs on which node, and what that allows to conclude about slow steps."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from sparktop.store.node import NodeTrack
 
 
 class Placement:
-    """The backends on each node; `update` determines them again after a reading that may change them."""
+    """Determines which backends run on each node, when asked to `update` after a change."""
 
     def __init__(self, backends: Mapping[str, BackendTrack], nodes: Mapping[str, NodeTrack]) -> None:
-        """Place `backends` on `nodes`; both may gain and lose entries later."""
+        """Place `backends` on `nodes`, both by name; both may gain and lose entries later."""
         self._backends = backends
         self._nodes = nodes
         self._on_node: dict[str, list[str]] = {}
-        """Backend names by the node that they run on."""
+        """Names of the backends that run on a node, by node name."""
         self._current = False
 
     def outdate(self) -> None:
-        """Note that a target or reading may reveal another placement."""
+        """Make the next `update` determine the placement again, because something has changed."""
         self._current = False
 
     def update(self) -> None:
-        """Determine again which backend runs on which node, if a reading may have changed it."""
+        """Determine which backend runs on which node, and store it in both; only after `outdate`."""
         if self._current:
             return
         self._current = True
@@ -47,7 +47,7 @@ class Placement:
             track.assign(matched(track.processes, engines))
 
     def steps_on(self, node: str) -> tuple[StepPace, ...]:
-        """Return the step pace of the backend on a node, if nothing but this node can be what slows it."""
+        """Return the step time comparison of the only backend on `node`; empty if other nodes may slow it."""
         names = self._on_node.get(node, [])
         backend = self._backends[names[0]] if len(names) == 1 else None
         if backend is None or backend.step_pace is None:
@@ -57,7 +57,10 @@ class Placement:
         return () if held_up else (backend.step_pace,)
 
     def peers(self, track: BackendTrack) -> list[BackendView]:
-        """Return the answering backends with the same model and, as far as known, the same GPUs."""
+        """Return the other answering backends with this model and, as far as known, the same GPU models.
+
+        The result is empty if the model or the step time of `track` is unknown.
+        """
         model = track.view.model
         if model is None or track.view.step_ms is None:
             return []
@@ -74,7 +77,7 @@ class Placement:
         return {gpu.name for sample in samples if sample is not None for gpu in sample.gpus}
 
     def node_sample(self, name: str) -> NodeSample | None:
-        """Return the newest good sample of a node; None without any."""
+        """Return the newest sample of the node `name`; None if there is none or the node is not watched."""
         node = self._nodes.get(name)
         return node.view.sample if node else None
 

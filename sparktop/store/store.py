@@ -60,10 +60,10 @@ class Store:
         simulated: bool = False,
         journal: Journal | None = None,
     ) -> None:
-        """Start with the targets of `watch` and without any reading.
+        """Start with the targets of `watch` and without any samples.
 
-        `clock` (monotonic seconds) and `now` (UTC) are read once in each call. `journal` receives every
-        later call that changes the store.
+        `clock` (monotonic seconds) and `now` (UTC) are read once in each call. `journal` receives every later
+        call that changes the store.
         """
         self.simulated = simulated
         self._journal = journal
@@ -87,7 +87,7 @@ class Store:
 
     @property
     def interval_s(self) -> float:
-        """Seconds between two polls of a backend; distinguishes a missed sample from a slow one."""
+        """Configured seconds between two polls of a backend; later samples count as missing."""
         return self._interval_s
 
     @property
@@ -99,7 +99,7 @@ class Store:
         return Instant(self._clock(), self._now())
 
     def _begin(self, change: Change, *arguments: object) -> Instant:
-        """Write a call into the journal; return the instant at which it takes effect."""
+        """Record a call in the journal, if there is one; return the time at which the call takes effect."""
         instant = self._instant()
         if self._journal is not None:
             self._journal.write(instant, Call(change, arguments))
@@ -116,7 +116,7 @@ class Store:
         self._searching = hosts
 
     def add(self, *targets: BackendTarget | NodeTarget | RouterTarget) -> None:
-        """Watch these targets too; a target whose kind and name are known already is ignored."""
+        """Watch these targets too. A target of the same type and name as a watched one is ignored."""
         self._begin(Change.ADD, *targets)
         self._add(*targets)
 
@@ -206,12 +206,12 @@ class Store:
                 raise TypeError(f"{key.label} cannot be a {type(identity).__name__}")
 
     def note(self, subject: str, message: str, severity: Severity = Severity.INFO) -> None:
-        """Add an event, unless one with the same subject and message is still kept."""
+        """Add an event about `subject`, unless an event with the same subject and message is still kept."""
         instant = self._begin(Change.NOTE, subject, message, severity)
         self._events.note(Event(instant.wall, severity, subject, message))
 
     def measure_self(self, cpu_percent: float | None, rss_bytes: int | None) -> None:
-        """Record the CPU and memory use of this program."""
+        """Record the CPU use (percent) and the resident memory (bytes) of this program."""
         self._begin(Change.MEASURE_SELF, cpu_percent, rss_bytes)
         self._self_cost = replace(self._self_cost, cpu_percent=cpu_percent, rss_bytes=rss_bytes)
 
@@ -225,10 +225,10 @@ class Store:
 
     @contextmanager
     def loaded_from_here(self, names: frozenset[str]) -> Iterator[None]:
-        """Suppress alerts and events of groups with these names inside the block and for a minute after.
+        """Suppress balance alerts and events about these sources in the block and a minute after.
 
-        They carry load of a sweep of this program, whose results report the balance; it is still judged and
-        shown.
+        `names` are backends and routers that carry load of a sweep of this program. The sweep's result
+        reports their balance; it is still judged and shown.
         """
         self.begin_own_load(names)
         try:
@@ -237,19 +237,19 @@ class Store:
             self.end_own_load(names)
 
     def begin_own_load(self, names: frozenset[str]) -> None:
-        """Treat the load of these backends and routers as a sweep of this program until `end_own_load`."""
+        """Suppress balance alerts and events about these backends and routers until `end_own_load`."""
         self._begin(Change.BEGIN_OWN_LOAD, names)
         self.balance.begin_own_load(names)
 
     def end_own_load(self, names: frozenset[str]) -> None:
-        """End what `begin_own_load` began, a minute after the last judgement."""
+        """End the suppression of `begin_own_load`, one minute after the last call of `judge`."""
         self._begin(Change.END_OWN_LOAD, names)
         self.balance.end_own_load(names)
 
     def judge(self) -> None:
         """Judge the balance of every group that is due: announce verdicts, add events, update alerts.
 
-        Called at each full second while watching; snapshots show its results and change nothing.
+        Call this at each full second. Snapshots only show the results.
         """
         instant = self._begin(Change.JUDGE)
         routers, groups, names = self._routing()

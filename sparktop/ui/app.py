@@ -87,7 +87,7 @@ class SparktopApp(App[None]):
         watch: Watch | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        """Draw the snapshots that `take` returns; `monitor` polls beside it (None: the caller does).
+        """Draw the snapshots that `take` returns, and run `monitor`, which polls (None: the caller polls).
 
         `store`, if given, receives the cost of drawing, and sweeps read from it. Sweeps load the servers in
         `watch`; results are stored where `env` says (None: nowhere). `keys` replaces keys by name; `state` is

@@ -125,8 +125,8 @@ class LoadCadence:
     def _keep_budget(self, pace: _Pace, answering: Sequence[_Server], now: float) -> None:
         """Set the fastest rate that the slowest server's median answer time allows.
 
-        A rate that costs too much is lowered at once. It is raised no sooner than `AGAIN_AFTER_S` seconds
-        later.
+        A rate that costs too much is lowered at once; after that, the rate is not raised for `AGAIN_AFTER_S`
+        seconds.
         """
         if any(len(server.answers_ms) < _FEWEST_ANSWERS for server in answering):
             return

@@ -52,7 +52,7 @@ def _engine_of(page: bytes) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of a search, in the order of the hosts and their ports."""
+    """The servers, routers and agents that a search found, in the order of the hosts and their ports."""
 
     backends: tuple[BackendTarget, ...] = ()
     routers: tuple[RouterTarget, ...] = ()

@@ -214,7 +214,7 @@ class Monitor:
         return group
 
     def _deliver(self, kind: SourceKind, name: str, reading: Reading, took_ms: float | None) -> None:
-        """Deliver the result of a poll to the store, after the source's identity if that has changed."""
+        """Deliver the source's identity to the store if it has changed, then the result of the poll."""
         key = SourceKey(kind, name)
         identity = getattr(self._sources.get(key), "identity", None)
         if identity is not None and identity is not self._identities.get(key):
@@ -271,7 +271,7 @@ class Monitor:
             self._spawn(self._try(name, new))
 
     async def _try(self, router: str, targets: Sequence[BackendTarget]) -> None:
-        """Poll servers that `router` lists once; watch those that answer, let the others be tried again."""
+        """Poll servers listed by `router` once; watch those that answer, allow the others to be retried."""
         sources = self._ways.backends(targets)
         try:
             readings = await asyncio.gather(*(source.poll(TRY_WITHIN_S) for source in sources))

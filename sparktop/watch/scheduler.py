@@ -204,7 +204,7 @@ class PollGroup:
             await self._close()
 
     def _anchor(self, now: float) -> None:
-        """Count scheduled times from a multiple of the interval on the monotonic clock.
+        """Set the origin of the scheduled times to a multiple of the interval on the monotonic clock.
 
         All groups then poll at the same times, and the screen knows when to expect new samples.
         """

@@ -15,7 +15,7 @@ class Desk(Protocol):
     """What the full screen of a sweep requires of the sweep desk."""
 
     def stop(self) -> None:
-        """Stop the running sweep at the second call within a few seconds; the first asks for the second."""
+        """Stop the running sweep at the second call within a few seconds; at the first, ask for a second."""
         ...
 
     def history(self) -> None:

@@ -245,7 +245,7 @@ class SweepEditor(ModalScreen[Draft | None]):
         self.query_one("#form").styles.max_height = max(_LEAST_FORM, room)
 
     def on_field_changed(self, message: FieldChanged) -> None:
-        """Apply a value that was typed, chosen or marked to the draft."""
+        """Apply to the draft what the user has typed, chosen or marked."""
         message.stop()
         self.change(message.name, message.value)
 
