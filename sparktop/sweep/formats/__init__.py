@@ -1,1 +1,1 @@
-"""Results of sweeps as text: JSON, Markdown, CSV, and llama-benchy's JSON."""
+"""Output formats of sweep results and comparisons: Markdown, CSV, JSON, llama-benchy's JSON, text plots."""

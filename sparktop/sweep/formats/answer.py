@@ -1,4 +1,7 @@
-"""The beginning of a report: the range in which conditions hold, or which target or level is best."""
+"""The first sentences of a report, which answer the sweep's question.
+
+They state where the SLO conditions hold, or else which target or which level is best.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _DECODES = ("sustained_tps", "decode_tps", "output_tps")
 
 
 def answer(result: SweepResult, found: Findings) -> list[str]:
-    """Return the sentences of the answer, the most important first."""
+    """Return the first sentences of a report as Markdown, the most important first; may be empty."""
     several = sum(bool(target.levels) for target in result.targets) > 1
     sentences = list(slo_sentences(result, code))
     if not sentences and found.topologies is not None:
@@ -39,7 +42,10 @@ def answer(result: SweepResult, found: Findings) -> list[str]:
 
 
 def _targets(compared: Topologies) -> Iterator[str]:
-    """Yield which target is best under which load: a sentence for each of the main figures."""
+    """Yield one sentence per main metric that states which target is best at which loads.
+
+    If no target differs in any of these metrics, yield one sentence that states this.
+    """
     known = {one.metric: one for one in compared.metrics}
     metrics = [known[name] for name in main_metrics(known)]
     if metrics and all(_state(level) == NO_DIFFERENCE for metric in metrics for level in metric.levels):
@@ -52,7 +58,7 @@ def _targets(compared: Topologies) -> Iterator[str]:
 
 
 def _best(metric: ComparedMetric) -> str:
-    """Return which target is best under which loads: "`a` best at c1–c4; no difference shown at c16"."""
+    """Return the best target by load in one metric: "`a` best at c1–c4; no difference shown at c16"."""
     places: dict[str, list[str]] = {}
     for state, levels in groupby(metric.levels, _state):
         places.setdefault(state, []).append(_stretch(list(levels), metric.levels))
@@ -62,7 +68,7 @@ def _best(metric: ComparedMetric) -> str:
 
 
 def _state(level: ComparedLevel) -> str:
-    """Return which target leads under a load, and whether that is significant."""
+    """Return the outcome of a comparison at one level as text: "`a` best", or that no difference is shown."""
     if level.winner is not None:
         return f"{code(level.winner)} best"
     if level.significant is None and level.ahead is not None:
@@ -73,7 +79,10 @@ def _state(level: ComparedLevel) -> str:
 
 
 def _stretch(levels: Sequence[ComparedLevel], among: Sequence[ComparedLevel]) -> str:
-    """Return the range of consecutive loads: "c1–c4", "5,000–39,000 in", or "c1 5,000 in"."""
+    """Return a text for consecutive levels: "c1–c4", "5,000–39,000 in" (prompt tokens), or "c1 5,000 in".
+
+    It states only what differs among all levels, `among`: concurrency, prompt length, or both.
+    """
     lengths = {level.prompt_tokens for level in among}
     if len({level.concurrency for level in among}) == 1 < len(lengths):
         words = [f"{level.prompt_tokens or 0:,}" for level in levels]
@@ -88,7 +97,10 @@ def _range(words: Sequence[str], between: str) -> str:
 
 
 def _lengths(result: SweepResult) -> Iterator[str]:
-    """Yield the decode rates with the shortest and the longest prompt, if one concurrency was measured."""
+    """Yield a sentence with the token rates for the shortest and the longest prompt.
+
+    Yield nothing unless several prompt lengths were measured at a single concurrency.
+    """
     levels = [level for target in result.targets for level in target.levels if level.error is None]
     metric = next((name for name in _DECODES if any(level.rate(name) for level in levels)), None)
     if metric is None or len({level.concurrency for level in levels}) != 1:
@@ -106,7 +118,7 @@ def _rate(level: LevelResult, metric: str) -> str:
 
 
 def _refusals(result: SweepResult) -> Iterator[str]:
-    """Yield the prompt lengths that a server refused."""
+    """Yield one sentence per target with the prompt lengths that the server refused."""
     for target in result.targets:
         lengths = sorted({level.pp or 0 for level in target.levels if level.error is not None})
         if lengths:

@@ -1,4 +1,4 @@
-"""A comparison as Markdown or JSON; a series that shares no level with others has its own tables."""
+"""A comparison of several series (measured targets, published tables) as Markdown or JSON."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.terms.definitions import METRICS, lines
 
 Facts = Mapping[str, Mapping[str, JsonValue]]
-"""Facts that references state beside their tables, by reference name."""
+"""Facts that published tables state in addition: value by name of the fact, by name of the table."""
 
 
 def to_json(comparison: ComparisonResult, series: Sequence[Series] = (), facts: Facts | None = None) -> str:
-    """Return a comparison as JSON: the object that a sweep's file holds under "comparison".
+    """Return a comparison as JSON text, in the format of the key "comparison" of a result file.
 
-    `series` adds the compared series, `facts` the facts of references among them.
+    If `series` are given, the object also has them under "series", and `facts` under "facts".
     """
     values = comparison.model_dump(mode="json", by_alias=True)
     if series:
@@ -39,9 +39,9 @@ def to_json(comparison: ComparisonResult, series: Sequence[Series] = (), facts: 
 
 
 def to_markdown(comparison: ComparisonResult, series: Sequence[Series], facts: Facts | None = None) -> str:
-    """Return a comparison as Markdown: a table per metric, crossovers, notes, definitions.
+    """Return a comparison as Markdown: one table per metric, crossovers, notes and definitions.
 
-    A series that shares no level with another one has a table of its own.
+    Metrics of a series that cannot be compared at some of its levels are in tables of this series alone.
     """
     metrics = [metric for metric in METRICS if any(row.metric == metric for row in comparison.rows)]
     blocks = ["## sparktop compare", rewrapped("\n".join(_sources(series)))]
@@ -66,7 +66,7 @@ def to_markdown(comparison: ComparisonResult, series: Sequence[Series], facts: F
 def _lone_metrics(
     series: Series, levels: Mapping[Load, SeriesLevel], comparison: ComparisonResult
 ) -> list[str]:
-    """Return the figures of a series that have no row in the comparison for at least one of its levels."""
+    """Return the metrics of a series that, for at least one of its levels, are not in the comparison."""
     placed = {
         (row.metric, Load(row.concurrency, row.pp, row.tg))
         for row in comparison.rows
@@ -80,7 +80,7 @@ def _lone_metrics(
 
 
 def _lone_tables(series: Series, metrics: Sequence[str]) -> Iterator[str]:
-    """Yield tables of figures that cannot be compared with others: rates, then latencies."""
+    """Yield Markdown tables of one series with the rates, then the latencies, among `metrics`."""
     for better, title in ((True, "rates"), (False, "latencies")):
         names = [name for name in metrics if METRICS[name].more_is_better is better]
         if names:
@@ -88,7 +88,10 @@ def _lone_tables(series: Series, metrics: Sequence[str]) -> Iterator[str]:
 
 
 def engines_in_markdown(comparison: ComparisonResult) -> Iterator[str]:
-    """Yield the bounds of independent engines, the routers over them, and the targets that exceed them."""
+    """Yield a Markdown block for each set of engines behind routers: a table, and a list of sentences.
+
+    The block has the upper bound of independent engines, the routers' share of it, and targets beyond it.
+    """
     for group in by_engines(comparison.independent_engines):
         lines = [engines_sentence(group)]
         lines += dict.fromkeys(sentence for one in group for sentence in beyond_sentences(one))
@@ -96,7 +99,7 @@ def engines_in_markdown(comparison: ComparisonResult) -> Iterator[str]:
 
 
 def notes_in_markdown(comparison: ComparisonResult) -> Iterator[str]:
-    """Yield the crossovers and the notes, each as a list under a heading."""
+    """Yield the crossovers and the notes of a comparison, each as a Markdown list under a heading."""
     if comparison.crossovers:
         found = (
             f"- {METRICS[one.metric].title}: from {code(one.from_)} to {code(one.to)} "
@@ -113,7 +116,7 @@ def notes_in_markdown(comparison: ComparisonResult) -> Iterator[str]:
 
 
 def _rules(comparison: ComparisonResult) -> Iterator[str]:
-    """Yield the rule by which winners are named, and the differences that the runs could show."""
+    """Yield a sentence on when a target is a winner, then which differences the runs could detect."""
     floor = max(comparison.noise_floor_percent.values(), default=None)
     rate = comparison.error_rate_percent
     if floor is not None and rate is not None and any(row.significant is not None for row in comparison.rows):
@@ -129,7 +132,11 @@ def _rules(comparison: ComparisonResult) -> Iterator[str]:
 
 
 def _versus(comparison: ComparisonResult, series: Sequence[Series], metrics: Sequence[str]) -> Iterator[str]:
-    """Yield published figures beside ours: beside the baseline, or else beside each measured series."""
+    """Yield Markdown tables that compare our values with those of others, one per metric.
+
+    With a baseline, it is "ours" and compared with all others; else each measured series is, and compared
+    with the published ones.
+    """
     if comparison.baseline is not None:
         others = {comparison.baseline: [one.name for one in series if one.name != comparison.baseline]}
     else:
@@ -143,7 +150,7 @@ def _versus(comparison: ComparisonResult, series: Sequence[Series], metrics: Seq
 
 
 def facts_in_markdown(facts: Facts) -> Iterator[str]:
-    """Yield the facts that references state beside their tables, one list per reference."""
+    """Yield the facts that published tables state in addition, as one Markdown list per table."""
     for name, stated in facts.items():
         if stated:
             yield f"### What {code(name)} also says\n\n" + "\n".join(
@@ -158,7 +165,7 @@ def _lone_notes(series: Sequence[Series]) -> Iterator[str]:
 
 
 def _series(series: Series) -> dict[str, Any]:
-    """Return a series as JSON values."""
+    """Return a series as a JSON object."""
     return {
         "name": series.name,
         "source": series.source,

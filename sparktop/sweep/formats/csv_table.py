@@ -1,4 +1,4 @@
-"""A result as CSV: one row per level, one column per figure; unknown values are empty fields."""
+"""A sweep's result as CSV: one row per level, one column per value; unknown values are empty fields."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sparktop.sweep.view.marks import UNBALANCED, marks_of
 
 _LATENCY_PARTS = ("mean", "std", "p50", "p90", "p95", "p99", "max")
 _FORMULA = ("=", "+", "-", "@")
-"""Characters at the beginning of a text that make a spreadsheet run it as a formula."""
+"""Characters that make a spreadsheet run a field as a formula if it begins with one of them."""
 
 
 def render(result: SweepResult) -> str:
-    """Return a result as CSV with a header line."""
+    """Return a sweep's result as CSV text with a header line."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     levels = [(target, level) for target in result.targets for level in target.in_order()]

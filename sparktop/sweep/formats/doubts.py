@@ -1,4 +1,7 @@
-"""The marks of a sweep's levels as text: a summary, and each message with the levels that have it."""
+"""The marks of a sweep's levels as text for a report: a summary, and every message with its levels.
+
+A mark is a reason to doubt a level's metrics, or a reason why the level is slow.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ _P99_MS = re.compile(r"p99 of its loop's lag is ([0-9.]+) ms")
 
 
 def summary(result: SweepResult) -> str | None:
-    """Return how many levels have doubts, and how many a known reason to be slow; None without marks."""
+    """Return sentences that count the levels with each doubt, and with each reason to be slow.
+
+    Return None if no level has a mark.
+    """
     levels = [level for target in result.targets for level in target.levels]
     marks = [
         (level.concurrency, mark) for level in levels for mark in marks_of(level) if mark.code != REFUSED
@@ -32,19 +38,22 @@ def summary(result: SweepResult) -> str | None:
 
 
 def _kind(mark: Mark) -> str:
-    """Return the name of a mark, the same for all levels."""
+    """Return the short name of a mark, without values that differ between levels."""
     return PADDING if mark.code == PADDING else mark_words(mark)
 
 
 def _part(word: str, marks: list[tuple[int, Mark]], count: int) -> str:
-    """Return a mark with the number of levels that have it."""
+    """Return the text "NAME at 3 of 8", or "at all", for the mark `word`.
+
+    `marks` are (concurrency, mark) of all marks, `count` is the number of levels.
+    """
     having = [(concurrency, mark) for concurrency, mark in marks if _kind(mark) == word]
     where = "all" if len(having) == count > 1 else f"{len(having)} of {count}"
     return f"{plain(word)} at {where}{_worst_lag(having)}"
 
 
 def _worst_lag(having: list[tuple[int, Mark]]) -> str:
-    """Return the worst p99 lag of the load generator with its level, in parentheses; "" without a lag."""
+    """Return " (worst p99 120 ms at c64)" for the largest lag of the load generator; "" without a lag."""
     lags = [
         (float(found[1]), concurrency)
         for concurrency, one in having
@@ -57,7 +66,7 @@ def _worst_lag(having: list[tuple[int, Mark]]) -> str:
 
 
 def details(result: SweepResult) -> Iterator[str]:
-    """Yield a line for each message, with all levels that have it."""
+    """Yield one line for each distinct mark and message: the levels that have it, its name, the message."""
     places: dict[tuple[str, str], list[str]] = {}
     for target in result.targets:
         for level in target.in_order():

@@ -1,4 +1,4 @@
-"""The text of single cells in tables of figures."""
+"""The text of single table cells: values of metrics, changes, token counts and loads."""
 
 from __future__ import annotations
 
@@ -9,38 +9,41 @@ from sparktop.sweep.terms.definitions import Metric
 
 
 def figure(known: Figure | None, metric: Metric) -> str:
-    """Return a figure without its unit; a range as "low to high"."""
+    """Return a value without its unit, a range as "low to high"; "–" for None."""
     if known is not None and known.span is not None:
         return " to ".join(metric.text(end) for end in known.span)
     return metric.text(known.mean if known else None)
 
 
 def with_unit(known: Figure | None, metric: Metric) -> str:
-    """Return a figure with its unit."""
+    """Return a value with its unit, a range as "low to high"; "–" for None."""
     return UNKNOWN if known is None else f"{figure(known, metric)} {metric.unit}"
 
 
 def mean_and_std(known: Figure | None, metric: Metric) -> str:
-    """Return the mean; if the standard deviation over runs is known, as "mean ± std"."""
+    """Return a value as "mean ± standard deviation", without the deviation if unknown; "–" for None."""
     if known is None or known.std is None:
         return figure(known, metric)
     return f"{metric.text(known.mean)} ± {metric.text(known.std)}"
 
 
 def change(new: float | None, old: float | None) -> str:
-    """Return by how many percent `new` exceeds `old`; unknown if either is missing."""
+    """Return the change from `old` to `new`, such as "+12.5%"; "–" if a value is None or `old` is 0."""
     if new is None or old is None or old <= 0:
         return UNKNOWN
     return f"{100 * (new / old - 1):+.1f}%"
 
 
 def tokens(count: int | None) -> str:
-    """Return a number of tokens with its unit."""
+    """Return a number of tokens such as "1,024 tokens"; "–" for None."""
     return UNKNOWN if count is None else f"{count:,} tokens"
 
 
 def load_words(load: Load, *, lengths: bool = True) -> str:
-    """Return a load as text: "c16", followed by the lengths of prompt and output where they are known."""
+    """Return a load such as "c16, 1,024 in, 128 out": concurrency, prompt tokens, output tokens.
+
+    Unknown lengths are left out, and both without `lengths`.
+    """
     words = f"c{load.concurrency}"
     if lengths and load.pp is not None:
         words += f", {load.pp:,} in"

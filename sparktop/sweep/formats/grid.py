@@ -1,4 +1,4 @@
-"""Tables of cells, some of them names from outside, and their form in Markdown."""
+"""Tables whose cells may contain untrusted names, and their conversion to Markdown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparktop.sweep.formats.prose import wrapped
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Text from outside (a name), followed by text of our own."""
+    """A table cell with an untrusted name, which is escaped, followed by text of our own."""
 
     name: str
     after: str = ""
@@ -23,19 +23,19 @@ Cell = str | Outside
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table with a title. The columns in `left` are left-aligned, the others right-aligned."""
+    """A table of text cells with a title, column headings and notes."""
 
     title: str
     heads: tuple[Cell, ...]
     rows: tuple[tuple[Cell, ...], ...]
     left: frozenset[int] = frozenset({0})
-    """Indices of columns with words."""
+    """Indices of the left-aligned columns; all others are right-aligned."""
     notes: tuple[str, ...] = ()
-    """Lines below the table."""
+    """Lines of text below the table."""
 
 
 def in_markdown(grid: Grid) -> str:
-    """Return a grid as a Markdown table under a heading."""
+    """Return a table as Markdown: its title as a heading, the table, and its notes in italics."""
     lines = [[escaped(cell) for cell in row] for row in (grid.heads, *grid.rows)]
     widths = [max(3, *(cell_width(row[number]) for row in lines)) for number in range(len(grid.heads))]
     rules = [
@@ -47,7 +47,7 @@ def in_markdown(grid: Grid) -> str:
 
 
 def escaped(cell: Cell) -> str:
-    """Return a cell as Markdown, in which text from outside cannot act as markup."""
+    """Return a cell as Markdown; an untrusted name becomes a code span, so that it cannot act as markup."""
     return cell if isinstance(cell, str) else f"{code(cell.name)}{cell.after}"
 
 

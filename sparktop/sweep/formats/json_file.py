@@ -1,4 +1,4 @@
-"""A result as JSON of the result file's own schema."""
+"""A sweep's result as JSON text, in the schema of the result file."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from sparktop.sweep.result.results import SweepResult
 
 
 def render(result: SweepResult) -> str:
-    """Return a result as JSON with every key."""
+    """Return a sweep's result as indented JSON text with every key; unknown values are null."""
     return json.dumps(result.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"

@@ -1,7 +1,7 @@
-"""Figures of series in the layouts of published tables of DGX Sparks: one function per layout.
+"""Tables in the layouts of published benchmarks of DGX Sparks: one function per layout.
 
-Each accepts series from any source, so that one's own run has the same rows and columns as the table that it
-is compared with.
+A series is the list of one target's levels. Each layout accepts series from any source, so that own results
+have the same rows and columns as the published table that they are compared with.
 """
 
 from __future__ import annotations
@@ -33,13 +33,16 @@ from sparktop.sweep.result.comparison import (
 from sparktop.sweep.terms.definitions import METRICS, Metric
 
 THROUGHPUT = ("prefill_tps", "decode_tps", "peak_tps")
-"""Columns of a table about throughput: tokens in, tokens out, the best second."""
+"""Columns of a throughput table: prefill rate, decode rate, tokens in the best second."""
 SERVING = ("total_tps", "output_tps", "ttft_ms", "itl_ms", "e2e_ms")
-"""Columns of a table about serving: total throughput, and how long a user waits."""
+"""Columns of a serving table: total and output token rate, and latencies."""
 
 
 def by_concurrency(series: Series, metrics: Sequence[str], title: str) -> Grid:
-    """Return the table: Concurrency | one column for each metric that the series has."""
+    """Return a table of one series with the columns: Concurrency | one for each of `metrics` that it has.
+
+    There is one row per level.
+    """
     shown_metrics = [METRICS[name] for name in metrics if name in series.metrics()]
     rows = tuple(
         (
@@ -53,7 +56,10 @@ def by_concurrency(series: Series, metrics: Sequence[str], title: str) -> Grid:
 
 
 def winners(comparison: ComparisonResult, metric: str, names: Sequence[str]) -> Grid:
-    """Return the table: Concurrency | one column for each series | Winner (percent)."""
+    """Return a table of one metric with the columns: Concurrency | one for each series | Winner (percent).
+
+    There is one row per compared load; `names` are the series in the order of columns.
+    """
     rows = [row for row in comparison.rows if row.metric == metric]
     shown = [name for name in names if any(name in row.values for row in rows)]
     meaning = METRICS[metric]
@@ -79,7 +85,10 @@ def winners(comparison: ComparisonResult, metric: str, names: Sequence[str]) -> 
 
 
 def _winner_head(comparison: ComparisonResult, vs: str | None) -> Cell:
-    """Return the heading of the winner's column, which names what its percentages refer to."""
+    """Return the heading of the winner's column, which states what the percentages refer to.
+
+    `vs` is "runner-up", "baseline", "table", or None if there are no percentages.
+    """
     if vs == "baseline":
         return f"Winner, against {code(comparison.baseline or '')}"
     against = {"runner-up": ", against the runner-up", "table": ", as the table says"}
@@ -87,9 +96,10 @@ def _winner_head(comparison: ComparisonResult, vs: str | None) -> Cell:
 
 
 def versus(comparison: ComparisonResult, metric: str, ours: str, theirs: Collection[str]) -> Grid:
-    """Return the table: Source | Concurrency | Theirs | Ours | Delta.
+    """Return a table of one metric with the columns: Source | Concurrency | Theirs | Ours | Delta.
 
-    Against a range, the difference is to its nearest end.
+    It compares the series `ours` with each series in `theirs`. The difference from a range is the difference
+    from its nearest end.
     """
     meaning = METRICS[metric]
     rows = tuple(
@@ -110,7 +120,10 @@ def versus(comparison: ComparisonResult, metric: str, ours: str, theirs: Collect
 
 
 def at_best(found: Sequence[IndependentEngines]) -> Grid:
-    """Return the table: Concurrency | bound of the engines | each router's share | targets that exceed it."""
+    """Return a table that compares routers over the same engines with the upper bound of these engines.
+
+    The columns are: Concurrency | upper bound | one for each router | targets that exceed the bound.
+    """
     metric = METRICS[found[0].metric]
     by_concurrency = {level.concurrency: level for one in found for level in one.levels}
     rows: list[tuple[Cell, ...]] = []
@@ -132,7 +145,10 @@ def _of_bound(level: EnginesLevel | None, metric: Metric) -> str:
 
 
 def interactive(series: Series) -> Grid:
-    """Return the table of a single user: latency, throughput, prompt, completion."""
+    """Return a table of the first level with concurrency 1: latency, throughput, prompt and output length.
+
+    It has no rows if the series has no such level.
+    """
     rows: list[tuple[Cell, ...]] = []
     for level in _alone(series):
         rows += [
@@ -146,7 +162,7 @@ def interactive(series: Series) -> Grid:
 
 
 def batch_scaling(series: Series) -> Grid:
-    """Return the table: Batch | Throughput."""
+    """Return a table of a series with the columns: Batch (concurrency) | Throughput (output tokens/s)."""
     metric = METRICS["output_tps"]
     rows = tuple(
         (str(level.load.concurrency), figure(level.figures.get("output_tps"), metric))
@@ -156,7 +172,10 @@ def batch_scaling(series: Series) -> Grid:
 
 
 def contexts(series: Series) -> Grid:
-    """Return the table: Context | Prompt tokens | Latency | Decode speed, for single requests."""
+    """Return a table of prompt lengths: Context | Prompt tokens | Latency | Decode rate.
+
+    There is one row for each level with concurrency 1, and one for each refused prompt length.
+    """
     latency, decode = METRICS["e2e_ms"], METRICS["decode_tps"]
     rows = tuple(
         (
@@ -176,7 +195,10 @@ def contexts(series: Series) -> Grid:
 
 
 def before_after(before: Sequence[Series], after: Sequence[Series]) -> Grid:
-    """Return the table: Test | Before | After | Change, for every figure that either side has."""
+    """Return a table with the columns: Test | Before | After | Change.
+
+    There is one row for each load and metric of which either side has a value.
+    """
     pairs = [
         (load, name, _find(before, load, name), _find(after, load, name))
         for load in loads([*before, *after])
@@ -196,14 +218,21 @@ def before_after(before: Sequence[Series], after: Sequence[Series]) -> Grid:
 
 
 def machines(by_machine: Mapping[str, Sequence[Series]]) -> Grid:
-    """Return the table: Hardware | rate at c = 1 and in the largest batch | longest prompt | decode there."""
+    """Return a table with one row per machine; `by_machine` has the series measured on each.
+
+    The columns are: Hardware | token rate at concurrency 1 | token rate at the highest concurrency | longest
+    prompt | decode rate with it.
+    """
     rows = tuple((Outside(name), *_machine(series)) for name, series in by_machine.items())
     heads = ("Hardware", "Batch 1 (tok/s)", "Largest batch (tok/s)", "Longest prompt", "Decode there (tok/s)")
     return Grid("Machines", heads, rows)
 
 
 def spread(first: Series, second: Series, metric: str = "decode_tps") -> Grid:
-    """Return the table: Concurrency | standard deviation over runs of each | Ratio."""
+    """Return a table of two series' standard deviations over runs, in one metric.
+
+    The columns are: Concurrency | first series | second series | ratio of the second to the first.
+    """
     meaning = METRICS[metric]
     rows: list[tuple[Cell, ...]] = []
     for load in loads([first, second]):
@@ -218,7 +247,10 @@ def spread(first: Series, second: Series, metric: str = "decode_tps") -> Grid:
 
 
 def gap(first: Series, second: Series, load: Load) -> Grid:
-    """Return the table at one load: Metric | first | second | Gap of the first over the second."""
+    """Return a table of two series under one load: Metric | first | second | Gap.
+
+    The gap is the difference of the first from the second in percent.
+    """
     rows = tuple(
         (
             f"{metric.title} ({metric.unit})",
@@ -234,7 +266,10 @@ def gap(first: Series, second: Series, load: Load) -> Grid:
 
 
 def intervals(series: Series, metrics: Sequence[str]) -> Grid:
-    """Return the table: Concurrency | mean ± standard deviation over runs of each metric."""
+    """Return a table of a series: Concurrency | "mean ± standard deviation over runs", one column per metric.
+
+    Metrics without any standard deviation are left out.
+    """
     shown_metrics = [
         METRICS[name]
         for name in metrics
@@ -252,7 +287,11 @@ def intervals(series: Series, metrics: Sequence[str]) -> Grid:
 
 
 def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
-    """Return the winner and its lead in percent; names the reference if it is not that of the column."""
+    """Return the cell with the winner of a row and its lead in percent, or that no difference is shown.
+
+    What the percentage refers to is named if it is not `vs`, that of the column's heading. A "*" marks a
+    winner without a test.
+    """
     if row.significant is False:
         if row.leaders:
             return Outside(", ".join(row.leaders), f" lead, {NONE_OF_LEADERS}")
@@ -267,7 +306,7 @@ def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
 
 
 def _value(row: ComparisonRow, name: str, metric: Metric) -> str:
-    """Return a value of a row; a range as "low to high"."""
+    """Return the value of the series `name` in a row as text; a range as "low to high", "–" if unknown."""
     span = row.ranges.get(name)
     return (
         metric.text(row.values.get(name)) if span is None else " to ".join(metric.text(end) for end in span)
@@ -275,7 +314,10 @@ def _value(row: ComparisonRow, name: str, metric: Metric) -> str:
 
 
 def _delta(row: ComparisonRow, ours: str, theirs: str) -> str:
-    """Return by how many percent ours is higher; "within" if it is inside a range of theirs."""
+    """Return the difference of our value from theirs, such as "+4.2%"; "within" if it is inside their range.
+
+    "–" if a value is unknown.
+    """
     values = [Figure(row.values.get(name) or 0.0, span=row.ranges.get(name)) for name in (ours, theirs)]
     ratio = ratio_of(values[0], values[1])
     if ratio is None:

@@ -1,8 +1,8 @@
-"""A result in the format of llama-benchy 0.4, for tools that read that.
+"""A sweep's result in the JSON format of llama-benchy 0.4, for tools that read this format.
 
-Its standard deviations divide by n, not by n - 1. It has no fields for latency percentiles, errors, validity
-or several targets. At a concurrency of 1 it subtracts its probe's latency from the prompt's time; sparktop
-subtracts nothing and states that (`latency_mode` "none").
+The format's standard deviations divide by n, not by n - 1. It has no fields for latency percentiles, errors,
+validity or several targets. llama-benchy subtracts the network latency from the prompt processing time at
+concurrency 1; sparktop subtracts nothing and states that (`latency_mode` "none").
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from sparktop.sweep.result.results import EachRequest, LevelResult, PlanResult, 
 
 
 def render(result: SweepResult, target: str | None = None) -> str:
-    """Return one target of a result as llama-benchy's JSON.
+    """Return the results of one target as JSON text in llama-benchy's format.
+
+    `target` may be None if the sweep has a single target.
 
     Raises:
         UsageError: there are several targets and none was named, or the named one does not exist.
@@ -28,7 +30,7 @@ def render(result: SweepResult, target: str | None = None) -> str:
 
 
 def to_json(result: SweepResult, target: str | None = None) -> dict[str, Any]:
-    """Return the same as JSON values; raises as `render`."""
+    """Return the results of one target as an object in llama-benchy's format; see `render`."""
     chosen = _chosen(result, target)
     levels = chosen.in_order()
     return {
@@ -56,7 +58,10 @@ def _chosen(result: SweepResult, name: str | None) -> TargetResult:
 
 
 def _benchmark(level: LevelResult, plan: PlanResult) -> dict[str, Any]:
-    """Return a level; a refused one has no figures, and the server's message under an additional key."""
+    """Return a level as an entry of "benchmarks".
+
+    A level that the server refused has no values, and the server's message under the additional key "error".
+    """
     refused = {} if level.error is None else {"error": level.error}
     each = level.each or EachRequest()
     pairs = zip(each.prompt_tokens, each.ttfr_ms, strict=False)

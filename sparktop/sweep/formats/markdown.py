@@ -1,4 +1,4 @@
-"""A result as Markdown for a forum: the answer, doubts, tables, and the definitions of the figures."""
+"""A sweep's result as a Markdown report for a forum: summary, doubts, tables and definitions of metrics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LENGTHS = "; in, out: tokens of each prompt and of each answer"
 
 
 def render(result: SweepResult) -> str:
-    """Return a result as Markdown, without the addresses of servers."""
+    """Return a sweep's result as Markdown text, without the addresses of servers."""
     series = series_of(result)
     targets = [target for target in result.targets if target.levels]
     blocks = ["## sparktop sweep (simulated)" if result.simulated else "## sparktop sweep"]
@@ -61,7 +61,7 @@ def render(result: SweepResult) -> str:
 
 
 def _terms(grids: Sequence[Grid]) -> set[str]:
-    """Return the terms and signs in tables that need a definition in addition to the metrics'."""
+    """Return all column headings and words of the tables' cells, to find terms that need a definition."""
     found = {head for grid in grids for head in grid.heads if isinstance(head, str)}
     cells = (cell for grid in grids for row in grid.rows for cell in row)
     return found | {sign for cell in cells if isinstance(cell, str) for sign in cell.split()}
@@ -72,7 +72,7 @@ def _advice(found: Findings) -> tuple[AdviceRow, ...]:
 
 
 def _uses(advice: Sequence[AdviceRow]) -> Iterator[str]:
-    """Yield a section on which target to use for what, or what difference the runs could have shown."""
+    """Yield the section that states which target to use at which loads; nothing without advice."""
     if advice:
         sentences = [
             sentence if row.target is not None else f"{row.loads}: {plain(row.why)}"
@@ -84,7 +84,7 @@ def _uses(advice: Sequence[AdviceRow]) -> Iterator[str]:
 
 
 def _about(result: SweepResult) -> Iterator[str]:
-    """Yield paragraphs about the plan, and about anything that speaks against the figures."""
+    """Yield paragraphs about the plan, and about errors and doubts that make the results less reliable."""
     plan = result.plan
     models = list(dict.fromkeys(target.model for target in result.targets if target.model))
     more = " or more" if result.slo is not None else ""
@@ -117,20 +117,20 @@ def _about(result: SweepResult) -> Iterator[str]:
 
 
 def _lengths(result: SweepResult) -> str:
-    """Return the prompt lengths: "128", or "5,000, 20,000 and 39,000"."""
+    """Return the requested prompt lengths as text: "128", or "5,000, 20,000 and 39,000"; "?" if unknown."""
     *most, last = [f"{length:,}" for length in result.prompt_lengths()] or ["?"]
     return f"{', '.join(most)} and {last}" if most else last
 
 
 def _effort(plan: PlanResult) -> str:
-    """Return the size of a level: its number of runs, or its duration."""
+    """Return the number of runs per level as text, or the duration of a level if that is what is fixed."""
     if plan.runs is None and plan.duration_s is not None:
         return f"{plan.duration_s:g} s or more a level"
     return f"{'?' if plan.runs is None else plan.runs} run{'' if plan.runs == 1 else 's'} a level"
 
 
 def _prompts(result: SweepResult) -> str:
-    """Return what the prompts are generated from, to reproduce them; "" if unknown."""
+    """Return a text with the seed from which prompts were generated, to reproduce them; "" if unknown."""
     ways = {target.fresh_by for target in result.targets if target.fresh_by is not None}
     if result.plan.seed is None or not ways:
         return ""
@@ -147,7 +147,7 @@ def _several(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
 
 
 def _single(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
-    """Yield the table in the layout of the published table that a preset corresponds to."""
+    """Yield the tables of a sweep with one target, in the layout of published tables that fits the levels."""
     for one in series:
         if result.plan.preset == "batch-scaling":
             yield batch_scaling(one)
@@ -159,7 +159,7 @@ def _single(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
 
 
 def _tables(result: SweepResult) -> Iterator[Grid]:
-    """Yield the tables of each target."""
+    """Yield the tables of each target: throughput, latencies, levels, and backends behind a router."""
     several = len(result.targets) > 1
     for target in result.targets:
         for table in TABLES:

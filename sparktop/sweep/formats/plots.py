@@ -1,4 +1,4 @@
-"""Curves over concurrency as text, for the end of a sweep on a plain terminal."""
+"""Plots of metrics over concurrency as text, printed at the end of a sweep on a plain terminal."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ CURVES = ("decode_tps", "sustained_tps", "output_tps", "prefill_tps", "ttft_ms")
 WIDTH, HEIGHT = 78, 16
 _LEAST_WIDTH, _LEAST_HEIGHT = 30, 8
 _MARKS = "●▲■◆○△□◇"
-"""One mark per series, because colours alone are lost in a file."""
+"""Characters that mark the points of each series, because colours are lost in a file."""
 _LABEL_CELLS = 24
 _LEAST_POINTS = 2
 _STEPS = 4
-"""Intervals of the vertical axis."""
+"""Number of intervals between the ticks of the vertical axis."""
 
 
 def plots(series: Sequence[Series], width: int = WIDTH, *, height: int = HEIGHT, colour: bool = False) -> str:
-    """Return a plot for each of `CURVES` that is known at two concurrencies at least; "" for none.
+    """Return plots as text, one for each metric of `CURVES` with values at two or more concurrencies.
 
-    The axis of concurrency is logarithmic. Plots contain no escape sequences unless `colour` is set.
+    `width` and `height` are the size of a plot in terminal cells. The axis of concurrency is logarithmic.
+    Plots contain escape sequences only with `colour`. Return "" if no metric has enough values.
     """
     known = {name for one in series for name in one.metrics()}
     skipped = {"output_tps"} if known & {"decode_tps", "sustained_tps"} else set()
@@ -81,7 +82,7 @@ def _wrapped(legend: Sequence[str], width: int) -> list[str]:
 
 
 def _points(series: Series, metric: str) -> dict[int, float]:
-    """Return the mean by concurrency; of several levels of one concurrency, the first."""
+    """Return the mean of a metric by concurrency, ascending; the first of several levels of a concurrency."""
     points: dict[int, float] = {}
     for level in series.levels:
         figure = level.figures.get(metric)

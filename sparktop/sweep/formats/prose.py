@@ -1,4 +1,4 @@
-"""Sentences of a report, wrapped for a plain terminal and for a forum."""
+"""Sentences of a Markdown report: escaped where needed, and wrapped at `WIDTH` columns."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _MARKUP = re.compile(r"[`*\[\]<>|\\&~$]|\b_|_\b|!\[|://|www\.|@|^#")
 
 
 def plain(text: str) -> str:
-    """Return a sentence with text from outside: as prose if it has no markup, else as code."""
+    """Return a sentence with untrusted text: as a code span if it contains markup, else unchanged."""
     return code(text) if _MARKUP.search(text) else text
 
 
 def wrapped(text: str, *, bullet: bool = False) -> str:
-    """Wrap a paragraph, or a list item."""
+    """Return a paragraph wrapped at `WIDTH` columns; with `bullet` as an item of a Markdown list."""
     indent = "- " if bullet else ""
     lines = textwrap.wrap(
         _LONE_SIGN.sub(rf"{_JOINED}\1{_JOINED}", text),
@@ -38,11 +38,11 @@ def wrapped(text: str, *, bullet: bool = False) -> str:
 
 
 def bullets(items: Iterable[str]) -> str:
-    """Return a list of wrapped items."""
+    """Return a Markdown list with one wrapped item for each of `items`."""
     return "\n".join(wrapped(item, bullet=True) for item in items)
 
 
 def rewrapped(block: str) -> str:
-    """Wrap the list items of a block that has a heading and a list."""
+    """Return a block of Markdown with its list items wrapped; lines that do not begin with "- " stay."""
     lines = block.splitlines()
     return "\n".join(wrapped(line[2:], bullet=True) if line.startswith("- ") else line for line in lines)

@@ -1,4 +1,4 @@
-"""Table rows for loads that a server refused, sorted in among the measured ones."""
+"""Tables with additional rows for loads that a server refused, in order among the rows of measured loads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REFUSED = "❌"
 
 
 def winners_and_refused(comparison: ComparisonResult, metric: str, series: Sequence[Series]) -> Grid:
-    """Return the table of winners, with an additional row for each load that one of its targets refused."""
+    """Return the table of `layouts.winners`, with rows for loads that a target in the table refused."""
     grid = winners(comparison, metric, [one.name for one in series])
     names = {cell.name for cell in grid.heads if isinstance(cell, Outside)}
     columns = [one for one in series if one.name in names]
@@ -33,7 +33,7 @@ def winners_and_refused(comparison: ComparisonResult, metric: str, series: Seque
 
 
 def rates_and_refused(series: Series, metrics: Sequence[str], title: str) -> Grid:
-    """Return the table of one series, with an additional row for each load that its server refused."""
+    """Return the table of `layouts.by_concurrency`, with a row for each load that the server refused."""
     grid = by_concurrency(series, metrics, title)
     rows = [(level.load, row) for level, row in zip(series.levels, grid.rows, strict=True)]
     bare = [UNKNOWN] * (len(grid.heads) - 1)
@@ -42,7 +42,7 @@ def rates_and_refused(series: Series, metrics: Sequence[str], title: str) -> Gri
 
 
 def _with_signs(row: tuple[Cell, ...], load: Load, columns: Sequence[Series]) -> tuple[Cell, ...]:
-    """Return a row with the sign of refusal in the cells of targets that refused its load."""
+    """Return a copy of a row with `REFUSED` in the unknown cells of targets that refused the row's load."""
     cells = [
         REFUSED if cell == UNKNOWN and _is_refused(one, load) else cell
         for one, cell in zip(columns, row[1:], strict=False)
@@ -51,7 +51,7 @@ def _with_signs(row: tuple[Cell, ...], load: Load, columns: Sequence[Series]) ->
 
 
 def _row(load: Load, metric: str, columns: Sequence[Series]) -> tuple[Cell, ...]:
-    """Return the row of a load that is not in the comparison because targets refused it."""
+    """Return the row of a load that is not in the comparison because too few targets accepted it."""
     figures = [
         next((level.figures.get(metric) for level in one.levels if same_row(load, level.load)), None)
         for one in columns

@@ -1,4 +1,7 @@
-"""The tables of a sweep's report: throughput, latency and the state of each level, in 80 columns."""
+"""The tables of a target in a sweep's report: throughput, latencies, and runs and marks of each level.
+
+A mark is a reason to doubt a level's metrics, or a reason why the level is slow.
+"""
 
 from __future__ import annotations
 
@@ -29,22 +32,23 @@ _RATES = (
 _MARK_WORDS = {CLIENT_LAG: "client lag"}
 """Names of marks that differ from those on the screen."""
 _MOST_MARKS = 2
-"""Marks named in a row; further ones are only counted."""
+"""Maximum number of marks named in a row; further marks are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table about levels."""
+    """A column of a table with one row per level."""
 
     head: str
     cell: Callable[[LevelResult], str]
+    """Returns the text of the column's cell for a level; "–" if the value is unknown."""
     metric: str | None = None
     """Name of the metric whose definition the report must include."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """A table whose columns are left out where they are unknown for every level."""
+    """The definition of a table with one row per level; columns without any known value are left out."""
 
     title: str
     columns: tuple[Column, ...]
@@ -52,7 +56,7 @@ class Columns:
     """True to put the server's messages about refused prompt lengths, and the roofline, below the table."""
 
     def grid(self, target: TargetResult, title: str) -> Grid:
-        """Return the table of a target's levels, without columns that are unknown throughout."""
+        """Return the table of a target's levels under the heading `title`; no rows if no column is known."""
         shown = self._shown(target)
         levels = target.in_order() if shown else ()
         rows: tuple[tuple[Cell, ...], ...] = tuple(
@@ -63,7 +67,7 @@ class Columns:
         return Grid(title, ("Load", *(column.head for column in shown)), rows, frozenset({0, *left}), notes)
 
     def metrics(self, targets: Iterable[TargetResult]) -> set[str]:
-        """Return the names of the metrics in the tables of these targets."""
+        """Return the names of the metrics that this table shows for at least one of `targets`."""
         return {
             column.metric for target in targets for column in self._shown(target) if column.metric is not None
         }
@@ -75,19 +79,19 @@ class Columns:
 
 
 def level_words(level: LevelResult, target: TargetResult) -> str:
-    """Return a level's load, with its lengths if there are several levels of one concurrency."""
+    """Return a level's load as text, with its lengths if the target has several levels of one concurrency."""
     several = len({one.concurrency for one in target.levels}) < len(target.levels)
     return load_words(Load(level.concurrency, level.pp, level.tg), lengths=several)
 
 
 def _load(level: LevelResult, target: TargetResult) -> str:
-    """Return a level's load, with a sign if the server refused it."""
+    """Return a level's load as text, after "❌" if the server refused this load."""
     words = level_words(level, target)
     return words if level.error is None else f"❌ {words}"
 
 
 def _refusals(levels: Sequence[LevelResult]) -> Iterator[str]:
-    """Yield the server's messages about prompt lengths that it refused."""
+    """Yield one line of Markdown per refused prompt length, with the server's error message."""
     refused = {(level.pp, level.error) for level in levels if level.error is not None}
     for pp, words in sorted(refused, key=str):
         length = "" if pp is None else f" {pp:,} in:"
@@ -95,7 +99,10 @@ def _refusals(levels: Sequence[LevelResult]) -> Iterator[str]:
 
 
 def _rooflines(levels: Sequence[LevelResult]) -> Iterator[str]:
-    """Yield the roofline in tokens per second, if it is known."""
+    """Yield a line with the roofline: the tokens/s that the memory bandwidth allows one request.
+
+    Yield nothing if it is unknown.
+    """
     known = [
         (level.decode_tps.mean, level.roofline_percent)
         for level in levels
@@ -137,14 +144,15 @@ def _percent(head: str, value: Callable[[LevelResult], float | None]) -> Column:
 
 
 def mark_words(mark: Mark) -> str:
-    """Return the name of a mark."""
+    """Return the short name of a mark in reports, such as "client lag"."""
     return _MARK_WORDS.get(mark.code, mark.word)
 
 
 def _marks(level: LevelResult) -> str:
-    """Return the most serious marks of a level; of many, a doubt and a reason why it is slow.
+    """Return the names of a level's most serious marks and the number of further ones; "–" without marks.
 
-    Padding and refusals have their own places in the table.
+    If doubts would fill the cell, the last of them is replaced by a reason why the level is slow. Padding and
+    refusals are shown elsewhere in the table.
     """
     marks = [mark for mark in marks_of(level) if mark.code not in {PADDING, REFUSED}]
     named, left = marks[:_MOST_MARKS], marks[_MOST_MARKS:]

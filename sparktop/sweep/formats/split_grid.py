@@ -1,4 +1,4 @@
-"""The table of who answered the requests of a router's levels, with the batch size of each server."""
+"""The table of how many requests each backend of a router answered at each level, with its batch size."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _NOTE = (
 
 
 def split_grid(target: TargetResult) -> Grid:
-    """Return the table: Concurrency | requests and batch of each server | largest share of a run.
+    """Return the table: Concurrency | requests and batch of each backend | largest share of a run.
 
-    It has no rows unless the target is a router with several servers.
+    It has one row per level, and no rows unless the target is a router with several backends.
     """
     names = sorted({name for level in target.levels for name in level.known_servers})
     title = f"Who answered: {code(target.name)}"
