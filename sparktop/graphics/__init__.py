@@ -1,4 +1,4 @@
-"""Text graphics: numbers become strings of exact widths, as figures, braille graphs, bars, axes and colours.
+"""Text graphics: formats numbers in exact widths; draws braille graphs, bars and axes; mixes colours.
 
 Pure functions over the standard library, independent of terminals, widgets and samples.
 """

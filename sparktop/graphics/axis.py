@@ -1,10 +1,10 @@
-"""Labels of a graph's time axis."""
+"""Labels below a graph over time."""
 
 from __future__ import annotations
 
 _STEPS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
 _APART = 14
-"""Least distance of two labels, in cells."""
+"""Least distance between the starts of two labels, in terminal cells."""
 _NOW = "now"
 _MINUTES_FROM_S = 120
 _HOURS_FROM_S = 7200
@@ -28,9 +28,10 @@ def _ago(seconds: float, step_s: float) -> str:
 
 
 def time_axis(width_cells: int, seconds_per_slot: float) -> str:
-    """Return the label row of a graph with two slots per cell: "-120s        -60s        now".
+    """Return the row of labels below a graph over time, such as "-120s -60s now".
 
-    Labels are centred on the cell of their time; the oldest is moved right if it would cross the left edge.
+    The row has `width_cells` cells; each cell of the graph covers two time slots of `seconds_per_slot`.
+    Labels are centred on the cell of their time; a label that would cross the left edge is moved right.
     """
     if width_cells < len(_NOW):
         return " " * max(0, width_cells)

@@ -1,4 +1,4 @@
-"""One-row bars: shares, stacked parts, meters and small histories."""
+"""Bars of one row: a filled fraction, a stack of parts, a short history."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 EMPTY = "·"
 """Character of the unfilled part of a bar."""
 UNKNOWN = "–"
-"""Character of a bar without a known value."""
+"""Character of a bar whose value is unknown."""
 _PARTS = " ▏▎▍▌▋▊▉"
 _LEVELS = "▁▂▃▄▅▆▇█"
 
@@ -18,9 +18,10 @@ def _share(fraction: float | None) -> float | None:
 
 
 def bar(fraction: float | None, width: int) -> tuple[str, str]:
-    """Return the filled and the empty part of a bar, `width` cells together, exact to an eighth of a cell.
+    """Return the filled and the empty part of a bar of `width` cells, exact to an eighth of a cell.
 
-    `fraction` is clipped to 0 to 1. Above 0 it shows at least an eighth; None is a track of dashes.
+    `fraction` is clipped to 0 to 1; above 0 at least an eighth is filled. For None the filled part is "" and
+    the empty part consists of dashes.
     """
     share = _share(fraction)
     if width <= 0:
@@ -36,11 +37,11 @@ def bar(fraction: float | None, width: int) -> tuple[str, str]:
 
 
 def segments(parts: Sequence[float], total: float, width: int) -> list[int]:
-    """Return the widths in cells of a stacked bar's parts, and last that of the rest of `total`.
+    """Return the width in cells of each part of a stacked bar, and last the width of the rest of `total`.
 
     The widths add up to `width` exactly (largest-remainder method). A part above 0 gets at least one cell; if
-    there are more such parts than cells, the largest get one. Parts that exceed `total` together fill the
-    bar.
+    there are more such parts than cells, the largest parts get one each. If the sum of the parts exceeds
+    `total`, the parts fill the bar in proportion.
     """
     sizes = [part if part > 0 and math.isfinite(part) else 0.0 for part in parts]
     largest = max([*sizes, total if math.isfinite(total) else 0.0], default=0.0)
@@ -60,9 +61,9 @@ def segments(parts: Sequence[float], total: float, width: int) -> list[int]:
 
 
 def _show_all(widths: list[int], shares: Sequence[float]) -> None:
-    """Move cells from the widest parts to parts above 0 without any.
+    """Assign a cell to each part that is above 0 but has none, by changing `widths`.
 
-    The rest, at the end, may shrink to 0.
+    The cell is taken from the widest part, or from the last one, the rest of the bar, which may become 0.
     """
     rest = len(widths) - 1
     hidden = [index for index in range(rest) if shares[index] > 0 and not widths[index]]
@@ -78,9 +79,11 @@ def _show_all(widths: list[int], shares: Sequence[float]) -> None:
 
 
 def sparkrow(values: Sequence[float | None], width: int, top: float) -> str:
-    """Return a row of bars, one cell per value, the newest at the right; None is a space, 0 the lowest bar.
+    """Return a row of vertical bars, a cell per value, the newest value at the right.
 
-    Values are clipped to 0…`top`.
+    Only the last `width` values.
+
+    Values are clipped to 0…`top`; 0 has the lowest bar, None a space.
     """
     if width <= 0:
         return ""

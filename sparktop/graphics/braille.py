@@ -1,10 +1,12 @@
-"""Live graphs in braille: two dot columns per cell, four dots per row.
+"""Live graphs in braille characters: two dot columns per terminal cell, four dots per row of text.
 
-A value is a dot column. A missing value (None, NaN) has no dots; 0 has the bottom dot, the baseline.
+Each dot column shows one value, the value of one time slot. A missing value (None, NaN) has no dots; 0 has
+the bottom dot, the baseline.
 
-A cell always holds the slots 2k and 2k+1 of an absolute count: when the newest slot is even, the last cell
-has only its left column, and the following odd slot changes only that cell. The picture thus moves by a
-complete cell every second slot, and half of the ticks cost almost no bytes to the terminal.
+Slots are numbered from the start of the history, and a cell always holds the slots 2k and 2k+1: when the
+newest slot is even, the last cell has only its left column, and the next slot changes only that cell. So the
+picture moves left by a complete cell every second slot, and the other updates send almost no bytes to the
+terminal.
 
 Columns of cells are cached as strings by their dot heights, and rows are their transposition: nothing is
 computed dot by dot.
@@ -21,19 +23,21 @@ from itertools import repeat
 _DOTS = 4
 """Dots in a cell's column."""
 _LEFT = (0x40, 0x04, 0x02, 0x01)
-"""Bits of a cell's left dots from the bottom up (Unicode, braille patterns); the right ones follow."""
+"""Bits of a cell's left dots from the bottom up (Unicode, braille patterns); `_RIGHT` has those of the right
+dots."""
 _RIGHT = (0x80, 0x20, 0x10, 0x08)
 _LEAST_TOP = 1e-300
-"""Smallest usable top: below it, dots divided by the top overflow."""
+"""Smallest usable top of the scale: below it, dividing the number of dots by the top overflows."""
 LOWER, UPPER, NOTHING = 0, 1, 2
-"""Layers of a stacked graph."""
+"""Layers of a stacked graph: the lower area, the upper area, an empty row."""
 _COLUMNS_KEPT = 8192
-"""Most cached columns: all pairs of heights of a 22-row graph, in 2 MB, or 5 MB of a stack."""
+"""Most cached columns: all pairs of heights of a graph with 22 rows. They take 2 MB, or 5 MB for a stacked
+graph."""
 _RUNS = re.compile("2*0[02]*|2*1[12]*|2+")
 
 Values = Sequence[float | None]
 StackedRow = list[tuple[str, int]]
-"""Runs of (text, layer) from left to right."""
+"""A row of text as (text, layer) segments, from left to right."""
 
 
 def _bits(dots: tuple[int, ...], rows: Sequence[int]) -> int:
@@ -41,9 +45,9 @@ def _bits(dots: tuple[int, ...], rows: Sequence[int]) -> int:
 
 
 def _cells(left: Sequence[int], right: Sequence[int]) -> tuple[str, ...]:
-    """Return the character of each (left, right) pair of bit masks, at 5 * left + right.
+    """Return the braille character of each pair of bit masks, a space for a pair without dots.
 
-    No dots is a space.
+    The pair `left[i]`, `right[j]` is at the index 5 * i + j.
     """
     return tuple(chr(0x2800 + a + b) if a + b else " " for a in left for b in right)
 
@@ -51,20 +55,25 @@ def _cells(left: Sequence[int], right: Sequence[int]) -> tuple[str, ...]:
 _SOLID = _cells(
     [_bits(_LEFT, range(n)) for n in range(_DOTS + 1)], [_bits(_RIGHT, range(n)) for n in range(_DOTS + 1)]
 )
-"""Cells filled from the bottom, by the heights of both columns."""
+"""Cells filled from the bottom, at index 5 * (height of the left dot column) + (height of the right dot
+column)."""
 # Every second dot counted from the top one: the outline is exact, and a cell has half of its dots.
 _SPARSE = _cells(
     [_bits(_LEFT, range(n - 1, -1, -2)) for n in range(_DOTS + 1)],
     [_bits(_RIGHT, range(n - 1, -1, -2)) for n in range(_DOTS + 1)],
 )
 _SPARSE_INSIDE = chr(0x2800 + _bits(_LEFT, (0, 2)) + _bits(_RIGHT, (1, 3)))
-"""Inner cell of the upper layer: a chequerboard."""
+"""A cell inside the upper layer of a stacked graph, where both dot columns go on above: a chequerboard."""
 _DOTTED = chr(0x2800 + _LEFT[0])
-"""The upper layer where it has only a single dot row in a cell: solid, it would resemble the lower layer."""
+"""A cell of the upper layer with only its lowest row of dots: with both dots it would resemble the lower
+layer."""
 
 
 def _levels(values: Values, dots: int, top: float) -> list[int]:
-    """Return each value's height in dots: 0 for a gap, at least 1 for a number."""
+    """Return the height of each value in dots, on a scale where `top` is `dots` high.
+
+    A gap (None, NaN) has the height 0, a number at least 1.
+    """
     if not top > _LEAST_TOP:
         return [0 if value is None or math.isnan(value) else 1 for value in values]
     scale = dots / top
@@ -78,7 +87,11 @@ def _levels(values: Values, dots: int, top: float) -> list[int]:
 
 
 def _window(levels: list[int], width: int, end_slot: int) -> list[int]:
-    """Return the levels of the 2 * `width` dot columns whose last cell holds `end_slot`."""
+    """Return the heights, in dots, of the 2 * `width` newest dot columns of a graph.
+
+    The last of `levels` belongs to the time slot number `end_slot`; if that is even, the last dot column of
+    the graph is empty. Missing columns at the left have the height 0.
+    """
     count = 2 * width - 1 + end_slot % 2
     shown = levels[max(0, len(levels) - count) :]
     return [0] * (count - len(shown)) + shown + [0] * (1 - end_slot % 2)
@@ -93,7 +106,12 @@ def _rows(columns: Sequence[str], height: int) -> list[str]:
 
 
 def _column(left: int, right: int, height: int, table: tuple[str, ...]) -> str:
-    """Return a column of cells from the bottom up, with dot columns of heights `left` and `right`."""
+    """Return the cells of one column from the bottom up.
+
+    `left` and `right` are the heights of its dot columns.
+
+    `table` has the characters, as `_SOLID`; the column is padded with spaces to `height`.
+    """
     full = min(left, right) // _DOTS
     ends = (max(left, right) + _DOTS - 1) // _DOTS
     between = "".join(
@@ -109,10 +127,11 @@ def _area_column(left: int, right: int, height: int) -> str:
 
 
 def area(values: Values, width: int, height: int, top: float, *, end_slot: int = 1) -> list[str]:
-    """Draw a filled area, the newest value at the right: `height` rows of `width` cells.
+    """Draw a filled area graph, the newest value at the right; return `height` rows of `width` cells.
 
-    Values are clipped to 0…`top`; the left stays empty if there are too few. `end_slot` is the absolute
-    number of the newest value's slot; by default that value is a right-hand dot column.
+    Values are clipped to 0…`top`; cells at the left stay empty if there are too few values. `end_slot` is the
+    number of the newest value's time slot since the start of the history: if odd, the value is a cell's right
+    dot column.
     """
     if width <= 0 or height <= 0:
         return [""] * height
@@ -121,10 +140,10 @@ def area(values: Values, width: int, height: int, top: float, *, end_slot: int =
 
 
 def _stack_levels(lower: Values, upper: Values, dots: int, top: float) -> list[tuple[int, int]]:
-    """Return each slot's heights in dots: (lower layer, both layers).
+    """Return (height of the lower area, height of both areas) in dots for each time slot.
 
-    An unknown layer counts as 0; if both are unknown, the slot is a gap. An upper value above 0 has at least
-    one dot.
+    If one of the two values is unknown, it counts as 0; if both are unknown, the slot is a gap. An upper
+    value above 0 has at least one dot.
     """
     known = [_number(value) for value in lower], [_number(value) for value in upper]
     missing = len(known[1]) - len(known[0])
@@ -157,7 +176,10 @@ def _inside(level: int, base: int) -> int:
 
 
 def _layers(left: tuple[int, int], right: tuple[int, int], height: int) -> list[int]:
-    """Return the layer of each cell of a column, from the bottom up."""
+    """Return the layer of each cell of a column, from the bottom up.
+
+    `left` and `right` are (height of the lower area, height of both areas) of its two dot columns, in dots.
+    """
     layers = [NOTHING] * height
     for row in range((max(left[1], right[1]) + _DOTS - 1) // _DOTS):
         base = row * _DOTS
@@ -173,7 +195,10 @@ def _layers(left: tuple[int, int], right: tuple[int, int], height: int) -> list[
 
 @lru_cache(maxsize=_COLUMNS_KEPT)
 def _stack_column(left: tuple[int, int], right: tuple[int, int], height: int) -> tuple[str, str]:
-    """Return a column's characters and layers ("0", "1", "2"), from top to bottom."""
+    """Return a column's characters and the layers of its cells (digits), both from top to bottom.
+
+    `left` and `right` are (height of the lower area, height of both areas) in dots.
+    """
     layers = _layers(left, right, height)
     solid = _column(left[1], right[1], height, _SOLID)
     sparse = _column(left[1], right[1], height, _SPARSE)
@@ -195,7 +220,7 @@ def _sparse_cell(left: int, right: int, row: int, edge: str) -> str:
 def _stacked_cells(
     lower: Values, upper: Values, width: int, height: int, top: float, end_slot: int
 ) -> tuple[list[str], list[str]]:
-    """Return the rows of characters and the rows of layers."""
+    """Return a stacked graph as rows of characters, and as rows of layers (a digit per cell)."""
     if width <= 0 or height <= 0:
         return [""] * height, [""] * height
     pairs = _stack_levels(_newest(lower, width), _newest(upper, width), _DOTS * height, top)
@@ -207,30 +232,37 @@ def _stacked_cells(
 
 
 def _runs(chars: str, layers: str) -> StackedRow:
-    """Split a row into runs of one layer; cells without dots join the run before them, or the first run."""
+    """Split a row of text into segments of one layer.
+
+    Cells without dots join the segment to their left, or the first segment.
+    """
     return [(chars[match.start() : match.end()], int(min(match.group()))) for match in _RUNS.finditer(layers)]
 
 
 def stacked(
     lower: Values, upper: Values, width: int, height: int, top: float, *, end_slot: int = 1
 ) -> list[StackedRow]:
-    """Draw one area on another: `height` rows of `width` cells, each as runs of (text, layer).
+    """Draw an area graph of `upper` on top of one of `lower`; return `height` rows of (text, layer) segments.
 
-    Layer 0 is `lower` in solid dots, 1 `upper` in sparse ones, 2 an empty row. A cell has the layer with more
-    of its dots (`lower` when equal); if that would hide an `upper` above 0, its highest cell becomes
-    `upper`'s. Both end at `end_slot`.
+    Layer 0 is `lower` in solid dots, 1 `upper` in sparse dots, 2 an empty row; a row has `width` cells. A
+    cell has the layer that has more of its dots (`lower` when equal); if that would hide an `upper` value
+    above 0, the highest cell of the column gets layer 1. The newest value of both is in the time slot number
+    `end_slot`.
     """
     return list(map(_runs, *_stacked_cells(lower, upper, width, height, top, end_slot)))
 
 
 def _mask(dots: tuple[int, ...], start: int, stop: int) -> int:
-    """Return the bits of a cell's dots from `start` to before `stop`, counted from its top."""
+    """Return the bits of a cell's dots at the positions `start` to `stop` - 1, counted from its top."""
     return _bits(dots, range(max(0, _DOTS - stop), min(_DOTS, _DOTS - start)))
 
 
 @lru_cache(maxsize=_COLUMNS_KEPT)
 def _mirrored_column(left: tuple[int, int], right: tuple[int, int], height: int) -> str:
-    """Return a column from top to bottom; `left` and `right` are dots (up, down) from the centre."""
+    """Return the cells of a column from top to bottom, for areas that grow up and down from the centre line.
+
+    `left` and `right` are the heights (up, down) of its two dot columns.
+    """
     cells: list[str] = []
     for row in range(height):
         centre = 2 * height - row * _DOTS
@@ -244,9 +276,11 @@ def _mirrored_column(left: tuple[int, int], right: tuple[int, int], height: int)
 def mirrored(
     up: Values, down: Values, width: int, height: int, top: float, *, end_slot: int = 1
 ) -> list[str]:
-    """Draw two areas from a centre line, one upward and one downward, each half of `height` rows high.
+    """Draw two area graphs on a common centre line, `up` growing upward and `down` downward; return the rows.
 
-    Values are clipped to 0…`top`; 0 is the dot beside the centre, and a gap has none. Both end at `end_slot`.
+    There are `height` rows of `width` cells, half for each graph. Values are clipped to 0…`top`; 0 is the dot
+    beside the centre line, and a gap has no dot. The newest value of both is in the time slot number
+    `end_slot`.
     """
     if width <= 0 or height <= 0:
         return [""] * height

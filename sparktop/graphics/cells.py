@@ -13,7 +13,7 @@ ELLIPSIS = "…"
 # Hangul vowels and finals combine with the syllable before them; skin tones with the emoji before them.
 _JOINING = (("\u1160", "\u11ff"), ("\ud7b0", "\ud7fb"), ("\U0001f3fb", "\U0001f3ff"))
 _NARROW = re.compile("[ -~·–…─-◼⠀-⣿]*")
-"""Text of characters that take one cell each: ASCII, lines, blocks, braille."""
+"""Matches text whose characters each take one cell: ASCII, lines, blocks, braille."""
 
 
 @lru_cache(maxsize=2048)
@@ -25,18 +25,19 @@ def _char_width(char: str) -> int:
 
 
 def cell_width(text: str) -> int:
-    """Return the width of `text` in cells: 2 for wide East Asian characters and emoji, 0 for combining marks.
+    """Return the width of `text` in terminal cells.
 
-    Widths follow Unicode's East Asian Width (UAX #11), with "ambiguous" as 1.
+    Wide East Asian characters and emoji take 2 cells, combining marks 0. Widths follow Unicode's East Asian
+    Width (UAX #11), with "ambiguous" as 1.
     """
     # Fast path for nearly all drawn text: checking each character costs five times as much.
     return len(text) if _NARROW.fullmatch(text) else sum(map(_char_width, text))
 
 
 def fit(text: str, width: int, align: Literal["left", "right", "center"] = "left") -> str:
-    """Return `text` in exactly `width` cells: padded with spaces, or cut at the right with "…".
+    """Return `text` in exactly `width` cells: padded with spaces, or cut at the right and ended with "…".
 
-    A wide character that would straddle the edge becomes a space.
+    A space replaces a wide character of which only the first cell would fit.
     """
     if width <= 0:
         return ""

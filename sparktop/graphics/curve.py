@@ -1,4 +1,4 @@
-"""Small plots over an axis other than elapsed time: values spread over dot columns, and axis labels."""
+"""Horizontal axes of small plots (not over elapsed time): positions of values, and labels below the plot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STEPS = (1.0, 2.0, 5.0)
 
 @dataclass(frozen=True, slots=True)
 class PlotAxis:
-    """The horizontal axis of a plot of `width` cells, from `low` to `high`."""
+    """The horizontal axis of a plot that is `width` cells wide, from the value `low` to the value `high`."""
 
     low: float
     high: float
@@ -23,7 +23,7 @@ class PlotAxis:
     """True for a logarithmic axis: equal ratios have equal distances."""
 
     def place(self, value: float) -> float:
-        """Return the horizontal position of `value`: 0 at the left edge, 1 at the right one."""
+        """Return the horizontal position of `value`: 0 at the left edge, 1 at the right edge."""
         if not self.high > self.low or (self.ratios and (value <= 0 or self.low <= 0)):
             return 0.0
         if self.ratios:
@@ -31,20 +31,24 @@ class PlotAxis:
         return (value - self.low) / (self.high - self.low)
 
     def cell(self, value: float) -> int:
-        """Return the cell of `value`, counted from 0; the nearest cell for values beyond the edges."""
+        """Return the index of the cell that shows `value`.
+
+        For values beyond an edge, the cell at that edge.
+        """
         return min(self.width - 1, max(0, math.floor(self.place(value) * self.width)))
 
     def value(self, place: float) -> float:
-        """Return the value at the position `place`, 0 to 1; the inverse of `place()`."""
+        """Return the value at a horizontal position between 0 (left edge) and 1 (right edge)."""
         if self.ratios:
             return self.low * math.exp(place * math.log(self.high / self.low))
         return self.low + (self.high - self.low) * place
 
     def columns(self, points: Sequence[float], values: Sequence[float]) -> list[float | None]:
-        """Return a value for each of the 2 * `width` dot columns: the one furthest from 0 among its points.
+        """Return a value for each of the 2 * `width` dot columns of a plot of `values` at `points`.
 
-        A column between two points gets the value of the nearer one, a column beyond all points None.
-        `points` ascend; points beyond the edges are ignored.
+        A column with several points has the value that is furthest from 0, a column between two points the
+        value of the nearer point, a column beyond all points None. `points` ascend; points beyond the edges
+        are ignored.
         """
         count = 2 * self.width
         result: list[float | None] = [None] * count
@@ -71,7 +75,7 @@ class PlotAxis:
         return values[nearer]
 
     def labels(self) -> str:
-        """Return the label row of round numbers below the plot, `width` cells."""
+        """Return the row of labels below the plot: round numbers, `width` cells."""
         return labelled([(value, tick(value)) for value in self._round_numbers()], self)
 
     def _round_numbers(self) -> list[float]:
@@ -94,15 +98,18 @@ class PlotAxis:
 
 
 def labelled(places: Sequence[tuple[float, str]], axis: PlotAxis) -> str:
-    """Return a row of words centred on the cells of their values.
+    """Return a row of text with each label of `places`, (value, label), centred on the cell of its value.
 
-    Words that would touch earlier ones are omitted.
+    A label that would touch an earlier label is omitted.
     """
     return _row([(axis.cell(value) - (len(word) - 1) // 2, word) for value, word in places], axis.width)
 
 
 def pointed(places: Sequence[tuple[float, str]], axis: PlotAxis) -> str:
-    """Return a row of words that start in the cells of their values; omissions as in `labelled`."""
+    """Return a row of text with each label of `places`, (value, label), starting in the cell of its value.
+
+    A label that would touch an earlier label is omitted.
+    """
     return _row([(axis.cell(value), word) for value, word in places], axis.width)
 
 

@@ -1,7 +1,7 @@
-"""Lines and points in braille, several layers on one grid of cells, for curves over an axis other than time.
+"""Lines and points in braille on a grid of terminal cells, in several layers (one for each curve).
 
-A cell shows the dots of all layers in the colour of the layer drawn last, so layers differ primarily by their
-dot patterns.
+A cell shows the dots of all layers in the colour of the layer drawn last, so layers differ primarily by the
+dot patterns of their lines.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from itertools import groupby
 NOTHING = -1
 """Layer of empty cells."""
 SOLID, DASHED, DOTTED, DASH_DOTTED, SPARSE = (1,), (5, 3), (1, 2), (6, 2, 1, 2), (1, 4)
-"""Dot patterns of lines: alternating counts of dots on and off."""
+"""Dot patterns of lines: lengths in dots of drawn and omitted stretches in turn; the pattern repeats."""
 PATTERNS = (SOLID, DASHED, DOTTED, DASH_DOTTED)
-"""Patterns for layers in turn; `SPARSE` is reserved for what was not measured here."""
+"""Patterns to use for one layer after another; `SPARSE` is reserved for values that this program did not
+measure."""
 
 _BITS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
 """Bits of a cell's left and right dots, from the bottom up (Unicode, braille patterns)."""
@@ -22,7 +23,10 @@ Runs = list[tuple[str, int]]
 
 
 class DotGrid:
-    """A grid of `height` rows of `width` cells; dots are counted from the left and from the bottom."""
+    """A grid of `height` rows of `width` cells.
+
+    Dots are addressed from the left (x) and from the bottom (y).
+    """
 
     def __init__(self, width: int, height: int) -> None:
         """Make an empty grid."""
@@ -43,19 +47,19 @@ class DotGrid:
         return 4 * self.height
 
     def dot(self, x: int, y: int, layer: int) -> None:
-        """Set a dot; ignore dots outside the grid."""
+        """Draw the dot at (x, y) in a layer; ignore dots outside the grid."""
         if 0 <= x < 2 * self.width and 0 <= y < 4 * self.height:
             place = (self.height - 1 - y // 4) * self.width + x // 2
             self._masks[place] |= _BITS[x % 2][y % 4]
             self._layers[place] = layer
 
     def dots(self, x: int, heights: Iterable[int], layer: int) -> None:
-        """Set dots in one column; ignore those outside the grid."""
+        """Draw dots of the dot column `x` at several heights in a layer; ignore dots outside the grid."""
         for y in heights:
             self.dot(x, y, layer)
 
     def line(self, start: tuple[int, int], end: tuple[int, int], layer: int, pattern: Sequence[int]) -> None:
-        """Draw a line of dots without holes, from left to right; `pattern` switches dots on and off."""
+        """Draw a line of dots from `start` to `end`, both (x, y), in a layer; see `SOLID` for `pattern`."""
         (x0, y0), (x1, y1) = start, end
         steps = max(abs(x1 - x0), abs(y1 - y0))
         on = _drawn(pattern, steps + 1)
@@ -65,7 +69,7 @@ class DotGrid:
                 self.dot(round(x0 + (x1 - x0) * share), round(y0 + (y1 - y0) * share), layer)
 
     def put(self, column: int, row: int, char: str, layer: int) -> None:
-        """Replace a cell's dots by a character one cell wide; rows count from the top."""
+        """Show a character instead of dots in a cell; `column` counts from the left, `row` from the top."""
         if 0 <= column < self.width and 0 <= row < self.height:
             place = row * self.width + column
             self._chars[place] = char
@@ -85,7 +89,10 @@ class DotGrid:
         return self.height - 1 - y // 4
 
     def rows(self) -> list[Runs]:
-        """Return each row as runs of (text, layer); empty cells are spaces."""
+        """Return each row as (text, layer) segments from left to right.
+
+        Empty cells are spaces of layer `NOTHING`.
+        """
         return [self._row(start) for start in range(0, self.width * self.height, self.width)]
 
     def _row(self, start: int) -> Runs:
@@ -103,7 +110,7 @@ class DotGrid:
 
 
 def _drawn(pattern: Sequence[int], count: int) -> list[bool]:
-    """Return which of the first `count` dots of a line are on."""
+    """Return for each of the first `count` dots of a line whether `pattern` draws it."""
     if len(pattern) < 2:  # noqa: PLR2004 - a single count is never off
         return [True] * count
     cycle = [not number % 2 for number, length in enumerate(pattern) for _ in range(length)]

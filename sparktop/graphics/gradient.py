@@ -1,4 +1,4 @@
-"""Colours as "#rrggbb": mixtures, ramps, contrast."""
+"""Colours as "#rrggbb": mixing, ramps and contrast."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ def _channels(color: str) -> tuple[int, int, int]:
 
 
 def mix(a: str, b: str, t: float) -> str:
-    """Return the colour at `t` between `a` (0) and `b` (1), mixed by channel; `t` is clipped.
+    """Return a mixture of two colours, linear in each channel: `a` for `t` = 0, `b` for `t` = 1.
+
+    `t` is clipped to 0 to 1.
 
     Raises:
         ValueError: a colour is not "#rrggbb".
@@ -28,7 +30,7 @@ def mix(a: str, b: str, t: float) -> str:
 
 
 def ramp(colors: Sequence[str], n: int) -> list[str]:
-    """Return `n` colours evenly spread over `colors`, including the first and the last.
+    """Return `n` colours at equal distances along the gradient through `colors`, both ends included.
 
     Raises:
         ValueError: `colors` is empty or contains a colour that is not "#rrggbb".

@@ -1,7 +1,8 @@
-"""Numbers of fixed width: a number that does not fit moves to a coarser unit, never to a wrong value.
+"""Formats numbers in a fixed width: if a number does not fit, a coarser unit is used, never a wrong value.
 
-Every number is right-aligned in exactly `width` cells. An unknown one (None, NaN, infinite) is "–". A value
-other than zero never reads as zero: it is "<0.1" or "<1". If not even one digit fits, "…" is shown.
+Every number is right-aligned in exactly `width` cells. An unknown number (None, NaN, infinite) is "–". A
+number other than zero is never shown as zero but as "<0.1" or "<1". If not even one digit fits, the text is
+"…".
 """
 
 from __future__ import annotations
@@ -13,26 +14,26 @@ from dataclasses import dataclass
 UNKNOWN = "–"
 """Shown for an unknown number."""
 TOO_WIDE = "…"
-"""Shown for a number without room."""
+"""Shown where there is no room for a number."""
 MINUS = "−"
 """Sign of negative numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """A unit and the precision of numbers in it."""
+    """A unit, such as ms, and the number of decimals of values in this unit."""
 
     factor: float
-    """Base units per unit."""
+    """Size of this unit in base units: 0.001 for ms, because durations are in seconds."""
     suffixes: tuple[str, ...]
-    """Suffixes of the number: the best first, then shorter ones."""
+    """Spellings of the unit after a number: the preferred one first, then shorter ones."""
     steps: tuple[tuple[float, int], ...]
-    """(below, decimals), ascending: numbers under `below` have this many decimals; the last `below` ends
-    the unit."""
+    """(limit, decimals), ascending: a number below `limit` has this many decimals. Numbers from the last
+    `limit` on are written in a larger unit."""
 
 
 _MOST_PREFIXED = 1e21
-"""From here on, no prefix leaves at most three digits before the point."""
+"""From this number on, more than three digits before the point remain with every prefix."""
 _MOST_DAYS = 9999
 _THREE_DIGITS = ((10.0, 2), (100.0, 1), (1000.0, 0))
 
@@ -80,7 +81,11 @@ def _known(value: float | None) -> float | None:
 
 
 def _spellings(size: float, unit: _Unit, *, finest: bool) -> Iterator[str]:
-    """Yield the ways to write `size` in `unit`, the best first; none if it is too large for the unit."""
+    """Yield the texts for `size` (in base units) in `unit`, the preferred one first, then shorter ones.
+
+    Nothing if the number is too large for the unit. With `finest`, a number that rounds to 0 becomes "<0.1"
+    or such.
+    """
     number = size / unit.factor
     most = next((d for below, d in unit.steps if float(f"{number:.{d}f}") < below), None)
     if most is None:
@@ -99,9 +104,9 @@ def _negative(text: str) -> str:
 
 
 def _figure(value: float | None, width: int, units: tuple[_Unit, ...]) -> str:
-    """Format `value` in the first of `units` that fits in `width` cells.
+    """Format `value` in `width` cells, in the first of `units` in which it fits.
 
-    Otherwise in e notation or as "…".
+    If it fits in none of them, use e notation, else "…"; "–" for None, NaN and infinity.
     """
     if width <= 0:
         return ""
@@ -124,42 +129,57 @@ def _figure(value: float | None, width: int, units: tuple[_Unit, ...]) -> str:
 
 
 def count(value: float | None, width: int = 5) -> str:
-    """Format a count: an integer up to 9999, then 12.3k, 1.23M."""
+    """Format a count in `width` cells: an integer up to 9999, then "12.3k", "1.23M"; "–" for None."""
     return _figure(value, width, _COUNT)
 
 
 def rate(value: float | None, width: int = 6) -> str:
-    """Format a rate per second: one decimal below 100, an integer up to 99 999, then 123k, 1.23M."""
+    """Format a rate per second in `width` cells, without a unit; "–" for None.
+
+    One decimal below 100, an integer up to 99999, then "123k", "1.23M".
+    """
     return _figure(value, width, _RATE)
 
 
 def percent(value: float | None, width: int = 4) -> str:
-    """Format a percentage (0 to 100, not 0 to 1) as an integer."""
+    """Format a percentage, given as 0 to 100, as an integer such as "42%" in `width` cells; "–" for None."""
     return _figure(value, width, _PERCENT)
 
 
 def data(value: float | None, width: int = 8) -> str:
-    """Format bytes in KiB, MiB, GiB (1024): one decimal where it fits ("121.6 GiB" needs 9 cells)."""
+    """Format a number of bytes in B, KiB, MiB, GiB (1024) in `width` cells; "–" for None.
+
+    One decimal where it fits ("121.6 GiB" needs 9 cells).
+    """
     return _figure(value, width, _BYTES)
 
 
 def data_rate(bytes_per_s: float | None, width: int = 9) -> str:
-    """Format bytes per second in kB/s, MB/s, GB/s (1000): one decimal where it fits."""
+    """Format bytes per second in B/s, kB/s, MB/s, GB/s (1000) in `width` cells; "–" for None.
+
+    One decimal where it fits.
+    """
     return _figure(bytes_per_s, width, _BYTES_PER_S)
 
 
 def duration(seconds: float | None, width: int = 7) -> str:
-    """Format a latency: "50 µs", "9.4 ms", "123 ms", "1.23 s", "81 s", "17 min"."""
+    """Format seconds in `width` cells: "50 µs", "9.4 ms", "123 ms", "1.23 s", "81 s", "17 min".
+
+    "–" for None.
+    """
     return _figure(seconds, width, _SECONDS[1:] if seconds == 0 else _SECONDS)
 
 
 def clock_mhz(value: float | None, width: int = 8) -> str:
-    """Format a clock rate in MHz, in GHz if that does not fit."""
+    """Format a clock rate given in MHz in `width` cells, in GHz if MHz does not fit; "–" for None."""
     return _figure(value, width, _MHZ)
 
 
 def tick(value: float | None) -> str:
-    """Format the label of a point on an axis, as short as three digits allow: "0.5", "2.5", "25k"."""
+    """Format the number below a tick of an axis with at most three digits: "0.5", "2.5", "25k".
+
+    "–" for None.
+    """
     known = _known(value)
     if known is None:
         return UNKNOWN
@@ -177,7 +197,10 @@ _AGES = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def age(seconds: float | None) -> str:
-    """Format an age: "3 s", "2 min", "1 h 5 min", "2 d 3 h"; complete units, never rounded up."""
+    """Format an age given in seconds: "3 s", "2 min", "1 h 5 min", "2 d 3 h"; "–" for None.
+
+    The age is rounded down to whole units of the last one shown.
+    """
     known = _known(seconds)
     if known is None:
         return UNKNOWN

@@ -1,4 +1,4 @@
-"""Two stacked graphs on a common centre line, the first growing up and the second down."""
+"""Two stacked graphs on a common centre line: one grows up, the other down."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ right."""
 
 
 def upside_down(rows: list[StackedRow]) -> list[StackedRow]:
-    """Flip a picture vertically: both the order of rows and the dots of each cell."""
+    """Flip a picture of braille rows vertically: the order of the rows, and the dots of each cell.
+
+    Return the new rows.
+    """
     return [[(text.translate(_FLIPPED), layer) for text, layer in row] for row in reversed(rows)]
 
 
@@ -31,10 +34,11 @@ def opposed(
     *,
     end_slot: int = 1,
 ) -> tuple[list[StackedRow], list[StackedRow]]:
-    """Draw the half above the centre line and the half below it, `half` rows each, as `stacked` rows.
+    """Draw `up` above and `down` below a centre line; return the rows above it and the rows below it.
 
-    The first of each pair is the layer at the centre line, the second lies beyond it. Both halves have the
-    scale 0…`top`.
+    Each is a pair of series drawn like `stacked`, in `half` rows of `width` cells: the first series at the
+    centre line, the second beyond it. Both have the scale 0…`top`; their newest values are in the time slot
+    `end_slot`.
     """
     above, below = (stacked(*pair, width, half, top, end_slot=end_slot) for pair in (up, down))
     return above, upside_down(below)

@@ -1,4 +1,4 @@
-"""Round upper limits of axes."""
+"""Round numbers as upper ends of axes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _MOST_TEXT = "1e308"
 
 
 def nice_ceiling(value: float | None, minimum: float = 1.0) -> float:
-    """Return the smallest round number ≥ `value` and ≥ `minimum`.
+    """Return the smallest round number that is at least `value` and at least `minimum`.
 
-    Round numbers are 1, 1.5, 2, 2.5, 3, 4, 5, 6 or 8 times a power of ten. For an unknown value (None, NaN)
-    only `minimum` counts. The result never exceeds the largest float.
+    Round numbers are 1, 1.5, 2, 2.5, 3, 4, 5, 6 or 8 times a power of ten. If `value` is None or NaN, only
+    `minimum` counts. The result never exceeds the largest float.
     """
     least = minimum if math.isfinite(minimum) and minimum > 0 else 1.0
     wanted = least if value is None or math.isnan(value) else max(value, least)

@@ -1,4 +1,4 @@
-"""Graphs with one value per cell: shares over time, rows of shades, and which of two leads."""
+"""Graphs with one value per terminal cell: parts of a total over time, rows of shades, and rows of arrows."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from itertools import groupby
 from sparktop.graphics.braille import StackedRow, Values
 
 FILLS = "█▒▓░"
-"""Fill characters of a total's parts in turn: neighbours differ even without colour."""
+"""Fill characters for the parts of a total, used in turn, so that neighbours differ even without colour."""
 SHADES = "·░▒▓█"
-"""Characters of a value: the first for 0, then one for each quarter of the scale."""
+"""Shades of a cell: the first for 0, then one for each quarter of the scale."""
 SOME_WAIT, MOST_WAIT = "w", "W"
-"""Shown instead of a shade where some requests wait, or most of them."""
+"""Letters shown instead of a shade: requests wait, fewer than run; or more requests wait than run."""
 LEVEL, UP, DOWN = "─", "▲", "▼"
-"""Neither leads; the first leads; the second leads."""
+"""Characters of `lead_row`: neither series leads; the first series leads; the second series leads."""
 NOTHING = -1
 """Layer of an empty cell."""
 
 
 def cell_means(values: Values, width: int, end_slot: int) -> list[float | None]:
-    """Return the mean of the two slots of each of `width` cells, the last of which holds `end_slot`.
+    """Return a mean for each of `width` cells, each of which covers two time slots of `values`.
 
-    A cell holds the slots 2k and 2k + 1, as in a braille graph; None if neither slot is known.
+    The last cell holds the newest value, which is in slot number `end_slot`; a cell holds the slots 2k and 2k
+    + 1, as in a braille graph. A slot without a known value is ignored; None if neither slot has one.
     """
     count = 2 * width - 1 + end_slot % 2
     shown = list(values[max(0, len(values) - count) :])
@@ -43,10 +44,12 @@ def _known(value: float | None) -> float | None:
 
 
 def share_area(parts: Sequence[Sequence[float | None]], height: int) -> list[StackedRow]:
-    """Draw how a total is divided over time: the first part at the top, one column of cells per value.
+    """Draw how a total is divided into `parts` over time.
 
-    Rows are runs of (text, part index), `NOTHING` where the total is 0 or unknown. An unknown part has no
-    share; the others make up the total.
+    Return `height` rows of (text, part index) segments.
+
+    Each part is a series with one value per column of cells; the first part is at the top. The index is
+    `NOTHING` where the total is 0 or unknown. An unknown value counts as 0.
     """
     if not parts:
         return [[] for _ in range(height)]
@@ -55,7 +58,10 @@ def share_area(parts: Sequence[Sequence[float | None]], height: int) -> list[Sta
 
 
 def _column(sizes: Sequence[float | None], height: int) -> list[int]:
-    """Return the part index of each row of a column, from top to bottom."""
+    """Return for each row of a column, from top to bottom, the index of the part drawn there.
+
+    `sizes` are the values of the parts; if their sum is 0 or not finite, all rows are `NOTHING`.
+    """
     known = [max(0.0, _known(size) or 0.0) for size in sizes]
     total = sum(known)
     if not 0 < total < math.inf:
@@ -77,10 +83,11 @@ def _runs(cells: Sequence[int], sign: Callable[[int], str]) -> StackedRow:
 
 
 def heat_row(running: Sequence[float | None], waiting: Sequence[float | None], top: float) -> StackedRow:
-    """Draw a row of shades, one cell per value, as runs of (text, layer).
+    """Draw a row of shades with a cell for each pair of values, as (text, layer) segments.
 
-    Layer 0 has shades, layer 1 the cells where requests wait. A shade shows running plus waiting requests as
-    a share of `top`; a letter replaces it where some wait. A cell without known values is a space.
+    A shade shows running plus waiting requests as a fraction of `top`, in layer 0. Where requests wait, a
+    letter (`SOME_WAIT`, `MOST_WAIT`) in layer 1 replaces the shade. A cell whose running requests are unknown
+    is a space.
     """
     cells = [
         _shade(_known(one), _known(other) or 0.0, top) for one, other in zip(running, waiting, strict=True)
@@ -104,9 +111,10 @@ def _shade(running: float | None, waiting: float, top: float) -> str:
 
 
 def lead_row(first: Sequence[float | None], second: Sequence[float | None], margin: float | None) -> str:
-    """Draw which of two leads, one cell per value: by at least (1 + `margin`) times an even share.
+    """Return a row of text with a cell for each pair of values: an arrow to the series that leads, or "─".
 
-    " " is unknown.
+    A series leads where its value is at least (1 + `margin`) times the mean of both values. With `margin`
+    None no series leads. A cell with an unknown value is a space.
     """
     return "".join(_ahead(_known(a), _known(b), margin) for a, b in zip(first, second, strict=True))
 
