@@ -1,4 +1,4 @@
-"""Request bodies for both completion APIs: the fixed fields are chosen once per run, the prompt varies."""
+"""Request bodies for both OpenAI-compatible completion APIs: only the prompt and a salt vary within a run."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from sparktop.sweep.plan.plan import Api
 CACHE_SALT = "cache_salt"
 TOKEN_IDS, STREAM_OPTIONS, CHUNK_USAGE = "return_token_ids", "stream_options", "continuous_usage_stats"
 OPTIONAL_FIELDS = (TOKEN_IDS, CACHE_SALT, "min_tokens", "ignore_eos", STREAM_OPTIONS, CHUNK_USAGE)
-"""Fields that an OpenAI-compatible server need not know; a server that refuses one gets requests without it.
-
-`CHUNK_USAGE` is part of `STREAM_OPTIONS`: it requests the server's running total in each chunk."""
+"""Fields that an OpenAI-compatible server need not support; a server that refuses one gets requests without
+it.  `CHUNK_USAGE` is a key within `STREAM_OPTIONS`. It requests the running total of generated tokens in each
+chunk of the answer."""
 _PATHS = {Api.CHAT: "/v1/chat/completions", Api.COMPLETIONS: "/v1/completions"}
 
 
 @dataclass(frozen=True, slots=True)
 class BodyForm:
-    """Everything in a request body except prompt, length and cache salt."""
+    """The constant part of request bodies: all except prompt, number of output tokens and cache salt."""
 
     model: str
     api: Api
     dropped: frozenset[str] = frozenset()
-    """Optional fields that the server refuses."""
+    """Optional fields that the server refuses and that bodies therefore leave out."""
 
     @property
     def path(self) -> str:
-        """URL path for such a body."""
+        """URL path of the completion API, beginning with /v1."""
         return _PATHS[self.api]
 
     def without(self, fields: Collection[str]) -> BodyForm:
-        """Return a copy that leaves out these fields as well."""
+        """Return a copy whose bodies also leave out the optional `fields`."""
         return BodyForm(self.model, self.api, self.dropped | frozenset(fields))
 
     def body(self, prompt: str, output_tokens: int, cache_salt: str | None) -> bytes:
-        """Return a request body as JSON.
+        """Return a request body as JSON that asks for a stream of exactly `output_tokens` tokens.
 
-        `temperature` is left to the server's default: greedy decoding of random weights repeats itself, which
-        routers take for a fault.
+        No `temperature` is sent, so the server's default applies: with greedy decoding, a model with random
+        weights repeats itself, which routers treat as a fault.
         """
         found: dict[str, object] = {"model": self.model}
         if self.api is Api.CHAT:
@@ -61,6 +61,6 @@ class BodyForm:
         return json.dumps(found, separators=(",", ":")).encode()
 
     def request(self, endpoint: Endpoint, prompt: str, output_tokens: int, cache_salt: str | None) -> bytes:
-        """Return a complete HTTP request: head and body."""
+        """Return a complete HTTP request to `endpoint`, head and body, as bytes to write."""
         body = self.body(prompt, output_tokens, cache_salt)
         return endpoint.head("POST", self.path, len(body)) + body

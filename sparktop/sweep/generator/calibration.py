@@ -1,4 +1,8 @@
-"""The calibration: trial requests that find out what must be known of a server before a load."""
+"""Calibration: trial requests that find out, before any load, how to send requests to a server.
+
+They find the model, the request fields that the server accepts, how it counts tokens, and how to make prompts
+of an exact length.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,7 @@ from sparktop.sweep.terms.request_errors import (
 )
 
 _TRIED_AT_ONCE = 2
-"""Maximum trial requests for a single token: on a busy machine the end of one may be delayed."""
+"""Maximum attempts of a trial request for a single token: on a busy machine the end of one may be delayed."""
 _SHORT_CALL_S = 30.0
 _BAD_REQUEST = frozenset({400, 422})
 _CHECK_S = 0.05
@@ -37,46 +41,49 @@ _LEAST_BOOK_PIECES = 60_000
 
 
 class CalibrationError(Exception):
-    """The server cannot process requests at all; holds the failure."""
+    """The server cannot process completion requests at all; `failure` has the reason."""
 
     def __init__(self, failure: RequestFailure) -> None:
-        """Keep `failure`; its message becomes the exception's."""
+        """Keep `failure`, and use its message as the message of this exception."""
         super().__init__(failure.message)
         self.failure = failure
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How to make requests for a server."""
+    """The result of a calibration: how to make requests for a server and one prompt length."""
 
     form: BodyForm
     prompt: NewPrompt
     first_event_is_token: bool = False
-    """True if the server sends the role, its first event, when it has generated the first token, shown or
-    not."""
+    """True if the server sends its first event (with the role only) at the time of the first token. False if
+    it sends this event as soon as it accepts the request."""
 
 
 class Calibration:
-    """One calibration; `find` executes all of it."""
+    """One calibration of a server for one prompt length; `find` executes it."""
 
     def __init__(self, command: Calibrate, pool: ConnectionPool) -> None:
-        """Prepare to calibrate as `command` asks, over connections of `pool`."""
+        """Prepare the calibration `command` over connections of `pool`; nothing is sent before `find`."""
         self._command = command
         self._pool = pool
         self._log = RunLog(command.id)
         self._book = book_of(command.seed, max(_LEAST_BOOK_PIECES, _BOOK_PER_PROMPT * command.prompt_tokens))
         self._dropped: dict[str, str] = {}
         self._tried_pieces = command.prompt_tokens
-        """Length of the trial prompt in pieces."""
+        """Length of the trial prompt in pieces (words and punctuation marks)."""
         self._requests = 0
         self._prompt_tokens_used = 0
         self._generated_tokens_used = 0
         self._last: Exchange | None = None
         self._tried: Exchange | None = None
-        """The successful request with more than one token."""
+        """The successful trial request for `TRIED_TOKENS` output tokens; None until one succeeds."""
 
     async def find(self) -> tuple[Calibrated, Recipe | None]:
-        """Execute the calibration; without a recipe, the result holds the failure."""
+        """Execute the calibration; return its result for the parent, and the recipe for later runs.
+
+        If the server cannot be used, the recipe is None and the result has the `failure`.
+        """
         command = self._command
         models: tuple[str, ...] = ()
         model, length, recipe = command.target.model, None, None
@@ -115,15 +122,17 @@ class Calibration:
         return models[0]
 
     async def _accepted(self, form: BodyForm, tokens: PromptTokens | None) -> BodyForm:
-        """Send a trial request and leave out the fields that the server refuses, until it succeeds.
+        """Return `form` without the optional fields that the server refuses, found by trial requests.
+
+        `tokens` are the known token costs of words, None if the server does not report them.
 
         Raises:
-            CalibrationError: the server refuses the request even without them.
+            CalibrationError: the server refuses the request even without optional fields.
         """
         length = self._command.prompt_tokens
         if tokens is None:
-            # The cost of a word is unknown: at three tokens per word this prompt still fits wherever the real
-            # one does.
+            # Without known token costs the trial prompt is short: even at three tokens per word it fits into
+            # any context that the real prompt fits into.
             length = self._tried_pieces = min(length, max(_LEAST_TRIED_PIECES, length // 4))
         prompt = self._prompts_of(tokens or PromptTokens(), length)
         while True:
@@ -137,7 +146,7 @@ class Calibration:
             said = bytes(exchange.words).decode("utf-8", "replace")
             named = {name for name in OPTIONAL_FIELDS if name not in form.dropped and name in said}
             if STREAM_OPTIONS in named and CHUNK_USAGE not in form.dropped:
-                # The field itself is older and more widely supported than this part of it.
+                # `stream_options` is older and more widely supported than `continuous_usage_stats` within it.
                 named = named - {STREAM_OPTIONS} | {CHUNK_USAGE}
             words = server_words(bytes(exchange.words), self._command.target.api_key)
             if not named:
@@ -146,19 +155,20 @@ class Calibration:
             form = form.without(named)
 
     def _lean(self, form: BodyForm) -> BodyForm:
-        """Return the form without running totals if token ids give the same counts, to save bytes per chunk.
+        """Return `form` without the running total in each chunk, if token ids already give exact counts.
 
-        Behind a router other servers may answer later requests, so both are requested there.
+        This saves bytes per chunk. `form` is unchanged for a router, because other servers, which may not
+        send token ids, may answer later requests.
         """
         end = None if self._tried is None else self._tried.end
         exact = end is not None and end.token_source is TokenSource.TOKEN_IDS
         return form.without([CHUNK_USAGE]) if exact and not self._command.target.router else form
 
     async def _first_event_is_token(self, form: BodyForm, prompt: NewPrompt) -> bool:
-        """Return whether the server sends the role, its first event, with its first token, as vLLM does.
+        """Return whether the server sends its first event (the role) with its first token, as vLLM does.
 
-        When asked for a single token, such a server sends the complete answer at once; others send the role
-        when they accept the request. Only needed if the tokens of a chunk are not counted exactly.
+        Such a server sends a complete answer of a single token at once, while others send the role as soon as
+        they accept the request. False without a trial request if every token's time is known anyway.
         """
         end = None if self._tried is None else self._tried.end
         if end is None or not (end.token_source is TokenSource.USAGE or end.hidden_before):
@@ -171,7 +181,14 @@ class Calibration:
     async def _without_any(
         self, form: BodyForm, prompt: NewPrompt, end: RequestEnded, words: str
     ) -> BodyForm:
-        """Find the fields that a server refuses without naming them: drop all, then add them one by one."""
+        """Return `form` without the optional fields that a server refuses without naming them.
+
+        One trial request leaves out all of them, then each is tried in turn. `end` is the end of the refused
+        request, `words` its error message.
+
+        Raises:
+            CalibrationError: the server refuses the request even without optional fields.
+        """
         suspects = [name for name in OPTIONAL_FIELDS if name not in form.dropped]
         bare = form.without(suspects)
         exchange = await self._try(bare, prompt, TRIED_TOKENS)
@@ -190,7 +207,12 @@ class Calibration:
     async def _measure_length(
         self, form: BodyForm, tokens: PromptTokens | None, *, is_exact: bool
     ) -> tuple[NewPrompt, PromptLength]:
-        """Return a prompt maker and its accuracy, by the server's counts of complete requests if any."""
+        """Return a function that makes prompts, and how exactly these have the requested length.
+
+        `tokens` are the token costs of words as the server reports them (None: it does not), `is_exact`
+        whether they give exact prompts. If not, the server's counts of complete trial requests are used where
+        it sends any.
+        """
         asked, got = self._command.prompt_tokens, self._reported_length()
         if tokens is not None and (got is None or (is_exact and got == asked)):
             return self._prompts_of(tokens, asked), PromptLength(asked, got, is_exact, "tokenize")
@@ -201,7 +223,7 @@ class Calibration:
         if got is None:
             return rough
         if tokens is not None:
-            # The costs of pieces are known, that of the template is the excess of the request's length.
+            # The costs of words are known. What the trial request had beyond them is the chat template.
             tokens = PromptTokens(tokens.overhead + got - asked, tokens.costs)
             prompt = self._prompts_of(tokens, asked)
             got = await self._length(form, prompt)
@@ -231,7 +253,7 @@ class Calibration:
         return None if end is None else end.prompt_tokens
 
     async def _try(self, form: BodyForm, new: NewPrompt, output_tokens: int) -> Exchange:
-        """Send a request and wait for its end."""
+        """Send a trial request with a new prompt, wait for its end, and return it, successful or not."""
         command = self._command
         prompt, _ = new(self._requests, f"{command.seed}/{command.id}")
         output_tokens = max(1, min(output_tokens, command.output_tokens))

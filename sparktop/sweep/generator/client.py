@@ -1,8 +1,9 @@
-"""The load generator: executes one run of one level against one server.
+"""The load generator: executes one load run of one level against one server.
 
 Connections are opened and bodies are serialised before the run begins. A burst starts all its requests in one
-iteration of the event loop and waits for them. A steady run is a closed loop: `concurrency` slots with one
-request at a time in each. Never are more than `concurrency` requests in flight, and no request is sent twice.
+iteration of the event loop and waits for them. A steady run is a closed loop: it has `concurrency` slots,
+each of which sends its next request when the previous one has ended. There are never more than `concurrency`
+requests in flight, and no request is sent twice.
 """
 
 from __future__ import annotations
@@ -26,16 +27,17 @@ _CHECK_S = 0.1
 """Longest interval in seconds between checks of deadlines; shorter where deadlines are short."""
 _CHECKS_PER_DEADLINE = 4
 _FAILED_LEAST_S = 0.5
-"""A slot whose request failed sooner than this waits for the rest, so that a server that refuses is not
-flooded."""
+"""Minimum seconds between the starts of a failed request and of the next one in its slot, so that a server
+that refuses requests is not flooded."""
 _LONGEST_RAMP_S = 5.0
 _RAMP_SHARE = 0.1
 _BODIES_PER_CHECK = 8
-"""Bodies serialised ahead at each check in a steady run; each takes 20 µs for a thousand tokens."""
+"""Maximum request bodies that a steady run serialises in advance at each check of deadlines; a body of a
+thousand tokens takes 20 µs."""
 
 
 class LoadClient:
-    """Execute one run."""
+    """Executes one load run: call `prepare`, then `run`."""
 
     def __init__(
         self,
@@ -47,9 +49,9 @@ class LoadClient:
         *,
         first_event_is_token: bool = False,
     ) -> None:
-        """Prepare a run of `load` over `pool`: `form` and `prompt` make its requests, `log` records them.
+        """Create the run `load` over `pool`: `form` and `prompt` make its requests, `log` records its events.
 
-        `first_event_is_token`: the server sends the role, its first event, together with its first token.
+        `first_event_is_token` is True if the server sends its first event, the role, with its first token.
         """
         self.cancelled = False
         self._load = load
@@ -85,7 +87,10 @@ class LoadClient:
             filling.result()
 
     async def run(self) -> None:
-        """Execute the run; requires `prepare` first."""
+        """Execute the run until all its requests have ended, then close all connections.
+
+        `prepare` must have been called before.
+        """
         log, number = self._log, self._load.run
         self._check_deadlines()
         log.add(RunStarted(perf_counter(), number))
@@ -99,7 +104,7 @@ class LoadClient:
         log.add(RunEnded(perf_counter(), number))
 
     def cancel(self) -> None:
-        """Cancel everything in flight; `run` then returns at once."""
+        """Cancel all requests in flight and start no more, so that `run` returns at once."""
         self.cancelled = True
         self._stopping.set()
         self._abort_active()
@@ -123,7 +128,7 @@ class LoadClient:
                 waiting.append(request)
             else:
                 self._begin(request, connection)
-        # Requests whose connection did not open in advance, or was closed, get another: nothing was sent yet.
+        # Requests without an open connection get a new one; nothing was sent for them yet.
         for request in waiting:
             self._add_task(self._send_once(request))
         pending: list[asyncio.Future[Any]] = [*self._active.values(), *self._tasks]
@@ -153,7 +158,7 @@ class LoadClient:
             self._abort_active()
 
     async def _fill_slot(self, delay_s: float) -> None:
-        """Keep one request in flight until the run ends or its requests are used up."""
+        """After `delay_s` seconds, send one request after the other until the run ends or none is left."""
         await self._pause(delay_s)
         while not self._stopping.is_set() and (request := self._next()) is not None:
             began = perf_counter()
@@ -227,7 +232,7 @@ class LoadClient:
             pass
 
     def _check_deadlines(self) -> None:
-        """Check the deadlines, serialise bodies ahead, and schedule the next check."""
+        """End requests that exceed a time limit, serialise bodies in advance, and schedule the next check."""
         now = perf_counter()
         for exchange in list(self._active):
             exchange.check(now)
@@ -244,7 +249,7 @@ class LoadClient:
         self._tasks.add(self._loop.create_task(work))
 
     def _raise_faults(self) -> None:
-        """Raise an exception that ended one of the tasks: it is a programming error."""
+        """Raise the exception that ended one of the tasks, if any: it is due to a programming error."""
         for task in self._tasks:
             if not task.cancelled():
                 task.result()

@@ -1,8 +1,8 @@
-"""Connections of the load generator: opened in advance; writes and reads are timestamped before any parsing.
+"""Connections of the load generator: opened in advance, with timestamps that are taken before any parsing.
 
-A read is timestamped and put into the inbox, and parsed only after all sockets that were ready have been
-read. So the last of 256 first tokens that arrive together is stamped after 256 reads (2 µs each), not after
-256 times the work of parsing a token.
+Data that is read from a socket gets a timestamp and is queued in the inbox. It is parsed only after all
+sockets that were ready have been read. So if 256 first tokens arrive together, the last one is timestamped
+after 256 reads (2 µs each), and not after parsing 255 tokens.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from typing import Protocol, cast
 from sparktop.sweep.generator.endpoint import Endpoint
 
 _AT_ONCE = 64
-"""Connections opened at the same time: the backlog of a listening socket is often 128."""
+"""Maximum connections that are being opened at the same time: a listening socket's backlog is often 128."""
 
 
 class Reader(Protocol):
-    """The object that receives the answer on a connection."""
+    """Receiver of the data that arrives on a connection."""
 
     def take(self, at: float, data: bytes) -> None:
         """Process data that was read at the time `at`."""
 
     def lost(self, at: float, error: Exception | None) -> None:
-        """React to the end of the connection at the time `at`; `error` is None if it was closed regularly."""
+        """Handle the end of the connection at the time `at`; `error` is None if it was closed regularly."""
 
 
 class Inbox:
-    """Queue of reads in order of arrival, with their timestamps."""
+    """Queue of received data with timestamps; passes the data to the connections' readers in order."""
 
     def __init__(self) -> None:
         """Start with an empty queue."""
@@ -43,7 +43,7 @@ class Inbox:
     def add(
         self, connection: Connection, at: float, data: bytes | None, error: Exception | None = None
     ) -> None:
-        """Queue a read; `data` is None for the end of the connection."""
+        """Queue `data` that arrived at the time `at`; None stands for the end of the connection."""
         if not self._waiting:
             self._loop.call_soon(self._drain)
         self._waiting.append((connection, at, data, error))
@@ -66,31 +66,30 @@ class Inbox:
 
 
 class Connection(asyncio.Protocol):
-    """An HTTP connection; its `reader` receives what arrives."""
+    """An HTTP connection; its `reader` receives the data that arrives."""
 
     def __init__(self, inbox: Inbox) -> None:
-        """Put everything that arrives into `inbox`."""
+        """Create a connection that queues everything that arrives in `inbox`."""
         self.reader: Reader | None = None
         self.open = False
         self._inbox = inbox
         self._transport: asyncio.Transport | None = None
         self._descriptor: int | None = None
-        """File descriptor of a connection without TLS, which is written to directly, past the transport's
-        buffer."""
+        """File descriptor of the socket, to write without the transport's buffer; None with TLS."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport of the connection that was opened."""
+        """Store the transport; called by asyncio once the connection is open."""
         self._transport = cast("asyncio.Transport", transport)
         self.open = True
         if transport.get_extra_info("sslcontext") is None:
             self._descriptor = cast("socket.socket", transport.get_extra_info("socket")).fileno()
 
     def data_received(self, data: bytes) -> None:
-        """Queue a read with its timestamp."""
+        """Queue received data with the present time; called by asyncio."""
         self._inbox.add(self, perf_counter(), data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Queue the end of the connection with its timestamp."""
+        """Mark the connection as closed and queue its end with the present time; called by asyncio."""
         self.open = False
         self._descriptor = None
         self._transport = None
@@ -99,9 +98,9 @@ class Connection(asyncio.Protocol):
     def send(self, request: bytes) -> float:
         """Write a request; return the time at which the write began.
 
-        uvloop's transports write at the end of the loop's iteration: in a burst the timestamps would be too
-        early by the rest of the burst. So a plain socket is written to directly, and the transport gets the
-        remainder that the socket did not accept.
+        A socket without TLS is written to directly, and the transport gets only what the socket did not
+        accept. The reason: uvloop's transports write at the end of the loop's iteration, so in a burst the
+        returned times would be earlier than the actual writes.
         """
         transport = self._transport
         assert transport is not None  # noqa: S101 - only open connections are handed out
@@ -116,7 +115,7 @@ class Connection(asyncio.Protocol):
         return at
 
     def abort(self) -> None:
-        """Close the connection at once and discard what is in transit."""
+        """Close the connection at once; discard data that is not yet written or read."""
         self.reader = None
         self.open = False
         self._descriptor = None
@@ -125,19 +124,19 @@ class Connection(asyncio.Protocol):
 
 
 class ConnectionPool:
-    """The open connections to one endpoint."""
+    """The idle open connections to one endpoint, kept for reuse."""
 
     def __init__(self, endpoint: Endpoint, connect_s: float) -> None:
-        """Start without connections; opening one may take `connect_s` seconds, TLS handshake included."""
+        """Start without connections; `connect_s` limits the seconds to open one, TLS handshake included."""
         self.endpoint = endpoint
         self.connect_ms: list[float] = []
-        """Milliseconds that opening each connection took."""
+        """Milliseconds that it took to open each connection, in order."""
         self._connect_s = connect_s
         self._inbox = Inbox()
         self._idle: deque[Connection] = deque()
 
     async def open(self) -> Connection:
-        """Open and return another connection.
+        """Open and return a new connection, which is not one of the idle ones.
 
         Raises:
             OSError: the connection cannot be opened; TimeoutError included.
@@ -181,7 +180,7 @@ class ConnectionPool:
         return errors
 
     def take(self) -> Connection | None:
-        """Return an open idle connection; None if there is none."""
+        """Remove an open idle connection from the pool and return it; None if there is none."""
         while self._idle:
             connection = self._idle.popleft()
             if connection.open:
@@ -189,7 +188,7 @@ class ConnectionPool:
         return None
 
     def give_back(self, connection: Connection) -> None:
-        """Make a connection idle again after its answer is complete."""
+        """Return a connection to the pool for reuse after its answer is complete; ignore a closed one."""
         connection.reader = None
         if connection.open:
             self._idle.append(connection)

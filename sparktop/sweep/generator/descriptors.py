@@ -1,4 +1,4 @@
-"""The limit of open files, which bounds how many connections this process can open."""
+"""The operating system's limit of open files, which limits the number of connections of this process."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 
 _SPARE = 16
-"""File descriptors kept free for pipes, resolvers and what libraries open for a moment."""
+"""Number of file descriptors kept free for pipes, name resolution and short-lived files of libraries."""
 
 
 def raise_limit() -> int | None:
-    """Raise the soft limit of open files to the hard one; return how many connections fit (None: any)."""
+    """Raise this process's soft limit of open files to its hard limit.
+
+    Return how many more connections the limit allows; None if there is no limit.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(OSError, ValueError):
@@ -30,7 +33,7 @@ def _open_now() -> int:
 
 
 def limit_message(connections: int, fit: int) -> str:
-    """Return the message for too few file descriptors, with the limits that can be raised."""
+    """Return the error message for `connections` connections where only `fit` are possible, with remedies."""
     return (
         f"{connections} connections need more open files than are allowed here ({fit} fit): raise the hard "
         "limit (`ulimit -Hn`, LimitNOFILE= of a systemd unit, nofile in limits.conf)"

@@ -1,4 +1,4 @@
-"""The address that requests go to: its URL is parsed and its name resolved once, before the measurement."""
+"""A server's address: the URL is parsed and the host name resolved once, before the measurement."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _PATH_CHARACTERS = "/:@!$&'()*+,;=-._~%"
 
 
 class EndpointError(Exception):
-    """Raised for a URL or key that cannot be used, or a name that does not resolve; holds the failure."""
+    """A URL or API key cannot be used, or a host name does not resolve; `failure` has the reason."""
 
     def __init__(self, failure: RequestFailure) -> None:
-        """Keep `failure`; its message becomes the exception's."""
+        """Keep `failure`, and use its message as the message of this exception."""
         super().__init__(failure.message)
         self.failure = failure
 
@@ -32,7 +32,7 @@ class Endpoint:
     """Host and port without control characters, for messages."""
     host: str
     path: str
-    """Path prefix in front of /v1; "" if there is none."""
+    """Path of the URL in front of /v1, without a slash at its end; "" if there is none."""
     addresses: tuple[tuple[int, str, int], ...]
     """(address family, numeric address, port), in the resolver's order of preference."""
     tls: ssl.SSLContext | None
@@ -55,7 +55,7 @@ class Endpoint:
 
 
 async def resolve(url: str, api_key: str | None, at: float) -> Endpoint:
-    """Parse a URL and resolve its host name; `at` is the time for failures, in seconds.
+    """Return the endpoint of a URL, with its host name resolved; `at` is the time to date failures with.
 
     Raises:
         EndpointError: the URL or key cannot be used, or the name does not resolve.

@@ -1,4 +1,4 @@
-"""One request and its streamed answer, from writing the request to the end of the stream."""
+"""One completion request and its streamed answer, from writing the request to the end of the stream."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _AT_ONCE_SHARE = 0.1
 _SERVED_BY_HEADERS = ("x-litellm-model-id", "x-litellm-model-api-base")
 _ROUTER_MS_HEADER = "x-litellm-overhead-duration-ms"
 _ROUTER_MS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,20})?")
-"""The header may also be "None", or negative when two clocks disagree: both count as unknown."""
+"""A valid value of the header; LiteLLM may also send "None" or a negative number, which count as unknown."""
 _FAILED_FINISHES = frozenset({"error", "abort"})
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request that is ready to be sent."""
+    """A completion request that is serialised and ready to be sent."""
 
     request_id: str
     content: bytes = field(repr=False)
@@ -52,20 +52,21 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What all requests of a run have in common."""
+    """What all requests of a load run have in common: server, time limits, secret and kind of server."""
 
     where: str
     """Host and port of the server, for messages."""
     timeouts: Timeouts
     secret: str | None = field(default=None, repr=False)
-    """Redacted from messages in case the server repeats it."""
+    """API key, redacted from error messages in case the server repeats it."""
     router: bool = False
+    """True if the server is a router."""
     first_event_is_token: bool = False
-    """True if the server sends the role, its first event, when it has generated the first token."""
+    """True if the server sends its first event, the role, at the time of its first token."""
 
 
 class Exchange:
-    """A request on its connection; `freed` is called once, when the connection is no longer needed."""
+    """A request and its answer on one connection, which it needs until it calls `freed`, once."""
 
     def __init__(
         self,
@@ -75,13 +76,13 @@ class Exchange:
         terms: Terms,
         freed: Callable[[Exchange], None],
     ) -> None:
-        """Send the request at once."""
+        """Send the request at once, and record its events in `log`."""
         self.request = request
         self.connection = connection
         self.answer = HttpAnswer()
         self.stream = TokenStream()
         self.end: RequestEnded | None = None
-        """Set when the request is over; the connection may still have to deliver the end of the body."""
+        """Set when the request is over. The connection may still be needed to read the end of the body."""
         self.words = bytearray()
         """The beginning of a body that is not an event stream."""
         self._log = log
@@ -96,7 +97,7 @@ class Exchange:
         log.request_started(request.request_id, self.started_at, request.prompt_tokens)
 
     def take(self, at: float, data: bytes) -> None:
-        """Process data that was read at the time `at`."""
+        """Parse data that was read at the time `at`; record tokens, and end the request if it is over."""
         try:
             body = self.answer.feed(data)
             if self._head_at is None and self.answer.status is not None:
@@ -110,7 +111,10 @@ class Exchange:
             self._free(reusable=self.answer.reusable)
 
     def lost(self, at: float, error: Exception | None) -> None:
-        """End the request because the connection is gone."""
+        """End the request because the connection was lost at the time `at`.
+
+        This is a failure unless the answer is complete or lasts until the connection is closed.
+        """
         where = self._terms.where
         if self.answer.close():
             self._body_ended(at)
@@ -125,12 +129,12 @@ class Exchange:
         self._free(reusable=False)
 
     def cancel(self, at: float) -> None:
-        """Cancel the request."""
+        """Cancel the request at the time `at` and close its connection; do nothing if the request is over."""
         self._over(at, EndReason.ABORT, None)
         self._free(reusable=False)
 
     def check(self, now: float) -> None:
-        """End the request if a time limit has passed; called at regular intervals."""
+        """End the request as failed if it exceeds a time limit at the time `now`; called at intervals."""
         times, limits, where = self.stream.times, self._terms.timeouts, self._terms.where
         if self.end is not None:
             if now - self.end.at > _TRAILING_S:
@@ -150,7 +154,10 @@ class Exchange:
 
     @property
     def came_at_once(self) -> bool:
-        """True if at most a tenth of the request's time passed between the role and the end."""
+        """True if the first event, with the role alone, and the end of the answer arrived almost together.
+
+        That is at most a tenth of the request's duration apart. False for failed requests and if unknown.
+        """
         prelude_s = self.stream.prelude_s
         if prelude_s is None or self.end is None or not self.end.ok:
             return False
@@ -194,7 +201,7 @@ class Exchange:
             self._fail(at, errors.ENDLESS, message)
 
     def _body_ended(self, at: float) -> None:
-        """Judge a complete answer and end the request."""
+        """End the request after a complete answer: as failed if the answer is faulty, else as successful."""
         stream, where = self.stream, self._terms.where
         if self.end is not None:
             return
@@ -247,7 +254,7 @@ class Exchange:
             self._free(reusable=False)
 
     def _free(self, *, reusable: bool) -> None:
-        """Release the connection, once only."""
+        """Call `freed` unless it was called before; close the connection first if it is not `reusable`."""
         freed, self._freed = self._freed, None
         if freed is None:
             return

@@ -1,7 +1,8 @@
 """An incremental parser for one HTTP/1.1 response (RFC 9112): its head, then its body without the framing.
 
-aiohttp is not used because it passes a body on through tasks and queues, so that a read could only be
-timestamped when its reader wakes up. Here the owner of the socket stamps a read first and parses it later.
+aiohttp is not used because it passes data on through tasks and queues, so that the data could only be
+timestamped after a delay. This parser has no part in reading from the socket: data is timestamped first and
+parsed later.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ _STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: [^\r\n]*)?")
 _SIZE = re.compile(rb"[0-9A-Fa-f]{1,15}")
 _UNPACKED_AT_ONCE_BYTES = 1 << 20
 _LARGEST_UNPACKED_BYTES = 64 << 20
-"""Maximum bytes that one read may decompress to: a thousandfold expansion is an attack."""
+"""Maximum bytes that the data of one read may decompress to: a larger expansion is an attack."""
 _ZLIB_OR_GZIP_HEADER = 32 + zlib.MAX_WBITS
 _PACKED = frozenset({"gzip", "x-gzip", "deflate"})
 _NO_BODY = frozenset({204, 304})
 
 
 class BrokenAnswerError(Exception):
-    """The data is not an HTTP/1.1 response, or cannot be decompressed; the message states the fault."""
+    """The data is not a valid HTTP/1.1 response, or cannot be decompressed; the message states the fault."""
 
 
 class _Part(Enum):
@@ -39,16 +40,16 @@ class _Part(Enum):
 
 
 class HttpAnswer:
-    """Parse the bytes of a connection and return the pieces of the body."""
+    """Parses one HTTP response from data in pieces of any size, and returns its body in pieces."""
 
     __slots__ = ("_buffer", "_left", "_part", "_unpacker", "headers", "reusable", "status")
 
     def __init__(self) -> None:
-        """Wait for the head."""
+        """Start before the head of the response."""
         self.status: int | None = None
-        """None until the head is complete."""
+        """HTTP status; None until the head is complete."""
         self.headers: dict[str, str] = {}
-        """Value by lower-case name; the last one where a header is repeated."""
+        """Header values by lower-case name; of a repeated header, the last value."""
         self.reusable = True
         """True when the connection may carry another request after this response."""
         self._part = _Part.HEAD
@@ -58,11 +59,11 @@ class HttpAnswer:
 
     @property
     def done(self) -> bool:
-        """True when the body is complete."""
+        """True when the response is complete, including its body."""
         return self._part is _Part.DONE
 
     def feed(self, data: bytes) -> bytes:
-        """Parse the data of a read; return the part of the body that it contains.
+        """Parse the next data of the connection; return the part of the body in it, decompressed.
 
         Raises:
             BrokenAnswerError: the data is not a valid response.
@@ -83,7 +84,7 @@ class HttpAnswer:
         return self.done
 
     def _read_head(self, data: bytes) -> bytes:
-        """Return what follows the head; empty while the head is incomplete."""
+        """Parse the next data of the head; return the data after the head, b"" while it is incomplete."""
         self._buffer += data
         while True:
             end = self._buffer.find(b"\r\n\r\n")
@@ -180,7 +181,7 @@ class HttpAnswer:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _read_line(self, line: bytes) -> None:
-        """Read a line of the chunked framing, without its line end."""
+        """Parse a line of the chunked framing (chunk size, end of a chunk, or trailer), without its CRLF."""
         if self._part is _Part.CHUNK_SIZE:
             size = line.partition(b";")[0].strip()
             if _SIZE.fullmatch(size) is None:

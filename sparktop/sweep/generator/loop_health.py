@@ -1,4 +1,4 @@
-"""The health of the load generator: lag of its event loop and its share of a core, during a run."""
+"""The health of the load generator during a load run: lag of its event loop, and its CPU use."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from sparktop.sweep.generator.wire.messages import ClientHealth, LagFigures
 from sparktop.sweep.terms.statistics import quantile
 
 _EVERY_S = 0.01
-"""Interval of the samples in seconds. A hundred per second cost 0.1 % of a core and give a p99 each second.
-"""
+"""Interval of the lag samples in seconds: a hundred per second use 0.1 % of a core."""
 _TIMER_MS = 1.0
-"""Lag in milliseconds that is ignored: timers of both kinds of event loop fire on full milliseconds."""
+"""Part of the lag in milliseconds that is ignored, because event loops round their timers to milliseconds."""
 
 
 class LoopHealth:
-    """Sample the lag of the running event loop from construction until `stop`."""
+    """Samples the lag of the running event loop, and measures CPU use, from construction until `stop`."""
 
     def __init__(self) -> None:
         """Start sampling."""
@@ -30,7 +29,11 @@ class LoopHealth:
         self._timer = self._next()
 
     def stop(self, connect_ms: Sequence[float], most_in_flight: int) -> ClientHealth:
-        """Stop sampling; return the health figures, together with those that the client knows."""
+        """Stop sampling; return the health since construction.
+
+        `connect_ms` has the milliseconds to open each connection. `most_in_flight` is passed on: the maximum
+        number of requests in flight at the same time.
+        """
         self._timer.cancel()
         wall_s = perf_counter() - self._began
         cpu_s = process_time() - self._cpu_began_s
@@ -53,9 +56,9 @@ class LoopHealth:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return uvloop's loop factory; None where it is not installed.
+    """Return the factory of uvloop's event loops; None if uvloop is not installed.
 
-    Timestamps of a burst of 256 requests are 2 ms late with it, 5 ms with asyncio.
+    Timestamps of a burst of 256 requests are up to 2 ms late with uvloop, up to 5 ms with asyncio.
     """
     try:
         import uvloop
@@ -71,7 +74,7 @@ def loop_name() -> str:
 
 
 def lag_figures(lags_ms: Sequence[float]) -> LagFigures | None:
-    """Return the figures of lags in milliseconds; None without lags."""
+    """Return mean, median, p99, maximum and number of the lags in milliseconds; None without lags."""
     if not lags_ms:
         return None
     ordered = sorted(lags_ms)

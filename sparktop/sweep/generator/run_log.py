@@ -1,4 +1,4 @@
-"""The log of a run in progress: events for the parent, token bins for its graphs, exact token times."""
+"""The log of a load run in progress: events, tokens per tenth of a second, exact arrival times of tokens."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from sparktop.sweep.generator.wire.messages import BIN_S, Batch, RequestTokens, 
 
 _BINS_PER_S = round(1 / BIN_S)
 _READS_A_LINE = 20_000
-"""Maximum token times in one message: 220 kB."""
+"""Number of token times after which a message is sent: about 220 kB."""
 
 
 class RunLog:
-    """The log of one run."""
+    """The log of one load run, from which messages to the parent process are made."""
 
     def __init__(self, run_id: str, run: int = 0) -> None:
-        """Start the log of run number `run` of its level."""
+        """Start an empty log of the run `run_id`; `run` is its number within the level."""
         self.run_id = run_id
         self.run = run
         self.started = 0
-        """Requests whose body was written."""
+        """Number of requests whose body was written."""
         self.ended = 0
         self.failed = 0
         self.tokens = 0
@@ -39,11 +39,11 @@ class RunLog:
         self._times: dict[str, RequestTokens] = {}
 
     def add(self, event: LoadEvent) -> None:
-        """Add an event that concerns no single request."""
+        """Add an event of the run as a whole, such as its start or end."""
         self._events.append(event)
 
     def request_started(self, request_id: str, at: float, prompt_tokens: int | None) -> None:
-        """Record that a request's body was written."""
+        """Record that a request was written to its connection at the time `at`."""
         self.started += 1
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
@@ -52,25 +52,25 @@ class RunLog:
     def request_unsent(
         self, request_id: str, at: float, prompt_tokens: int | None, end: RequestEnded
     ) -> None:
-        """Record a request that got no connection: it starts and fails at the same time."""
+        """Record a request for which no connection could be opened: it starts and fails at the time `at`."""
         self._events.append(RequestStarted(request_id, at, self.run, prompt_tokens))
         self._events.append(end)
         self.ended += 1
         self.failed += 1
 
     def response_started(self, request_id: str, at: float) -> None:
-        """Record the first event of an answer."""
+        """Record that the first event of an answer's stream arrived at the time `at`."""
         self._events.append(ResponseStarted(request_id, at))
 
     def first_token(
         self, request_id: str, at: float, count: int, served_by: str | None, *, reasoning: bool
     ) -> None:
-        """Record the read with the first token."""
+        """Record the read that brought the first `count` tokens of an answer."""
         self._events.append(FirstToken(request_id, at, count, reasoning))
         self.later_tokens(at, count, served_by)
 
     def later_tokens(self, at: float, count: int, served_by: str | None) -> None:
-        """Record a read with tokens."""
+        """Record a read that brought `count` tokens of any answer."""
         self.tokens += count
         key = (int(at * _BINS_PER_S), served_by)
         bins = self._bins
@@ -79,7 +79,11 @@ class RunLog:
     def request_ended(
         self, end: RequestEnded, times: array[float], counts: list[int], answer_from: int
     ) -> None:
-        """Record the end of a request and keep the times of its tokens."""
+        """Record the end of a request, and keep its exact token times for `token_times`.
+
+        `times` and `counts` have the time and token count of each read; reads before index `answer_from`
+        brought reasoning only.
+        """
         self.ended += 1
         self.failed += end.reason is EndReason.ERROR
         self.in_flight -= 1
@@ -88,7 +92,7 @@ class RunLog:
             self._times[end.request_id] = RequestTokens(times, counts, answer_from)
 
     def flush(self, at: float) -> Batch | None:
-        """Return what was added since the last call; None if nothing was."""
+        """Return a message with the events and token bins since the last call; None if there are none."""
         if not self._events and not self._bins:
             return None
         events, self._events = self._events, []

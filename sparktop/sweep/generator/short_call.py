@@ -1,4 +1,4 @@
-"""A short JSON request over the generator's own connections: lists of models, token counts of texts."""
+"""Short JSON requests over the load generator's own connections, such as for models or token counts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _OK = 200
 
 
 class NoAnswerError(Exception):
-    """No complete response arrived; the message states why."""
+    """No complete HTTP response arrived; the message states why."""
 
 
 class _Collector:
-    """Collect a complete response."""
+    """Collects an HTTP response; the future `complete` is done when it is complete or has failed."""
 
     def __init__(self) -> None:
         self.answer = HttpAnswer()
@@ -48,11 +48,13 @@ class _Collector:
 
 
 async def ask_json(pool: ConnectionPool, path: str, question: object, deadline_s: float) -> Any | None:  # noqa: ANN401 - JSON of any shape
-    """GET a path, or POST `question` to it; return the JSON, or None for anything but a valid response.
+    """Send a GET request for `path`, or POST `question` as JSON; return the parsed JSON of the response.
+
+    None if the response is incomplete, not HTTP, not JSON, or has a status other than 200.
 
     Raises:
-        OSError: no connection could be opened; TimeoutError also if the response took longer than
-        `deadline_s`.
+        OSError: no connection could be opened.
+        TimeoutError: the response took longer than `deadline_s` seconds.
     """
     connection = pool.take() or await pool.open()
     body = b"" if question is None else json.dumps(question).encode()

@@ -1,8 +1,8 @@
 """The process of the load generator: reads commands from standard input, writes messages to standard output.
 
 Run as `python -m sparktop.sweep.generator.worker`. It is a separate process because a screen that takes 80 ms
-to draw in the same event loop would add 80 ms to latencies. It exits when its standard input or its parent
-ends.
+to draw in the same event loop would add 80 ms to measured latencies. It exits when its standard input is
+closed or its parent process exits.
 """
 
 from __future__ import annotations
@@ -42,17 +42,19 @@ from sparktop.sweep.terms.request_errors import CANCELLED, DESCRIPTORS, RequestF
 _PR_SET_PDEATHSIG = 1
 _LONGEST_COMMAND = 1 << 20
 _MOST_UNREAD_BYTES = 4 << 20
-"""Maximum bytes that the parent has not read yet; above it events stay in the log and bins are merged."""
+"""Maximum bytes of output that the parent has not read yet; above it no batches are sent until it reads
+on."""
 _GC_THRESHOLDS = (50_000, 50, 100)
-"""Collections are made rare because each costs milliseconds; objects here are freed by reference counting."""
+"""Thresholds that make garbage collections rare: each takes milliseconds, and nearly all objects of this
+process are freed by reference counting."""
 _RecipeKey = tuple[WorkerTarget, int, int]
 
 
 class Worker:
-    """Execute commands one after the other."""
+    """Executes the parent's commands one after the other, and writes the resulting messages."""
 
     def __init__(self, out: asyncio.WriteTransport, most_connections: int | None) -> None:
-        """Write messages to `out`; `most_connections` is the limit of open connections, None for no limit."""
+        """Write messages to `out`; refuse runs with more than `most_connections` (None: no limit)."""
         self._out = out
         self._most_connections = most_connections
         self._recipes: dict[_RecipeKey, Recipe] = {}
@@ -63,11 +65,11 @@ class Worker:
         """True if the command in progress was cancelled."""
 
     def say(self, message: WorkerMessage) -> None:
-        """Write a message."""
+        """Write a message to the parent."""
         self._out.write(encode_message(message))
 
     def take(self, command: Calibrate | RunLoad | Cancel) -> None:
-        """Accept a command: `Cancel` takes effect at once, others wait for their turn."""
+        """Queue a command for `work`; `Cancel` instead cancels all other commands at once."""
         if not isinstance(command, Cancel):
             self._waiting.put_nowait(command)
             return
@@ -80,14 +82,14 @@ class Worker:
             self._calibrating.cancel()
 
     async def work(self) -> None:
-        """Execute commands for ever."""
+        """Execute the queued commands in order; never return."""
         while True:
             command = await self._waiting.get()
             self._called_off = False
             await self._carry_out(command)
 
     async def _carry_out(self, command: Calibrate | RunLoad) -> None:
-        """Execute a command; external faults become messages."""
+        """Execute a command and send its messages; send `Refused` if it cannot be executed."""
         connections = command.concurrency if isinstance(command, RunLoad) else 1
         fit = self._most_connections
         if fit is not None and connections > fit:
@@ -109,7 +111,7 @@ class Worker:
             pool.close()
 
     async def _calibrate(self, command: Calibrate, pool: ConnectionPool) -> Recipe | RequestFailure:
-        """Calibrate and send the result; return the recipe, or the failure."""
+        """Calibrate, send the result, return the recipe or the failure; keep the recipe for later runs."""
         if not self._called_off:
             self._calibrating = asyncio.create_task(Calibration(command, pool).find())
             await asyncio.wait([self._calibrating])
@@ -127,7 +129,10 @@ class Worker:
         return self._refuse_cancelled(command.id)
 
     async def _recipe(self, load: RunLoad, pool: ConnectionPool) -> Recipe | None:
-        """Return the recipe of a target, calibrating first if there is none; None if that failed."""
+        """Return the recipe (how to make requests) for a run, calibrating first if there is none.
+
+        If the calibration fails, send `Refused` and return None.
+        """
         found: Recipe | RequestFailure | None = self._recipes.get(_key(load))
         if found is None:
             name, target = f"{load.id}/calibration", load.target
@@ -188,7 +193,7 @@ class Worker:
         )
 
     def unread_bytes(self) -> int:
-        """Return the number of bytes that the parent has not read, beyond those in the pipe."""
+        """Return the bytes of output that wait outside the pipe, because the parent reads too slowly."""
         return self._out.get_write_buffer_size()
 
     def _refuse_cancelled(self, command_id: str) -> RequestFailure:
@@ -198,7 +203,7 @@ class Worker:
 
 
 class _Flushing:
-    """Send the content of a log `BATCHES_PER_S` times per second."""
+    """Sends new events of a run's log to the parent `BATCHES_PER_S` times per second until `stop`."""
 
     def __init__(self, worker: Worker, log: RunLog) -> None:
         self._worker = worker
@@ -218,7 +223,7 @@ class _Flushing:
 
 
 class _Out(asyncio.BaseProtocol):
-    """Set `gone` when the reader of standard output has closed it."""
+    """Protocol of the standard output pipe: sets `gone` when the parent has closed its end."""
 
     def __init__(self, gone: asyncio.Event) -> None:
         self._gone = gone
@@ -227,10 +232,10 @@ class _Out(asyncio.BaseProtocol):
         self._gone.set()
 
     def pause_writing(self) -> None:
-        """Do nothing: the unread bytes are checked before each batch."""
+        """Do nothing when the write buffer is full: its size is checked before each batch."""
 
     def resume_writing(self) -> None:
-        """Do nothing, as in `pause_writing`."""
+        """Do nothing when the write buffer has emptied: see `pause_writing`."""
 
 
 def _key(command: Calibrate | RunLoad) -> _RecipeKey:
@@ -238,7 +243,7 @@ def _key(command: Calibrate | RunLoad) -> _RecipeKey:
 
 
 async def _listen(worker: Worker) -> None:
-    """Pass on commands until `Quit` or the end of standard input."""
+    """Pass commands from standard input to `worker`; return after `Quit` or at the end of input."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=_LONGEST_COMMAND)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
@@ -269,7 +274,10 @@ async def _serve() -> None:
 
 
 def main() -> int:
-    """Serve until standard input ends or the parent dies; return the exit code."""
+    """Execute commands until standard input ends or the parent closes its pipe; return the exit code 0.
+
+    The kernel kills this process when its parent dies.
+    """
     # If the parent died before this line, standard input has ended as well.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     gc.set_threshold(*_GC_THRESHOLDS)

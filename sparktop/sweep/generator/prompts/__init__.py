@@ -1,1 +1,1 @@
-"""Prompts of an exact length, no two alike."""
+"""Generate prompts with an exact number of tokens, no two of them equal."""

@@ -1,4 +1,4 @@
-"""The tokens of prompts and of their pieces, as the server itself counts them."""
+"""Token counts of prompts and of single words, as the server's own tokenizer counts them."""
 
 from __future__ import annotations
 
@@ -9,32 +9,41 @@ from sparktop.sweep.generator.short_call import ask_json
 from sparktop.sweep.plan.plan import Api
 
 _BEFORE = "the"
-"""Text in front of a piece while its tokens are counted."""
+"""Text in front of a word or punctuation mark while its tokens are counted."""
 _CHECKED = 3
-"""Number of complete prompts that are counted to check that the costs of pieces add up."""
+"""Number of complete prompts that are counted to check that the token counts of single words add up."""
 
 
 class ServerTokenizer:
-    """Client of the `/tokenize` route of vLLM and SGLang."""
+    """Client of the `/tokenize` route of vLLM and SGLang, which counts the tokens of a text."""
 
     def __init__(self, pool: ConnectionPool, form: BodyForm, deadline_s: float) -> None:
-        """Use connections of `pool`; each request may take `deadline_s` seconds."""
+        """Use connections of `pool`, and the model and API of `form`; `deadline_s` limits each request."""
         self._pool = pool
         self._form = form
         self._deadline_s = deadline_s
 
     async def text_length(self, text: str) -> int | None:
-        """Return the number of tokens of a text without special tokens or template; None if not available."""
+        """Return the number of tokens of a text, without special tokens or chat template.
+
+        None if the server does not count it.
+        """
         return await self._count({"prompt": text, "add_special_tokens": False})
 
     async def prompt_length(self, prompt: str) -> int | None:
-        """Return the number of prompt tokens of a request with this prompt; None if not available."""
+        """Return the number of prompt tokens of a request with this prompt, chat template included.
+
+        None if the server does not count it.
+        """
         if self._form.api is Api.CHAT:
             return await self._count({"messages": [{"role": "user", "content": prompt}]})
         return await self._count({"prompt": prompt})
 
     async def piece_costs(self) -> dict[str, float] | None:
-        """Return the tokens of every piece that prompts are made of; None if the server has no such route."""
+        """Return the token count of every word and punctuation mark that prompts are made of.
+
+        None if the server has no `/tokenize` route.
+        """
         before = await self.text_length(_BEFORE)
         if before is None:
             return None
@@ -57,10 +66,11 @@ class ServerTokenizer:
 async def measured_tokens(
     tokenizer: ServerTokenizer, book: Book, length: int
 ) -> tuple[PromptTokens | None, bool]:
-    """Measure the tokens of pieces and template; also return whether complete prompts had that length.
+    """Return (token costs of words and chat template, whether prompts made with them are exact).
 
-    The costs are None if the server does not count. The flag is False if it cannot count a prompt with its
-    chat template, or if prompts are off by different amounts.
+    The costs are None if the server does not count tokens. The second value is True if the server counted the
+    expected tokens in complete trial prompts of `length` tokens; it is False also if the server cannot count
+    prompts with its chat template.
     """
     costs = await tokenizer.piece_costs()
     if costs is None:

@@ -1,8 +1,8 @@
-"""Prompts of an exact length for a server that only counts complete prompts.
+"""Prompts of an exact length for a server that only counts the tokens of complete prompts.
 
-The cost of a single word is unknown there. So a passage is cut and filled up until the server counts the
-requested length, and every prompt has the same words in another order: nouns change places with nouns, verbs
-with verbs. The total stays the same, whatever a word costs.
+For such a server the token count of a single word is unknown. So a text (passage) is shortened or filled up
+until the server counts the requested length. Every prompt then has the same words in another order: nouns
+change places with nouns, verbs with verbs. This does not change the total, however many tokens a word has.
 """
 
 from __future__ import annotations
@@ -17,29 +17,33 @@ from sparktop.sweep.generator.prompts.prompts import OPENING_WORD, Book, Kind, P
 from sparktop.sweep.generator.prompts.word_list import NOUNS
 
 MOST_REQUESTS = 16
-"""Maximum requests of a search; a tokenizer with one token per word takes four."""
+"""Maximum trial requests of a search; with a tokenizer that has one token per word, four are enough."""
 FILLERS = (" so", " a", " I", " to", " in", " it", " of", " up")
 """Short words, each a single token in nearly every tokenizer."""
 _NAMES = (12, 8, 5, 3, 0)
-"""Words of the first line: 12 have 479 million orders. Fewer if the prompt is short."""
+"""Numbers of words of the first line, tried in this order: 12 words have 479 million orders, but a short
+prompt has room for fewer."""
 _NAMES_SHARE = 0.5
-"""Maximum share of the prompt for the first line."""
+"""Maximum part of the prompt that the first line may take."""
 _NEAR = 4
-"""Missing tokens that are filled up rather than searched for."""
+"""If at most this number of tokens is missing, short filler words are appended instead of searching on."""
 _MOST_STEP = 7
 _FEWEST_A_PIECE, _MOST_A_PIECE = 0.2, 10.0
-"""Tokens per piece; a server that reports values outside does not really count."""
+"""Plausible range of tokens per word; a server that reports fewer or more does not really count tokens."""
 _CHECKS = 2
-"""Orders that must have the same length before it counts as exact."""
+"""Number of prompts with different word orders that must have the same length before it counts as exact."""
 
 
 class Passage:
-    """A set of words of a known total; `prompt` returns them in an order that no other prompt has."""
+    """Words with a known total of tokens, of which `prompt` makes prompts that differ in word order."""
 
     def __init__(self, names: Sequence[str], body: Sequence[Part], tail: str, tokens: int) -> None:
-        """Use the words of the first line, the text, the filler after it, and the total tokens."""
+        """Create a passage from `names` (words of its first line), `body`, and the filler `tail`.
+
+        `tokens` is the number of tokens of them all, chat template included.
+        """
         self._names = tuple(names)
-        # The last piece may merge with the template behind it, so it is the same in every order.
+        # The tokenizer may merge the last piece with the template after it, so every order has the same one.
         parts = [*body[:-1], *((Kind.FIXED, piece) for _, piece in body[-1:])]
         self._kinds = [kind for kind, _ in parts]
         self._pools = {kind: [piece for one, piece in parts if one is kind] for kind in Kind}
@@ -47,9 +51,10 @@ class Passage:
         self.tokens = tokens
 
     def prompt(self, number: int, salt: str) -> tuple[str, int]:
-        """Return prompt `number` for a salt, and its length in tokens.
+        """Return the text of prompt `number` for a salt, and its length in tokens.
 
-        Different numbers with the same salt differ within the first two words, until all orders are used.
+        Prompts with the same salt and different numbers differ within the first two words, until all orders
+        of the first line are used. The same arguments always return the same prompt.
         """
         random = Random(f"{salt}/{number}")  # noqa: S311 - text, no secret
         text = [OPENING_WORD]
@@ -67,7 +72,7 @@ class Passage:
 
 
 def _ordered(words: Sequence[str], index: int) -> Iterator[str]:
-    """Yield the words in the order of that index; neighbouring indices differ in the first word."""
+    """Yield the words in permutation number `index`; consecutive permutations begin with different words."""
     left = list(words)
     while left:
         index, at = divmod(index, len(left))
@@ -84,12 +89,13 @@ def _turned(words: list[str], random: Random) -> list[str]:
 
 
 Count = Callable[[str], Awaitable[int | None]]
-"""Sends a prompt and returns its length in tokens as the server reports it; None if it does not."""
+"""Sends a prompt and returns its length in tokens as the server reports it; None if the server reports
+none."""
 
 
 @dataclass(slots=True)
 class _Found:
-    """A passage that the server counted."""
+    """A passage that the server counted: the first `pieces` pieces of text, then the filler `tail`."""
 
     pieces: int
     tail: str
@@ -97,26 +103,29 @@ class _Found:
 
 
 class PassageSearch:
-    """Search for a passage of a given length; `find` executes the search."""
+    """Search for a passage with a given number of tokens; `find` executes the search."""
 
     def __init__(self, book: Book, length: int, count: Count, known: tuple[int, int]) -> None:
-        """Search for `length` tokens; `count` counts a prompt, `known` is (pieces, tokens) of another."""
+        """Prepare to search for a passage of `length` tokens made of words of `book`.
+
+        `count` asks the server for the tokens of a prompt. `known` is (words, tokens) of an earlier prompt.
+        """
         self._length = length
         self._count_prompt = count
         self._known = known
         self._each = known[1] / max(1, known[0])
-        """Tokens per piece, as far as known."""
+        """Estimate of the tokens per word."""
         most = int(length / _FEWEST_A_PIECE)
         self._parts = list(zip(book.kinds[:most], book.pieces[:most], strict=True))
         self._names: tuple[str, ...] = ()
         self._counted = 0
         self._fillers: dict[str, int] = {}
-        """Tokens of each filler, as far as known."""
+        """Tokens of each filler word that was tried."""
 
     async def find(self) -> tuple[Passage | None, int | None, bool]:
-        """Return the passage nearest to the length, its counted tokens, and whether that is exact.
+        """Return (nearest passage, its tokens as counted by the server, whether these are exactly `length`).
 
-        The passage is None if the server does not count tokens.
+        (None, None, False) if the server does not really count tokens.
         """
         best: _Found | None = None
         random = Random(str(self._parts[:1]))  # noqa: S311 - text, no secret
@@ -136,7 +145,10 @@ class PassageSearch:
         return passage, best.tokens, exact
 
     async def _fit(self) -> _Found | None:
-        """Approach the length with pieces, then fill up; return None if the first line is too long."""
+        """Vary the number of words until the length is met or nearly met, then append filler words.
+
+        Return the best passage; None if the first line alone is too long or the server does not count tokens.
+        """
         low: _Found | None = None
         high: _Found | None = None
         pieces = self._guess(low, high)
@@ -158,7 +170,7 @@ class PassageSearch:
         return low
 
     def _learn(self, pieces: int, tokens: int) -> None:
-        """Update the tokens per piece from two counted prompts."""
+        """Update the estimate of tokens per word from this counted prompt and the previous one."""
         whole = pieces + len(self._names) + bool(self._names)
         before, self._known = self._known, (whole, tokens)
         if whole != before[0] and tokens != before[1]:
@@ -166,7 +178,11 @@ class PassageSearch:
             self._each = min(_MOST_A_PIECE, max(_FEWEST_A_PIECE, each))
 
     def _guess(self, low: _Found | None, high: _Found | None) -> int:
-        """Return the number of pieces to try next."""
+        """Return the number of pieces (words and punctuation marks) to try next.
+
+        Interpolated between `low`, which has too few tokens, and `high`, which has too many, where both are
+        known.
+        """
         if low is not None and high is not None:
             share = (self._length - low.tokens) / (high.tokens - low.tokens)
             guess = low.pieces + round(share * (high.pieces - low.pieces))
@@ -178,7 +194,10 @@ class PassageSearch:
         return min(most, max(least, guess))
 
     async def _filled(self, low: _Found) -> _Found:
-        """Fill up with short words; if that fails, leave out pieces one by one and fill up more."""
+        """Append filler words to `low`, which has too few tokens, and return the best passage found.
+
+        If no filler meets the length exactly, words are removed one by one and more filler words appended.
+        """
         best, pieces = low, low.pieces
         while self._counted < MOST_REQUESTS and pieces >= 0:
             tokens = low.tokens if pieces == low.pieces else await self._count(pieces)
@@ -201,7 +220,10 @@ class PassageSearch:
         return best
 
     def _tail(self, missing: int) -> str:
-        """Return fillers whose known costs add up to `missing` tokens; "" if no two kinds do."""
+        """Return filler words of up to two kinds with `missing` tokens in total; "" if there are none.
+
+        Only fillers are used whose tokens are known.
+        """
         costs = list(self._fillers.items())
         for first, cost in costs:
             for second, other in costs:
@@ -212,7 +234,10 @@ class PassageSearch:
         return ""
 
     async def _count(self, pieces: int, tail: str = "") -> int | None:
-        """Return the tokens of a passage, sent in a new order each time; None if the server reports none."""
+        """Return the tokens of a passage as the server counts them, with its words in a new order each time.
+
+        None if the server reports no count.
+        """
         self._counted += 1
         prompt, _ = self._passage(pieces, tail, 0).prompt(self._counted, "length")
         return await self._count_prompt(prompt)

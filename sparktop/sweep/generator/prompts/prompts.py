@@ -1,8 +1,9 @@
-"""Prompts of natural-looking English with an exact number of tokens, no two alike.
+"""Prompts of natural-looking English with an exact number of tokens, no two of them equal.
 
-Random tokens would mislead speculative decoding and expert routing, and a prompt that was sent before would
-be answered from the prefix cache. So a book of plain sentences is generated from a word list. Each prompt is
-a slice of it from a random place, after a first line that no other prompt has.
+Random tokens would distort speculative decoding and expert routing, and a prompt that was sent before would
+be found in the prefix cache. So a long text of plain sentences, the book, is generated from a word list. Each
+prompt is a slice of the book from a random sentence on, after a first line that no other prompt has. Prompts
+are made of pieces: a piece is a word with the space before it, or a punctuation mark.
 """
 
 from __future__ import annotations
@@ -21,26 +22,27 @@ OPENING_WORD = "Notes"
 """First word of every prompt."""
 _SMALL_WORDS = ("the", "The", "a", "and", "but", "Nobody", "knew", "why")
 _LEAST_PIECES = 60_000
-"""Minimum number of pieces in the book: slices then begin at one of about 5,000 sentences."""
+"""Minimum number of pieces (words and punctuation marks) in the book, which then has about 5,000
+sentences."""
 _NAMES = (*NOUNS, *ADJECTIVES)
 _ROUNDING = 1e-9
 _NUMBER_WORDS = 3
-"""Words of the first line that encode the request's number: enough for millions of requests."""
+"""Number of words of the first line that encode the request's number: enough for millions of requests."""
 _RANDOM_WORDS = 3
-"""Random words of the first line, which depend on the run's salt."""
+"""Number of further words of the first line, chosen at random from the run's salt."""
 FILLER = " so"
-"""A short word that is a single token for every tokenizer trained on English; fills a prompt up."""
+"""Word appended to fill a prompt up: a single token for every tokenizer trained on English."""
 
 
 NewPrompt = Callable[[int, str], tuple[str, int]]
-"""Returns the prompt for a request number and a salt, with its expected length in tokens."""
+"""Returns (prompt, its expected length in tokens) for a request number and a salt."""
 
 
 class Kind(StrEnum):
-    """The grammatical role of a word: words of the same kind may be exchanged for one another."""
+    """The grammatical role of a word: words of equal role may change places in a sentence."""
 
     FIXED = ""
-    """Words that hold the sentence together: articles, phrases of place and time, punctuation."""
+    """Pieces that must stay where they are: articles, phrases of place and time, punctuation."""
     NOUN = "n"
     ADJECTIVE = "a"
     VERB = "v"
@@ -48,36 +50,45 @@ class Kind(StrEnum):
 
 
 Part = tuple[Kind, str]
-"""A piece of a sentence with its kind."""
+"""A piece of a sentence (word or punctuation mark) with its grammatical role."""
 _COMMA: Part = (Kind.FIXED, ",")
 
 
 class PromptTokens:
-    """The cost in tokens of the pieces of a prompt, for one model and API."""
+    """The number of tokens of each piece of a prompt, for one model and API.
+
+    A piece is a word with the space before it, or a punctuation mark.
+    """
 
     def __init__(
         self, overhead: float = 0.0, costs: Mapping[str, float] | None = None, otherwise: float = 1.0
     ) -> None:
-        """Keep the fixed cost of every prompt and the cost of each piece; unknown pieces cost `otherwise`."""
+        """Keep the tokens that every prompt has (`overhead`), and the tokens of each piece (`costs`).
+
+        Pieces that are not in `costs` count as `otherwise` tokens.
+        """
         self.overhead = overhead
-        """Tokens of the chat template and the first word."""
+        """Tokens of the chat template and the first word of a prompt."""
         self.costs: Mapping[str, float] = costs or {}
         self._otherwise = otherwise
 
     def of(self, piece: str) -> float:
-        """Return the cost of a piece in tokens: a word with the space before it, or a punctuation mark."""
+        """Return the tokens of a piece: a word with the space before it, or a punctuation mark."""
         return self.costs.get(piece, self._otherwise)
 
 
 class Book:
-    """A generated text in pieces, repeated once so that a slice may begin at any sentence."""
+    """A generated English text of which prompts are slices, as a list of words and punctuation marks.
+
+    The text is contained twice in a row, so that a slice of full length may begin at any sentence.
+    """
 
     def __init__(self, seed: int, least_pieces: int = _LEAST_PIECES) -> None:
-        """Generate a book of at least `least_pieces` pieces; the same seed gives the same book."""
+        """Generate a text of at least `least_pieces` pieces; the same seed always gives the same text."""
         random = Random(f"sparktop book {seed}")  # noqa: S311 - text, no secret
         pieces: list[str] = []
         self.starts: list[int] = []
-        """Index of the first piece of each sentence, in the first copy."""
+        """Index in `pieces` of the first piece of each sentence, in the first copy of the text."""
         kinds: list[Kind] = []
         while len(pieces) < least_pieces:
             self.starts.append(len(pieces))
@@ -86,35 +97,35 @@ class Book:
                 pieces.append(piece)
         self.pieces = pieces * 2
         self.kinds = kinds * 2
-        """Kind of each piece."""
+        """Grammatical role of each piece."""
         self.distinct = frozenset(pieces)
         self.text = "".join(self.pieces)
         self.offsets = array("q", accumulate(map(len, self.pieces), initial=0))
-        """Character offset at which each piece begins, and the offset of the text's end."""
+        """Character offset in `text` at which each piece begins, and the offset of the text's end."""
 
 
 @lru_cache(maxsize=2)
 def book_of(seed: int, least_pieces: int) -> Book:
-    """Return the book of a seed, cached: generating it takes 60 ms, and every prompt length needs it."""
+    """Return the generated text of a seed from a cache, because generating a text takes 60 ms."""
     return Book(seed, least_pieces)
 
 
 class PromptMaker:
-    """Make prompts of a given length out of a book."""
+    """Makes prompts with a given number of tokens out of a generated text, the book."""
 
     def __init__(self, book: Book, tokens: PromptTokens) -> None:
-        """Use `book`; `tokens` holds the cost of its pieces."""
+        """Use slices of `book`; `tokens` has the number of tokens of each piece."""
         self._book = book
         self._tokens = tokens
         cost = {piece: tokens.of(piece) for piece in book.distinct}
         self._upto = array("d", accumulate(map(cost.__getitem__, book.pieces), initial=0.0))
-        """Cumulative cost of the pieces in front of each."""
+        """For each piece of the book, the number of tokens of all pieces before it."""
 
     def prompt(self, length: int, number: int, salt: str) -> tuple[str, int]:
-        """Return prompt `number` for a salt, `length` tokens long, and its expected length in tokens.
+        """Return (text of prompt `number` for a salt, its expected length in tokens).
 
-        `length` includes the tokens of the chat template; below those the result is the shortest prompt
-        possible.
+        The prompt has `length` tokens including the chat template, or the fewest possible if that is more.
+        Prompts of different numbers have different first lines, if `length` leaves room for a first line.
         """
         random = Random(f"{salt}/{number}")  # noqa: S311 - text, no secret
         left = length - self._tokens.overhead
@@ -138,7 +149,10 @@ class PromptMaker:
 
 
 def pieces() -> list[str]:
-    """Return every piece that a prompt can contain, except the first word."""
+    """Return every word and punctuation mark that a prompt can contain, except its first word, sorted.
+
+    Words include the space before them.
+    """
     words = {piece for part in (OPENINGS, PLACES) for phrase in part for piece in _split(phrase)}
     words |= {f" {word}" for word in (*_NAMES, *VERBS, *ADVERBS, *_SMALL_WORDS)}
     return sorted(words | {FILLER, ".", ",", ":"})
@@ -154,7 +168,7 @@ def _first_line(number: int, random: Random) -> list[str]:
 
 
 def _sentence(random: Random) -> list[Part]:
-    """Return a random sentence of one of three forms."""
+    """Return a random sentence of one of three forms, as a list of (grammatical role, piece)."""
     noun, adjective = _picker(random, Kind.NOUN, NOUNS), _picker(random, Kind.ADJECTIVE, ADJECTIVES)
     verb, adverb = _picker(random, Kind.VERB, VERBS), _picker(random, Kind.ADVERB, ADVERBS)
     subject = [(Kind.FIXED, " the"), adjective(), noun()]

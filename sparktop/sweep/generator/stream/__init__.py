@@ -1,1 +1,1 @@
-"""One streamed answer: from bytes to tokens with times."""
+"""Parse a streamed answer: from received bytes to tokens with arrival times."""

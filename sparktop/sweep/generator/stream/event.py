@@ -1,4 +1,4 @@
-"""The content of one event of a completion stream, read with as little JSON parsing as possible."""
+"""Parse the events of a completion stream, most of them without a full JSON parser to save time."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from sparktop.model.text import clean
 
 DONE = b"[DONE]"
 _FAST_BYTES = 4096
-"""Size from which on events are parsed in full; they are rare."""
+"""Minimum size in bytes from which on events, which are rare, are parsed as JSON."""
 _WORDS_LIMIT = 90
 # A quote inside a JSON string is escaped as \", so these bytes can only be a key and its value.
 _TOKEN_IDS = re.compile(rb'"token_ids":\s?\[([0-9, ]+)\]')
 _TEXT = re.compile(rb'"(?:content|text)":\s?"[^"]')
 _ROLE = b'"delta":{"role":"assistant","content":""}'
 _ROLE_WITHIN_BYTES = 512
-"""The role is searched for in this many bytes only: the token ids of a long prompt follow in the same event.
-"""
+"""The role is searched for only in this number of bytes at the start of an event, because the token ids of a
+long prompt may follow in the same event."""
 _PROMPT_IDS = b'"prompt_token_ids":'
 _TOTAL = b'"completion_tokens":'
 _NUMBER = re.compile(rb"\s?([0-9]{1,9})[,}]")
@@ -34,7 +34,7 @@ class BadEventError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The server's own token counts of a request."""
+    """The server's own token counts of a request; None for a count that the server does not send."""
 
     prompt_tokens: int | None
     cached_tokens: int | None
@@ -43,24 +43,25 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """An event of the stream."""
+    """What one event of the stream says about the answer: its tokens, and how it ends."""
 
     tokens: int = 0
     """Number of token ids; without ids, 1 if there is text, reasoning or part of a tool call, else 0."""
     has_ids: bool = False
+    """True if the event has token ids."""
     total: int | None = None
-    """Running total of generated tokens, sent because of `continuous_usage_stats`."""
+    """Running total of the request's generated tokens, sent because of `continuous_usage_stats`."""
     is_empty: bool = False
-    """True for an empty text without a role, which may be a token without text."""
+    """True for an empty text without a role: it may stand for a token that has no text."""
     reasoning: bool = False
-    """True if its tokens are reasoning only."""
+    """True if the event has reasoning, but no text and no tool call."""
     finish_reason: str | None = None
     usage: Usage | None = None
     error: str | None = None
     """Error message of the server, cleaned; "" for an error without a message, None for no error."""
     model: str | None = None
     is_plain: bool = False
-    """True if only the tokens were read, because the event holds nothing else of interest."""
+    """True if the event has nothing of interest but its tokens, so that no other field was read."""
 
 
 _BY_IDS = tuple(StreamEvent(count, has_ids=True, is_plain=True) for count in range(65))
@@ -70,7 +71,7 @@ _BY_TOTAL = tuple(StreamEvent(1, total=count, is_plain=True) for count in range(
 
 
 def read_event(data: bytes) -> StreamEvent:
-    """Read the data of an event other than `[DONE]`.
+    """Parse the data of an event, which must not be `[DONE]`.
 
     Raises:
         BadEventError: the data is not a JSON object.
@@ -103,7 +104,7 @@ def read_event(data: bytes) -> StreamEvent:
 
 
 def _with_total(data: bytes, key: int) -> StreamEvent:
-    """Return an event with text and a running total; `key` is the offset of the total's key."""
+    """Parse an event with text; `key` is the offset in `data` of the key of the running token total."""
     made = _number_at(data, key)
     if made is None:
         return _read_all(data)
@@ -111,7 +112,7 @@ def _with_total(data: bytes, key: int) -> StreamEvent:
 
 
 def _number_at(data: bytes, key: int) -> int | None:
-    """Return the integer after the key `completion_tokens` at offset `key`; None if there is none."""
+    """Return the integer value of the key `completion_tokens` at offset `key`; None if there is none."""
     found = _NUMBER.match(data, key + len(_TOTAL)) if key >= 0 else None
     return None if found is None else int(found[1])
 
@@ -161,13 +162,16 @@ def _from_choice(choice: dict[str, Any], usage: Usage | None, model: str | None)
 
 
 def _is_empty(choice: dict[str, Any]) -> bool:
-    """Return whether a choice has a text that is empty."""
+    """Return whether a choice has a text field, and its text is empty."""
     delta = choice.get("delta")
     return choice.get("text") == "" or (isinstance(delta, dict) and delta.get("content") == "")
 
 
 def _without_prompt_ids(data: bytes) -> bytes:
-    """Replace the ids of the prompt's tokens by null: with long prompts they are most of the first event."""
+    """Return an event's data with the token ids of the prompt replaced by null.
+
+    With long prompts they are most of the first event, and are not needed.
+    """
     key = data.find(_PROMPT_IDS)
     if key < 0:
         return data

@@ -1,8 +1,8 @@
-"""A splitter of server-sent events, independent of how the network divides the byte stream.
+"""Split a byte stream, received in pieces of any size, into server-sent events (SSE).
 
 Follows the WHATWG HTML standard, 9.2: lines end in LF, CR or CRLF; an empty line ends an event; the data
 lines of an event are joined by LF; a line that begins with a colon is a comment. Only data fields and errors
-matter here. Bytes are not decoded before an event is complete, so UTF-8 may be split anywhere.
+are used. Bytes are not decoded before an event is complete, so a piece may end within a UTF-8 character.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class EventTooLargeError(Exception):
-    """An event grew beyond `LARGEST_EVENT_BYTES`."""
+    """An event of the stream is larger than `LARGEST_EVENT_BYTES`."""
 
 
 class EventSplitter:
-    """Accept a stream in pieces and return the data of each event once it is complete."""
+    """Accepts a stream in pieces, and returns the data of each SSE event once the event is complete."""
 
     __slots__ = ("_buffer", "_last_was_cr", "_searched", "_started")
 
@@ -26,7 +26,7 @@ class EventSplitter:
         """Start at the beginning of a stream."""
         self._buffer = bytearray()
         self._searched = 0
-        """Bytes at the start of the buffer that contain no end of an event."""
+        """Number of bytes at the start of the buffer that are known to contain no end of an event."""
         self._last_was_cr = False
         self._started = False
 
@@ -45,7 +45,7 @@ class EventSplitter:
         return self._feed_any(data)
 
     def _begin(self, data: bytes) -> list[bytes]:
-        """Remove a byte order mark, which may arrive in pieces as well."""
+        """Parse the start of the stream without its byte order mark; return the data of complete events."""
         self._buffer += data
         if len(self._buffer) < len(_BOM) and _BOM.startswith(self._buffer):
             return []
@@ -89,10 +89,10 @@ def _events(text: bytes) -> list[bytes]:
 
 
 def _data(block: bytes) -> bytes | None:
-    """Return the data of an event's lines; None for an event without data.
+    """Return the data of the event `block`; None for an event without data.
 
-    llama.cpp sends an error as a field of its own, other servers as the event's name; both are converted to
-    the JSON object with "error" that the remaining servers send.
+    llama.cpp sends an error in a field named "error", some servers in an event named "error". Both are
+    converted to what other servers send: a JSON object with the key "error".
     """
     lines: list[bytes] = []
     is_error = False

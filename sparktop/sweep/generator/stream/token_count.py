@@ -1,10 +1,10 @@
-"""How many tokens each read of an answer brought, decided when the answer is complete.
+"""Find out how many tokens each read of a streamed answer brought, once the answer is complete.
 
-A chunk is not a token: speculative decoding and batched output put several tokens into one, a parser holds
-some back, and hidden reasoning is never sent. Exact counts come from token ids or from a running total in
-each chunk. Without them, the server's total at the end decides which chunks count as one token each. If no
-interpretation of the chunks adds up to that total, the difference stays unplaced and the figures that need
-the times of single tokens are withheld.
+A chunk is not a token: with speculative decoding or batched output, a chunk has several tokens; a parser
+delays some tokens, and hidden reasoning is never sent. Exact counts come from token ids, or from a running
+total in each chunk. Without these, the server's total at the end decides which chunks count as one token
+each. If no interpretation of the chunks adds up to that total, some tokens have no known time, and the
+metrics that need the times of single tokens are not computed.
 """
 
 from __future__ import annotations
@@ -17,45 +17,47 @@ from dataclasses import dataclass, field
 from sparktop.model.load import TokenSource
 
 _SLACK = 1.5
-"""How much longer than at the mean pace the tokens before the first chunk may have taken, as a factor."""
+"""Maximum ratio of the time of the tokens before the first chunk to their time at the answer's mean rate."""
 _FINISH_SHARE = 0.5
-"""A finish event counts as a token of its own if it arrives at least this fraction of a mean gap after the
-last chunk; one that only ends the stream arrives together with that chunk."""
+"""A finish event counts as a token if it arrives after the last chunk by more than this fraction of the mean
+time between two chunks. A finish event that is not a token arrives together with the last chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountedTokens:
-    """The tokens of an answer, by the read that brought them."""
+    """The tokens of a complete answer, by the read that brought them."""
 
     times: array[float]
     """Time in seconds of each read that brought tokens."""
     counts: list[int]
-    """Tokens in each of those reads."""
+    """Tokens of each of those reads."""
     source: TokenSource | None
-    """What the counts are taken from; None if no token arrived."""
+    """Where the counts come from; None if no token arrived."""
     generated: int | None
-    """Total tokens as counted by the server; None if it sends no count."""
+    """Total of generated tokens as counted by the server; None if the server sends no count."""
     hidden_before: int = 0
-    """Tokens generated before the first chunk that shows any."""
+    """Number of tokens that were generated before the first visible chunk, and are not in `counts`."""
     answer_from: int = 0
-    """Index of the first read that holds more than reasoning; `len(times)` if there is none."""
+    """Index of the first read with more than reasoning; `len(times)` if there is none."""
     spans_all: bool = False
-    """True when the first and the last read are those of the first and the last token."""
+    """True if the first and the last of `times` are those of the first and the last token, although `counts`
+    may lack tokens in between."""
 
 
 @dataclass(slots=True)
 class TokenCount:
-    """Collect the chunks of an answer while it arrives, and count its tokens at the end."""
+    """Collects the chunks of an answer while it arrives, and counts the tokens of each read at the end."""
 
     times: array[float] = field(default_factory=lambda: array("d"))
-    """Time of each read with a chunk that certainly holds tokens."""
+    """Time of each read with a chunk that certainly has tokens."""
     counts: list[int] = field(default_factory=list)
+    """Tokens of each of those reads, as far as known while the answer arrives."""
     answer_at: float | None = None
-    """Time of the first read that holds more than reasoning."""
+    """Time of the first read with more than reasoning; None if there is none."""
     _all_ids: bool = True
     _all_totals: bool = True
     _total: int = 0
-    """Latest running total of the server."""
+    """Latest running total that the server sent."""
     _sizes: list[int] = field(default_factory=list)
     """Tokens of each chunk, from differences of the running total."""
     _empty_at: list[float] = field(default_factory=list)
@@ -68,7 +70,10 @@ class TokenCount:
     """Time of the event with the finish reason, which arrives with the last token."""
 
     def chunk(self, tokens: int, total: int | None, *, has_ids: bool) -> int:
-        """Record a chunk that shows `tokens` and reports `total`; return how many tokens to count for it."""
+        """Record a chunk with `tokens` visible tokens and the running total `total` (None: not sent).
+
+        Return the number of tokens to count for the chunk: the growth of the total, else `tokens`.
+        """
         if self._all_totals and total is not None and total >= self._total and (total or not tokens):
             count, self._total = total - self._total, total
             self._sizes.append(count)
@@ -80,7 +85,7 @@ class TokenCount:
         return tokens
 
     def read(self, at: float, count: int, *, is_reasoning: bool) -> None:
-        """Record a read that brought `count` tokens at the time `at`."""
+        """Record a read that brought `count` tokens at the time `at`, nothing but reasoning if so flagged."""
         if self.answer_at is None and not is_reasoning:
             self.answer_at = at
         self.times.append(at)
@@ -91,7 +96,7 @@ class TokenCount:
         self._empty_at.append(at)
 
     def begin(self, at: float, *, shows_token: bool) -> None:
-        """Record the first event, whatever it contains."""
+        """Record the first event of the stream; if it shows no token, it is taken for the role alone."""
         if not shows_token:
             self._role_at = at
 
@@ -103,14 +108,15 @@ class TokenCount:
 
     @property
     def prelude_s(self) -> float | None:
-        """Seconds from a first event with the role alone to the end of the answer; None if there is none."""
+        """Seconds from the first event, if this was the role alone, to the finish event; otherwise None."""
         begun, ended = self._role_at, self._ended_at
         return None if begun is None or ended is None else ended - begun
 
     def counted(self, reported: int | None, *, first_event_is_token: bool = False) -> CountedTokens:
-        """Return the tokens of the complete answer; `reported` is the total sent by the server at its end.
+        """Return the tokens of the complete answer, with the best counts that its chunks allow.
 
-        `first_event_is_token`: this server sends the role at the time when it has generated the first token.
+        `reported` is the total that the server sent at the end (None: not sent). `first_event_is_token` is
+        True for a server that sends the role at the time of its first token.
         """
         times, counts, hidden = self.times, self.counts, 0
         placed = sum(counts)
@@ -140,11 +146,11 @@ class TokenCount:
         return CountedTokens(times, counts, known, reported, hidden, answer_from, spans_all)
 
     def _hidden_before(self) -> int:
-        """Return how many tokens of the first chunk were generated before it without being shown.
+        """Return how many tokens that the server counts for the first chunk were generated before that chunk.
 
-        A prefill generates one token. If the first chunk has no more tokens than the following ones on
-        average, it shows all of them (batched output); if it has more, all but one were hidden. The last
-        chunk holds a remainder and is left out of the average.
+        If the first chunk has no more tokens than later chunks on average, output is batched: none were. If
+        it has more, all but one were generated earlier and hidden. The average leaves out the last chunk,
+        which may be smaller.
         """
         first, *later = [size for size in self._sizes if size]
         usual = later[:-1] or later or [1]
@@ -153,9 +159,10 @@ class TokenCount:
     def _with_silent(
         self, times: array[float], counts: list[int], missing: int
     ) -> tuple[array[float], list[int]]:
-        """Return the reads, with chunks that showed no token counted as one each if that gives `missing`.
+        """Return (times, counts) of the reads, with `missing` chunks without visible text as one token each.
 
-        Returns the arguments unchanged if no choice of silent chunks gives exactly that number.
+        These are all chunks with an empty text, the finish event, or both. Return the arguments unchanged if
+        none of these choices has exactly `missing` chunks.
         """
         silent = list(self._empty_at)
         if len(silent) != missing and self._finish_at is not None and self._is_late(self._finish_at):
@@ -170,10 +177,11 @@ class TokenCount:
     def _with_both_ends(
         self, times: array[float], counts: list[int], reported: int
     ) -> tuple[array[float], list[int]] | None:
-        """Return the reads with the role event as the first token and the finish event as the last one.
+        """Return (times, counts) of the reads, with the role as first and the finish event as last token.
 
-        None if that is not plausible: the first chunk must follow the role event no later than the missing
-        tokens take at the mean pace (times `_SLACK`), else the role was sent before the first token.
+        None if this is not plausible: at the mean token rate (with a margin of `_SLACK`), the missing tokens
+        must account for the time from the role to the first chunk. Otherwise the role came before the first
+        token.
         """
         begin, end = self._role_at, self._ended_at
         if begin is None or end is None or not times or not begin <= times[0] <= end:
@@ -190,7 +198,7 @@ class TokenCount:
         return array("d", ordered), [reads[at] for at in ordered]
 
     def _is_late(self, finish: float) -> bool:
-        """Return whether a finish event arrived late enough to stand for a token of its own."""
+        """Return whether a finish event at the time `finish` came late enough to count as a token."""
         times = [*self.times, *self._empty_at]
         if len(times) < 2:  # noqa: PLR2004 - a gap has two ends
             return not times or finish > max(times)

@@ -1,4 +1,4 @@
-"""The tokens of one streamed answer: when they arrived, how many, and what the server reported of them."""
+"""Parse one streamed answer: when its tokens arrived, how many, and what the server reported about them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sparktop.sweep.generator.stream.token_count import CountedTokens, TokenCoun
 
 
 class Fault(StrEnum):
-    """A fault of a stream, worded as the end of a sentence about its server."""
+    """A violation of the stream's format; each value completes a sentence that begins with the server."""
 
     ENDLESS_EVENT = "sends an event without an end"
     NO_JSON = "sent an event that is not a JSON object"
 
 
 class TokenStream:
-    """Parse the body of an answer, read by read."""
+    """Parses the body of a streamed answer, one read after the other."""
 
     __slots__ = (
         "_count",
@@ -36,9 +36,9 @@ class TokenStream:
     def __init__(self) -> None:
         """Start at the beginning of an answer."""
         self.has_begun = False
-        """True after the first event, whatever it contained."""
+        """True after the first event, with or without tokens."""
         self.tokens = 0
-        """Tokens received, as far as known before the end of the answer."""
+        """Number of tokens received; an estimate until the answer is complete, see `counted`."""
         self.done = False
         """True after the event `[DONE]`."""
         self.error: str | None = None
@@ -54,19 +54,19 @@ class TokenStream:
 
     @property
     def times(self) -> array[float]:
-        """Time of each read so far that certainly brought tokens."""
+        """Time in seconds of each read so far that certainly brought tokens, in order."""
         return self._count.times
 
     @property
     def is_reasoning(self) -> bool:
-        """True as long as all tokens were reasoning."""
+        """True as long as no token other than reasoning has arrived, also before the first token."""
         return self._count.answer_at is None
 
     def feed(self, at: float, body: bytes) -> int:
-        """Parse the data of a read at the time `at`; return the number of its tokens.
+        """Parse the data of a read at the time `at`; return the number of its tokens for live display.
 
-        The number is for live figures. For the first read it is what its chunks show, because a server that
-        hides the beginning of an answer counts all of that in the first chunk.
+        For the first read this is the number of visible tokens, because a server that hides the beginning of
+        an answer counts all hidden tokens in the first chunk.
         """
         try:
             found = self._splitter.feed(body)
@@ -102,7 +102,7 @@ class TokenStream:
 
     @property
     def prelude_s(self) -> float | None:
-        """Seconds from a first event with the role alone to the end of the answer; None if there is none."""
+        """Seconds from the first event, if this was the role alone, to the finish event; otherwise None."""
         return self._count.prelude_s
 
     def counted(self, *, first_event_is_token: bool = False) -> CountedTokens:
@@ -111,7 +111,7 @@ class TokenStream:
         return self._count.counted(total, first_event_is_token=first_event_is_token)
 
     def _read(self, data: bytes) -> StreamEvent | None:
-        """Return the event; None after the end of the stream, an error or a fault."""
+        """Parse an event; return None at or after the end of the stream, after an error, and for bad data."""
         if data == DONE:
             self.done = True
         if self.done or self.error is not None:

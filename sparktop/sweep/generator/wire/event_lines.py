@@ -1,4 +1,4 @@
-"""Encoding of load events as short JSON arrays: a run of a thousand requests has a few thousand of them."""
+"""Encode and decode load events as short JSON arrays, because a load run may have thousands of them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from sparktop.sweep.terms.request_errors import RequestFailure, error_word
 
 
 def encode_event(event: LoadEvent) -> list[Any]:  # noqa: PLR0911 - one for each kind of event
-    """Return an event as an array that starts with the letter of its type.
+    """Return an event as a list for JSON that starts with a letter for the event's type.
 
     Raises:
-        TypeError: the event is not one of a run (the generator sends no level events).
+        TypeError: a level's start or end, which the load generator does not send.
     """
     match event:
         case RequestStarted():
@@ -46,10 +46,10 @@ def encode_event(event: LoadEvent) -> list[Any]:  # noqa: PLR0911 - one for each
 
 
 def decode_event(found: list[Any]) -> LoadEvent:  # noqa: PLR0911 - as above
-    """Return the event that `encode_event` encoded.
+    """Return the event that `encode_event` encoded as the list `found`.
 
     Raises:
-        ValueError: unknown letter.
+        ValueError: the list starts with an unknown letter.
     """
     letter, rest = found[0], found[1:]
     match letter:
@@ -72,12 +72,12 @@ def decode_event(found: list[Any]) -> LoadEvent:  # noqa: PLR0911 - as above
 
 
 def encode_failure(failure: RequestFailure) -> list[Any]:
-    """Return a failure as an array."""
+    """Return a failure as a list for JSON: [kind, message, time, error code, HTTP status]."""
     return [failure.kind.value, failure.message, failure.at, failure.word, failure.status]
 
 
 def decode_failure(found: list[Any]) -> RequestFailure:
-    """Return the failure that `encode_failure` encoded."""
+    """Return the failure that `encode_failure` encoded as the list `found`."""
     return RequestFailure(FailureKind(found[0]), *found[1:])
 
 

@@ -1,6 +1,6 @@
-"""Encoding of the load generator's commands and messages: one JSON object per line.
+"""Encode and decode the commands to the load generator and its messages: one JSON object per line.
 
-Both ends are the same version of this package, so a line that does not fit is a programming error.
+Both processes run the same version of this package, so a line that cannot be decoded is a programming error.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class WorkerProtocolError(Exception):
 
 
 def encode_command(command: Command) -> bytes:
-    """Return a command as one line."""
+    """Return a command as one line of JSON, line end included."""
     return _line(_WORDS[type(command)], asdict(command))
 
 
 def decode_command(line: bytes) -> Command:
-    """Parse a command.
+    """Return the command that `encode_command` encoded.
 
     Raises:
         WorkerProtocolError: the line is not a command.
@@ -72,7 +72,7 @@ def decode_command(line: bytes) -> Command:
 
 
 def encode_message(message: WorkerMessage) -> bytes:
-    """Return a message as one line."""
+    """Return a message as one line of JSON, line end included."""
     word = _WORDS[type(message)]
     match message:
         case Batch():
@@ -94,7 +94,7 @@ def encode_message(message: WorkerMessage) -> bytes:
 
 
 def decode_message(line: bytes) -> WorkerMessage:
-    """Parse a message.
+    """Return the message that `encode_message` encoded.
 
     Raises:
         WorkerProtocolError: the line is not a message.
@@ -119,9 +119,9 @@ def _open(line: bytes) -> tuple[str, dict[str, Any]]:
 
 
 def _pack(tokens: RequestTokens) -> list[Any]:
-    """Return [times, counts, answer_from] of a request; counts is None if all are 1.
+    """Return a request's token times as a list for JSON: [times, counts or None if all are 1, answer_from].
 
-    Times are base64 of the bytes of doubles: exact, and ten times as fast as decimal numbers.
+    The times are doubles as bytes in base64: exact, and ten times as fast as decimal numbers.
     """
     times = base64.b64encode(array("d", tokens.at).tobytes()).decode()
     counts = None if all(count == 1 for count in tokens.counts) else list(tokens.counts)

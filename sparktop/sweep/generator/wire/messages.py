@@ -1,9 +1,10 @@
-"""Commands and messages between the load generator's process and its parent; `worker_lines` encodes them.
+"""Commands and messages between the load generator's process and its parent; `wire.lines` encodes them.
 
 The parent writes commands to the process's standard input, and the process writes messages to its standard
-output. A run sends, in this order: any number of `Batch`, then `TokenTimes` for all its requests, then one
-`RunFinished`. A calibration sends one `Calibrated`. A command that cannot be executed is answered by one
-`Refused`. All times are `perf_counter` of the process, which on Linux is the monotonic clock of the machine.
+output. For a load run the process sends, in this order: any number of `Batch`, then `TokenTimes` for all
+requests, then one `RunFinished`. For a calibration it sends one `Calibrated`, for a command that cannot be
+executed one `Refused`. All times are `perf_counter` of the process, which on Linux is the monotonic clock of
+the machine.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ BIN_S = 0.1
 """Length of a token bin in seconds."""
 BATCHES_PER_S = 20
 TRIED_TOKENS = 8
-"""Maximum tokens of the trial request of a calibration: enough to see how tokens are sent."""
+"""Output tokens of the main trial request of a calibration: enough to see how the server sends tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerTarget:
-    """The server that requests go to."""
+    """The server or router that requests are sent to."""
 
     url: str
     """With or without a trailing /v1."""
@@ -33,12 +34,12 @@ class WorkerTarget:
     api: Api = Api.CHAT
     api_key: str | None = field(default=None, repr=False)
     router: bool = False
-    """True for a router: its own rejections are counted separately."""
+    """True for a router. Rejections by the router itself are counted separately from a server's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrate:
-    """Find out how to send requests to a target: its model, the accepted fields, the length of prompts."""
+    """Command: find a target's model, the request fields that it accepts, and how to make exact prompts."""
 
     id: str
     target: WorkerTarget
@@ -50,7 +51,7 @@ class Calibrate:
 
 @dataclass(frozen=True, slots=True)
 class RunLoad:
-    """Execute one run of one level; calibrate first if that was not done before.
+    """Command: execute one load run of a level, after a calibration if there was none for this target.
 
     A warm-up is a run like any other, with `warm_up` set.
     """
@@ -74,10 +75,11 @@ class RunLoad:
     """Steady mode: True lets requests in flight finish after the duration, False cancels them."""
     seed: int = 0
     prompt_salt: str | None = None
-    """Determines the prompts of this run: the same salt gives the same prompts. None: made of seed, id and
-    cache salt."""
+    """Text that determines the prompts of this run: equal salts give equal prompts. None: a salt is made of
+    `seed`, `id` and `cache_salt`."""
     cache_salt: str | None = None
-    """New for each run, and each request appends its number. None: no salt is sent."""
+    """Salt for the servers' prefix caches, to which each request appends its number. None: no salt is
+    sent."""
     timeouts: Timeouts = Timeouts()  # noqa: RUF009 - frozen: one for all is as good as one each
     warm_up: bool = False
     """True for a run that is not measured; it is executed like any other."""
@@ -85,12 +87,15 @@ class RunLoad:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Cancel what is in flight: the run ends at once, and its requests with `abort`."""
+    """Command: cancel the present run or calibration and all queued commands.
+
+    A run ends at once, and its requests in flight end with the reason `abort`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Quit:
-    """Exit the process; what is in flight is cancelled. The end of its standard input has the same effect."""
+    """Command: exit, cancelling everything in flight. The end of standard input has the same effect."""
 
 
 Command = Calibrate | RunLoad | Cancel | Quit
@@ -98,7 +103,7 @@ Command = Calibrate | RunLoad | Cancel | Quit
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The process accepts commands."""
+    """First message of the process: it accepts commands from now on."""
 
     pid: int
     loop: str
@@ -109,22 +114,21 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class PromptLength:
-    """The length of prompts and how exactly it is known."""
+    """The length of the prompts that a calibration found, and how exactly it is known."""
 
     asked_tokens: int
     got_tokens: int | None
-    """Length of the trial prompt including the server's chat template; None if the server does not report it.
-    """
+    """Length of a trial prompt with the server's chat template; None if the server does not report it."""
     exact: bool
-    """True if every prompt has exactly that length."""
+    """True if every prompt has exactly `asked_tokens` tokens."""
     source: str
-    """`tokenize`: the server counted each word; `usage`: the server counted complete prompts of the same
-    words; `words`: no counts are available, so each word is assumed to be a token."""
+    """How the length is known. `tokenize`: the server counted each word. `usage`: the server counted complete
+    prompts of the same words. `words`: the server counts nothing, so each word is assumed to be a token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """The result of a calibration; `failure` is set if requests do not work at all."""
+    """Message: the result of a calibration; `failure` is set if the server cannot process requests at all."""
 
     id: str
     model: str | None
@@ -134,17 +138,18 @@ class Calibrated:
     answered_model: str | None
     """Model named in the answer, cleaned."""
     dropped_fields: Mapping[str, str]
-    """Fields that the server refused and that are no longer sent, with its error messages, cleaned."""
+    """Request fields that the server refused and that are left out from now on, each with the error
+    message."""
     token_source: TokenSource | None
     prompt: PromptLength | None
     generated_tokens: int | None
-    """Tokens of the trial request, which asked for `tried_tokens`."""
+    """Tokens that the trial request generated; it asked for `tried_tokens`."""
     tried_tokens: int | None
     served_by: str | None
     requests: int
-    """Completions that the calibration used: they are included in the server's counters."""
+    """Number of completion requests of the calibration, which the server's counters include."""
     prompt_tokens_used: int
-    """Prompt tokens of those completions, as far as reported."""
+    """Prompt tokens of those requests, as far as the server reports them."""
     generated_tokens_used: int
     connect_ms: float | None
     failure: RequestFailure | None = None
@@ -152,37 +157,38 @@ class Calibrated:
 
 @dataclass(frozen=True, slots=True)
 class TokenBin:
-    """Tokens that arrived in a tenth of a second, for graphs during a run."""
+    """Tokens that arrived from one backend in a tenth of a second (`BIN_S`), for live graphs."""
 
     at: float
-    """Start of the bin."""
+    """Start of this tenth of a second."""
     served_by: str | None
     tokens: int
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The events since the last batch, except `Tokens`, which are summed up in bins."""
+    """Message: the events of a run since the last batch; tokens after the first are only summed in bins."""
 
     id: str
     at: float
     in_flight: int
     events: tuple[LoadEvent, ...]
     bins: tuple[TokenBin, ...]
-    """A bin may be sent again with the tokens that were added to it: the parts must be summed."""
+    """Tokens that arrived since the last batch. The same bin may occur in two batches: add the tokens of
+    both."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestTokens:
-    """The arrival of a request's tokens: time and count of each read that brought some."""
+    """When the tokens of a request arrived: time and token count of each read that brought tokens."""
 
     at: Sequence[float]
     counts: Sequence[int]
     answer_from: int = 0
-    """Index of the first read that holds more than reasoning."""
+    """Index of the first read with more than reasoning."""
 
     def events(self, request_id: str) -> Iterator[FirstToken | Tokens]:
-        """Yield the event of each read."""
+        """Yield a load event for each read: `FirstToken` for the first one, `Tokens` for the others."""
         pairs = zip(self.at, self.counts, strict=True)
         for index, (at, count) in enumerate(pairs):
             kind = Tokens if index else FirstToken
@@ -191,7 +197,7 @@ class RequestTokens:
 
 @dataclass(frozen=True, slots=True)
 class TokenTimes:
-    """The exact token times of some requests of a finished run."""
+    """Message: the exact token times of some requests of a finished run, by request id."""
 
     id: str
     requests: Mapping[str, RequestTokens]
@@ -199,7 +205,7 @@ class TokenTimes:
 
 @dataclass(frozen=True, slots=True)
 class LagFigures:
-    """Delays of the event loop's timers, in milliseconds."""
+    """Statistics of the lag of the load generator's event loop, in milliseconds; `count` is of samples."""
 
     mean: float
     p50: float
@@ -214,18 +220,19 @@ class ClientHealth:
 
     loop: str
     cpu_percent: float
-    """Percent of one core."""
+    """CPU use in percent of one core."""
     loop_lag_ms: LagFigures | None
     connect_ms: float | None
     """Mean time in milliseconds to open a connection of the run; None if none was opened."""
     connections: int
-    """Connections opened for the run."""
+    """Number of connections that were opened for the run."""
     most_in_flight: int
+    """Maximum number of requests in flight at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFinished:
-    """A run is over and all its events have been sent."""
+    """Message: a load run is over, and all its events have been sent."""
 
     id: str
     run: int
@@ -234,18 +241,18 @@ class RunFinished:
     cancelled: bool
     warm_up: bool
     started: int
-    """Requests whose body was written."""
+    """Number of requests that were written to a connection."""
     ended: int
-    """Requests that ended, including those whose connection never opened."""
+    """Number of requests that ended, including those whose connection could not be opened."""
     failed: int
     tokens: int
-    """Tokens counted on arrival (chunks where token ids are missing)."""
+    """Tokens as counted on arrival, before the exact counts are known."""
     health: ClientHealth
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A command cannot be executed."""
+    """Message: the command `id` cannot be executed, or was cancelled before it began."""
 
     id: str
     failure: RequestFailure
@@ -253,7 +260,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class WorkerEnded:
-    """The process has exited; the last message. Made by the parent's side, never by the process."""
+    """The last message: the process has exited. Created by the parent, not sent by the process."""
 
     returncode: int | None
     failure: RequestFailure | None
@@ -264,9 +271,10 @@ WorkerMessage = Ready | Calibrated | Batch | TokenTimes | RunFinished | Refused 
 
 
 def with_tokens(events: Iterable[LoadEvent], tokens: Mapping[str, RequestTokens]) -> list[LoadEvent]:
-    """Return the events with the exact token events of each request inserted before its end.
+    """Return the events of a run, with the exact token times of each request as events before its end.
 
-    They replace its `FirstToken`, which was sent before the server's counts were known.
+    `tokens` are the exact times by request id. For these requests, they replace the `FirstToken` event, which
+    was sent before the server's token counts were known.
     """
     complete: list[LoadEvent] = []
     for event in events:
