@@ -1,8 +1,10 @@
 """Exceptions that end a command, with a one-line message for the user and an exit code.
 
-SparktopError ├── UsageError 2 arguments that cannot be used ├── ConfigError 2 a configuration file that
-cannot be used ├── UnreachableError 3 nothing that was asked for could be reached └── OutputError 1 a result
-that could not be written
+SparktopError
+ ├── UsageError        2   arguments that cannot be used
+ ├── ConfigError       2   a configuration file that cannot be used
+ ├── UnreachableError  3   nothing that was asked for could be reached
+ └── OutputError       1   a result that could not be written
 """
 
 from __future__ import annotations

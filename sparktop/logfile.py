@@ -14,7 +14,7 @@ MAX_BYTES = 1_000_000
 
 
 def log_path(env: Mapping[str, str]) -> Path:
-    """Return the log's path: `$XDG_STATE_HOME/sparktop/sparktop.log`, by default below ~/.local/state."""
+    """Return the path of the log: `$XDG_STATE_HOME/sparktop/sparktop.log`, else below ~/.local/state."""
     return folder_of(env, Place.STATE) / "sparktop.log"
 
 

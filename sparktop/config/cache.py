@@ -31,7 +31,10 @@ _RULES = ("schema.py", "checks.py", "keys.py", "../engines/registry.py")
 
 
 class CheckedFiles:
-    """The folder of cache entries, below `$XDG_CACHE_HOME` or ~/.cache; without both, nothing is cached."""
+    """The cache of validated files: a folder with an entry for each text.
+
+    The folder is below `$XDG_CACHE_HOME` or ~/.cache; without a home directory nothing is cached.
+    """
 
     def __init__(self, env: Mapping[str, str]) -> None:
         """Determine the folder's path from `env`; the folder is created with the first entry."""

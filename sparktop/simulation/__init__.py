@@ -1,1 +1,1 @@
-"""The simulated cluster as pure arithmetic: engines, nodes, routers, virtual time. Without clock or I/O."""
+"""The simulated cluster as pure arithmetic, without clock or I/O: engines, nodes, routers, virtual time."""

@@ -1,8 +1,8 @@
-"""The requests that an engine runs together, and their KV blocks.
+"""The batch of a simulated engine: the requests that run together, and their blocks of the KV cache.
 
-Every decoding request makes one token per step, so whatever follows from a count of steps is not kept per
-request: the tokens made, the step of its end, and the steps that need another block. A hundred steps cost as
-much as a single one.
+Every decoding request generates one token per step. So numbers that follow from a count of steps are not
+stored per request: the tokens generated, the step in which it ends, and the steps that need another block. A
+hundred steps cost as much computing time as one.
 """
 
 from __future__ import annotations
@@ -14,37 +14,38 @@ from sparktop.simulation.request import Phase, Sequence
 
 
 class Batch:
-    """The running requests of one engine."""
+    """The running requests of one simulated engine, with the KV blocks that they hold."""
 
     def __init__(self, *, kv_blocks: int, block_tokens: int) -> None:
-        """Start without requests; `block_tokens` is the number of tokens per KV block."""
+        """Create an empty batch with a KV cache of `kv_blocks` blocks of `block_tokens` tokens each."""
         self.pool = BlockPool(kv_blocks)
         self.running: dict[str, Sequence] = {}
         """By request id, longest running first; decoding requests come before those still in prefill."""
         self.decoding = 0
         self.context_tokens = 0
-        """Tokens that the decoding requests attend to in the next step."""
+        """Number of context tokens whose KV cache entries the next step reads, summed over decoding
+        requests."""
         self.steps = 0
-        """Steps so far, counted while requests may decode."""
+        """Number of steps so far; steps without decoding requests may be missing."""
         self._block_tokens = block_tokens
         self._reserved_step = 0
-        """Blocks are allocated up to the end of this step: the last completed one, or the one under way."""
+        """The step up to whose end blocks are allocated: the last completed step, or the one in progress."""
         self._crossings = [0] * block_tokens
-        """Count of decoding requests by the step, modulo a block's tokens, that needs a new block for
-        them."""
+        """Number of decoding requests by the step, modulo `block_tokens`, in which they need a new block."""
         self._finishes: list[tuple[int, int, Sequence]] = []
         self._serial = 0
 
     def made(self, sequence: Sequence) -> int:
-        """Return the number of tokens that a request has made."""
+        """Return the number of tokens that a request has generated so far."""
         return self.steps - sequence.joined_step if sequence.phase is Phase.DECODE else sequence.generated
 
     def admit(self, sequence: Sequence) -> bool:
-        """Start a waiting request if there are blocks for all its tokens.
+        """Move a waiting request into the batch if there are blocks for all its tokens.
 
-        Cached blocks of its prefix are shared.
+        Return whether it was moved.
 
-        The last token is computed even if its block is cached, because its result is the next token.
+        Cached blocks of its prefix are shared. The last token is computed even if its block is cached,
+        because the computation yields the next token.
         """
         size, pool = self._block_tokens, self.pool
         prefix = sequence.request.block_hashes[: (sequence.length - 1) // size]
@@ -63,12 +64,15 @@ class Batch:
         return True
 
     def compute(self, sequence: Sequence, tokens: int) -> None:
-        """Schedule `tokens` of a prompt; its full blocks can be shared from then on, as in vLLM."""
+        """Count `tokens` more tokens of a request's prompt as computed.
+
+        Blocks that become full can be shared with other requests, as in vLLM.
+        """
         sequence.computed += tokens
         self._name(sequence, sequence.computed)
 
     def decode(self, sequence: Sequence) -> None:
-        """Move a request with a computed prompt and a first token into decoding, one token per step."""
+        """Change a request from prefill to decoding; its prompt is computed and its first token generated."""
         sequence.phase = Phase.DECODE
         sequence.joined_step = self.steps - sequence.generated
         sequence.finish_step = sequence.joined_step + sequence.request.output_tokens
@@ -79,7 +83,7 @@ class Batch:
         heappush(self._finishes, (sequence.finish_step, self._serial, sequence))
 
     def leave(self, sequence: Sequence) -> None:
-        """Remove a request that ended or is preempted, and release its blocks."""
+        """Remove a request that has ended or is preempted from the batch, and release its blocks."""
         size = self._block_tokens
         del self.running[sequence.request.request_id]
         if sequence.phase is Phase.DECODE:
@@ -96,7 +100,7 @@ class Batch:
         sequence.blocks = sequence.computed = sequence.named = 0
 
     def blocks_for(self, steps: int) -> int:
-        """Return the number of blocks that `steps` further steps need, beyond the reserved ones."""
+        """Return the number of blocks that the next `steps` steps need, beyond those already allocated."""
         complete, rest = divmod(steps, self._block_tokens)
         first = self._reserved_step
         return complete * self.decoding + sum(
@@ -104,7 +108,10 @@ class Batch:
         )
 
     def reserve_step(self) -> bool:
-        """Allocate the blocks of the next step; return False, allocating nothing, if there are too few."""
+        """Allocate the blocks that the next step needs.
+
+        Return False, allocating nothing, if too few are available.
+        """
         wanted = self.blocks_for(1)
         if wanted > self.pool.available:
             return False
@@ -113,7 +120,11 @@ class Batch:
         return True
 
     def step(self, steps: int, *, under_way: bool) -> None:
-        """Count completed steps; `under_way`: another of the same kind follows at once."""
+        """Count `steps` completed steps.
+
+        `under_way` is whether a step with the same batch follows at once, whose blocks are then allocated
+        too.
+        """
         self.steps += steps
         self.context_tokens += steps * self.decoding
         further = self.steps + under_way - self._reserved_step
@@ -122,14 +133,17 @@ class Batch:
             self._reserved_step += further
 
     def steps_to_finish(self) -> int:
-        """Return the steps until the first decoding request ends; requires a decoding request."""
+        """Return the number of steps until the first decoding request ends.
+
+        There must be a decoding request.
+        """
         finishes = self._finishes
         while finishes[0][2].phase is not Phase.DECODE or finishes[0][2].finish_step != finishes[0][0]:
             heappop(finishes)
         return finishes[0][0] - self.steps
 
     def finished(self) -> list[Sequence]:
-        """Return the decoding requests that have made their last token, each exactly once."""
+        """Return the decoding requests that have generated their last token since the last call."""
         done: list[Sequence] = []
         finishes = self._finishes
         while finishes and finishes[0][0] <= self.steps:

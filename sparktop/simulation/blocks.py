@@ -1,4 +1,4 @@
-"""A KV cache in blocks: allocation, and a prefix cache of released blocks.
+"""A KV cache in blocks: their allocation, and a prefix cache of released blocks.
 
 A block whose tokens have a hash can be shared: requests with the same beginning hold it together. A released
 block stays cached and counts as free; it is reused only when no empty block is left, the longest unused
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 
 class BlockPool:
-    """The blocks of one engine; every method keeps empty + kept + held equal to the capacity."""
+    """The blocks of one engine's KV cache; empty + kept + held blocks always equal the capacity."""
 
     def __init__(self, capacity: int) -> None:
-        """Start with all blocks empty."""
+        """Create a pool of `capacity` empty blocks."""
         self.capacity = capacity
         self._empty = capacity
         self._holders: dict[int, int] = {}
@@ -34,7 +34,7 @@ class BlockPool:
         return self.capacity - self.available
 
     def match(self, hashes: Sequence[int]) -> int:
-        """Return how many of these blocks, counted from the first, are cached or held."""
+        """Return how many of the blocks, from the first up to the first unknown one, are cached or held."""
         count = 0
         for block in hashes:
             if block not in self._holders and block not in self._kept:
@@ -43,11 +43,11 @@ class BlockPool:
         return count
 
     def kept_among(self, hashes: Sequence[int]) -> int:
-        """Return how many of these blocks have no holder, so that holding them reduces `available`."""
+        """Return how many of the blocks are cached without a holder; holding them reduces `available`."""
         return sum(block in self._kept for block in hashes)
 
     def hold(self, hashes: Sequence[int]) -> None:
-        """Hold blocks that `match` has found."""
+        """Add a holder to each of the blocks, which must be cached or held (see `match`)."""
         for block in hashes:
             if block in self._kept:
                 del self._kept[block]
@@ -57,6 +57,8 @@ class BlockPool:
 
     def allocate(self, count: int) -> None:
         """Allocate `count` blocks without a hash.
+
+        Reuse cached blocks, longest unused first, if too few are empty.
 
         Raises:
             ValueError: fewer blocks are available.
@@ -69,9 +71,9 @@ class BlockPool:
             self._kept.popitem(last=False)
 
     def name(self, block: int) -> bool:
-        """Assign its hash to a held block, so that others find it.
+        """Assign the hash `block` to an allocated block, so that other requests find it; return True.
 
-        Return False if that hash already exists.
+        Return False, and do nothing, if a block has this hash already.
         """
         if block in self._holders or block in self._kept:
             return False
@@ -79,9 +81,10 @@ class BlockPool:
         return True
 
     def release(self, anonymous: int, hashes: Sequence[int] = ()) -> None:
-        """Release blocks: those without a hash become empty, the others are cached once they have no holder.
+        """Release `anonymous` blocks without a hash, and one holder of each block in `hashes`.
 
-        The last block of a prefix is reused first, because it is worthless without the preceding ones.
+        Blocks without a hash become empty; a block with a hash is cached once it has no holder. The last
+        block of a prefix is reused first, because it is useless without the preceding ones.
         """
         self._empty += anonymous
         for block in reversed(hashes):
@@ -93,6 +96,6 @@ class BlockPool:
                 self._kept[block] = None
 
     def forget(self) -> None:
-        """Drop all cached blocks, as on a reset of the prefix cache."""
+        """Empty all cached blocks that have no holder, as on a reset of the prefix cache."""
         self._empty += len(self._kept)
         self._kept.clear()

@@ -1,55 +1,62 @@
 """Calibration of the simulated engines: every number that sets their speed, and its source.
 
-The reference tables give decode, prefill and TTFT of bursts of c requests. The speed of an engine is four
-numbers of `StepCost`, fitted to all of a table's figures at once; the other two come from the model's
-architecture and from a third table. `benchmarks/simulation.py` prints table against table.
+The published reference tables (`sparktop/references/`) give decode rate, prefill rate and TTFT of bursts of c
+simultaneous requests. Topology table: one engine ("solo"), two machines as one engine ("TP = 2"), and two
+solo engines behind LiteLLM with the strategies simple-shuffle ("shuffle") and least-busy. The speed of an
+engine is four numbers of `StepCost`, fitted to all values of a table at once; the other two come from the
+model's architecture and from a third table. `benchmarks/simulation.py` prints each table beside the simulated
+values.
 
-What the fit assumes, because the tables say so:
+What the fit assumes, with the evidence in the tables:
 
-* First tokens of a burst leave together: TTFT = prompt tokens x c / prefill rate holds to 1.3 % at c = 2 to
-  32 in the topology table. So one step there computes all prompts, and `max_num_batched_tokens` is 65,536.
-  The concurrency-first recipe states its own 8,192.
-* `SLOTS` = 48 explains c = 64 of solo and of TP = 2, in all six figures, to 8 %: 48 requests run, 16 wait for
-  them. 32 slots, which a plateau from c = 32 on suggests, miss solo's decode by -14 % and its TTFT by +24 %.
-    The shuffle column rules 32 out: two such engines chosen at random have 12,586 tok/s of prefill at c = 64
-    (table 12,064), with 32 slots 4,947, because some request then waits a wave in nearly every run. From 44
-    slots on the result does not depend on the number, so it does not select 48, and having been used here it
-    is not an independent check. The least-busy column selects: see below. Shuffle's spread comes out too: 34
-    tokens/s of decode at c = 32 (table 33.7), 40 at c = 64 (48.0).
-* A step reads weights by rows ^ 0.41 to 0.47 up to all of them. gpt-oss-120b chooses 4 of 128 experts a
-    token; if the choices were independent, 32 rows would read 20 times as much as one, but the tables show 5.
-* Solo's 0.23 s for all experts are 61 GB at 265 GB/s of the GB10's 273.
-* The concurrency-first table does not state its lengths. With 2,048 + 128 tokens and chunks of 8,192, one
-    step time reproduces both its mean and its peak rates, at c = 1 to 64 within 10 % each.
+* The first tokens of a burst are generated in one step: TTFT = prompt tokens x c / prefill rate holds to 1.3
+  % at c = 2 to 32 in the topology table. So a step computes all prompts there, and `max_num_batched_tokens`
+  is 65,536. The concurrency-first recipe states its own 8,192.
+* `SLOTS` = 48 explains c = 64 of solo and of TP = 2, in all six values, to 8 %: 48 requests run, 16 wait for
+  them. With 32 slots, which the plateau from c = 32 on suggests, solo's decode rate would be 14 % too low and
+  its TTFT 24 % too high. The shuffle column also rules out 32 slots: the simulated prefill rate at c = 64 is
+  12,586 tokens/s with 48 slots (table: 12,064), but 4,947 with 32, because in nearly every run some request
+  then waits for a slot. From 44 slots on this value does not depend on their number, so the column does not
+  select 48; the least-busy column does, see below. The standard deviation of shuffle's decode rate is met
+  too: 34 tokens/s at c = 32 (table: 33.7), 40 at c = 64 (48.0).
+* The weights that a step reads grow as rows ^ 0.41 to rows ^ 0.47 until all are read. gpt-oss-120b chooses 4
+  of 128 experts for a token; if the choices were independent, 32 rows would read 20 times as much as one row,
+  but the tables show 5 times as much.
+* Solo reads all experts, 61 GB, in 0.23 s: 265 GB/s of the GB10's 273 GB/s.
+* The concurrency-first table does not state its prompt and answer lengths. With 2,048 + 128 tokens and chunks
+  of 8,192, one step time reproduces both its mean and its peak rates within 10 %, at c = 1 to 64.
 
-Behind a router (two of the solo engine) one more number is fitted, `HOPS_PER_SPREAD`, to the 18 figures of
-the least-busy column at c = 2 to 64. The mechanism is burst herding: requests of a burst come one by one over
-some time, each count rises a hop after the choice, so all that come within the first one's hop go to the
-first backend, and later ones to the other. With exponential delays the share that goes there depends hardly
-on c, but on the ratio of the two times: 1.5 puts 78 % of a burst of 64 on one backend. The root mean square
-difference is 7 % with 48 slots; with the best ratio for each it is 8 % with 44 and with 52, 11 to 13 % with
-40 and with 56.
+For two solo engines behind a router, one more number is fitted, `HOPS_PER_SPREAD`, to the 18 values of the
+least-busy column at c = 2 to 64. The mechanism is burst herding. The requests of a burst reach the router one
+by one over some time (the spread), and the router's count of a backend rises only a delay (the hop) after it
+chose this backend. So all requests that arrive within the first hop go to the first backend, later ones to
+the other. With exponential delays, the part of the burst that goes to the first backend depends mainly on hop
+/ spread, hardly on c: a ratio of 1.5 sends 78 % of a burst of 64 to one backend. The root mean square
+difference to the column is 7 % with 48 slots; with the best ratio for each number of slots, it is 8 % with 44
+and with 52, 11 to 13 % with 40 and with 56.
 
-What the model does not explain, and is not adjusted to:
+What the model does not reproduce, and was not adjusted for:
 
-* Prefill of the topology table is not linear: at c = 4 the model is 9 % too fast, at c = 16 7 % too slow.
+* Prefill of the topology table is not linear: the model is 9 % too fast at c = 4 and 7 % too slow at c = 16.
 * The peak of the concurrency-first table at c = 128 is 17 % too high here. Its fall at c = 256 is within 8 %
   only because `KV_BLOCKS` holds fewer than 256 such requests; that number is an assumption.
-* The concurrency-first fit reads all weights in 0.113 s, half of what 61 GB take at 273 GB/s: a number that
-    fits, without such a meaning. Prefill at c = 1 and 2 needs it; c = 128 would need it doubled.
-* Shuffle at c = 4 to 32 (300 runs): a fair coin gives 4 to 11 % more decode than the table, and at c = 4 and
-  8 14 % more prefill and 8 to 11 % less TTFT. Solo's own error, 6 to 7 % of decode, is a part of it.
-* Least-busy at c = 32 decodes 10 % too little, and its spread is half of the table's: 29 tokens/s (57).
+* The concurrency-first fit reads all weights in 0.113 s, half of what 61 GB take at 273 GB/s: this number
+  fits, but has no physical meaning. Prefill at c = 1 and 2 needs it; c = 128 would need twice as much.
+* Shuffle at c = 4 to 32 (300 runs): simulated random routing decodes 4 to 11 % faster than the table states;
+  at c = 4 and 8, its prefill is 14 % faster and its TTFT 8 to 11 % shorter. The error of the solo engine, 6
+  to 7 % of the decode rate, is a part of this.
+* Least-busy at c = 32 decodes 10 % too slowly, with half the table's standard deviation: 29 tokens/s (57).
 * The tables do not state what the router did. Burst herding yields the least-busy column with one number;
-    other causes, such as errors with cooldowns or counters that drifted, cannot be excluded.
-* Only the ratio of hop to spread follows from the table. `HOP_S` itself is an assumption: short compared to
-    a step.
+  other causes, such as errors with cooldowns or counters that drifted, cannot be excluded.
+* Only the ratio of hop to spread follows from the table. `HOP_S` itself is an assumption: short compared to a
+  step.
 * The long-context table counts its tokens over the whole request: tokens per second times latency gives 205,
-  165 and 207 tokens at 4,978, 19,570 and 39,026 prompt tokens. With the batch table's step of 31.6 ms at
-  c = 1, what is left for prefill grows from 0.13 to 0.18 ms a token: a line plus a square. Both come out of
-  `LONG_CONTEXT` within 2 %; beyond 39,026 tokens nothing was measured, and the same formula goes on.
-* Padding explains a dip of 15 to 18 % at c = 5 and 10; the recipe's text says 17 to 25 %, its table, which
-    compares with another person's machine, 32 to 35 %.
+  165 and 207 tokens at 4,978, 19,570 and 39,026 prompt tokens. With the batch table's step of 31.6 ms at c =
+  1, what is left for prefill grows from 0.13 to 0.18 ms a token: a linear plus a quadratic term.
+  `LONG_CONTEXT` reproduces both within 2 %; beyond 39,026 tokens nothing was measured, and its formula is
+  extrapolated.
+* Padding explains a dip of the decode rate by 15 to 18 % at c = 5 and 10. The recipe's text states 17 to 25
+  %; its table, which compares with another person's machine, 32 to 35 %.
 """
 
 from __future__ import annotations
@@ -155,7 +162,7 @@ GX10_VANILLA = EngineProfile(
     capture_sizes=CAPTURE_SIZES_DEFAULT,
     jitter=GX10_PATCHED.jitter,
 )
-"""The same with the default list: a batch of 5 runs as 8, one of 10 as 16."""
+"""As `GX10_PATCHED`, but with the default capture sizes: a batch of 5 runs as 8, one of 10 as 16."""
 
 LONG_CONTEXT = EngineProfile(
     name="long-context",
@@ -189,7 +196,7 @@ SHORT_CONTEXT = EngineProfile(
     kv_blocks=LONG_CONTEXT.kv_blocks,
     jitter=LONG_CONTEXT.jitter,
 )
-"""The same before tuning: "max stable context 20k", and 40k failed (spark-dgx-benchmark)."""
+"""As `LONG_CONTEXT`, but before tuning: "max stable context 20k", and 40k failed (spark-dgx-benchmark)."""
 
 PROFILES = {
     profile.name: profile
@@ -201,9 +208,10 @@ HOP_S = 0.002
 """Seconds from LiteLLM's choice until its count shows it, a hop to a thread: an assumption, short beside a
 step."""
 HOPS_PER_SPREAD = 1.5
-"""The hop, in units of the mean delay of a burst's requests: fitted to the least-busy column."""
+"""`HOP_S` divided by the mean delay with which a burst's requests reach the router: fitted to the
+least-busy column."""
 
 LITELLM = RouterSettings(increment_lag_s=HOP_S)
 """A warm LiteLLM of one process, without errors."""
 BURST = ProxyHabits(arrival_spread_s=HOP_S / HOPS_PER_SPREAD)
-"""How a benchmark's burst reaches the router."""
+"""The delays with which the requests of a benchmark's burst reach the router."""

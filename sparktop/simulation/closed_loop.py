@@ -1,6 +1,7 @@
-"""Clients in virtual time: the closed loops of a sweep against simulated engines.
+"""Simulated clients in virtual time, which send the requests of a load level to simulated engines.
 
-They emit the same events as the real load generator, so that `sparktop.sweep.measure` reads both alike.
+Each client sends its next request when the last one ends (a closed loop). The events are those of the real
+load generator, so that `sparktop.sweep.result.measure` computes the same metrics from both.
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ from sparktop.simulation.request import SimulatedRequest
 from sparktop.simulation.virtual_time import VirtualTime
 
 Lengths = Callable[[random.Random], tuple[int, int]]
-"""Draws a request's prompt and output tokens."""
+"""Draws (prompt tokens, output tokens) of a request."""
 
 
 class Way(Protocol):
-    """The destination of requests: an engine, or a router that chooses one."""
+    """The destination of a simulated client's requests: an engine, or a router that chooses an engine."""
 
     def send(self, request: SimulatedRequest) -> None:
-        """Send a request now; its events arrive through `VirtualTime.listeners`."""
+        """Send a request at the current model time; its events go to `VirtualTime.listeners`."""
 
     def abort(self, request_id: str) -> None:
-        """Abort a request now."""
+        """Abort a request at the current model time."""
 
 
 class DirectWay:
-    """Sends all requests to one engine."""
+    """Destination that sends all requests to one engine."""
 
     def __init__(self, time: VirtualTime, engine: int = 0) -> None:
-        """Send to the engine at the index `engine` of `time.engines`."""
+        """Send all requests to `time.engines[engine]`."""
         self._time = time
         self._engine = engine
 
@@ -57,7 +58,7 @@ class DirectWay:
 
 
 class ClosedLoop:
-    """One level of load in virtual time; its events are in `events` after `VirtualTime.run`."""
+    """The simulated clients of one load level; the events are in `events` after `VirtualTime.run`."""
 
     def __init__(
         self,
@@ -70,10 +71,10 @@ class ClosedLoop:
         stagger_s: float = 0.0,
         pause_s: float = 0.5,
     ) -> None:
-        """Prepare the level; `start` begins it.
+        """Prepare the load level `level`, which `start` begins, with requests sent to `way`.
 
-        `lengths` draws each request's sizes (None: the level's own). `stagger_s` is the span in seconds over
-        which the clients of a steady run start, `pause_s` the time between two runs.
+        `lengths` draws the lengths of each request; None uses the level's. `stagger_s` is the span in seconds
+        over which the clients of a steady run start, and `pause_s` the time between two runs.
 
         Raises:
             ValueError: a steady level has no duration.
@@ -98,7 +99,7 @@ class ClosedLoop:
         time.listeners.append(self._hear)
 
     def start(self) -> None:
-        """Begin the level now."""
+        """Begin the load level at the current model time."""
         self.events.append(LevelStarted(self._time.now_s, self._level))
         self._start_run()
 
@@ -143,7 +144,7 @@ class ClosedLoop:
             self._end_run()
 
     def _close(self) -> None:
-        """End a steady run: abort all requests in flight."""
+        """End the current steady run by aborting all its requests in flight."""
         self._closing = True
         self._unsent = 0
         for request_id in tuple(self._in_flight):

@@ -1,4 +1,4 @@
-"""Cooldown of failing backends in a router, by LiteLLM's rules."""
+"""Cooldown of failing backends in a simulated router, by LiteLLM's rules."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ AT_ONCE = frozenset({401, 404, 429})
 COOLDOWN_S = 5.0
 WINDOW_S = 60.0
 SHARE = 0.5
-"""Share of failures among the counted requests above which a cooldown starts; a single request never
-suffices."""
+"""Share of failures among the counted requests of a backend, above which its cooldown starts; a single
+request is not enough."""
 
 
 class _Window:
-    """A counter that restarts `WINDOW_S` after its first count, whatever comes in between."""
+    """A counter that drops to 0 `WINDOW_S` seconds after the first count, whatever was counted in between."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -31,14 +31,14 @@ class _Window:
 
 
 class Cooldown:
-    """The backends that are cooling down, as in LiteLLM 1.83 to 1.109 with its default policy.
+    """Which backends are cooling down, as in LiteLLM 1.83 to 1.109 with its default policy.
 
-    A backend gets no requests for `seconds` once more than half of its counted requests have failed (of two
-    or more), or a single one was answered 429, 401 or 404. Failures during the cooldown do not prolong it.
+    A backend gets no requests for `seconds` once more than half of its counted requests have failed, of at
+    least two, or once a request was answered 429, 401 or 404. Failures during the cooldown do not prolong it.
     """
 
     def __init__(self, backends: int, seconds: float | None = COOLDOWN_S) -> None:
-        """Start without cooldowns; `seconds` None disables them.
+        """Start with no backend cooling down; with None for `seconds`, no backend ever is.
 
         Raises:
             ValueError: `seconds` is not above 0.
@@ -52,7 +52,12 @@ class Cooldown:
         """End of the current or latest cooldown, by backend."""
 
     def note(self, backend: int, now: float, *, ok: bool, status: int | None) -> None:
-        """Count an answer, and start a cooldown of its backend if the failures are too many."""
+        """Count an answer of a backend at the time `now`.
+
+        Start a cooldown of the backend if it failed too often.
+
+        `status` is the HTTP status of a failure, if it had one.
+        """
         if self._seconds is None:
             return
         (self._successes if ok else self._fails)[backend].add(now)
@@ -64,7 +69,7 @@ class Cooldown:
             self._until[backend] = now + self._seconds
 
     def at(self, now: float) -> frozenset[int]:
-        """Return the backends that are cooling down at the time `now`."""
+        """Return the indices of the backends that are cooling down at the time `now`."""
         if not self._until:
             return frozenset()
         for backend in [index for index, until in self._until.items() if until <= now]:

@@ -1,4 +1,4 @@
-"""A router's counts of requests in flight, which may lag, be polled, or expire."""
+"""A simulated router's counts of requests in flight, which may lag, be polled or expire."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections import deque
 
 
 class Counts:
-    """Requests in flight per backend as a router sees them; times must not decrease.
+    """The number of requests in flight per backend as a router sees it; times passed to it must not decrease.
 
-    A count rises `increment_lag_s` after a request went to its backend, and falls `decrement_lag_s` after its
-    end. With `poll_s` the router sees only the counts at the last multiple of it. With `expiry_s` all counts
-    are reset that long after the first write, like LiteLLM's cache entry, which later writes do not prolong;
-    requests that end afterwards push their count below zero.
+    A count rises `increment_lag_s` after a request went to its backend, and falls `decrement_lag_s` after the
+    request's end. With `poll_s`, the router sees the counts as they were at the last multiple of `poll_s`.
+    With `expiry_s`, all counts are reset this long after the first change, like LiteLLM's cache entry, which
+    later changes do not prolong; requests that end afterwards push their count below zero.
     """
 
     def __init__(
@@ -43,12 +43,15 @@ class Counts:
         self._forget_at = math.inf
 
     def at(self, now: float) -> list[int]:
-        """Return the counts as seen at a time; the list is internal and changes with them."""
+        """Return the counts that the router sees at the time `now`, by backend.
+
+        The list is not a copy: it changes with the counts.
+        """
         self._catch_up(now)
         return self._seen
 
     def add(self, backend: int, change: int, now: float) -> None:
-        """Record the start (1) or the end (-1) of a request on a backend."""
+        """Record at the time `now` that a request on a backend started (`change` 1) or ended (-1)."""
         self._catch_up(now)
         lag_s = self._lags_s[change]
         if lag_s:

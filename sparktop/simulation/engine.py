@@ -1,13 +1,14 @@
-"""A simulated engine: continuous batching as a pure function of model time.
+"""A simulated inference engine: continuous batching as a pure function of model time.
 
-Each step makes a token for every decoding request, spends the rest of the step's token budget on prompts,
-oldest first, and takes as long as the profile states for that work at the clock that its nodes' heat allows.
-Requests wait for a slot and for KV blocks; when the blocks run out, the newest request is preempted, moves to
-the front of the queue and is computed again (vLLM's scheduler, version 1).
+Each step generates a token for every decoding request, spends the rest of the step's token budget on prompts,
+oldest request first, and takes as long as the profile states for that work at the GPU clock that the nodes'
+heat allows. Requests wait for a place in the batch and for KV blocks; when the blocks run out, the newest
+request is preempted, moves to the front of the queue and is computed again (as in vLLM's scheduler, version
+1).
 
 No clock is read here: the caller supplies the time. A step includes the requests that arrived strictly before
-its start, so the same requests at the same times produce the same events, however the time in between is
-divided into calls.
+its start. So the same requests at the same times produce the same events, no matter how many calls of
+`advance` divide the time between them.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ EngineEvent = FirstToken | Tokens | RequestEnded
 
 
 class Engine:
-    """A simulated engine; `advance` moves it through model time."""
+    """A simulated inference engine with its queue, batch and counters.
+
+    `advance` moves it through model time.
+    """
 
     def __init__(
         self,
@@ -51,10 +55,11 @@ class Engine:
         token_events: bool = True,
         on_end: Callable[[RequestTimeline], None] | None = None,
     ) -> None:
-        """Start without requests at model time `start_s`.
+        """Start at model time `start_s` without requests; `nodes` are the machines that the engine runs on.
 
-        With `token_events` false, tokens after the first are counted but not reported as events, so that a
-        thousand engines fit into a process. `on_end` receives each request's timeline at its end.
+        `seed` fixes the noise of step times. With `token_events` false, only a request's first token is
+        reported as an event, so that a thousand engines fit into a process. `on_end` receives each request's
+        timeline at its end.
         """
         self.profile = profile
         self.nodes = (
@@ -62,7 +67,7 @@ class Engine:
             if nodes is not None
             else tuple(NodeThermal(at=start_s) for _ in range(profile.nodes))
         )
-        """The machines that it runs on; the slowest sets the pace."""
+        """The machines that the engine runs on; the slowest sets the pace."""
         self.tally = EngineTally()
         self._token_events = token_events
         self._on_end = on_end
@@ -70,9 +75,10 @@ class Engine:
         self._random = random.Random(seed)  # noqa: S311
         self._now_s = start_s
         self._free_s = start_s
-        """End of the last stretch."""
+        """Model time when the last stretch (consecutive steps with the same batch) ended."""
         self._arrivals: deque[Sequence] = deque()
-        """Submitted requests that no step could have included yet, in order of arrival."""
+        """Submitted requests that arrived after the start of the last step, or will arrive, in order of
+        arrival."""
         self._waiting: deque[Sequence] = deque()
         self._batch = Batch(kv_blocks=profile.kv_blocks, block_tokens=profile.block_tokens)
         self._stretch: Stretch | None = None
@@ -91,7 +97,7 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        """Number of requests that have arrived and are not in the batch."""
+        """Number of requests that have arrived but are not in the batch."""
         arrived = sum(sequence.arrived_s <= self._now_s for sequence in self._arrivals)
         return len(self._waiting) + arrived
 
@@ -126,7 +132,7 @@ class Engine:
         self._cut_for_arrival()
 
     def cancel(self, request_id: str, at: float) -> bool:
-        """Abort a request at the model time `at`; return False if it has ended or is unknown.
+        """Abort a request at the model time `at`; return True, or False if it has ended or is unknown.
 
         Raises:
             ValueError: the time has passed.
@@ -154,14 +160,17 @@ class Engine:
         return True
 
     def advance(self, until_s: float) -> list[EngineEvent]:
-        """Process everything up to a model time; return the events not returned yet, in order of time."""
+        """Move the engine to the model time `until_s`.
+
+        Return the events since the last call, in order of time.
+        """
         if until_s > self._now_s:
             self._run_to(until_s)
         events, self._outbox = self._outbox, []
         return events
 
     def next_event_at(self) -> float | None:
-        """Return the time of the next event; None if nothing happens without a submission."""
+        """Return the model time of the next event; None if there is none unless a request is submitted."""
         if self._outbox:
             return self._outbox[0].at
         stretch = self._stretch
@@ -197,7 +206,11 @@ class Engine:
         return arrived_s + self.profile.wake_s
 
     def _plan(self, start_s: float) -> None:
-        """Schedule the work of the next step, and how many steps it stays the same."""
+        """Plan the next stretch (consecutive steps with the same batch), which starts at `start_s`.
+
+        Moves arrived requests to the queue, preempts requests for whose next token there is no block, and
+        admits others.
+        """
         batch, profile = self._batch, self.profile
         while self._arrivals and self._arrivals[0].arrived_s < start_s:
             self._waiting.append(self._arrivals.popleft())
@@ -257,7 +270,10 @@ class Engine:
             self.tally.prefix_hits += sequence.cached_tokens
 
     def _steps_alike(self, first_s: float) -> int:
-        """Return for how many steps a decoding batch stays the same and its KV blocks suffice."""
+        """Return the number of steps for which a decoding batch stays the same and its KV blocks suffice.
+
+        `first_s` is the duration of the first step.
+        """
         batch = self._batch
         steps = min(batch.steps_to_finish(), max(1, int(LONGEST_STRETCH_S / first_s)))
         # A step is already reserved.
@@ -266,7 +282,7 @@ class Engine:
         return steps
 
     def _cut_for_arrival(self) -> None:
-        """End the stretch at the first step that could include the next arrival."""
+        """Shorten the current stretch, where needed, so that the next arrival can join the batch in time."""
         stretch = self._stretch
         open_to_all = not self._waiting and self.running < self.profile.max_num_seqs
         if stretch is not None and self._arrivals and open_to_all:
@@ -296,7 +312,10 @@ class Engine:
         batch.step(count, under_way=steps < stretch.steps)
 
     def _finish(self, stretch: Stretch) -> None:
-        """End a stretch after its last step: end completed requests, and finish computed prompts."""
+        """End the current stretch after its last step.
+
+        Ends the requests that are complete, and starts decoding those whose prompt is computed.
+        """
         self._stretch = None
         self._free_s = now_s = stretch.end_s(stretch.steps)
         for sequence in self._batch.finished():

@@ -1,4 +1,4 @@
-"""The load of routed backends over virtual time, its imbalance, and its period if it has one."""
+"""The load of simulated backends behind a router over virtual time, with its imbalance and period."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparktop.simulation.routed import RoutedWay
 from sparktop.simulation.virtual_time import VirtualTime
 
 _LOOKED_AT = 16
-"""Most backends examined for a period, evenly chosen: of a thousand equal ones, a few suffice."""
+"""Number of backends examined for a period, evenly chosen: of a thousand equal ones, a few suffice."""
 _REBOUND = 0.3
 """Least autocorrelation at a lag that counts as a period."""
 _AS_CLEAR = 0.8
@@ -19,13 +19,13 @@ _FEWEST_CYCLES = 4.0
 
 
 class LoadTrace:
-    """The requests in flight on every backend, sampled from its creation until a time.
+    """The requests in flight on every backend, sampled at equal intervals of virtual time.
 
     `times_s` and `loads` are parallel; a row of `loads` has one number per backend.
     """
 
     def __init__(self, time: VirtualTime, way: RoutedWay, *, until_s: float, every_s: float = 0.25) -> None:
-        """Sample now, and every `every_s` seconds up to `until_s`."""
+        """Sample now, and then every `every_s` seconds up to the model time `until_s`."""
         self.every_s = every_s
         self.times_s: list[float] = []
         self.loads: list[tuple[int, ...]] = []
@@ -43,22 +43,24 @@ class LoadTrace:
             self._time.call_at(at, self._sample)
 
     def since(self, at: float) -> list[tuple[int, ...]]:
-        """Return the rows from the time `at` on."""
+        """Return the rows of `loads` that were sampled at the time `at` or later."""
         return [row for time_s, row in zip(self.times_s, self.loads, strict=True) if time_s >= at]
 
 
 def imbalance(rows: Sequence[Sequence[int]]) -> float | None:
-    """Return the coefficient of variation of the loads among backends, averaged over the rows.
+    """Return the coefficient of variation of the loads among backends, averaged over `rows`.
 
-    0 means equal loads; 1, with two backends, means all load on one of them. Rows without load are skipped;
-    None if no others exist.
+    A row has one load per backend. 0 means equal loads; 1, with two backends, that one of them has all load.
+    Rows without load are skipped; None if there are no other rows.
     """
     found = [sqrt(fmean((load - mean) ** 2 for load in row)) / mean for row in rows if (mean := fmean(row))]
     return fmean(found) if found else None
 
 
 def period_s(rows: Sequence[Sequence[int]], every_s: float) -> float | None:
-    """Return the period in seconds of the swing between backends; None if there is none.
+    """Return the period in seconds with which load swings between backends; None if it does not.
+
+    `rows` has one load per backend for every `every_s` seconds.
 
     The autocorrelation of each backend's difference from the mean, averaged over the backends, must rise
     above 0.3 at the period after having been below zero, and four periods must have been seen.

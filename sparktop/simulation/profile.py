@@ -1,4 +1,4 @@
-"""Limits of a simulated engine, and the cost of its steps."""
+"""The settings of a simulated engine, and the duration of its steps."""
 
 from __future__ import annotations
 
@@ -23,22 +23,29 @@ class StepCost:
     """
 
     weights_one_s: float
-    """Reading the weights for one row, in seconds."""
+    """Seconds to read the weights that one row needs."""
     weights_exponent: float
-    """Growth of the weights read with the rows: 0 would be a dense model, 1 experts that never coincide."""
+    """Exponent with which the weights read grow with the rows: 0 would be a dense model, 1 experts that
+    never coincide."""
     weights_all_s: float
-    """Reading every expert, the most that a step can read."""
+    """Seconds to read all experts, the most that a step can read."""
     row_s: float
-    """Computing one row, which dominates long prompts."""
+    """Seconds to compute one row, which dominates long prompts."""
     context_token_s: float
-    """Reading the KV cache of one context token of a decoding request."""
+    """Seconds to read the KV cache of one context token of a decoding request."""
     attention_pair_s: float
-    """Attention between a prompt's token and an earlier one: the quadratic part of prefill."""
+    """Seconds for attention between a token of a prompt and an earlier token: the quadratic part of
+    prefill."""
     weights_clock_share: float = 0.3
-    """Share of the reading time that scales with the SM clock; computing scales with it completely."""
+    """Share of the reading time, 0 to 1, that scales with the SM clock; computing time scales with it
+    completely."""
 
     def step_s(self, rows: int, context_tokens: int, pairs: float, clock_mhz: float) -> float:
-        """Return the duration of a step in seconds at an SM clock."""
+        """Return the duration in seconds of a step that computes `rows` rows at an SM clock of `clock_mhz`.
+
+        `context_tokens` are those of all decoding requests, `pairs` the pairs of tokens for the attention of
+        prompts.
+        """
         slower = REFERENCE_CLOCK_MHZ / clock_mhz
         weights_s: float = min(self.weights_one_s * rows**self.weights_exponent, self.weights_all_s)
         reading_s = weights_s + context_tokens * self.context_token_s
@@ -46,7 +53,10 @@ class StepCost:
         return reading_s * self._reading_factor(slower) + computing_s * slower
 
     def growth_s(self, requests: int, clock_mhz: float) -> float:
-        """Return by how many seconds a decode step exceeds the previous one: each context grew by a token."""
+        """Return the seconds by which a decode step of `requests` requests takes longer than the step before.
+
+        Each context has grown by a token.
+        """
         return requests * self.context_token_s * self._reading_factor(REFERENCE_CLOCK_MHZ / clock_mhz)
 
     def _reading_factor(self, slower: float) -> float:
@@ -55,7 +65,7 @@ class StepCost:
 
 @dataclass(frozen=True, slots=True)
 class EngineProfile:
-    """A simulated engine's settings, in vLLM's terms, and its speed."""
+    """The settings of a simulated engine, named as in vLLM, and its speed."""
 
     name: str
     model: str
@@ -83,7 +93,7 @@ class EngineProfile:
     jitter: float = 0.0
     """Relative standard deviation of step times, drawn anew whenever the batch changes."""
     link_bytes_per_row: int = 0
-    """Bytes that each node sends to the others for one row."""
+    """Bytes that each node sends to the others for one row (token computed)."""
 
     def __post_init__(self) -> None:
         """Check the settings.
@@ -102,11 +112,11 @@ class EngineProfile:
 
     @property
     def kv_capacity_tokens(self) -> int:
-        """Tokens that the KV cache holds."""
+        """Number of tokens for which the KV cache has space."""
         return self.kv_blocks * self.block_tokens
 
     def padded(self, rows: int) -> int:
-        """Return the rows computed in a step of `rows`, including padding."""
+        """Return the number of rows computed in a step of `rows` rows, padded to a captured batch size."""
         sizes = self.capture_sizes
         at = bisect_left(sizes, rows)
         return sizes[at] if at < len(sizes) else rows

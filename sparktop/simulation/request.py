@@ -1,4 +1,4 @@
-"""Requests to a simulated engine, and their state and times there."""
+"""Requests to a simulated engine, and their state and times in the engine."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ class SimulatedRequest:
 
 @dataclass(frozen=True, slots=True)
 class RequestTimeline:
-    """Times of one request in its engine, as needed for vLLM's latency histograms."""
+    """The times of one request in its simulated engine, from which vLLM's latency histograms are computed."""
 
     request: SimulatedRequest
     arrived_s: float
     admitted_s: float | None
-    """Time of the first admission to a slot; None if it never came."""
+    """Time when the request first joined the batch; None if it never did."""
     first_token_s: float | None
     last_token_s: float | None
     ended_s: float
     generated_tokens: int
     cached_tokens: int
-    """Cached prompt tokens at its first admission."""
+    """Prompt tokens that were in the prefix cache when the request first joined the batch."""
     preemptions: int
     reason: EndReason
 
 
 class Phase(Enum):
-    """State of a request."""
+    """State of a request in a simulated engine."""
 
     WAITING = 0
     PREFILL = 1
@@ -54,13 +54,13 @@ class Phase(Enum):
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """A request in the engine."""
+    """A request in a simulated engine, with its progress and times."""
 
     request: SimulatedRequest
     arrived_s: float
     phase: Phase = Phase.WAITING
     generated: int = 0
-    """Tokens made; not updated while it decodes, see `Batch.made`."""
+    """Tokens generated; not updated while the request decodes, see `Batch.made`."""
     computed: int = 0
     """Tokens in the KV cache while its prompt is computed."""
     blocks: int = 0
@@ -70,9 +70,10 @@ class Sequence:
     named: int = 0
     """Full blocks offered to the prefix cache, whether or not it already had them."""
     joined_step: int = 0
-    """While it decodes: the batch's steps minus the tokens made."""
+    """While the request decodes: the batch's step count minus the request's generated tokens, which is
+    constant."""
     finish_step: int = 0
-    """While it decodes: the batch's step that makes its last token."""
+    """While the request decodes: the batch's step count at which its last token is generated."""
     cached_tokens: int = 0
     admitted_s: float | None = None
     first_token_s: float | None = None
@@ -81,11 +82,11 @@ class Sequence:
 
     @property
     def length(self) -> int:
-        """Prompt plus made tokens; not updated while it decodes."""
+        """Number of prompt and generated tokens; not updated while the request decodes."""
         return self.request.prompt_tokens + self.generated
 
     def timeline(self, ended_s: float, reason: EndReason) -> RequestTimeline:
-        """Return the timeline of the request at its end."""
+        """Return the times of the request, which ended at `ended_s` for `reason`."""
         return RequestTimeline(
             self.request,
             self.arrived_s,

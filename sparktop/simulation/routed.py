@@ -1,4 +1,4 @@
-"""A proxy in virtual time: requests reach their engines through a router, and some of them fail."""
+"""A simulated proxy in virtual time: requests reach their engines through a router, and some of them fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparktop.simulation.routers import Router
 from sparktop.simulation.virtual_time import VirtualTime
 
 REFUSED_S = 0.1
-"""Seconds until a client has a refusal of the router or a backend, and may retry."""
+"""Seconds until a client receives the refusal of a router or backend, and may retry."""
 ROUTER_FULL = "no deployments available: every backend cools down"
 
 
@@ -38,10 +38,10 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class ProxyHabits:
-    """Effects on requests around the router's choice."""
+    """How a simulated proxy behaves apart from its routing strategy: delays, counting and injected faults."""
 
     arrival_spread_s: float = 0.0
-    """Mean seconds, exponentially distributed, from a client's start to the router's choice."""
+    """Mean seconds (exponential distribution) from a client's sending of a request to the router's choice."""
     counted: bool = True
     """Whether the router counts requests at all: some of LiteLLM's routes do not."""
     leaks: bool = False
@@ -50,7 +50,9 @@ class ProxyHabits:
 
 
 class RoutedWay:
-    """Sends each request to the backend that a router chooses; several routers act as independent workers.
+    """Destination that sends each request to a backend chosen by a router.
+
+    Of several routers, a random one chooses.
 
     `served` counts the requests that each backend received, `loads` those in flight there, and `refused`
     those that the router rejected.
@@ -64,10 +66,12 @@ class RoutedWay:
         *,
         seed: int | str = 0,
     ) -> None:
-        """Route to all engines of `time`; create this before other listeners to the requests' ends.
+        """Route to all engines of `time`; `routers` are one or several routers, `seed` fixes random choices.
+
+        Create this object before other listeners that react to the end of requests.
 
         Raises:
-            ValueError: a router has another number of backends than there are engines.
+            ValueError: the number of backends of a router is not the number of engines.
         """
         self.loads = [0] * len(time.engines)
         self.served = [0] * len(time.engines)
@@ -82,12 +86,12 @@ class RoutedWay:
         # Chances of arrival and failure need no cryptographic randomness.
         self._random = random.Random(seed)  # noqa: S311
         self._coming: dict[str, SimulatedRequest] = {}
-        """Requests sent by their clients but not accepted by a backend, by id."""
+        """Requests, by id, that clients have sent but that no backend has accepted yet."""
         self._there: dict[str, tuple[int, Router]] = {}
         time.listeners.append(self._hear)
 
     def send(self, request: SimulatedRequest) -> None:
-        """Route a request after its delay to the router."""
+        """Route a request now, or after a random delay if `ProxyHabits.arrival_spread_s` is set."""
         self._coming[request.request_id] = request
         spread_s = self._habits.arrival_spread_s
         if spread_s:
@@ -97,7 +101,7 @@ class RoutedWay:
             self._route(request)
 
     def abort(self, request_id: str) -> None:
-        """Cancel a request wherever it is, because its client disconnected."""
+        """Cancel a request, in its engine or on its way there, because its client disconnected."""
         if request_id in self._there:
             self._time.cancel(self._there[request_id][0], request_id)
         elif self._coming.pop(request_id, None) is not None:
@@ -141,7 +145,12 @@ class RoutedWay:
         return here and self._random.random() < faults.share
 
     def _turn_away(self, request: SimulatedRequest, backend: int, message: str) -> None:
-        """Report the failure to the client after `REFUSED_S`: an immediate retry would loop forever."""
+        """Report the failure of a request to its client after `REFUSED_S`.
+
+        An immediate retry would loop forever.
+
+        `backend` is the index of the backend that refused, -1 for the router.
+        """
         at = self._time.now_s + REFUSED_S
         failure = Failure(FailureKind.HTTP, message, at)
 

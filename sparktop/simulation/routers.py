@@ -1,13 +1,13 @@
-"""A router's strategies, as pure functions of time: for virtual time and for a proxy in real time.
+"""Simulated routers, a class per strategy, as pure functions of time: for virtual time and a real proxy.
 
-The caller asks `choose` for each request, then calls `started` at once, and `ended` when the stream is over.
-That a count rises late, as in LiteLLM after a hop to another thread, is a setting of the router.
+The caller calls `choose` for each request, then `started` at once, and `ended` when the answer's stream is
+over. That a count rises late, as in LiteLLM after a switch to another thread, is a setting of the router.
 
-    router = make_router("least-busy", 2, RouterSettings(increment_lag_s=0.002))
-    backend = router.choose(now)        # None: all cool down, the request is refused
-    router.started(backend, now)
-    ...
-    router.ended(backend, now, ok=True)
+router = make_router("least-busy", 2, RouterSettings(increment_lag_s=0.002))
+backend = router.choose(now)        # None: all cool down, the request is refused
+router.started(backend, now)
+...
+router.ended(backend, now, ok=True)
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ from sparktop.simulation.counts import Counts
 
 @dataclass(frozen=True, slots=True)
 class RouterSettings:
-    """What a router knows and when; defaults are the ideal case, except for LiteLLM's cooldown."""
+    """How current a router's counts of requests are, and its cooldown.
+
+    By default the counts are exact and immediate, and the cooldown is LiteLLM's.
+    """
 
     increment_lag_s: float = 0.0
-    """Seconds from a choice until the count shows it: a hop to another thread."""
+    """Seconds from a choice until the count includes it: the switch to another thread."""
     decrement_lag_s: float = 0.0
-    """Seconds from a stream's end until the count shows it."""
+    """Seconds from the end of an answer until the count reflects it."""
     poll_s: float | None = None
     """Seconds between readings of the counts, which show no choice in between; None: always up to date."""
     expiry_s: float | None = None
@@ -42,12 +45,17 @@ class RouterSettings:
 
 
 class Router(ABC):
-    """Chooses a backend for each request; times must not decrease."""
+    """Base of the routers: chooses a backend for each request.
+
+    Times passed to the methods must not decrease.
+    """
 
     strategy: ClassVar[str]
 
     def __init__(self, backends: int, settings: RouterSettings | None = None, *, seed: int | str = 0) -> None:
-        """Start with no requests in flight.
+        """Start with no requests in flight on any of the backends, numbered from 0.
+
+        `seed` fixes random choices.
 
         Raises:
             ValueError: there is no backend.
@@ -62,7 +70,10 @@ class Router(ABC):
         self._counts = self._make_counts()
 
     def choose(self, now: float) -> int | None:
-        """Return the backend for a request that arrives now; None if all backends cool down."""
+        """Return the index of the backend for a request that arrives at `now`.
+
+        None if all backends cool down.
+        """
         cooling = self._cooldown.at(now)
         if not cooling:
             return self._choose(None, now)
@@ -70,25 +81,25 @@ class Router(ABC):
         return self._choose(healthy, now) if healthy else None
 
     def started(self, backend: int, now: float) -> None:
-        """Record that a request was sent to a backend."""
+        """Record that a request was sent to a backend at the time `now`."""
         self._counts.add(backend, 1, now)
 
     def ended(self, backend: int, now: float, *, ok: bool | None = True, status: int | None = None) -> None:
-        """Record that a request's stream is over.
+        """Record that a request on a backend ended at the time `now`.
 
-        `ok` is None if its client disconnected, which counts neither for nor against the backend. `status` is
-        the HTTP status of a failure, if it had one.
+        `ok` is whether it succeeded, None if its client disconnected, which counts neither for nor against
+        the backend. `status` is the HTTP status of a failure, if it had one.
         """
         self._counts.add(backend, -1, now)
         if ok is not None:
             self._cooldown.note(backend, now, ok=ok, status=status)
 
     def counts(self, now: float) -> tuple[int, ...]:
-        """Return the requests in flight on each backend as the router sees them."""
+        """Return the number of requests in flight by backend, as the router knows it at the time `now`."""
         return tuple(self._counts.at(now))
 
     def cooling(self, now: float) -> frozenset[int]:
-        """Return the backends that get no requests now because they failed."""
+        """Return the indices of the backends that get no requests at the time `now`, because they failed."""
         return self._cooldown.at(now)
 
     def _make_counts(self) -> Counts:
@@ -103,11 +114,14 @@ class Router(ABC):
 
     @abstractmethod
     def _choose(self, healthy: Sequence[int] | None, now: float) -> int:
-        """Choose among the healthy backends, at least one; None: all are healthy."""
+        """Return the index of the backend to use, among the indices `healthy` (at least one).
+
+        None: all are healthy.
+        """
 
 
 class SimpleShuffle(Router):
-    """A random healthy backend, all equally likely (LiteLLM's default)."""
+    """Router that chooses a random healthy backend, all with equal probability (LiteLLM's default)."""
 
     strategy = "simple-shuffle"
 
@@ -117,7 +131,7 @@ class SimpleShuffle(Router):
 
 
 class RoundRobin(Router):
-    """The healthy backends in turn."""
+    """Router that chooses the healthy backends in turn."""
 
     strategy = "round-robin"
     _next = 0
@@ -132,11 +146,11 @@ class RoundRobin(Router):
 
 
 class LeastBusy(Router):
-    """The lowest count, chosen as in LiteLLM's least-busy.
+    """Router that chooses the backend with the fewest requests in flight, as LiteLLM's least-busy does.
 
-    Ties go to the first backend, and the lowest count is determined among all backends: if that backend cools
-    down, a random healthy one is chosen, whatever its count. With `random_ties`, as in the newest version,
-    neither is the case.
+    Ties go to the first backend. The lowest count is searched among all backends: if that backend cools down,
+    a random healthy one is chosen, whatever its count. With `random_ties`, as in LiteLLM's newest version,
+    ties are resolved at random, and only healthy backends are compared.
     """
 
     strategy = "least-busy"
@@ -152,7 +166,10 @@ class LeastBusy(Router):
 
 
 class PowerOfTwo(Router):
-    """The lower count of two healthy backends drawn at random; with two backends, the lowest of all."""
+    """Router that draws two healthy backends at random and chooses the one with the lower count.
+
+    With two backends, this is the lowest count of all.
+    """
 
     strategy = "power-of-two"
 
@@ -165,7 +182,10 @@ class PowerOfTwo(Router):
 
 
 class ShortestQueue(Router):
-    """The lowest count of all healthy backends, known perfectly: without lags, polls and expiry."""
+    """Router that chooses the healthy backend with the fewest requests in flight, by perfect counts.
+
+    Its counts have no lags, polls or expiry.
+    """
 
     strategy = "shortest-queue"
 
@@ -186,7 +206,7 @@ STRATEGIES: dict[str, type[Router]] = {
 def make_router(
     strategy: str, backends: int, settings: RouterSettings | None = None, *, seed: int | str = 0
 ) -> Router:
-    """Make a router with the named strategy.
+    """Return a new router with the strategy named `strategy`.
 
     Raises:
         ValueError: there is no such strategy.

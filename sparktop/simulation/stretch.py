@@ -1,4 +1,4 @@
-"""Consecutive engine steps with an unchanged batch, in closed form."""
+"""Consecutive steps of a simulated engine with an unchanged batch, with their times in closed form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparktop.simulation.request import Sequence
 
 @dataclass(slots=True, eq=False)
 class Stretch:
-    """Several steps with the same batch: one step that computes prompts, or any number that only decode.
+    """Consecutive steps with the same batch: one step that computes prompts, or any number of decode steps.
 
     Step k (from 1) takes `first_s + (k - 1) x growth_s`, so its end is a polynomial in k. All times are
     computed from the stretch's start and never accumulated, so that calls in between change nothing.
@@ -23,17 +23,17 @@ class Stretch:
     rows: int
     """Tokens computed in each step, without padding."""
     padding: int = 0
-    """Rows computed in addition, because no captured graph is small enough."""
+    """Rows computed in addition, because the batch is padded to the next captured size."""
     prefilling: list[tuple[Sequence, int]] = field(default_factory=list)
-    """Requests whose prompts are computed in it, with the number of tokens of each."""
+    """(request, number of tokens) for each request whose prompt is computed in this step."""
     done: int = 0
 
     def end_s(self, step: int) -> float:
-        """Return the end time of a step."""
+        """Return the model time at which step `step` (from 1) ends."""
         return self.start_s + step * self.first_s + self.growth_s * (step * (step - 1) / 2)
 
     def ended_by(self, at: float) -> int:
-        """Return how many steps end up to a time, if the stretch went on forever."""
+        """Return how many steps have ended at the model time `at`, as if the stretch never ended."""
         elapsed_s = at - self.start_s
         if elapsed_s <= 0:
             return 0
@@ -51,6 +51,6 @@ class Stretch:
         return steps
 
     def cut(self, at: float) -> None:
-        """End with the step that is under way at a time."""
+        """Shorten the stretch to end with the step that is in progress at the model time `at`."""
         if self.end_s(self.steps) > at:
             self.steps = min(self.steps, max(self.done, self.ended_by(at)) + 1)

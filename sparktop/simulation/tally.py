@@ -1,4 +1,4 @@
-"""Counters of a simulated engine since its start, in vLLM's terms."""
+"""Counters of a simulated engine since its start, as vLLM exposes them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sparktop.model.load import EndReason
 
 @dataclass(slots=True, eq=False)
 class EngineTally:
-    """Counters that only rise."""
+    """Counters of one simulated engine, which never decrease."""
 
     prompt_tokens: int = 0
-    """Prompt tokens of requests that have made their first token."""
+    """Prompt tokens of requests that have generated their first token."""
     prompt_tokens_cached: int = 0
     """The part of `prompt_tokens` that came from the prefix cache."""
     generation_tokens: int = 0
@@ -31,10 +31,10 @@ class EngineTally:
 
     @property
     def steps(self) -> int:
-        """Engine steps so far."""
+        """Number of engine steps so far."""
         return self.step_rows.total()
 
     @property
     def rows(self) -> int:
-        """Rows computed so far, without padding."""
+        """Number of rows (tokens) computed so far, without padding."""
         return sum(rows * steps for rows, steps in self.step_rows.items())

@@ -1,8 +1,8 @@
-"""Heat of a simulated GB10: power heats it, and heat slows its clock.
+"""Temperature of a simulated GB10: power heats the machine, and heat slows its clock.
 
 The temperature follows `AMBIENT_C + power x RISE_C_PER_W` with one time constant, so between two changes of
-power it is an exponential and needs no steps. The extremes are those observed of DGX Sparks: 3 to 5 W and
-208 MHz with no model loaded, 11 to 14 W with a model loaded, 30 to 45 W in decode, 75 W and more under heavy
+power it is an exponential and needs no steps. The extremes are those observed of DGX Sparks: 3 to 5 W and 208
+MHz with no model loaded, 11 to 14 W with a model loaded, 30 to 45 W in decode, 75 W and more under heavy
 load, 84 to 90 C under lasting load at 64 streams, a clock near 2,400 MHz under load, and one of 500 to 850
 MHz at 15 to 18 W, with no throttle reason reported, after a USB-PD fault. The curves in between are assumed.
 """
@@ -40,10 +40,10 @@ def step_power_w(rows: int) -> float:
 
 
 class NodeThermal:
-    """One simulated machine's power, temperature and clock, at any time since its last change."""
+    """The power, temperature and clock of a simulated machine, at any time since the last change of power."""
 
     def __init__(self, *, ambient_c: float = AMBIENT_C, idle_w: float = LOADED_W, at: float = 0.0) -> None:
-        """Start idle, with the temperature settled at `idle_w`."""
+        """Start idle at the time `at`, with the temperature that `idle_w` watts settle at."""
         self.ambient_c = ambient_c
         self.idle_w = idle_w
         self.pinned_mhz: float | None = None
@@ -56,44 +56,47 @@ class NodeThermal:
         self._throttled_s = 0.0
 
     def draw(self, at: float, power_w: float | None) -> None:
-        """Set the power from `at` on; None: idle. A time before the last change counts as that change."""
+        """Set the power to `power_w` watts from the time `at` on; None means idle.
+
+        A time before the last change counts as the time of that change.
+        """
         self._settle(at)
         self._busy = power_w is not None
         wanted_w = self.idle_w if power_w is None else power_w
         self._power_w = wanted_w if self.pinned_mhz is None else min(wanted_w, max(PINNED_W, self.idle_w))
 
     def power_w(self) -> float:
-        """Return the power in watts since the last change."""
+        """Return the power in watts, which is constant since the last change."""
         return self._power_w
 
     def temperature_c(self, at: float) -> float:
-        """Return the temperature in °C at a time not before the last change."""
+        """Return the temperature in °C at the time `at`, which must not be before the last change."""
         target_c = self.ambient_c + self._power_w * RISE_C_PER_W
         fade = math.exp(-max(0.0, at - self._at) / TIME_CONSTANT_S)
         return target_c + (self._temperature_c - target_c) * fade
 
     def clock_mhz(self, at: float) -> float:
-        """Return the SM clock in MHz: low when idle, sagging when hot, pinned by a fault."""
+        """Return the SM clock in MHz at the time `at`: low when idle, lower when hot, or fixed by a fault."""
         return self.load_clock_mhz(at) if self._busy else IDLE_CLOCK_MHZ
 
     def load_clock_mhz(self, at: float) -> float:
-        """Return the SM clock in MHz under load, as for a step starting at `at`."""
+        """Return the SM clock in MHz of a step that starts at the time `at`, even if the machine is idle."""
         over_c = max(0.0, self.temperature_c(at) - SAG_FROM_C)
         clock_mhz = REFERENCE_CLOCK_MHZ * (1.0 - SAG_PER_C * over_c)
         return clock_mhz if self.pinned_mhz is None else min(clock_mhz, self.pinned_mhz)
 
     def throttled_share(self, at: float) -> float:
-        """Return the share of the time that the clock is slowed for heat, 0 to 1."""
+        """Return the share of time, 0 to 1, in which the clock is slowed because of heat at the time `at`."""
         if not self._busy or self.pinned_mhz is not None:
             return 0.0
         return min(1.0, THROTTLED_PER_C * max(0.0, self.temperature_c(at) - SAG_FROM_C))
 
     def throttled_s(self, at: float) -> float:
-        """Return the seconds slowed for heat since the start, as the driver's own counter would."""
+        """Return the seconds since the start in which heat slowed the clock, as in the driver's counter."""
         return self._throttled_s + self._throttled_since(at)
 
     def energy_j(self, at: float) -> float:
-        """Return the energy in joules since the start."""
+        """Return the energy in joules that the machine has used from the start to the time `at`."""
         return self._energy_j + self._power_w * max(0.0, at - self._at)
 
     def _throttled_since(self, at: float) -> float:

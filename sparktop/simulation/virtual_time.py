@@ -1,4 +1,4 @@
-"""Many simulated engines in one virtual time, as fast as the machine can compute.
+"""Many simulated engines in one virtual time, which passes as fast as the machine can compute.
 
 Nothing happens between events, so time jumps from one event to the next: an idle engine costs nothing, and a
 decoding one costs as much as a single event, however many tokens it makes.
@@ -21,16 +21,17 @@ _ENGINE, _CALL = 0, 1
 
 
 class VirtualTime:
-    """Engines and scheduled calls in order of time.
+    """The current model time, with the events of all engines and the scheduled calls in order of time.
 
-    Ties are resolved by kind, then by order of scheduling.
+    At the same time, events of engines come before calls; calls come in the order in which they were
+    scheduled.
     """
 
     def __init__(self, engines: Sequence[Engine], *, start_s: float = 0.0) -> None:
-        """Start at `start_s`, beyond which no engine may have been advanced."""
+        """Start at the model time `start_s`; no engine may have been advanced beyond it."""
         self.engines = tuple(engines)
         self.listeners: list[Listener] = []
-        """Each receives every event when it happens, and may submit, cancel and schedule."""
+        """Functions that receive every event when it happens, and may submit, cancel and schedule."""
         self._now_s = start_s
         self._queue: list[tuple[float, int, int, int, Callable[[], object] | None]] = []
         self._serial = 0
@@ -43,12 +44,12 @@ class VirtualTime:
         return self._now_s
 
     def call_at(self, at: float, action: Callable[[], object]) -> None:
-        """Schedule a call, at the current time or later."""
+        """Schedule a call of `action` at the model time `at`, or now if that has passed."""
         self._serial += 1
         heappush(self._queue, (max(at, self._now_s), _CALL, self._serial, -1, action))
 
     def submit(self, engine: int, request: SimulatedRequest) -> None:
-        """Submit a request to an engine now.
+        """Submit a request to the engine with the index `engine` at the current model time.
 
         Raises:
             ValueError: as for `Engine.submit`.
@@ -57,18 +58,21 @@ class VirtualTime:
         self._expect(engine)
 
     def cancel(self, engine: int, request_id: str) -> bool:
-        """Abort a request now; return False if it has ended or is unknown."""
+        """Abort a request of an engine at the current model time.
+
+        Return False if it has ended or is unknown.
+        """
         found = self.engines[engine].cancel(request_id, self._now_s)
         self._expect(engine)
         return found
 
     def tell(self, engine: int, event: EngineEvent) -> None:
-        """Send the listeners an event that no engine emits, such as a router's refusal (engine -1)."""
+        """Call the listeners with an event that no engine emits, such as a router's refusal (`engine` -1)."""
         for listener in tuple(self.listeners):
             listener(engine, event)
 
     def run(self, until_s: float = math.inf) -> None:
-        """Advance time up to `until_s`; by default until nothing is left to happen."""
+        """Process all events and calls up to the model time `until_s`, by default until none is left."""
         queue = self._queue
         while queue and queue[0][0] <= until_s:
             at, _, _, engine, action = heappop(queue)
