@@ -1,1 +1,1 @@
-"""Colours of the screen by role: sparktop's own themes and btop's."""
+"""Colours of the screen by role, from sparktop's own themes and btop's."""

@@ -54,7 +54,7 @@ them."""
 SHAPES = 1.5
 """Least contrast ratio of a graph step, a border or a bar in a user's theme."""
 DEFAULT = "default"
-"""The terminal's own background."""
+"""Value that stands for the terminal's own background."""
 _DEFAULT_DARK = "#202020"
 _DEFAULT_LIGHT = "#f0f0f0"
 """Assumed background of the terminal: the worst case, since true black or white only has more contrast."""
@@ -114,7 +114,7 @@ _ROLES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class BtopTheme:
-    """The content of a btop theme file, in btop's terms."""
+    """The content of a btop theme file, by btop's names of colours and gradients."""
 
     colors: Mapping[str, str]
     """"#rrggbb" by key; `main_bg` may be "default". Missing and empty values are left out."""
@@ -126,7 +126,10 @@ class BtopTheme:
 
 @dataclass(frozen=True, slots=True)
 class RoleColors:
-    """A theme by sparktop's roles, with gradients as lists of stops."""
+    """The colours and gradients of a theme by sparktop's roles.
+
+    A gradient is a tuple of one to three stops.
+    """
 
     dark: bool
     colors: Mapping[str, str]
@@ -134,7 +137,7 @@ class RoleColors:
 
 
 def parse_btop(text: str) -> BtopTheme:
-    """Parse the text of a theme file; a repeated key has its last value.
+    """Parse the text of a btop theme file; of a repeated key, the last value counts.
 
     Raises:
         ConfigError: the text has none of btop's keys, or no valid colour.
@@ -162,7 +165,10 @@ def parse_btop(text: str) -> BtopTheme:
 
 
 def _color(value: str) -> str | None:
-    """Return a value as "#rrggbb"; None if it is not a colour."""
+    """Return a colour of a theme file ("#rrggbb", "#gg" or "r g b") as "#rrggbb".
+
+    None if it is not a colour.
+    """
     if _HEX.fullmatch(value):
         return "#" + value[1:].lower() * (3 if len(value) == _GREY_LENGTH else 1)
     if match := _DECIMAL.fullmatch(value):
@@ -171,7 +177,7 @@ def _color(value: str) -> str | None:
 
 
 def role_colors(theme: BtopTheme) -> RoleColors:
-    """Convert a theme to sparktop's roles, by the table of this module."""
+    """Convert a btop theme to sparktop's roles, by the table in this module's docstring."""
     given = theme.colors
     background = given.get("main_bg", "#000000")
     seen = seen_background(background, given.get("main_fg", "#cccccc"))
@@ -214,7 +220,11 @@ def role_colors(theme: BtopTheme) -> RoleColors:
 
 
 def _signals(theme: BtopTheme, seen: str, *, dark: bool) -> dict[str, str]:
-    """Return a green, an amber and a red: btop has no keys for these, but most themes contain all three."""
+    """Return the colours "good", "warn" and "bad": the theme's own green, amber and red where it has them.
+
+    btop has no keys for these roles. Where the theme has no such colour, use one of sparktop's. `seen` is the
+    background, and `dark` whether it is dark.
+    """
     stops = [stop for name in _GRADIENTS for stop in theme.gradients.get(name, ())]
     own = [color for key, color in theme.colors.items() if not key.endswith("bg")]
     candidates = [(_hue_and_chroma(c), c) for c in (*stops, *own) if contrast(c, seen) >= _FAINT]
@@ -231,13 +241,16 @@ def _signals(theme: BtopTheme, seen: str, *, dark: bool) -> dict[str, str]:
 
 
 def _hue_and_chroma(color: str) -> tuple[float, float]:
-    """Return the hue in degrees, and the chroma (distance from grey), 0 to 1."""
+    """Return (hue in degrees, chroma) of a colour; chroma is the distance from grey, 0 to 1."""
     red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
     return colorsys.rgb_to_hsv(red, green, blue)[0] * 360, max(red, green, blue) - min(red, green, blue)
 
 
 def seen_background(background: str, text: str) -> str:
-    """Return the background of `text`; for the terminal's own, a dark or light one that suits the text."""
+    """Return the background as "#rrggbb".
+
+    For the terminal's own, assume a dark or light one that suits `text`.
+    """
     if background != DEFAULT:
         return background
     return _DEFAULT_LIGHT if is_dark(text) else _DEFAULT_DARK
@@ -249,9 +262,10 @@ def is_dark(color: str) -> bool:
 
 
 def lifted(color: str, background: str, toward: str | None, least: float) -> str:
-    """Return `color` if its contrast with `background` is `least`, else the nearest mix that reaches it.
+    """Return `color` if its contrast ratio with `background` is at least `least`, else a mix that reaches it.
 
-    The mix is with `toward`, or with white or black if `toward` itself has too little contrast.
+    The mix has as little as possible of `toward`, or of white or black if `toward` itself has too little
+    contrast.
     """
     if contrast(color, background) >= least:
         return color

@@ -1,6 +1,6 @@
 """Themes from files: the colours of each role on the screen.
 
-sparktop's own are in `themes/*.toml`. The user's are in the folder `themes` beside the user's
+sparktop's own themes are in `themes/*.toml`. The user's themes are in the folder `themes` beside the user's
 `sparktop.toml`: files of the same format, and btop's `*.theme` files. A user's theme replaces sparktop's of
 the same name. A faulty theme only adds a line to `theme_problems()`.
 """
@@ -80,7 +80,7 @@ _NAME_WIDTH = 40
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """A theme: colours by role, as "#rrggbb", or as names of the terminal's 16 colours if `ansi`."""
+    """A theme: colours by role, as "#rrggbb", or as names of the terminal's 16 colours if `ansi` is set."""
 
     name: str
     """The file's stem."""
@@ -99,10 +99,12 @@ class Palette:
         return self.colors["background"] == DEFAULT
 
     def color(self, role: str) -> str:
-        """Return the colour of `role`; "gpu/7" is step 7 of the gradient "gpu".
+        """Return the colour of `role`.
+
+        "gpu/7" is step 7 (from 0) of the gradient "gpu", and "gpu" its last step.
 
         Raises:
-            KeyError: no theme has such a role.
+            KeyError: there is no such role.
         """
         name, _, level = role.partition("/")
         if level:
@@ -113,7 +115,10 @@ class Palette:
 
 
 def _spread(colors: tuple[str, ...], *, ansi: bool) -> tuple[str, ...]:
-    """Return `LEVELS` colours from a gradient's stops; the terminal's own colours are repeated, not mixed."""
+    """Return `LEVELS` colours, low to high, from a gradient's stops.
+
+    With `ansi`, the stops are names of the terminal's colours, which are repeated instead of mixed.
+    """
     if ansi:
         return tuple(colors[min(len(colors) - 1, level * len(colors) // LEVELS)] for level in range(LEVELS))
     return tuple(ramp(colors, LEVELS))
@@ -126,12 +131,12 @@ def _usable(color: object, *, ansi: bool) -> bool:
 
 
 def parse_palette(name: str, text: str, *, where: str = "") -> Palette:
-    """Parse a theme file of sparktop's format; `where` names it in errors.
+    """Parse the text of a theme file in sparktop's format; `where` names the file in errors.
 
-    The background may be "default", the terminal's own, in every theme.
+    The background may be "default", which means the terminal's own.
 
     Raises:
-        ConfigError: names the file, the key and its valid values.
+        ConfigError: a value is missing or invalid; the message names the file, the key and its valid values.
     """
     where = where or f"theme {name}"
     try:
@@ -160,10 +165,10 @@ def parse_palette(name: str, text: str, *, where: str = "") -> Palette:
 
 
 def _btop_palette(name: str, text: str, *, where: str) -> tuple[Palette, str]:
-    """Parse a btop theme; return it with a note about invalid colours, "" without any.
+    """Parse a btop theme file; return (theme, message about invalid colours, "" without any).
 
     Raises:
-        ConfigError: names the file and its valid content.
+        ConfigError: the text is not a btop theme; the message names the file and what is valid.
     """
     try:
         theme = parse_btop(text)
@@ -179,9 +184,10 @@ def _btop_palette(name: str, text: str, *, where: str) -> tuple[Palette, str]:
 
 
 def _with_visible_graphs(palette: Palette) -> Palette:
-    """Raise the contrast of invisible steps: gradients often have a dark end, where graphs begin.
+    """Return the theme with gradients whose steps are all visible on the background.
 
-    The last step needs the contrast of words, because graphs' names are written in it.
+    Gradients often have a dark end, where graphs begin. The last step needs the contrast of text, because
+    names of graphs are written in it.
     """
     if palette.ansi:
         return palette
@@ -209,7 +215,7 @@ def user_folder(env: Mapping[str, str]) -> Path | None:
 
 
 def _theme_text(path: Path, where: str) -> str:
-    """Read a user's theme file.
+    """Return the text of a user's theme file.
 
     Raises:
         ConfigError: it is not a regular file, too large, or binary.
@@ -229,7 +235,7 @@ def _theme_text(path: Path, where: str) -> str:
 
 
 def _read_user_theme(path: Path) -> tuple[Palette, str]:
-    """Read a user's theme file; return the theme and a note about its faults, or "".
+    """Read a user's theme file; return (theme, message about its faults, "" without any).
 
     Raises:
         ConfigError: the theme cannot be used.
@@ -251,9 +257,10 @@ def _read_user_theme(path: Path) -> tuple[Palette, str]:
 
 
 def read_user_themes(folder: Path) -> tuple[dict[str, Palette], list[str]]:
-    """Read the themes of a folder: the usable ones by name, and one line for each problem.
+    """Read the theme files of a folder; return (usable themes by name, a line for each problem).
 
-    If both formats have a file of the same name, sparktop's format is used.
+    Of two files with the same name, that in sparktop's format is used. A folder that does not exist has no
+    themes.
     """
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix in {".theme", ".toml"})
@@ -281,7 +288,7 @@ def read_user_themes(folder: Path) -> tuple[dict[str, Palette], list[str]]:
 
 @cache
 def shipped_palettes() -> Mapping[str, Palette]:
-    """Return all shipped themes by name, sorted."""
+    """Return sparktop's own themes by name, sorted by name; read once."""
     return {
         path.stem: parse_palette(path.stem, path.read_text(encoding="utf-8"))
         for path in sorted(_folder().glob("*.toml"))
@@ -297,9 +304,9 @@ def _all() -> tuple[Mapping[str, Palette], tuple[str, ...]]:
 
 
 def find_palette(name: str) -> Palette | None:
-    """Return the theme that `palettes` has under this name, or None; read no other file.
+    """Return the theme that `palettes` has under `name`, or None.
 
-    Reading all themes would take too long before the first picture.
+    Only the files of this theme are read: reading all themes would take too long before the first picture.
     """
     return _one(name, user_folder(os.environ))
 
@@ -317,10 +324,10 @@ def _one(name: str, folder: Path | None) -> Palette | None:
 
 
 def palettes() -> Mapping[str, Palette]:
-    """Return all themes by name, sorted: the shipped ones and the user's, read once."""
+    """Return all themes by name, sorted by name: sparktop's own and the user's; read once."""
     return _all()[0]
 
 
 def theme_problems() -> tuple[str, ...]:
-    """Return a line for each of the user's themes that is unusable or has faults."""
+    """Return a message for each of the user's theme files that is unusable or has faults."""
     return _all()[1]
