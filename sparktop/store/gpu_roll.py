@@ -35,7 +35,7 @@ class GpuRoll:
         self._driver_announced = False
 
     def call(self, sample: NodeSample) -> tuple[LostGpu, ...]:
-        """Update the known GPUs from `sample`; return the missing GPUs, sorted by index, with reasons."""
+        """Update the known GPUs from `sample`; return the missing GPUs by index, each with the reason."""
         present = {_key(gpu.index, gpu.uuid): LostGpu(gpu.index, gpu.name, gpu.uuid) for gpu in sample.gpus}
         new_at = {gpu.index for key, gpu in present.items() if key not in self._known}
         self._known = {
@@ -65,7 +65,7 @@ class GpuRoll:
     def judge(
         self, book: AlertBook, key: SourceKey, sample: NodeSample, lost: tuple[LostGpu, ...], now: datetime
     ) -> list[Event]:
-        """Raise, update or clear "gpu-lost" and "gpus-gone" of a node; return events for what changed.
+        """Raise, update or clear the alerts "gpu-lost" and "gpus-gone" of a node; return new events.
 
         `lost` is the result of `call` for the same sample.
         """

@@ -156,7 +156,10 @@ class LoadLog:
         return grown
 
     def work(self, since: float) -> Work:
-        """Return the finished requests, prompt tokens and generated tokens from `since` on."""
+        """Return the finished requests, prompt tokens and generated tokens from `since` on.
+
+        Each of the three is None if the server does not count it.
+        """
         counted = self.counted(since)
         return Work(counted.get("finished"), counted.get("prompt_tokens"), counted.get("generation_tokens"))
 

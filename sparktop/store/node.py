@@ -95,9 +95,10 @@ class NodeTrack:
             self.view = replace(self.view, speed=lost, headroom=Headroom(), throttled_percent={})
 
     def accept_sample(self, sample: NodeSample, took_ms: float | None, interval_s: float) -> bool:
-        """Record a sample and the missed samples in it; return False if none is newer than the last.
+        """Record a sample and the earlier, missed samples that it includes.
 
-        `interval_s` is the configured time between two samples.
+        Return False if none of them is newer than the last. `interval_s` is the configured time between two
+        samples.
         """
         self.took_ms = sample.cost_ms if sample.cost_ms is not None else took_ms
         known = self.view.sample

@@ -44,7 +44,7 @@ _LONGEST = 400
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A value and the limits at which its alert is raised, becomes critical and clears."""
+    """The value behind an alert, and the limits at which the alert is raised, becomes critical and clears."""
 
     name: str
     """The alert's name within its node."""
@@ -101,7 +101,8 @@ def judge_node(
 def _judge_speed(book: AlertBook, key: SourceKey, track: NodeTrack, at: float, now: datetime) -> None:
     """Raise, update or clear the alerts "slow-clock" and "slow-steps".
 
-    An active alert clears once the opposite is measured, or `UNJUDGED_S` seconds after it was last measured.
+    An active alert clears once normal speed or another cause is measured, or `UNJUDGED_S` seconds after its
+    slowness was last measured.
     """
     speed = track.view.speed
     healthy = {
@@ -152,9 +153,9 @@ def _headroom(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
 
 
 def _headroom_limit(track: NodeTrack) -> Gauge:
-    """Return the alert about the seconds until memory headroom reaches its critical limit.
+    """Return the gauge "headroom-limit": seconds until memory headroom reaches its critical limit.
 
-    They are extrapolated from the present trend. Once the limit is reached, the alert "headroom" applies
+    They are extrapolated from the present trend. Once the limit is reached, the gauge "headroom" applies
     instead.
     """
     trend = track.view.headroom
@@ -194,9 +195,9 @@ def _thermal(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
 
 
 def _throttled(track: NodeTrack, thresholds: NodeThresholds) -> Iterator[Gauge]:
-    """Yield the alerts "throttled" and "power-cap", about the throttled percent of the last minute.
+    """Yield the gauges "throttled" and "power-cap": throttled percent of the last minute.
 
-    A power cap is expected, so that alert has the severity INFO.
+    A power cap is expected, so its alert has the severity INFO.
     """
     worst, sample = track.throttled, track.view.sample
     several = sample is not None and len(sample.gpus) > 1

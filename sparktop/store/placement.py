@@ -16,7 +16,7 @@ class Placement:
     """Determines which backends run on each node, when asked to `update` after a change."""
 
     def __init__(self, backends: Mapping[str, BackendTrack], nodes: Mapping[str, NodeTrack]) -> None:
-        """Place `backends` on `nodes`, both by name; both may gain and lose entries later."""
+        """Keep references to `backends` and `nodes` (by name), which may gain and lose entries later."""
         self._backends = backends
         self._nodes = nodes
         self._on_node: dict[str, list[str]] = {}
@@ -28,7 +28,7 @@ class Placement:
         self._current = False
 
     def update(self) -> None:
-        """Determine which backend runs on which node, and store it in both; only after `outdate`."""
+        """Determine which backend runs on which node and store that in their views, if outdated."""
         if self._current:
             return
         self._current = True

@@ -73,7 +73,7 @@ class SlowSteps:
     ) -> str | None:
         """Return the alert's message if steps are slow, "" if they are not, None without a comparison.
 
-        `held`: the alert is active, so a lower ratio keeps it active.
+        While the alert is active (`held`), a lower ratio to the peers' step time is enough.
         """
         if pace is not None and pace.slow and not view.nodes:
             self._against_peers = False

@@ -57,12 +57,12 @@ class StepBaseline:
         self._slow = False
 
     def clear(self) -> None:
-        """Forget all baselines: another server answers, or the same one with other settings."""
+        """Forget all baselines, because another server answers, or the same one with other settings."""
         self._measures.clear()
         self.pause()
 
     def pause(self) -> None:
-        """Record that steps cannot be judged at present, or are not slow: slowness must last anew."""
+        """Forget a period of slow steps: to count, slowness must last `SLOW_AFTER_S` seconds again."""
         self._slow_since, self._slow = None, False
 
     def note(

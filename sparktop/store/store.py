@@ -87,7 +87,7 @@ class Store:
 
     @property
     def interval_s(self) -> float:
-        """Configured seconds between two polls of a backend; later samples count as missing."""
+        """Configured seconds between two polls of a backend; a much longer gap means missing samples."""
         return self._interval_s
 
     @property
@@ -228,7 +228,7 @@ class Store:
         """Suppress balance alerts and events about these sources in the block and a minute after.
 
         `names` are backends and routers that carry load of a sweep of this program. The sweep's result
-        reports their balance; it is still judged and shown.
+        reports their balance, which is still judged and shown.
         """
         self.begin_own_load(names)
         try:

@@ -52,7 +52,7 @@ _SIGNALS = {
 
 
 class SweepDesk:
-    """Connects the keys with the sweep of this screen; there is at most one."""
+    """Carries out the actions of keys on sweeps; at most one sweep is active at a time."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class SweepDesk:
         self._start(self.presets()[DEFAULT], selected)
 
     def start_preset(self, number: int, selected: PanelKey | None) -> None:
-        """Start the countdown of configured preset `number` on its own or the selected panel's targets."""
+        """Start the countdown of preset `number`, on its own targets or else the selected panel's."""
         self._start(self._watch.sweeps[number], selected)
 
     def _start(self, preset: SweepSettings, selected: PanelKey | None) -> None:
@@ -136,7 +136,7 @@ class SweepDesk:
         self._announce(plan)
 
     def _targets(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
-        """Return the targets named in `wanted`, else the selected panel's; None, after a notice, if none."""
+        """Return the targets in `wanted`, else the selected panel's; if none, notify and return None."""
         sweeping = self._ready()
         if sweeping is None:
             return None
@@ -164,7 +164,7 @@ class SweepDesk:
     def _meant(
         self, targets: Sequence[SweepTarget], wanted: Sequence[str], selected: PanelKey | None
     ) -> tuple[str, ...]:
-        """Return target names: `wanted`, else the selected panel's (of a sweep's panel, its targets)."""
+        """Return target names: those in `wanted`, else those that the selected panel stands for."""
         from sparktop.sweep.plan.watched_targets import chosen_names
 
         known = {target.name for target in targets}
@@ -293,7 +293,7 @@ class SweepDesk:
         self._app.push_screen(SweepScreen(self._host.role_styles, source, desk=self))
 
     def history(self) -> None:
-        """Show the stored results. If their screen is open below other screens, return to it."""
+        """Show the stored results of sweeps. If their screen is open below others, return to it."""
         self._show_history(())
 
     def _show_history(self, marked: tuple[str, ...]) -> None:
@@ -332,7 +332,7 @@ class SweepDesk:
             sweeping.follow(run, what)
 
     def ask_to_leave(self) -> bool:
-        """Ask whether to stop a sweep that loads servers, and quit; return False if none does."""
+        """Ask whether to stop the sweep and quit; return False, unasked, if no sweep loads servers."""
         sweeping = self.sweeping
         if sweeping is None or not sweeping.loads:
             self.call_off()
@@ -383,7 +383,7 @@ class SweepDesk:
         self._app.notify(message, severity=toast, timeout=timeout, markup=False)  # type: ignore[arg-type]  # one of its three words
 
     def _ready(self) -> Sweeping | None:
-        """Return the sweep session, created at the first call; None, after a notice, without a store."""
+        """Return the sweep session, created at first; without a store, notify and return None."""
         if self.sweeping is None and self._store is None:
             self.say("there is nobody who watches: nothing to sweep with", Severity.WARNING)
         elif self.sweeping is None and self._store is not None:

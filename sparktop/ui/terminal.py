@@ -112,7 +112,7 @@ class _Mode(Enum):
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's driver for Linux, with writes that never block and strictly paired entering and leaving."""
+    """Textual's driver for Linux; its writes never block, and it leaves application mode once per entry."""
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
@@ -167,9 +167,9 @@ class TerminalDriver(LinuxDriver):
     def _sigcont_application(self, *_: object) -> None:
         """Handle SIGCONT: switch the terminal to application mode again if it was suspended.
 
-        If it is in application mode already, set that mode once more: the process may have been stopped by
-        SIGSTOP, and the shell may have changed the terminal since. Do nothing if the terminal was left for
-        good or has disappeared.
+        If the terminal is in application mode already, set that mode once more: the process may have been
+        stopped by SIGSTOP, and the shell may have changed the terminal since. Do nothing if the terminal was
+        left for good or has disappeared.
         """
         if not os.isatty(self.fileno):
             return

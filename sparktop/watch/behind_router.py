@@ -76,8 +76,7 @@ def behind_router(
 def is_nearby(host: str) -> bool:
     """Return whether a host is in the local network.
 
-    It is if it has a private, loopback or link-local address, a name without a dot, or a name such as
-    "x.local".
+    These are private, loopback and link-local addresses, names without a dot, and names such as "x.local".
     """
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
@@ -89,5 +88,5 @@ def is_nearby(host: str) -> bool:
 
 
 def _is_opaque(deployment_id: str) -> bool:
-    """Return whether a deployment id cannot serve as a name: it is a hash of LiteLLM, or too long."""
+    """Return whether a deployment id cannot serve as a name: a hash made by LiteLLM, or too long."""
     return len(deployment_id) > _LONGEST_NAME or _HASH.fullmatch(deployment_id.lower()) is not None

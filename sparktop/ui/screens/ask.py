@@ -64,8 +64,8 @@ class AskScreen(ModalScreen[bool]):
     ) -> None:
         """Ask the question in `lines`; `yes` and `no` are the texts of the two answers.
 
-        Enter gives the highlighted answer. That is `yes` at first, or `no` if `careful`; arrow keys change
-        it.
+        Enter gives the highlighted answer. The highlight is on `yes` at first, or on `no` if `careful`; arrow
+        keys move it.
         """
         super().__init__()
         self._title = clean(title, _MOST_TITLE)

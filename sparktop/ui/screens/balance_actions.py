@@ -44,7 +44,7 @@ class BalanceActions(Screen[None]):
         raise NotImplementedError
 
     def action_back(self) -> None:
-        """Undo the last step of navigation; see the subclass."""
+        """Go back by one step of navigation; a subclass defines the steps."""
         raise NotImplementedError
 
     def _paint(self) -> None:
@@ -80,7 +80,7 @@ class BalanceActions(Screen[None]):
         self._paint()
 
     def action_why(self) -> None:
-        """Show the evidence for a group's verdict; if it is shown already, show the balance again."""
+        """Show the evidence for a group's verdict; if that is shown already, show the balance again."""
         if self.zoomed is not None and self._on_group:
             kind = "balance" if self.zoomed.kind == "evidence" else "evidence"
             self.zoomed = PanelKey(kind, self.zoomed.name)

@@ -19,7 +19,7 @@ class Desk(Protocol):
         ...
 
     def history(self) -> None:
-        """Show the stored results."""
+        """Show the stored results of sweeps."""
         ...
 
     def compare(self, source: SweepSource) -> None:

@@ -57,7 +57,7 @@ class HistoryTable(CanvasScreen):
         self.set_interval(_SCAN_EVERY_S, self._scan_again)
 
     def on_screen_resume(self) -> None:
-        """Scan the folder again when another screen is closed, which may have stored a result."""
+        """Scan the folder when another screen is closed: a result may have been stored meanwhile."""
         if self.is_mounted:
             self._scan()
 

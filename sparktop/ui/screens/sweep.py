@@ -73,7 +73,10 @@ class SweepScreen(Screen[None]):
         desk: Desk | None = None,
         keys: Sequence[Key] = SWEEP_KEYS,
     ) -> None:
-        """Draw the views of `source`; `desk` carries out what concerns more than this screen."""
+        """Draw the views of `source`; `desk` stops the sweep and opens other screens.
+
+        Without a desk, the keys for these actions do nothing. `keys` is the key table.
+        """
         super().__init__()
         self._compositor = FrugalCompositor()
         self._canvas = Canvas(styles)
@@ -320,7 +323,7 @@ class SweepScreen(Screen[None]):
             self._desk.stop()
 
     def action_history(self) -> None:
-        """Show the stored results."""
+        """Show the stored results of sweeps."""
         if self._desk is not None:
             self._desk.history()
 
@@ -377,7 +380,7 @@ class SweepScreen(Screen[None]):
 def fits(reference: Reference, view: SweepView) -> bool:
     """Return whether a published table has values that can be drawn into one of the sweep's plots.
 
-    It does if it has the plot's metric at concurrencies that overlap the measured ones.
+    The table must have the plot's metric at concurrencies that overlap the measured ones.
     """
     for plot in view.plots:
         own = [point.concurrency for line in plot.lines if line.reference is None for point in line.points]

@@ -26,8 +26,8 @@ class SweepActions(BalanceActions):
     def take_band(self) -> None:
         """Draw the present state of the sweep, even if the screen is frozen.
 
-        A countdown that has just begun selects the sweep's panel and shows all panels, so that its keys
-        apply.
+        A countdown that has just begun selects the sweep's panel and shows all panels, so that the panel's
+        keys apply.
         """
         band = self._newest_band()
         if isinstance(band, Countdown) and not isinstance(self._band, Countdown):
@@ -88,7 +88,7 @@ class SweepActions(BalanceActions):
             self.desk.stop()
 
     def action_history(self) -> None:
-        """Show the stored results."""
+        """Show the stored results of sweeps."""
         if self.desk is not None:
             self.desk.history()
 
@@ -100,9 +100,10 @@ class SweepActions(BalanceActions):
             super().action_open()
 
     def _opens_sweep(self) -> bool:
-        """Show the sweep on the full screen if its panel is selected, or if nothing is.
+        """If the sweep's panel or no panel is selected, show the sweep in full and return True.
 
-        Return whether that was the case; during a countdown nothing is opened.
+        During a countdown, return True without showing the sweep. Return False if there is no sweep or
+        another panel is selected.
         """
         meant = self._band is not None and self.selected in {None, SWEEP}
         if not meant or self.desk is None or isinstance(self._band, Countdown):
@@ -111,14 +112,14 @@ class SweepActions(BalanceActions):
         return True
 
     def _calls_off(self) -> bool:
-        """Cancel the sweep whose countdown is running; return whether there was one."""
+        """Cancel the sweep whose countdown is running; return False if there is no countdown."""
         if not isinstance(self._band, Countdown) or self.desk is None:
             return False
         self.desk.call_off()
         return True
 
     def _dismisses(self) -> bool:
-        """Remove a finished sweep's panel from the board; return whether there was one."""
+        """Remove a finished sweep's panel from the board; return False if there is no such sweep."""
         band = self._band
         if not isinstance(band, SweepView) or not band.status.over or self.desk is None:
             return False

@@ -101,7 +101,7 @@ class _Foot(Vertical):
         self._resized = resized
 
     def on_resize(self) -> None:
-        """Call `resized`."""
+        """Call `resized`, because the height may have changed."""
         self._resized()
 
 
@@ -238,7 +238,7 @@ class SweepEditor(ModalScreen[Draft | None]):
         self.fit_form()
 
     def fit_form(self) -> None:
-        """Limit the form's height so that it scrolls above the foot, which a style sheet cannot express."""
+        """Limit the form's height so that the form scrolls above the foot; a style sheet cannot do it."""
         foot = self.query_one("#foot").outer_size.height
         share = 1.0 if self.has_class("-narrow") else _SHARE
         room = int(self.size.height * share) - _FRAME - foot
@@ -263,7 +263,7 @@ class SweepEditor(ModalScreen[Draft | None]):
         self._show(fill=name in {"preset", "mode"})
 
     def _show(self, *, fill: bool) -> None:
-        """Show the errors and the cost of the draft; if `fill`, write its values into all text fields too.
+        """Show the errors and the cost of the draft; if `fill`, write the draft into all text fields too.
 
         Use `fill` only if one field has changed others: while the user types into a field, more letters may
         have been typed already, and writing the value back would lose them.
@@ -302,7 +302,7 @@ class SweepEditor(ModalScreen[Draft | None]):
             self.action_close()
 
     def action_start(self) -> None:
-        """Close with the draft; if it has an error, focus the first faulty field instead."""
+        """Close with the draft; if the draft has an error, focus the first faulty field instead."""
         problems = self._checked.problems
         if problems:
             name = next((name for name in ("targets", *_LABELS) if name in problems), None)

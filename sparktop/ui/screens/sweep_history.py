@@ -113,7 +113,7 @@ class HistoryScreen(HistoryTable):
         self.run_worker(work, group="history", exit_on_error=False)
 
     def action_open(self) -> None:
-        """Show the result under the cursor on the full screen, or the error if it cannot be read."""
+        """Show the result under the cursor in full, or the error if its file cannot be read."""
         row = self.current
         if row is None:
             return
