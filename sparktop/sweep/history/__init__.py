@@ -1,1 +1,1 @@
-"""All stored results: search, remarks, comparison, deletion and undo."""
+"""The history of stored results: list, search, tags and notes, import, deletion and undo."""

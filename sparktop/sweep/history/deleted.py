@@ -1,4 +1,7 @@
-"""Deleted results: moved to a separate folder, restored by undo, removed for good after a month."""
+"""Deleted results: files are moved to a separate folder, restored by undo, and removed after a month.
+
+The key of a result is the path of its file relative to the folder of results.
+"""
 
 from __future__ import annotations
 
@@ -21,27 +24,29 @@ _MOST_SAME_TIME = 1000
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The outcome of a deletion or an undo."""
+    """The outcome of a deletion or of an undo: which files were moved."""
 
     keys: tuple[str, ...] = ()
     """Keys of the results that were moved."""
     problems: tuple[str, ...] = ()
-    """Why others were not moved, as a clean line each."""
+    """For each result that was not moved, a line of text with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The folder of deleted results: it has a folder for each deletion, named by its time.
+    """The folder of deleted results, which has one subfolder per deletion, named by its time.
 
-    Results that were deleted together are restored together, the newest deletion first, even after a restart.
+    Results that were deleted together are restored together. The newest deletion is restored first, even
+    after a restart of the program.
     """
 
     store: Path
     """The folder of results; keys are paths relative to it."""
     wall: Callable[[], datetime]
+    """Returns the current time, with its time zone."""
 
     def take(self, keys: Iterable[str]) -> Moved:
-        """Move results to a new folder of deleted ones."""
+        """Delete the results `keys` by moving their files to a new subfolder; return which were moved."""
         try:
             batch = self._new_batch()
         except OSError as error:
@@ -52,7 +57,10 @@ class Deleted:
         return moved
 
     def bring_back(self) -> Moved:
-        """Restore the results of the newest deletion; return an empty outcome if there is none."""
+        """Move the results of the newest deletion back; return which were moved: none without a deletion.
+
+        A result is not restored if there is another one of the same name; it can be restored later.
+        """
         for batch in reversed(self._batches()):
             keys = _keys(batch)
             if not keys:
@@ -65,11 +73,14 @@ class Deleted:
         return Moved()
 
     def waiting(self) -> int:
-        """Return how many results can still be restored."""
+        """Return the number of results that can still be restored."""
         return sum(len(_keys(batch)) for batch in self._batches())
 
     def empty(self) -> tuple[str, ...]:
-        """Remove results that were deleted more than a month ago; return their keys."""
+        """Remove the files of results that were deleted more than 30 days ago.
+
+        Return the keys of removed results; a key that is in use again is left out.
+        """
         gone: list[str] = []
         for batch in self._batches():
             if self.wall() - _time(batch) > KEPT:
@@ -108,7 +119,7 @@ class Deleted:
         raise FileExistsError(0, "too many deletions of one moment")
 
     def _batches(self) -> list[Path]:
-        """Return the folders of deletions, oldest first; other entries are ignored."""
+        """Return the subfolders of all deletions, oldest first; empty if the folder cannot be read."""
         try:
             found = list((self.store / FOLDER).iterdir())
         except OSError:
@@ -126,7 +137,10 @@ def _files(batch: Path) -> Iterator[str]:
 
 
 def _time(batch: Path) -> datetime:
-    """Return the time of a deletion; for an invalid one the far future, so that it is kept."""
+    """Return the time of a deletion from its folder's name; the far future for an invalid name.
+
+    So a folder with an invalid name is never removed.
+    """
     found = _BATCH.fullmatch(batch.name)
     try:
         return datetime.strptime(found["stamp"] if found else "", _STAMP).replace(tzinfo=UTC)

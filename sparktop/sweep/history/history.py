@@ -1,7 +1,8 @@
-"""All stored results: our own sweeps and imported files, with remarks, deletion and undo.
+"""The history: all stored results, own sweeps and imported files, with tags, notes, deletion and undo.
 
-Reading a result takes milliseconds and there may be hundreds, so `look` and `read` are called in a thread,
-for a few files at a time. `rows` returns what is known so far and reads no result.
+Reading a result takes milliseconds and there may be hundreds, so callers use `look` and `read` in a thread
+and read a few files at a time. `rows` returns the files read so far. The key of a result is the path of its
+file relative to the folder of results.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ from sparktop.sweep.view.foreign import ForeignView
 from sparktop.sweep.view.stored import StoredView
 
 FRESH: Final = timedelta(minutes=15)
-"""Maximum age of a file without an end whose sweep may still be running: levels take minutes."""
+"""Age up to which a result without an end may belong to a running sweep, which writes once per level."""
 
 Stamp = tuple[int, int]
+"""(time of modification in nanoseconds, size in bytes) of a file."""
 
 
 def _now() -> datetime:
@@ -44,18 +46,17 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The row of a file, valid as long as the file does not change."""
+    """The row of a file that was read; valid as long as the file does not change."""
 
     stamp: Stamp
-    """Time of modification in nanoseconds, and size in bytes."""
     row: HistoryRow
     ended: bool
-    """False for a sweep that is running, or was killed."""
+    """False if the file has no end of the sweep: the sweep is running, or was killed."""
 
 
 @dataclass(slots=True, eq=False)
 class History:
-    """The results in one folder. Its methods may be called from any thread."""
+    """All results in one folder, listed, searched and changed. Methods may be called from any thread."""
 
     folder: Path
     wall: Callable[[], datetime] = _now
@@ -73,7 +74,10 @@ class History:
     # The list of results
 
     def look(self) -> int:
-        """Find files that were added, changed or removed; return how many have to be read."""
+        """List the folder and forget removed files; return the number of new or changed files to `read`.
+
+        The first call also removes results that were deleted more than a month ago.
+        """
         with self._lock:
             if not self._emptied:
                 self._emptied = True
@@ -90,7 +94,10 @@ class History:
             return len(self._unread)
 
     def read(self, most: int = 8) -> int:
-        """Read up to `most` of the files that `look` found, the newest first; return how many are left."""
+        """Read up to `most` new or changed files that `look` found, the newest first.
+
+        Return the number of files that are left to read.
+        """
         for _ in range(most):
             with self._lock:
                 if not self._unread:
@@ -100,7 +107,7 @@ class History:
         return len(self._unread)
 
     def rows(self) -> list[HistoryRow]:
-        """Return the rows of the files read so far, newest first, with their present tags and notes."""
+        """Return the rows of all files read so far, newest first, with their current tags and notes."""
         known, remarks, now = list(self._known.values()), self.remarks.all(), self.wall()
         known.sort(key=_age, reverse=True)
         rows = []
@@ -114,13 +121,13 @@ class History:
         return rows
 
     def path(self, key: str) -> Path:
-        """Return the path of a result."""
+        """Return the path of the file of the result `key`."""
         return self.folder / key
 
     # Single results
 
     def result(self, key: str) -> SweepResult | None:
-        """Return a result of sparktop; None for another tool's.
+        """Read the result `key` as a sweep; return None for another tool's result.
 
         Raises:
             UsageError: the file cannot be read.
@@ -132,7 +139,7 @@ class History:
         return parse(data, str(path)) if words(data, "schema") is not None else None
 
     def series(self, key: str) -> list[Series]:
-        """Return the targets of a result for a comparison.
+        """Read the result `key` for a comparison: return one series per target.
 
         Raises:
             UsageError: the file cannot be read, or has no completed level.
@@ -146,7 +153,7 @@ class History:
         return found
 
     def source(self, key: str) -> StoredView | ForeignView:
-        """Return a result as a view for the full screen.
+        """Read the result `key` and return its view for the full screen.
 
         Raises:
             UsageError: the file cannot be read.
@@ -166,14 +173,20 @@ class History:
     # Actions of a user
 
     def remark(self, key: str, *, tags: str | None = None, note: str | None = None) -> str | None:
-        """Write tags (words) or a note, None keeps the old value; return a notice for the user, or None."""
+        """Set the tags (space-separated) or the note of the result `key`; None leaves a value unchanged.
+
+        Return a message for the user if the file of remarks was unreadable or cannot be written, else None.
+        """
         try:
             return self.remarks.write(key, tags=None if tags is None else tags_of(tags), note=note)
         except OutputError as error:
             return str(error)
 
     def delete(self, keys: Iterable[str]) -> str:
-        """Move results to the folder of deleted ones; return a line about the outcome."""
+        """Delete the results `keys`, which can be undone; return a line of text about the outcome.
+
+        Results of sweeps that may still be running are not deleted.
+        """
         with self._lock:
             rows = {row.key: row for row in self.rows()}
             asked = [key for key in keys if key in rows]
@@ -192,7 +205,10 @@ class History:
         return "; ".join(parts) or "nothing to delete"
 
     def undo(self) -> tuple[str, str | None]:
-        """Undo the newest deletion; return a line about the outcome, and the key of one restored result."""
+        """Restore the results of the newest deletion, and read them again.
+
+        Return a line of text about the outcome, and the key of one restored result, or None if there is none.
+        """
         with self._lock:
             moved = self._deleted.bring_back()
             self.look()
@@ -205,9 +221,9 @@ class History:
         return "; ".join((f"{what} back", *problems)), moved.keys[-1]
 
     def import_file(self, path: Path) -> str:
-        """Copy a result of another tool, or of another sparktop, into the folder; return its key.
+        """Copy a result file of another tool, or of another sparktop, into the folder; return the copy's key.
 
-        "~" stands for a home directory.
+        A "~" at the beginning of `path` is replaced by the home directory.
 
         Raises:
             UsageError: the file cannot be read, or is not from a known tool.
@@ -255,7 +271,7 @@ class History:
         return _Known(stamp, imported_row(key, read_file(path), started_at(data)), ended=True)
 
     def short(self, error: SparktopError) -> str:
-        """Return the error about a file without the path of the folder, which is the same for all."""
+        """Return the text of an error without the path of the folder of results in it."""
         return str(error).replace(f"{clean(self.folder)}/", "")
 
     def _empty_deleted(self) -> None:
@@ -265,14 +281,17 @@ class History:
 
 
 def title_of(row: HistoryRow) -> str:
-    """Return a result's name with its time: "quick 2026-03-22 18:04"."""
+    """Return a result's title, its name with the local time of its start: "quick 2026-03-22 18:04"."""
     if row.started_at is None:
         return clean(row.name, 40)
     return f"{clean(row.name, 40)} {row.started_at.astimezone():%Y-%m-%d %H:%M}"
 
 
 def _without_requests(data: object) -> object:
-    """Return a result without its single requests: rows do not use them, and validating them takes long."""
+    """Remove the completed requests one by one from the JSON value of a result; return the same object.
+
+    The history does not use them, and validating them takes long.
+    """
     for target in listed(data, "targets"):
         for level in listed(target, "levels"):
             if isinstance(level, dict):
@@ -297,6 +316,6 @@ def _written(stamp: Stamp) -> datetime:
 
 
 def _age(known: _Known) -> tuple[float, str]:
-    """Return a sort key, larger for newer results: start time, or else the time of modification."""
+    """Return a sort key that is larger for newer results: start time, else the file's modification time."""
     began = known.row.started_at
     return (known.stamp[0] / 1e9 if began is None else began.timestamp()), known.row.key

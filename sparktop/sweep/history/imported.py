@@ -1,4 +1,4 @@
-"""Copies of other tools' result files, kept beside our own results in case the originals are deleted."""
+"""Import of other tools' result files: copies in the folder of results, which outlive the originals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _MOST_SAME_NAME = 1000
 
 
 def copy_in(path: Path, folder: Path) -> Path:
-    """Copy a file into `folder` under an unused name; return the copy, or an identical one that exists.
+    """Copy a file into `folder` under an unused name, and return the path of the copy.
+
+    If the folder already has an identical copy of that name, return its path instead.
 
     Raises:
         OutputError: the file cannot be copied; no partial copy remains.

@@ -1,4 +1,7 @@
-"""Tags and notes on results: one file beside the results, which several programs may change concurrently."""
+"""Remarks: tags and notes of the user on stored results.
+
+All remarks of a folder are in one file in that folder, which several programs may change at the same time.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +27,17 @@ TAG_LENGTH = 24
 NOTE_LENGTH = 200
 _MOST_BYTES = 16 << 20
 _PATIENCE_S = 2.0
-"""Longest wait in seconds for another program that is writing, which takes milliseconds."""
+"""Maximum seconds to wait while another program writes the file, which normally takes milliseconds."""
 _PAUSE_S = 0.02
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
-"""Errors of file systems without locks; there the file is only read again right before it is written."""
+"""Errors of file systems that have no locks; remarks are written there without a lock."""
 
 Tree = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Tags and note of a user about one result."""
+    """Tags and note of the user on one stored result."""
 
     tags: tuple[str, ...] = ()
     note: str = ""
@@ -42,40 +45,43 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """The content of the file."""
+    """The content of the file of remarks, or the reason why it cannot be read."""
 
     tree: Tree
-    """Everything in the file, including unknown keys."""
+    """The JSON object in the file, including unknown keys; empty if there is a problem."""
     problem: str | None = None
-    """Why the file cannot be parsed; set only if it has content that must not be lost."""
+    """Why the file cannot be read or parsed; None for a valid, empty or missing file."""
 
 
 def tags_of(words: str) -> tuple[str, ...]:
-    """Return the tags in typed text: words with or without "#", without duplicates."""
+    """Split typed text into tags: words without "#", "," and ";", without duplicates, `MOST_TAGS` at most."""
     found = (clean(word.strip("#,;"), TAG_LENGTH) for word in clean(words, NOTE_LENGTH).split())
     return tuple(dict.fromkeys(tag for tag in found if tag))[:MOST_TAGS]
 
 
 @dataclass(slots=True)
 class RemarkFile:
-    """Read and write the remarks of one folder of results."""
+    """The file with the remarks on all results of one folder."""
 
     path: Path
     pause: Callable[[float], None] = time.sleep
+    """Waits for a number of seconds, between attempts to lock the file."""
     problem: str | None = field(default=None, init=False)
-    """What is wrong with the file, as a clean line; None if nothing is."""
+    """Why the file could not be read last time, as a line of text; None if it could."""
     _stamp: tuple[int, int] | None = field(default=None, init=False)
     _known: dict[str, Remark] = field(default_factory=dict, init=False)
 
     def all(self) -> Mapping[str, Remark]:
-        """Return all remarks by the key of their result; the file is read again only if it has changed."""
+        """Return all remarks by key of the result; the file is read again only if it has changed."""
         stamp = _stamp(self.path)
         if stamp != self._stamp or stamp is None:
             self._take(_read(self.path), stamp)
         return self._known
 
     def write(self, key: str, *, tags: Iterable[str] | None = None, note: str | None = None) -> str | None:
-        """Change tags or note of a result, None keeps the old value; return a notice for the user, or None.
+        """Set the tags or the note of the result `key`; an argument that is None leaves its value unchanged.
+
+        Return a message for the user if the file was unreadable and had to be renamed, else None.
 
         Raises:
             OutputError: the file cannot be written; the old one is unchanged.
@@ -96,7 +102,9 @@ class RemarkFile:
         return self._change(change)
 
     def forget(self, keys: Iterable[str]) -> str | None:
-        """Delete the remarks about results that no longer exist; return a notice for the user, or None.
+        """Delete the remarks on the results `keys`; without any, the file is not written.
+
+        Return a message for the user if the file was unreadable and had to be renamed, else None.
 
         Raises:
             OutputError: the file cannot be written.
@@ -112,7 +120,10 @@ class RemarkFile:
         return self._change(change)
 
     def _change(self, change: Callable[[Tree], None]) -> str | None:
-        """Read, change and write the file under the lock; return a notice for the user, or None."""
+        """Lock and read the file, apply `change` to its entries by key, and write it.
+
+        Return a message for the user if the file was unreadable and had to be renamed, else None.
+        """
         try:
             with _locked(self.path.with_name(".remarks.lock"), self.pause):
                 found = _read(self.path)
@@ -152,7 +163,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def _read(path: Path) -> _Read:
-    """Read the file; a missing or empty one has no remarks, a broken one has a problem."""
+    """Read the file of remarks; errors become a problem, and a missing or empty file has no remarks."""
     try:
         with path.open("rb") as stream:
             data = stream.read(_MOST_BYTES + 1)
@@ -167,10 +178,10 @@ def _read(path: Path) -> _Read:
 
 
 def _parsed(data: bytes) -> Tree:
-    """Return the JSON object in the data of the file.
+    """Parse the data of a file of remarks; empty data becomes an empty object.
 
     Raises:
-        ValueError, RecursionError: the data is not such an object.
+        ValueError, RecursionError: the data is not a JSON object with remarks under "files", or is too large.
     """
     if len(data) > _MOST_BYTES:
         raise ValueError(f"is over {_MOST_BYTES >> 20} MiB")
@@ -181,7 +192,7 @@ def _parsed(data: bytes) -> Tree:
 
 
 def _put_aside(path: Path, problem: str | None) -> str | None:
-    """Rename a broken file; return the notice about it, None if there is no problem.
+    """If there is a `problem` with the file, rename the file and return a message for the user; else None.
 
     Raises:
         OSError: the file can neither be read nor renamed, so it must not be overwritten.
@@ -203,7 +214,9 @@ def _replace(path: Path, tree: Tree) -> None:
 
 @contextmanager
 def _locked(path: Path, pause: Callable[[float], None]) -> Iterator[None]:
-    """Hold the lock against other programs; the operating system releases it if this one dies.
+    """Hold a lock file during the `with` block, so that no other program changes the remarks.
+
+    Where the file system has no locks, continue without a lock.
 
     Raises:
         OSError: the lock file cannot be created, or another program holds the lock.

@@ -1,4 +1,4 @@
-"""Stored results as rows of the history, and the search in them."""
+"""Conversion of stored results to rows of the history, and the search in these rows."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from sparktop.sweep.result.store import StoredSweep
 from sparktop.sweep.view.result import status_of
 
 Remarks = Mapping[str, tuple[tuple[str, ...], str]]
-"""Tags and note by file name."""
+"""(tags, note) of a stored result, by name of its file."""
 IMPORTED = "imported"
-"""Status of another tool's result, whose file does not state how the run ended."""
+"""Status of another tool's result, whose file does not state how the measurement ended."""
 UNFINISHED = "unfinished"
-"""Status of a recently written file without an end: its sweep may be running."""
+"""Status of a recently written result without an end: its sweep may still be running."""
 _NAME_LENGTH = 60
 
 
 def history_rows(stored: Iterable[StoredSweep], remarks: Remarks | None = None) -> list[HistoryRow]:
-    """Return a row for each file, newest first; unreadable files have a row as well."""
+    """Return one row per file of `stored`, unreadable ones included, in reverse order.
+
+    `remarks` has the tags and notes to add.
+    """
     known = remarks or {}
     rows = []
     for one in stored:
@@ -33,7 +36,10 @@ def history_rows(stored: Iterable[StoredSweep], remarks: Remarks | None = None) 
 
 
 def stored_row(one: StoredSweep, key: str | None = None) -> HistoryRow:
-    """Return the row of a result of sparktop, without remarks; `key` defaults to the file's name."""
+    """Return the row of a stored sweep, without tags and note; `key` defaults to the file's name.
+
+    An unreadable file gets the status "unreadable" and the problem.
+    """
     result, name = one.result, clean(one.path.stem, _NAME_LENGTH)
     wanted = one.path.name if key is None else key
     if result is None:
@@ -57,7 +63,7 @@ def stored_row(one: StoredSweep, key: str | None = None) -> HistoryRow:
 
 
 def imported_row(key: str, series: Sequence[Series], started_at: datetime | None) -> HistoryRow:
-    """Return the row of another tool's result, without remarks."""
+    """Return the row of another tool's result, without tags and note; `series` are its targets."""
     levels = [level for one in series for level in one.levels]
     models = dict.fromkeys(one.model for one in series if one.model is not None)
     rates = [level.figures.get("sustained_tps") or level.figures.get("decode_tps") for level in levels]
@@ -84,7 +90,7 @@ def _best_decode(levels: Sequence[LevelResult]) -> float | None:
 
 
 def _first_ttft(result: SweepResult) -> float | None:
-    """Return the lowest mean TTFT in milliseconds at the lowest concurrency; None if unknown."""
+    """Return the mean TTFT in milliseconds at the lowest concurrency, the smallest of several; or None."""
     known = [
         (level.concurrency, level.ttft_ms.mean)
         for target in result.targets
@@ -95,7 +101,10 @@ def _first_ttft(result: SweepResult) -> float | None:
 
 
 def found_rows(rows: Sequence[HistoryRow], query: str) -> list[HistoryRow]:
-    """Return the rows that contain all words of `query` in name, targets, model, status, remarks or date."""
+    """Return the rows that contain every word of `query`, ignoring case; all rows for an empty query.
+
+    Words are searched in name, targets, model, status, tags, note, date and file name.
+    """
     words = query.casefold().split()
     return [row for row in rows if all(word in _haystack(row) for word in words)]
 
