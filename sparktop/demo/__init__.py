@@ -1,4 +1,4 @@
-"""Simulated servers on loopback, with real HTTP, vLLM's names and varying load.
+"""Simulated inference servers on loopback: real HTTP, vLLM's metric names and a varying load.
 
-Everything says "simulated".
+Versions, server headers and titles that the servers report contain "simulated".
 """

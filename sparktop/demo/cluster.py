@@ -1,4 +1,4 @@
-"""Start and stop of the demo's processes."""
+"""Starts and stops the processes of the demo."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from sparktop.errors import SparktopError
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
 
 _START_S = 30.0
-"""Seconds to wait for a process: a cold start with aiohttp takes half a second, many times that on a busy
-machine."""
+"""Seconds to wait for a process to start: with aiohttp this takes half a second, and many times that on a
+busy machine."""
 _STOP_S = 3.0
 _HOST = "127.0.0.1"
 
 
 @dataclass(slots=True)
 class _Child:
-    """A child process and its role."""
+    """A child process and its part in the demo: "engines", "proxy" or "load"."""
 
     part: str
     process: subprocess.Popen[bytes]
 
     def end_input(self) -> None:
-        """Close the pipes; the process ends with its standard input."""
+        """Close the pipes to the process; the end of its standard input makes the process end."""
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 with suppress(OSError):
@@ -43,11 +43,11 @@ class _Child:
 
 
 class DemoCluster:
-    """Simulated servers, machines and a proxy under load, for as long as the context lasts.
+    """Context in which simulated servers, machines and a proxy under load run, as child processes.
 
-    Each process has its own session, so that Ctrl+C in the terminal reaches only the viewer, and ends with
-    this process in any case: its standard input ends, and the kernel sends it a signal. The load pauses for
-    other clients' requests, which the servers report to it through a pipe.
+    Each process has its own session, so that Ctrl+C in the terminal reaches only the viewer. The processes
+    end with this process in any case: their standard input ends, and the kernel sends them a signal. The load
+    pauses while other clients send requests, which the servers report to the load's process through a pipe.
     """
 
     def __init__(
@@ -60,10 +60,11 @@ class DemoCluster:
         load: int | None = None,
         quiet_s: float = QUIET_S,
     ) -> None:
-        """Prepare; entering the context starts the processes.
+        """Store the settings; entering the context starts the processes.
 
-        `strategy` and `load` replace those of the scenario; a load of 0 sends no requests. The load resumes
-        `quiet_s` seconds after the last request of others.
+        `backends` is the number of servers behind the proxy. `strategy` and `load` (requests in flight)
+        replace those of the scenario; a load of 0 sends no requests. The load resumes `quiet_s` seconds after
+        the last request of another client.
         """
         self._quiet_s = quiet_s
         self._scenario = SCENARIOS[scenario]
@@ -73,13 +74,13 @@ class DemoCluster:
         self._load = load
         self._children: list[_Child] = []
         self.targets: tuple[BackendTarget, ...] = ()
-        """The engines' servers, available after the start."""
+        """The simulated inference servers; empty before the start."""
         self.nodes: tuple[NodeTarget, ...] = ()
-        """The agents of their machines."""
+        """The agents of the simulated machines; empty before the start."""
         self.routers: tuple[RouterTarget, ...] = ()
-        """The proxy."""
+        """The proxy; empty before the start."""
         self.rivals: tuple[RouterTarget, ...] = ()
-        """A second proxy with another strategy, for sweeps only."""
+        """A second proxy with another routing strategy, which only sweeps load; empty before the start."""
 
     @property
     def scenario(self) -> str:
@@ -88,12 +89,12 @@ class DemoCluster:
 
     @property
     def pid(self) -> int:
-        """Process id of the engines."""
+        """Process id of the process that simulates all engines."""
         return self.pids[0]
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Ids of all processes: engines, proxy, load.
+        """Process ids in the order engines, proxy, load (absent if the load is 0).
 
         Raises:
             SparktopError: the processes are not running.
@@ -103,7 +104,7 @@ class DemoCluster:
         return tuple(child.process.pid for child in self._children)
 
     def __enter__(self) -> Self:
-        """Start the processes and wait until they serve.
+        """Start the processes and wait until all of them are ready.
 
         Raises:
             SparktopError: a process did not start.
@@ -183,10 +184,12 @@ class DemoCluster:
         self.rivals = (RouterTarget(other, urls[1], other, names, api_key=KEY),)
 
     def _begin(self, child: _Child, plan: Plan, deadline: float) -> dict[str, list[int]]:
-        """Send a child its plan and return its answer.
+        """Send a child process its plan.
+
+        Return the ports that it reports once it is ready, by type of server.
 
         Raises:
-            SparktopError: it failed to start, ended or did not answer until `deadline`.
+            SparktopError: the process failed to start, ended or did not report until `deadline`.
         """
         stdin, stdout = child.process.stdin, child.process.stdout
         assert stdin is not None  # noqa: S101 - opened as pipes

@@ -1,4 +1,4 @@
-"""The demo command: simulated servers, shown in the viewer or described by a configuration."""
+"""The demo command: starts simulated servers; shows them in the viewer or prints a configuration for them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from sparktop.model.text import clean
 from sparktop.simulation.calibration import BYTES_PER_TOKEN_GB, MODEL
 
 _LOOKS_AT_REST = 3
-"""Poll intervals for which the load must stay away: a sweep sends again after two polls that agree."""
+"""The load resumes no sooner than this many poll intervals after another client's last request: a sweep sends
+its next request only after two polls with equal results."""
 _SERVE_CODES: dict[int, int] = {signal.SIGINT: 130, signal.SIGTERM: 0, signal.SIGHUP: 129}
-"""Exit codes of `--serve` by signal."""
+"""Exit code of `demo --serve` by the signal that ended it."""
 
 
 def run_demo(
@@ -39,9 +40,10 @@ def run_demo(
     interval_s: float | None,
     show: Callable[[Watch], int],
 ) -> int:
-    """Start the simulated cluster, then `show` it, or only serve with `serve`; return the exit code.
+    """Start the simulated cluster and open the viewer with `show`; return the exit code.
 
-    `show` is the viewer, a parameter because this package may not import anything that draws.
+    With `serve`, print a configuration for the cluster and wait instead. `show` is a parameter because this
+    package may not import anything that draws.
 
     Raises:
         SparktopError: the servers did not start.
@@ -61,7 +63,7 @@ def run_demo(
 
 
 def make_watch(cluster: DemoCluster, *, theme: str | None = None, interval_s: float | None = None) -> Watch:
-    """Return what to watch: the simulated machines, servers and proxy."""
+    """Return the configuration that watches the simulated machines, servers and proxy of `cluster`."""
     defaults = Watch()
     return Watch(
         nodes=cluster.nodes,
@@ -77,7 +79,7 @@ def make_watch(cluster: DemoCluster, *, theme: str | None = None, interval_s: fl
 
 
 def as_toml(watch: Watch) -> str:
-    """Return what to watch as the text of a configuration file."""
+    """Return `watch` as the text of a TOML configuration file."""
     return "\n".join((*_toml_lines(watch), ""))
 
 
@@ -153,13 +155,11 @@ def _quoted(text: str) -> str:
 
 
 def _serve(watch: Watch) -> int:
-    """Print the configuration, then wait for a signal, the terminal's end or a server's end.
-
-    Return the exit code.
+    """Print the configuration, then wait for a signal or the end of the terminal; return the exit code.
 
     Raises:
         OutputError: standard output cannot be written.
-        SparktopError: the servers ended.
+        SparktopError: a process of the simulated servers ended.
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -192,10 +192,10 @@ def _serve(watch: Watch) -> int:
 
 
 def _print(configuration: str) -> None:
-    """Write to standard output.
+    """Write the configuration to standard output.
 
     Raises:
-        OutputError: the reader is gone, or the file system is full.
+        OutputError: the reader has closed the pipe, or the file system is full.
     """
     try:
         sys.stdout.write(configuration)
@@ -205,7 +205,10 @@ def _print(configuration: str) -> None:
 
 
 def _first_signal(noted: int) -> int:
-    """Wait for a signal's number on the descriptor `noted`; a closed terminal counts as SIGHUP."""
+    """Wait for a signal and return its number, which a handler writes to the pipe `noted`.
+
+    If standard input is a terminal and is closed, return SIGHUP.
+    """
     ends = select.poll()
     ends.register(noted, select.POLLIN)
     if sys.stdin is not None and sys.stdin.isatty():

@@ -1,6 +1,6 @@
 """The demo's own load: clients that keep a number of requests in flight at the proxy, over real HTTP.
 
-The load pauses while a server reports other clients' requests.
+The load pauses while other clients send requests, which the servers report.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ _AGAIN_S = 0.1
 _READ_S = 120.0
 _OK = 200
 _AROUND = len(tokenize_chat([("user", "")]))
-"""Tokens of a chat in addition to its text."""
+"""Tokens that a chat with one message has in addition to the tokens of the message's text."""
 
 
 @dataclass(slots=True)
 class Totals:
-    """Results of the load so far."""
+    """Numbers of requests that the load has completed, failed and aborted."""
 
     done: int = 0
     failed: int = 0
     broken_off: int = 0
-    """Requests aborted in favour of other clients."""
+    """Requests aborted because another client sends requests."""
 
 
 class Driver:
-    """Keeps a scenario's requests in flight."""
+    """Keeps a scenario's number of requests in flight at one server."""
 
     def __init__(self, url: str, scenario: Scenario, *, seed: int, way: GivingWay | None = None) -> None:
-        """Send load to the server at `url`; `way` pauses it for other clients."""
+        """Send the load of `scenario` to the server at `url`; `way` pauses the load for other clients."""
         self._url = f"{url}/v1/chat/completions"
         self._scenario = scenario
         self._lengths = lengths_of(scenario)
@@ -50,7 +50,7 @@ class Driver:
             way.on_impatience = self._hang_up
 
     async def run(self) -> None:
-        """Send requests until cancelled."""
+        """Send requests until the task is cancelled."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=_READ_S)
         connector = aiohttp.TCPConnector(limit=0)
         async with (
@@ -78,7 +78,7 @@ class Driver:
             limit.reschedule(asyncio.get_running_loop().time())
 
     async def _ask(self, session: aiohttp.ClientSession) -> bool:
-        """Stream one answer; return True if it was complete."""
+        """Send one request and read its streamed response; return True if the response was complete."""
         complete = False
         limit = asyncio.timeout(None)
         try:

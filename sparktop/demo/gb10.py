@@ -1,4 +1,4 @@
-"""Readings of a simulated GB10, as a pure function of time and load."""
+"""Samples of a simulated GB10 machine, as a pure function of time and load."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ _GIB, _MIB = 2**30, 2**20
 _TOTAL_BYTES = int(121.6 * _GIB)
 _CORES = 20
 _BIG, _LITTLE = tuple(range(5, 10)) + tuple(range(15, 20)), tuple(range(5)) + tuple(range(10, 15))
-"""Core numbers of each design."""
+"""Core numbers of the large cores (Cortex-X925), and of the small cores (Cortex-A725)."""
 _BUSY_CORES = {5: 1.0, 6: 0.8, 7: 0.35, 1: 0.2}
-"""Cores that feed the GPU, with the share of their time in use at full load."""
+"""By core number: fraction of time in use at full GPU load. These cores feed the GPU."""
 _LIMIT_C = 94
 _LINK_BITS_PER_S, BUS_BITS_PER_S = 200e9, 100.8e9
 """Rate of a QSFP port, and the data rate of its PCIe Gen5 x4 link: 4 x 32 GT/s x 128/130, less a fifth for
@@ -64,7 +64,7 @@ _PAIR_BYTES_PER_S, _ALONE_BYTES_PER_S = 2.4e9, 1.9e6
 SLOW_MHZ = 712
 """SM clock of a machine after a failed USB-PD negotiation."""
 MOST_LEAK_BYTES = 18 * _GIB
-"""Limit of a leak: a GiB or two before the machine would freeze."""
+"""Most memory that the simulated leak allocates: a GiB or two less than would freeze a real machine."""
 ENGINE_BYTES = 83 * _GIB
 """GPU memory of an engine: 57 GiB of weights and 26 GiB of KV pool, allocated at its start."""
 _TABLE_EVERY_S = 5.0
@@ -74,16 +74,17 @@ _DISPLAY_BYTES = 43 * _MIB
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Properties of one simulated machine."""
+    """Fixed properties of one simulated machine."""
 
     rank: int | None = None
-    """Its tensor-parallel rank in an engine over several machines; None: the engine runs on it alone."""
+    """The machine's tensor-parallel rank in an engine that spans several machines; None: the engine runs on
+    this machine alone."""
     slow_clock: bool = False
-    """Whether its power supply pins the clock."""
+    """Whether a faulty power supply holds the GPU clock at `SLOW_MHZ`."""
     leak_bytes_per_s: float = 0.0
-    """Rate at which another program allocates memory."""
+    """Rate at which a simulated program other than the engine allocates memory."""
     leak_from_s: float = 0.0
-    """Time at which the leak begins."""
+    """Time (seconds of the samples' clock) at which that program starts to allocate memory."""
 
     @property
     def engine(self) -> str:
@@ -96,24 +97,27 @@ ALONE = Machine()
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Effects of the load on one machine, from which all its readings follow."""
+    """What the load does to one machine since the previous sample; all readings are computed from this."""
 
     busy: float
-    """Share of the time spent in engine steps, 0 to 1."""
+    """Fraction of the time spent in engine steps, 0 to 1."""
     power_w: float
-    """Mean power of the GPU since the previous reading."""
+    """Mean power of the GPU in watts since the previous sample."""
     temperature_c: float
     clock_mhz: float
     throttled_share: float = 0.0
-    """Share of the time since the previous reading spent in software thermal slowdown."""
+    """Fraction of the time since the previous sample in software thermal slowdown, 0 to 1."""
     pair_bytes_per_s: float = 0.0
-    """Rate at which the machine sends to the engine's other machines."""
+    """Rate at which the machine sends to the other machines of the same engine."""
     engine_bytes: int = ENGINE_BYTES
     """GPU memory held by the engine; 0 without an engine."""
 
 
 def node_sample(at: float, load: float, machine: Machine = ALONE) -> NodeSample:
-    """Return a sample of a machine in thermal equilibrium under `load`, the share of its time in steps."""
+    """Return a sample of a machine in thermal equilibrium, at the time `at` in seconds.
+
+    `load` is the fraction of time spent in engine steps, 0 to 1.
+    """
     power_w = LOADED_W if not load else 4 + 66 * load
     if machine.slow_clock:
         power_w = min(power_w, PINNED_W)
@@ -128,7 +132,7 @@ def node_sample(at: float, load: float, machine: Machine = ALONE) -> NodeSample:
 
 
 def sample_of(at: float, condition: Condition, machine: Machine = ALONE) -> NodeSample:
-    """Return a sample of a machine in a given condition at second `at`."""
+    """Return a sample of a machine in the given condition, at the time `at` in seconds."""
     wave = math.sin(at / 7)
     load = condition.busy
     gpu = _gpu(condition, wave, machine)
@@ -224,9 +228,9 @@ def _memory(at: float, condition: Condition, machine: Machine) -> MemoryReading:
 
 
 def _network(condition: Condition, wave: float, machine: Machine) -> tuple[NetworkReading, ...]:
-    """Return the interfaces.
+    """Return the readings of all network interfaces and RDMA ports.
 
-    An engine over several machines uses RDMA ports, whose interfaces see no traffic.
+    An engine that spans several machines uses the RDMA ports; their Ethernet interfaces count no traffic.
     """
     load = condition.busy if machine.rank in {None, 0} else 0.0
 
@@ -280,7 +284,10 @@ def _sensors(gpu_c: float, load: float) -> tuple[SensorReading, ...]:
 
 
 def _rails(at: float, gpu_w: float, cpu_percent: float) -> tuple[PowerRail, ...]:
-    """Return the rails of the third-party driver; the rest of the machine draws about 17 W."""
+    """Return the readings of the power rails, as the third-party driver spbm reports them.
+
+    Besides the package (GPU, CPU and some), the machine draws 17 W.
+    """
     big, little = 1.2 + 0.35 * cpu_percent, 0.6 + 0.08 * cpu_percent
     package = gpu_w + big + little + 3.5
     watts = {
@@ -295,7 +302,7 @@ def _rails(at: float, gpu_w: float, cpu_percent: float) -> tuple[PowerRail, ...]
 
 
 def _processes(at: float, condition: Condition, machine: Machine) -> ProcessTable:
-    """Return the process table as read at the last multiple of 5 seconds, largest first."""
+    """Return the process table, largest first, as it was at the last multiple of 5 seconds."""
     age_s = at % _TABLE_EVERY_S
     wave = 1 + 0.1 * math.sin((at - age_s) / 9)
 

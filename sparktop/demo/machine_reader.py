@@ -1,4 +1,4 @@
-"""Reader of a simulated machine: its engine's effects since the previous sample, as a driver reports them."""
+"""Reads samples of a simulated machine: what its engine did since the previous sample."""
 
 from __future__ import annotations
 
@@ -13,34 +13,40 @@ from sparktop.simulation.engine import Engine
 from sparktop.simulation.thermal import BARE_W, IDLE_CLOCK_MHZ, LOADED_W, NodeThermal
 
 _SHORTEST_S = 0.05
-"""Samples closer together than this are based on the same condition."""
+"""Seconds; a sample sooner than this after the previous one repeats the previous condition of the machine."""
 _ALONE_BYTES_PER_S = 1.9e6
-"""Bytes per second through the ports of a machine whose engine needs no other, at full load."""
+"""At full load, bytes per second through the ports of a machine whose engine runs on this machine alone."""
 
 
 class MachineHeat(NodeThermal):
-    """A machine's heat model that also counts the time in engine steps, including the one under way."""
+    """A thermal model of a machine that also counts the time in engine steps.
+
+    A step in progress counts up to the time of the query.
+    """
 
     def __init__(self, *, ambient_c: float, at: float) -> None:
-        """Start idle, settled with a model loaded."""
+        """Start idle at the time `at` (seconds), at the settled temperature with a model loaded."""
         super().__init__(ambient_c=ambient_c, at=at)
         self._busy_s = 0.0
         self._busy_since_s: float | None = None
 
     def draw(self, at: float, power_w: float | None) -> None:
-        """Set the power from `at` on, in watts; None: idle."""
+        """Set the GPU's power in watts from the time `at` on; None: no engine step runs."""
         self._busy_s = self.busy_s(at)
         self._busy_since_s = None if power_w is None else at
         super().draw(at, power_w)
 
     def busy_s(self, at: float) -> float:
-        """Return the seconds in steps since the start, at a time not before the last change."""
+        """Return the seconds spent in engine steps from the start to the time `at`.
+
+        `at` must not be before the last call of `draw`.
+        """
         since_s = self._busy_since_s
         return self._busy_s + (0.0 if since_s is None else max(0.0, at - since_s))
 
 
 class MachineReader:
-    """One simulated GB10, readable by an agent's sampler."""
+    """Reads samples of one simulated GB10 machine for its agent; implements the agent's `NodeReader`."""
 
     def __init__(
         self,
@@ -50,12 +56,15 @@ class MachineReader:
         name: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start without an engine; `thermal` uses the time of `clock`."""
+        """Start without an engine.
+
+        `thermal` is the machine's thermal model, whose times are those of `clock`.
+        """
         self.show_processes = False
         """Whether samples include the process table."""
         self._identity = replace(IDENTITY, hostname=name, boot_id=f"simulated-{name}")
         self.thermal = thermal
-        """The machine's heat model."""
+        """The machine's thermal model."""
         self._machine = machine
         self._clock = clock
         self._engine: Engine | None = None
@@ -69,7 +78,10 @@ class MachineReader:
         return self._identity
 
     def attach(self, engine: Engine | None) -> None:
-        """Put an engine on the machine, or remove it (None), which frees its memory and lets the GPU cool."""
+        """Run an engine on the machine.
+
+        None: remove the engine, which frees its memory and lets the GPU cool.
+        """
         now = self._clock()
         self._engine = engine
         self.thermal.idle_w = BARE_W if engine is None else LOADED_W
@@ -77,7 +89,7 @@ class MachineReader:
         self._at, self._marks, self._condition = now, self._read(now), None
 
     def look(self) -> NodeSample:
-        """Return a sample of the machine now."""
+        """Return a sample of the machine at the current time."""
         now = self._clock()
         if self._condition is None or now - self._at >= _SHORTEST_S:
             self._condition = self._judge(now)
@@ -86,15 +98,18 @@ class MachineReader:
         return sample if self.show_processes else replace(sample, processes=None)
 
     async def poll(self, deadline_s: float) -> NodeSample | Failure:
-        """Return a sample of the machine now; never late."""
+        """Return a sample of the machine at the current time, without waiting."""
         del deadline_s
         return self.look()
 
     async def close(self) -> None:
-        """Do nothing: no resource is held."""
+        """Do nothing, because no resource is held."""
 
     def _read(self, now: float) -> tuple[float, float, float, int]:
-        """Return the rising counters: energy, throttled seconds, busy seconds, computed rows."""
+        """Return counters that only grow: energy in joules, throttled seconds, busy seconds, computed rows.
+
+        Busy seconds are those in engine steps; rows are the tokens that the engine has processed.
+        """
         thermal = self.thermal
         rows = 0 if self._engine is None else self._engine.tally.rows
         return thermal.energy_j(now), thermal.throttled_s(now), thermal.busy_s(now), rows

@@ -1,4 +1,4 @@
-"""The plan that the demo's processes receive, and the constants that they share."""
+"""The plan that each child process of the demo receives, and constants that the processes share."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, Scenario
 from sparktop.demo.visitors import QUIET_S
 
 KEY = "sk-simulated"
-"""Key of the proxy's informative routes; completions need none, so that any client can use them."""
+"""API key for the proxy's routes about itself; completions need no key, so that any client can use them."""
 KEY_VARIABLE = "SPARKTOP_DEMO_KEY"
 """Environment variable that holds the key in a configuration of the demo."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Instructions to a child process."""
+    """What a child process of the demo should simulate."""
 
     scenario: str = DEFAULT_SCENARIO
     backends: int = 2
     seed: int = 0
     strategy: str | None = None
-    """Replaces the scenario's."""
+    """Routing strategy that replaces the scenario's; None: the scenario's."""
     load: int | None = None
     urls: tuple[str, ...] = ()
-    """URLs of the servers for the proxy, of the proxy for the load."""
+    """For the proxy the URLs of the servers, for the load the URL of the proxy."""
     visitors: int | None = None
-    """Descriptor of the pipe, inherited by the child, through which servers report other clients'
-    requests."""
+    """File descriptor of a pipe, inherited by the child process, through which the servers report other
+    clients' requests to the load; None without load."""
     quiet_s: float = QUIET_S
-    """Seconds from the last of those until the load resumes."""
+    """Seconds from the last request of another client until the load resumes."""
 
     def line(self) -> bytes:
-        """Serialize the plan as a line for a child's standard input."""
+        """Return the plan as a JSON line for the child's standard input."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
     def read(cls, line: bytes) -> Self:
-        """Parse the output of `line`."""
+        """Parse a plan from a line that `line` returned."""
         given = json.loads(line)
         return cls(**{**given, "urls": tuple(given["urls"])})
 
     def chosen(self) -> Scenario:
-        """Return the scenario with the plan's replacements."""
+        """Return the scenario, with the strategy and the load of this plan where these are set."""
         scenario = SCENARIOS[self.scenario]
         return replace(
             scenario,

@@ -1,4 +1,4 @@
-"""The sweeps that the demo adds to the usual ones, each with a key of its own."""
+"""The sweeps that the demo adds to the built-in ones; each is started by its own function key."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from sparktop.demo.scenario import DEFAULT_SCENARIO
 from sparktop.model.targets import BackendTarget, RouterTarget, SweepSettings
 
 _LEVEL_S = 11.0
-"""Seconds per level, a little more than a valid level needs; bursts here take half a second to four."""
+"""Seconds per level: a little more than a valid level needs, because bursts in the demo take up to four
+seconds."""
 
 
 def demo_sweeps(
@@ -19,7 +20,10 @@ def demo_sweeps(
     *,
     scenario: str = DEFAULT_SCENARIO,
 ) -> tuple[SweepSettings, ...]:
-    """Return the presets: the router alone in a minute (f5), and the comparison of the scenario (f6)."""
+    """Return the demo's two sweeps: f5 loads the router alone, f6 compares the targets of the scenario.
+
+    Empty without backends or without routers.
+    """
     if not backends or not routers:
         return ()
     router = SweepSettings(
@@ -37,7 +41,7 @@ def demo_sweeps(
 
 
 def _compared(scenario: str, servers: tuple[str, ...], routers: tuple[str, ...]) -> SweepSettings:
-    """Return the sweep that compares a scenario's targets; for most, the routers and one server."""
+    """Return the sweep that compares a scenario's targets: for most scenarios, the routers and one server."""
     if scenario == "topologies":
         # As in spark-topologies-2026-03: its concurrency, lengths and columns.
         return SweepSettings(

@@ -1,9 +1,9 @@
-"""One child process of the demo: the engines and their machines, the proxy before them, or the load on it.
+"""One child process of the demo: all engines with their machines, the proxy in front of them, or the load.
 
-Run as `python -m sparktop.demo.process PART`. The plan is read as a JSON line from standard input, and a JSON
-line on standard output reports that the part serves (`{"engines": [...], "agents": [...]}`, `{"proxies":
-[...]}`, `{"load": 32}`) or failed (`{"error": "..."}`). The process ends with its standard input, with its
-parent, or by a signal.
+Run as `python -m sparktop.demo.process PART`. The process reads its plan as a JSON line from standard input.
+It writes a JSON line to standard output when it is ready (`{"engines": [...], "agents": [...]}`, `{"proxies":
+[...]}`: lists of ports; `{"load": 32}`: requests in flight) or has failed (`{"error": "..."}`). It ends when
+its standard input ends, when its parent ends, or by a signal.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Part = Callable[[Plan], AbstractAsyncContextManager[dict[str, object]]]
 
 @asynccontextmanager
 async def engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
-    """Serve all engines, and an agent for each of their machines."""
+    """Serve all engines and an agent for each machine; yield their ports as a report for the parent."""
     scenario, now = plan.chosen(), time.monotonic()
     visitors, places = Visitors(plan.visitors), count()
     async with AsyncExitStack() as stack:
@@ -72,14 +72,17 @@ async def engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
 
 
 def _machine(scenario: Scenario, place: int, start_s: float, rank: int | None) -> MachineReader:
-    """Create the machine with the index `place`, of `rank` in an engine over several machines."""
+    """Create the machine with the index `place`.
+
+    `rank` is its tensor-parallel rank in an engine that spans several machines, else None.
+    """
     thermal = scenario.thermal_of(place, start_s=start_s)
     machine = replace(scenario.machine_of(place, start_s=start_s), rank=rank)
     return MachineReader(thermal, machine, name=backend_name(place))
 
 
 def _start_agent(stack: AsyncExitStack, reader: MachineReader) -> int:
-    """Start a machine's agent, with the server of `sparktop agent`, and return its port."""
+    """Start an agent for a machine, with the HTTP server of `sparktop agent`, and return its port."""
     listener = socket.create_server((HOST, 0))
     agent = AgentServer(Sampler(reader), simulated=True)
     agent.start([listener])
@@ -89,14 +92,14 @@ def _start_agent(stack: AsyncExitStack, reader: MachineReader) -> int:
 
 @asynccontextmanager
 async def proxy(plan: Plan) -> AsyncIterator[dict[str, object]]:
-    """Serve the proxy and its rival: another strategy before the same engines, for sweeps only."""
+    """Serve the proxy, and a second proxy with another strategy for sweeps; yield their ports as a report."""
     strategies = (plan.chosen().strategy, plan.chosen().second_strategy)
     async with AsyncExitStack() as stack:
         yield {"proxies": [await _serve_proxy(stack, plan, strategy) for strategy in strategies]}
 
 
 async def _serve_proxy(stack: AsyncExitStack, plan: Plan, strategy: str) -> int:
-    """Serve a proxy before all engines, and return its port."""
+    """Serve a proxy that routes to all engines by `strategy`, and return its port."""
     scenario = plan.chosen()
     upstreams = [Upstream(scenario.name_of(index), url) for index, url in enumerate(plan.urls)]
     router = make_router(strategy, len(upstreams), scenario.counts, seed=plan.seed)
@@ -119,7 +122,7 @@ async def _serve_proxy(stack: AsyncExitStack, plan: Plan, strategy: str) -> int:
 
 @asynccontextmanager
 async def load(plan: Plan) -> AsyncIterator[dict[str, object]]:
-    """Keep the proxy under load."""
+    """Send the scenario's load to the proxy; yield the number of requests in flight as a report."""
     way = GivingWay(quiet_s=plan.quiet_s)
     if plan.visitors is not None:
         way.listen(plan.visitors)
@@ -138,7 +141,10 @@ PARTS: dict[str, Part] = {"engines": engines, "proxy": proxy, "load": load}
 
 
 def main(arguments: list[str]) -> int:
-    """Run a part until standard input ends, the parent dies or a signal arrives; return the exit code."""
+    """Run the part `arguments[0]` until standard input ends, the parent ends or a signal arrives.
+
+    Return the exit code.
+    """
     # Two ways to notice the parent's end: the kernel's signal is immediate and ends even a stopped process;
     # the end of stdin also covers a parent that died before this line.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -176,7 +182,10 @@ def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _first_line(descriptor: int) -> bytes:
-    """Read up to the end of a line and no further: the rest is for the event loop."""
+    """Read the first line from a descriptor, and no byte beyond it, because the event loop reads the rest.
+
+    Return b"" if the input ends before the end of the line.
+    """
     line = b""
     while not line.endswith(b"\n") and len(line) < _LONGEST_PLAN:
         if not (byte := os.read(descriptor, 1)):

@@ -1,4 +1,4 @@
-"""A router in front of the simulated servers, with LiteLLM's routes, headers and behaviour, over HTTP."""
+"""A simulated LiteLLM router in front of the simulated servers: routes, headers and behaviour over HTTP."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from sparktop.sources.router_counts import FAILED_REQUESTS, FAILURES
 
 VERSION = "1.106.2+simulated"
 _RETRIES = 2
-"""Number of times that a request is sent again because its backend cannot be reached."""
+"""How often a request is sent again if its backend cannot be reached."""
 _CONNECT_S = 5.0
 _OK, _REFUSED, _UNAUTHORIZED, _INTERNAL = 200, 429, 401, 500
 AGAINST = frozenset({401, 404, 408, 429})
-"""Status codes of refusals for which LiteLLM blames the backend."""
+"""Status codes below 500 that LiteLLM counts as a failure of the backend."""
 _PASSED_HEADERS = ("Content-Type", "Cache-Control")
 _REPEATING = (
     "litellm.InternalServerError: The model is repeating the same chunk. "
@@ -37,7 +37,7 @@ _REPEATING = (
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """A deployment behind the proxy."""
+    """A server behind the proxy (LiteLLM calls it a deployment)."""
 
     id: str
     url: str
@@ -46,22 +46,22 @@ class Upstream:
 
 @dataclass(slots=True)
 class _Attempt:
-    """An attempt to serve a request: its backend, and the number of failed attempts before."""
+    """One attempt to serve a request: the backend's index, and the number of failed attempts before it."""
 
     backend: int
     retries: int = 0
     overhead_ms: float = 0.0
-    """Milliseconds from the request's arrival to its forwarding."""
+    """Milliseconds from the request's arrival until it was forwarded."""
     settled: bool = False
-    """Whether the result was reported to the router."""
+    """Whether the attempt's result has been reported to the routing strategy."""
 
 
 class _UnreachableError(Exception):
-    """A backend cannot be reached."""
+    """No connection to a backend could be made."""
 
 
 class Proxy:
-    """Forwards each completion to the backend that its router chooses."""
+    """HTTP server that forwards each completion to the backend that its routing strategy chooses."""
 
     def __init__(
         self,
@@ -74,9 +74,10 @@ class Proxy:
         clock: Callable[[], float] = time.monotonic,
         visitors: Visitors | None = None,
     ) -> None:
-        """Serve `upstreams`, among which `router` chooses by index.
+        """Forward to `upstreams`; `router` chooses an index among them for each request.
 
-        `visitors` is notified of requests that are not the demo's own.
+        `faults` describes simulated failures; `visitors` is notified of requests that are not the demo's own
+        load.
         """
         self._visitors = visitors or Visitors()
         self._upstreams = tuple(upstreams)
@@ -92,7 +93,7 @@ class Proxy:
         self._session: aiohttp.ClientSession | None = None
 
     def application(self) -> web.Application:
-        """Return the aiohttp application."""
+        """Return the aiohttp application with all routes."""
         app = web.Application(client_max_size=MOST_BODY_BYTES)
         app.cleanup_ctx.append(self._sessions)
         app.on_response_prepare.append(_sign)
@@ -109,7 +110,7 @@ class Proxy:
         return app
 
     async def _sessions(self, _: web.Application) -> AsyncIterator[None]:
-        """Keep connections to the backends open while the application runs."""
+        """Keep an HTTP client for requests to the backends open while the application runs."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
         async with aiohttp.ClientSession(
             timeout=timeout, connector=aiohttp.TCPConnector(limit=0), auto_decompress=False
@@ -181,7 +182,11 @@ class Proxy:
     async def _pass_on(
         self, request: web.Request, answer: aiohttp.ClientResponse, attempt: _Attempt, limit: int | None
     ) -> web.StreamResponse:
-        """Forward an answer as it arrives; after `limit` events, break it off as a suspected loop."""
+        """Forward a backend's response to the client as it arrives.
+
+        After `limit` SSE events, end it with an error, as LiteLLM does when it suspects a loop; None: no
+        limit.
+        """
         headers = {name: answer.headers[name] for name in _PASSED_HEADERS if name in answer.headers}
         response = web.StreamResponse(headers=headers | self._routing_headers(attempt))
         events = 0
@@ -207,14 +212,19 @@ class Proxy:
         return response
 
     def _settle(self, attempt: _Attempt, *, ok: bool | None, status: int | None = None) -> None:
-        """Report the result of a request to the router; only the first report counts."""
+        """Report the result of an attempt to the routing strategy, and count a failure.
+
+        Later calls do nothing.
+
+        `ok` is None where the result says nothing about the backend.
+        """
         if not attempt.settled:
             attempt.settled = True
             self._failures[attempt.backend] += ok is False
             self._router.ended(attempt.backend, self._clock(), ok=ok, status=status)
 
     def _routing_headers(self, attempt: _Attempt) -> dict[str, str]:
-        """Return the headers that name the backend of a request."""
+        """Return LiteLLM's response headers, which name the backend that served the request."""
         upstream = self._upstreams[attempt.backend]
         return {
             "x-litellm-call-id": f"simulated-{next(self._calls)}",
@@ -228,7 +238,7 @@ class Proxy:
         }
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        """Answer like LiteLLM's prometheus callback: failures by deployment, and the router's refusals."""
+        """Return a page like LiteLLM's Prometheus callback: failures by backend, and refused requests."""
         pairs = zip(self._upstreams, self._failures, strict=True)
         lines = [f'{FAILURES}{{model_id="{upstream.id}"}} {failed}' for upstream, failed in pairs]
         refused = f'{FAILED_REQUESTS}{{exception_class="RouterRateLimitError"}} {self._refusals}'

@@ -1,4 +1,4 @@
-"""The demo's scenarios by name: servers, a router, a load, and faults."""
+"""The demo's scenarios by name: servers, a routing strategy, a load, and faults."""
 
 from __future__ import annotations
 
@@ -25,31 +25,30 @@ from sparktop.simulation.thermal import AMBIENT_C
 
 _GIB = 2**30
 STALE_COUNTS = RouterSettings(increment_lag_s=0.05, decrement_lag_s=0.1)
-"""Counts that show a choice 50 ms late and an end 100 ms late, so that simultaneous requests see equal
-counts."""
+"""Router settings: its counts of running requests show a new request 50 ms late and the end of a request 100
+ms late, so that simultaneous requests see equal counts."""
 BURST_COUNTS = RouterSettings(increment_lag_s=0.03)
-"""Counts that show a choice 30 ms late, about as long as a burst takes to arrive through loopback.
-
-Most of a burst thus goes to one server, as in the least-busy column of spark-topologies-2026-03. The lag
-fitted to that column (`LITELLM`) belongs to a burst that arrives within 1.3 ms; real sockets take longer.
-"""
+"""Router settings: its counts of running requests show a new request 30 ms late, about as long as a burst
+takes to arrive through loopback. So most of a burst goes to one server, as in the least-busy column of spark-
+topologies-2026-03. The lag fitted to that column (`LITELLM`) is for a burst that arrives within 1.3 ms; real
+sockets take longer."""
 _NO_FAULTS = Faults()
 _FRESH_COUNTS = RouterSettings(increment_lag_s=0.002)
 
 
 @dataclass(frozen=True, slots=True)
 class Restarts:
-    """A server that restarts periodically."""
+    """Periodic restarts of one server."""
 
     backend: int
     every_s: float
     down_s: float
-    """Seconds until its port is open again; a real server takes minutes."""
+    """Seconds for which the port is closed at each restart; a real server takes minutes to start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A simulated server: its name and its engine."""
+    """A simulated server: its name and the properties of its engine."""
 
     name: str
     profile: EngineProfile
@@ -57,52 +56,53 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A situation to show."""
+    """A situation that the demo shows: servers, machines, routing, load and faults."""
 
     name: str
     about: str
     strategy: str = "round-robin"
     load: int = 32
-    """Requests in flight, each replaced immediately."""
+    """Number of requests in flight; a request that ends is replaced at once."""
     prompt_tokens: int = 256
     output_tokens: int = 40
-    """Tokens of each request, before `spread` is applied."""
+    """Tokens of each request's prompt (`prompt_tokens`) and answer (`output_tokens`), before `spread` is
+    applied."""
     spread: float = 0.0
-    """Variation of lengths: each is drawn between 1 - spread and 1 + spread times the figure; 0 makes all
-    equal."""
+    """Variation of lengths: a random factor between 1 - `spread` and 1 + `spread` for the prompt and the
+    answer of each request; 0: all requests are equal."""
     counts: RouterSettings = _FRESH_COUNTS
     faults: Faults = _NO_FAULTS
     profile: EngineProfile = SOLO
     ambient_c: float = AMBIENT_C
     """Temperature of the machines' air intake, in °C."""
     machines: Mapping[int, Machine] = field(default_factory=dict)
-    """Special properties of machines, by index."""
+    """Machines with special properties, by index; all others are normal."""
     slower: Mapping[int, float] = field(default_factory=dict)
-    """Factor by which each step of a backend takes longer, by index."""
+    """By backend index: factor by which each engine step takes longer than in `profile`."""
     restarts: Restarts | None = None
     rival: str | None = None
-    """Strategy of the second router; None: see `rival_of`."""
+    """Routing strategy of the second proxy; None: chosen by `rival_of`."""
     named: tuple[Server, ...] = ()
-    """The first servers behind the router, if these differ from each other."""
+    """Name and engine of the first servers behind the router, where they differ from the other servers."""
     beside: tuple[Server, ...] = ()
-    """Servers behind no router, for comparison."""
+    """Servers that are not behind the router, for comparison."""
 
     def servers(self, backends: int) -> tuple[Server, ...]:
-        """Return all servers: `backends` of them behind the router, then those beside it."""
+        """Return all servers: `backends` servers behind the router, then the servers in `beside`."""
         routed = (Server(self.name_of(place), self.profile_of(place)) for place in range(backends))
         return (*routed, *self.beside)
 
     def name_of(self, backend: int) -> str:
-        """Return the name of a server behind the router."""
+        """Return the name of the server with the index `backend` behind the router."""
         return self.named[backend].name if backend < len(self.named) else backend_name(backend)
 
     @property
     def second_strategy(self) -> str:
-        """Strategy of the router for sweeps only, always different from the first router's."""
+        """Routing strategy of the second proxy, which only sweeps load; never the same as `strategy`."""
         return rival_of(self.strategy) if self.rival in {None, self.strategy} else str(self.rival)
 
     def profile_of(self, backend: int) -> EngineProfile:
-        """Return the engine profile of a backend."""
+        """Return the engine properties of the server with the index `backend`, with `slower` applied."""
         times = self.slower.get(backend, 1.0)
         profile = self.named[backend].profile if backend < len(self.named) else self.profile
         if times == 1.0:
@@ -117,13 +117,13 @@ class Scenario:
         return replace(profile, cost=slow)
 
     def machine_of(self, node: int, *, start_s: float) -> Machine:
-        """Return a machine by its index; its leak, if it has one, begins at `start_s`."""
+        """Return the machine with the index `node`; a memory leak begins at the time `start_s` (seconds)."""
         machine = replace(self.machines.get(node, Machine()), leak_from_s=start_s)
         span = self.profile.nodes
         return replace(machine, rank=node % span) if span > 1 else machine
 
     def thermal_of(self, node: int, *, start_s: float) -> MachineHeat:
-        """Return the heat model of a machine by its index, settled at idle."""
+        """Return the thermal model of the machine with the index `node`, idle since before `start_s`."""
         thermal = MachineHeat(ambient_c=self.ambient_c, at=start_s)
         if self.machines.get(node, Machine()).slow_clock:
             thermal.pinned_mhz = SLOW_MHZ
@@ -206,7 +206,10 @@ DEFAULT_SCENARIO = "oscillation"
 
 
 def rival_of(strategy: str) -> str:
-    """Return the default strategy of the second router: random choice, or else round-robin."""
+    """Return the routing strategy for a second proxy, given the first proxy's.
+
+    It is "simple-shuffle" (random choice), or "round-robin" if the first has that.
+    """
     return "round-robin" if strategy == "simple-shuffle" else "simple-shuffle"
 
 
@@ -217,7 +220,7 @@ def backend_name(index: int) -> str:
 
 
 def lengths_of(scenario: Scenario) -> Lengths:
-    """Return a function that draws a request's prompt and output tokens."""
+    """Return a function that draws (prompt tokens, answer tokens) of a request from a random generator."""
 
     def draw(dice: random.Random) -> tuple[int, int]:
         factor = [1 + dice.uniform(-scenario.spread, scenario.spread) for _ in range(2)]

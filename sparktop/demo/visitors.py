@@ -1,6 +1,7 @@
-"""Pausing the demo's own load: servers report other clients' requests to it.
+"""Pauses the demo's own load while other clients send requests.
 
-Each server writes a byte into a pipe that the load reads: `+` when such a request arrives, `-` when it ends.
+For each request of another client, a server writes a byte into a pipe that the load's process reads: `+` when
+the request arrives, `-` when it ends.
 """
 
 from __future__ import annotations
@@ -11,29 +12,32 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 MARK = "X-Sparktop-Demo-Load"
-"""Header of the load's own requests."""
+"""Name of the request header that marks requests of the demo's own load."""
 MARKED = {MARK: "1"}
-"""Headers that the load adds to its requests."""
+"""Headers that the demo's load adds to its requests."""
 QUIET_S = 10.0
-"""Seconds from the last request of others until the load resumes."""
+"""Seconds from the end of another client's last request until the load resumes."""
 PATIENCE_S = 3.0
-"""Seconds that the load's requests in flight may take to end before they are aborted."""
+"""Seconds after which the load's requests in flight are aborted when another client's request arrives."""
 _CAME, _WENT = b"+", b"-"
 _READ_BYTES = 4096
 
 
 class Visitors:
-    """Reports other clients' requests at a server to the load."""
+    """Reports the requests that other clients send to a server to the process of the demo's load."""
 
     def __init__(self, pipe: int | None = None) -> None:
-        """Write to a pipe; None: there is no load to pause."""
+        """Write to the file descriptor `pipe`; None: report nothing, because there is no load to pause."""
         self._pipe = pipe
         if pipe is not None:
             # A load that does not read must not block a server.
             os.set_blocking(pipe, False)
 
     def visit(self, headers: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Return a context that covers a request; the load's own requests are not reported."""
+        """Return a context manager that reports the start and the end of a request with these headers.
+
+        For requests of the demo's own load, it does nothing.
+        """
         return nullcontext() if MARK in headers else self._report()
 
     @contextmanager
@@ -51,10 +55,16 @@ class Visitors:
 
 
 class GivingWay:
-    """Decides whether the load may send: not while other clients' requests last, nor for a while after."""
+    """Decides when the demo's load may send requests.
+
+    It may not while other clients' requests run, nor for `quiet_s` seconds afterwards.
+    """
 
     def __init__(self, *, quiet_s: float = QUIET_S, patience_s: float = PATIENCE_S) -> None:
-        """Start without other clients; must be created in the running event loop."""
+        """Start without other clients; must be created in the running event loop.
+
+        The load's requests in flight are aborted `patience_s` seconds after another client's first request.
+        """
         self._quiet_s = quiet_s
         self._patience_s = patience_s
         self._here = 0
@@ -63,7 +73,7 @@ class GivingWay:
         self._back: asyncio.TimerHandle | None = None
         self._impatient: asyncio.TimerHandle | None = None
         self.on_impatience: Callable[[], object] = lambda: None
-        """Called when the load's requests in flight are to be aborted."""
+        """Function called when the load should abort its requests in flight."""
 
     @property
     def paused(self) -> bool:
@@ -75,12 +85,15 @@ class GivingWay:
         await self._free.wait()
 
     def listen(self, pipe: int) -> None:
-        """Read the servers' reports from a pipe, until all of them have closed it."""
+        """Read the servers' reports from the file descriptor `pipe`.
+
+        When all servers have closed it, let the load send.
+        """
         os.set_blocking(pipe, False)
         asyncio.get_running_loop().add_reader(pipe, self._read, pipe)
 
     def hear(self, reports: bytes) -> None:
-        """Process reports of servers, a string of `+` and `-`."""
+        """Process reports of servers: a string of `+` (request arrived) and `-` (request ended)."""
         loop = asyncio.get_running_loop()
         self._here = max(0, self._here + reports.count(_CAME) - reports.count(_WENT))
         if self._back is not None:

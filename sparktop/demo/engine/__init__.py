@@ -1,1 +1,1 @@
-"""A simulated server over real HTTP: its routes, its answers, its page, and where it lives."""
+"""A simulated inference server over real HTTP: its routes, responses, metrics page and life cycle."""

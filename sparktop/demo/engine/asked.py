@@ -1,4 +1,4 @@
-"""Parsing of requests to a simulated server, with vLLM's checks and its error messages."""
+"""Parses requests to a simulated server, with vLLM's checks and error messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_SALT = 1024
 
 
 class RefusedError(Exception):
-    """A request that is not served, with the reason in the server's words."""
+    """A request that the server does not accept; the text is the error message of vLLM."""
 
     def __init__(
         self,
@@ -27,14 +27,14 @@ class RefusedError(Exception):
         kind: str = "BadRequestError",
         param: str | None = None,
     ) -> None:
-        """Keep the content of the answer."""
+        """Store the parts of the error response."""
         super().__init__(message)
         self.status = status
         self.kind = kind
         self.param = param
 
     def body(self) -> dict[str, object]:
-        """Return the JSON body of the answer."""
+        """Return the JSON object of the error response."""
         error = {"message": str(self), "type": self.kind, "param": self.param, "code": self.status}
         return {"error": error}
 
@@ -57,10 +57,10 @@ class Asked:
 
 
 def read_body(body: bytes) -> dict[str, Any]:
-    """Parse a body as a JSON object.
+    """Parse a request body as a JSON object.
 
     Raises:
-        RefusedError: it is not a JSON object.
+        RefusedError: the body is not a JSON object.
     """
     try:
         found = json.loads(body)
@@ -76,10 +76,10 @@ def read_body(body: bytes) -> dict[str, Any]:
 
 
 def check_model(body: Mapping[str, Any], served: str) -> None:
-    """Check that a request names the served model or none.
+    """Check that a request names the model `served`, or no model.
 
     Raises:
-        RefusedError: it names another model.
+        RefusedError: the request names another model.
     """
     model = body.get("model")
     if model is not None and model != served:
@@ -92,10 +92,10 @@ def check_model(body: Mapping[str, Any], served: str) -> None:
 
 
 def read_prompt(body: Mapping[str, Any], *, chat: bool) -> tuple[int, ...]:
-    """Return the tokens of the prompt, or of a chat's messages.
+    """Return the token ids of the prompt or, with `chat`, of the messages.
 
     Raises:
-        RefusedError: there are none, or they cannot be parsed.
+        RefusedError: the request has no prompt, or it cannot be parsed.
     """
     key = "messages" if chat else "prompt"
     found = body.get(key)
@@ -110,8 +110,10 @@ def read_prompt(body: Mapping[str, Any], *, chat: bool) -> tuple[int, ...]:
 def read_completion(body: Mapping[str, Any], *, chat: bool, max_model_len: int) -> Asked:
     """Parse a request to /v1/completions or, with `chat`, to /v1/chat/completions.
 
+    `max_model_len` is the model's context length in tokens.
+
     Raises:
-        RefusedError: it cannot be served; the message has the reason.
+        RefusedError: the request cannot be served; the message has the reason.
     """
     prompt = read_prompt(body, chat=chat)
     wanted = _whole(body, "max_tokens")
@@ -149,7 +151,10 @@ def read_completion(body: Mapping[str, Any], *, chat: bool, max_model_len: int) 
 
 
 def _check_length(prompt: int, *, longest: int, is_text: bool) -> None:
-    """Refuse a prompt beyond the context as vLLM 0.32 does, which counts a text only to one token beyond."""
+    """Raise `RefusedError` if a prompt of `prompt` tokens is longer than the context `longest`.
+
+    The message is vLLM 0.32's, which counts the tokens of a text prompt only up to one beyond the context.
+    """
     if prompt <= longest:
         return
     count = longest + 1 if is_text else prompt
@@ -169,7 +174,7 @@ def _messages(found: object) -> list[tuple[str, str]]:
 
 
 def _text(content: object) -> str:
-    """Return the text of a message: a string, or the joined parts of type text."""
+    """Return the text of a message's content: the string, or all parts of type "text" joined."""
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
@@ -179,14 +184,18 @@ def _text(content: object) -> str:
 
 
 def _is_text(prompt: object) -> bool:
-    """Return True for a text, or a list of a single text."""
+    """Return whether a prompt is a text, or a list that holds one text (and not token ids)."""
     return isinstance(prompt, str) or (
         isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str)
     )
 
 
 def _prompt(found: object) -> list[int]:
-    """Parse a text or a list of tokens, or a list that holds a single one of these."""
+    """Return the token ids of a prompt: a text, a list of token ids, or a list that holds one of these.
+
+    Raises:
+        RefusedError: the prompt has another form or an invalid token id.
+    """
     if isinstance(found, list) and len(found) == 1 and isinstance(found[0], str | list):
         found = found[0]
     if isinstance(found, str):

@@ -1,4 +1,4 @@
-"""Bodies of a simulated server's answers, with the fields of vLLM 0.32 in its order."""
+"""Bodies of a simulated server's responses, with the fields of vLLM 0.32 in its order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DONE = b"data: [DONE]\n\n"
 
 @dataclass(slots=True)
 class Reply:
-    """An answer in progress: its words, and the formatting of its parts."""
+    """A response in progress: chooses the words of the answer, and formats them as SSE events or as JSON."""
 
     request_id: str
     model: str
@@ -27,13 +27,13 @@ class Reply:
     stops: bool
     """True if the last token is a stop token, which has no text."""
     written: int = 0
-    """Tokens written so far."""
+    """Number of tokens formatted so far."""
     _words: list[str] = field(default_factory=list)
     _ids: list[int] = field(default_factory=list)
     _head: bytes = b""
 
     def __post_init__(self) -> None:
-        """Choose the words."""
+        """Choose the words of the answer, at random or by the request's seed."""
         self._words = answer_words(self._seed, self.output_tokens - self.stops)
         self._ids = [word_id(word) for word in self._words]
         if self.stops:
@@ -44,15 +44,14 @@ class Reply:
 
     @property
     def token_ids(self) -> Sequence[int]:
-        """Return all tokens of the answer, written or not."""
+        """All token ids of the answer, whether they are already formatted or not."""
         return self._ids
 
     def chunk(self, tokens: int, *, last: bool) -> bytes:
-        """Format `tokens` further tokens as an event of the stream.
+        """Return the next `tokens` tokens of the answer as an SSE event.
 
-        The `last` event carries the finish reason.
-
-        A chat begins with an additional event for the role.
+        The `last` event carries the finish reason. The first event of a chat is preceded by an event that
+        names the role.
         """
         first, self.written = self.written, self.written + tokens
         text, ids = "".join(self._words[first : self.written]), self._ids[first : self.written]
@@ -67,11 +66,11 @@ class Reply:
         return self._event({"index": 0, **role}, **prompt) + content
 
     def usage_chunk(self, ended: RequestEnded) -> bytes:
-        """Format the last event, which carries the token counts."""
+        """Return the SSE event with the token counts, which follows all others."""
         return self._event(None, usage=self._usage(ended))
 
     def whole(self, ended: RequestEnded) -> dict[str, Any]:
-        """Return the body of an answer to a request without streaming."""
+        """Return the JSON object of the complete response, for a request without streaming."""
         text = "".join(self._words)
         choice: dict[str, Any] = {"index": 0}
         if self.asked.chat:

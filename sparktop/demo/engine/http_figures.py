@@ -1,4 +1,4 @@
-"""HTTP counters of a simulated server, with the names of vLLM's own instrumentation."""
+"""Metrics of a simulated HTTP server, with the names that vLLM's own instrumentation uses."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _LENGTH = "Only value of header is respected. Otherwise ignored. No percentile c
 
 
 class HttpFigures(Collector):
-    """Counts answers by handler, method and status; `registry` adds them to a page."""
+    """Prometheus collector that counts HTTP responses by handler, method and status."""
 
     def __init__(self, started_unix_s: float) -> None:
-        """Start at zero; `started_unix_s` is the counters' creation time."""
+        """Start at zero; `started_unix_s` is the creation time of the counters."""
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
         self._created = started_unix_s
         self._answers: dict[tuple[str, str, str], int] = {}
         self._sent: dict[str, tuple[int, int]] = {}
-        """(requests, bytes of their bodies) by handler."""
+        """By handler: (number of requests, sum of the bytes of their bodies)."""
         self._fine = Buckets(_FINE_S)
         self._coarse: dict[tuple[str, str], Buckets] = {}
 
     def count(self, method: str, handler: str, status: int, took_s: float, body_bytes: int) -> None:
-        """Count an answer that took `took_s` seconds."""
+        """Count a response that took `took_s` seconds, to a request with `body_bytes` bytes."""
         key = (handler, method, f"{status // 100}xx")
         self._answers[key] = self._answers.get(key, 0) + 1
         requests, size = self._sent.get(handler, (0, 0))
@@ -42,11 +42,11 @@ class HttpFigures(Collector):
         self._coarse.setdefault((handler, method), Buckets(_COARSE_S)).observe(took_s)
 
     def describe(self) -> Iterable[Metric]:
-        """Return no families at registration."""
+        """Return no metric families, so that none are needed at registration."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Yield every metric family."""
+        """Yield all metric families with their current values."""
         total = Metric("http_requests", "Total number of requests by method, status and handler.", "counter")
         for (handler, method, status), number in self._answers.items():
             labels = {"handler": handler, "method": method, "status": status}

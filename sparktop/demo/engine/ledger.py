@@ -1,4 +1,4 @@
-"""Histograms that vLLM keeps of its requests, for a simulated engine."""
+"""The histograms that vLLM keeps about its requests, for a simulated engine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PREEMPTIONS = (1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0)
 
 
 class Buckets:
-    """A histogram with fixed buckets."""
+    """A histogram that can be counted up, with fixed bucket bounds."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         """Start empty; `bounds` ascend and are finite."""
@@ -38,18 +38,18 @@ class Buckets:
         self._counts = [0] * (len(self.bounds) + 1)
 
     def observe(self, value: float, times: int = 1) -> None:
-        """Count a value, `times` times."""
+        """Add `times` observations of `value`."""
         self._counts[bisect_left(self.bounds, value)] += times
         self.sum += value * times
 
     @property
     def cumulative(self) -> list[int]:
-        """Count of values at or below each bound, then of all values."""
+        """Number of observations at or below each bound, and last the number of all observations."""
         return list(accumulate(self._counts))
 
 
 def step_buckets(step_rows: Mapping[int, int]) -> Buckets:
-    """Return the histogram of tokens per step; `step_rows` maps tokens to a number of steps."""
+    """Return the histogram of tokens per engine step; `step_rows` has the number of steps by their tokens."""
     buckets = Buckets(_STEP_TOKENS)
     for rows, steps in step_rows.items():
         buckets.observe(rows, steps)
@@ -57,7 +57,7 @@ def step_buckets(step_rows: Mapping[int, int]) -> Buckets:
 
 
 def length_bounds(longest: int) -> tuple[float, ...]:
-    """Return 1, 2, 5, 10, 20, 50, … up to a model's context: vLLM's bucket bounds for token counts."""
+    """Return vLLM's bucket bounds for token counts: 1, 2, 5, 10, 20, 50, … up to `longest`."""
     bounds: list[float] = []
     size = 1
     while True:
@@ -69,14 +69,14 @@ def length_bounds(longest: int) -> tuple[float, ...]:
 
 
 class Ledger:
-    """Counts an engine's events as vLLM does.
+    """Counts the events of a simulated engine into histograms, as vLLM does.
 
-    First tokens and gaps between tokens are counted when they occur, the rest when a request ends. A request
-    aborted by its client is not counted at its end.
+    First tokens and gaps between tokens are counted when they occur, other values when a request ends. A
+    request that its client aborted is not counted at its end.
     """
 
     def __init__(self, max_model_len: int) -> None:
-        """Start at zero."""
+        """Start at zero; `max_model_len` limits the bucket bounds for token counts."""
         lengths = length_bounds(max_model_len)
         self.ttft_s = Buckets(_TTFT_S)
         self.itl_s = Buckets(_ITL_S)
@@ -94,18 +94,18 @@ class Ledger:
         self.preemptions = Buckets(_PREEMPTIONS)
         self.computed_tokens = Buckets(lengths)
         self.ended = {EndReason.STOP: 0, EndReason.LENGTH: 0}
-        """Requests that ended normally, by reason."""
+        """Number of requests that ended normally, by reason."""
         self._newest_s: dict[str, float] = {}
-        """Time of the arrival or the newest token, by request in flight."""
+        """By id of each request in flight: time of its newest token, or of its arrival."""
         self._asked: dict[str, int] = {}
 
     def arrived(self, request_id: str, at: float, max_tokens: int) -> None:
-        """Record a request's arrival and its token limit."""
+        """Record that a request arrived at the time `at` (seconds), and its token limit."""
         self._newest_s[request_id] = at
         self._asked[request_id] = max_tokens
 
     def hear(self, event: EngineEvent) -> None:
-        """Count an event of the engine."""
+        """Count an event of the engine: first token, further tokens, or the end of a request."""
         if isinstance(event, RequestEnded):
             self._newest_s.pop(event.request_id, None)
             return
@@ -119,7 +119,7 @@ class Ledger:
         self._newest_s[event.request_id] = event.at
 
     def finished(self, timeline: RequestTimeline) -> None:
-        """Count a request that has ended (an engine's `on_end`)."""
+        """Count a request that has ended; the engine calls this as its `on_end`."""
         request, reason = timeline.request, timeline.reason
         asked = self._asked.pop(request.request_id, timeline.generated_tokens)
         admitted_s, first_s, last_s = timeline.admitted_s, timeline.first_token_s, timeline.last_token_s

@@ -1,6 +1,6 @@
-"""A simulated engine in real time: the model follows the clock, and requests wait for their tokens.
+"""Runs a simulated engine in real time, and lets each request wait for its tokens.
 
-The model's time is the process's monotonic clock. A timer fires at the model's next event, so a token is
+The engine's time is the process's monotonic clock. A timer fires at the engine's next event, so a token is
 delivered as soon as the event loop allows, and nothing runs in between.
 """
 
@@ -19,18 +19,18 @@ from sparktop.simulation.request import SimulatedRequest
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Progress of a request since the previous `more`."""
+    """What happened to a request since the previous call of `Answer.more`."""
 
     tokens: int
-    """New tokens; several if the reader was slow."""
+    """Number of new tokens: several if the reader was slow."""
     ended: RequestEnded | None = None
-    """Set in the last delta only."""
+    """The end of the request; None in all deltas but the last."""
     made_s: float | None = None
-    """Model time of the newest token, in seconds."""
+    """Time at which the newest token was generated, in seconds of the engine's clock."""
 
 
 class Answer:
-    """The tokens of one request as they are made."""
+    """Delivers the tokens of one request to its reader as they are generated."""
 
     def __init__(self) -> None:
         """Start without tokens."""
@@ -40,7 +40,7 @@ class Answer:
         self._waiter: asyncio.Future[None] | None = None
 
     def hear(self, event: EngineEvent) -> None:
-        """Record an event of the request, and wake its reader."""
+        """Record an event of the request, and wake the task that waits in `more`."""
         if isinstance(event, RequestEnded):
             self._ended = event
         else:
@@ -50,7 +50,7 @@ class Answer:
             self._waiter.set_result(None)
 
     async def more(self) -> Delta:
-        """Wait for progress and return it; the delta with `ended` is the last."""
+        """Wait for new tokens or the end, and return them; the delta with `ended` is the last one."""
         if not self._tokens and self._ended is None:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
@@ -60,12 +60,15 @@ class Answer:
 
 
 class LiveEngine:
-    """Moves an engine with a clock; needs a running event loop while requests are in flight."""
+    """Advances a simulated engine with a clock; needs a running event loop while requests are in flight."""
 
     def __init__(
         self, engine: Engine, ledger: Ledger, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Wrap an engine that has not been advanced beyond `clock`; `ledger` receives its events."""
+        """Advance `engine` by the time of `clock`; `ledger` counts its events.
+
+        The engine must not have been advanced beyond the current time of `clock`.
+        """
         self.engine = engine
         self.ledger = ledger
         self._clock = clock
@@ -74,10 +77,10 @@ class LiveEngine:
         self._closed = False
 
     def submit(self, request: SimulatedRequest, *, max_tokens: int) -> Answer:
-        """Submit a request that arrives now.
+        """Submit a request that arrives now; return the `Answer` that delivers its tokens.
 
         Raises:
-            ValueError: it could never fit, or its id is in use.
+            ValueError: the request could never fit into the KV cache, or its id is in use.
         """
         now = self.catch_up()
         self.engine.submit(request, now)
@@ -87,21 +90,21 @@ class LiveEngine:
         return answer
 
     def cancel(self, request_id: str) -> None:
-        """Abort a request whose client disconnected; ignore one that has ended."""
+        """Abort a request because its client disconnected; do nothing if it has ended."""
         if not self._closed and request_id in self._answers:
             self.engine.cancel(request_id, self.catch_up())
             self._tell()
             self._arm()
 
     def catch_up(self) -> float:
-        """Move the model to the current time and deliver its events; return that time."""
+        """Advance the engine to the current time and deliver its events; return the current time."""
         now = max(self._clock(), self.engine.now_s)
         if not self._closed:
             self._tell(now)
         return now
 
     def close(self) -> None:
-        """Stop the model; end requests in flight as aborted."""
+        """Stop the engine; requests in flight end as aborted."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()

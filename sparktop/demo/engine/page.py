@@ -1,7 +1,7 @@
-"""The `/metrics` page of a simulated engine: vLLM 0.32's names, help texts, labels, buckets and order.
+"""Builds the `/metrics` page of a simulated engine: vLLM 0.32's names, help texts, labels, buckets and order.
 
-A page for a rehearsal has only the metrics that viewers read; a server's page has all of vLLM's, and those of
-its process and HTTP server.
+A page for a demo in virtual time has only the metrics that viewers read; the page of an HTTP server has all
+of vLLM's, and those of its process and its HTTP server.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sparktop.simulation.profile import EngineProfile
 VERSION = "0.32.0+simulated"
 """Version reported by a simulated server."""
 READ_BYTES_PER_S = 265e9
-"""Rate of reading weights, which converts a step's reading time into bytes (see the calibration)."""
+"""Bytes of weights that the GPU reads per second; converts the reading time of a step into bytes."""
 KV_TOKEN_BYTES = 73_728
 """Bytes of KV cache per token of gpt-oss-120b: 36 layers x 8 heads x 64 x (key + value) of 2 bytes."""
 _ACTIVE_PARAMETERS = 5.1e9
@@ -66,29 +66,29 @@ _CONFIG = {
     "use_replayssm": "False",
     "user_specified_block_size": "True",
 }
-"""Labels of the cache configuration that are equal for all simulated engines."""
+"""Labels of vLLM's cache configuration metric that are equal for all simulated engines."""
 
 
 class Families(Collector):
-    """Metric families made for a single page."""
+    """Prometheus collector for metric families that were built for a single page."""
 
     def __init__(self, made: Iterable[Metric]) -> None:
-        """Hold the families of a page."""
+        """Store the metric families of a page."""
         self._made = made
 
     def describe(self) -> Iterable[Metric]:
-        """Return no families at registration."""
+        """Return no metric families, so that none are needed at registration."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Return the families."""
+        """Return the stored metric families."""
         return self._made
 
 
 def engine_page(engine: Engine, ledger: Ledger, started_unix_s: float) -> bytes:
-    """Return the page of an engine without its server's metrics.
+    """Return the page with those metrics of an engine that viewers read, and its start time.
 
-    `started_unix_s` is the start time to report.
+    `started_unix_s` is the process start time on the page.
     """
     registry = CollectorRegistry(auto_describe=False)
     start = _metric("process_start_time_seconds", _START_HELP, "gauge")
@@ -98,7 +98,10 @@ def engine_page(engine: Engine, ledger: Ledger, started_unix_s: float) -> bytes:
 
 
 def server_page(engine: Engine, ledger: Ledger, started_unix_s: float, http: CollectorRegistry) -> bytes:
-    """Return the complete page of a server; `http` holds its HTTP counters."""
+    """Return the complete page of a server; `http` holds the metrics of its HTTP server.
+
+    `started_unix_s` is the process start time on the page.
+    """
     registry = CollectorRegistry(auto_describe=False)
     GCCollector(registry=registry)
     PlatformCollector(registry=registry)
@@ -111,7 +114,10 @@ _START_HELP = "Start time of the process since unix epoch in seconds."
 
 
 def _process(started_unix_s: float) -> Iterator[Metric]:
-    """Yield this process's metrics with the engine's start time, since several engines share the process."""
+    """Yield the metrics of this process, with the engine's start time instead of the process's.
+
+    Several simulated engines share one process.
+    """
     for metric in ProcessCollector(registry=None).collect():
         if metric.name == "process_start_time_seconds":
             metric.samples = [sample._replace(value=started_unix_s) for sample in metric.samples]
@@ -121,7 +127,7 @@ def _process(started_unix_s: float) -> Iterator[Metric]:
 def engine_families(
     engine: Engine, ledger: Ledger, started_unix_s: float, *, whole: bool = False
 ) -> list[Metric]:
-    """Return an engine's metrics; without `whole`, only those that viewers read."""
+    """Return the metric families of an engine; unless `whole`, only those that viewers read."""
     page = _Page(engine.profile.model, started_unix_s, whole=whole)
     _work(page, engine)
     _gauges(page, engine)
@@ -132,7 +138,7 @@ def engine_families(
 
 
 def _work(page: _Page, engine: Engine) -> None:
-    """Add the work done, as an engine with --enable-mfu-metrics estimates it."""
+    """Add the estimated operations and bytes per GPU, as vLLM reports them with --enable-mfu-metrics."""
     cost, tally = engine.profile.cost, engine.tally
     reading_s = sum(
         steps * min(cost.weights_one_s * rows**cost.weights_exponent, cost.weights_all_s)
@@ -288,7 +294,7 @@ def _more_histograms(page: _Page, ledger: Ledger) -> None:
 
 
 class _Page:
-    """Collects families with a common set of labels."""
+    """Builds metric families that share the labels `engine` and `model_name`."""
 
     def __init__(self, model: str, started_unix_s: float, *, whole: bool) -> None:
         self.families: list[Metric] = []
@@ -297,7 +303,10 @@ class _Page:
         self._whole = whole
 
     def gauge(self, name: str, about: str, value: float | Mapping[str, float], label: str = "") -> None:
-        """Add a gauge: a single value, or one for each value of `label`."""
+        """Add a gauge `vllm:name` with the help text `about`.
+
+        `value` is a number, or a mapping from each value of the label `label` to a number.
+        """
         metric = _metric(f"vllm:{name}", about, "gauge")
         for word, number in _words(value):
             metric.add_sample(metric.name, self._of(label, word), number)
@@ -312,7 +321,10 @@ class _Page:
         *,
         engine_label: bool = True,
     ) -> None:
-        """Add a counter as `gauge` does, with its creation time on a complete page."""
+        """Add a counter with the same parameters as `gauge`; on a complete page also its creation time.
+
+        Without `engine_label` the label `engine` is omitted.
+        """
         metric = _metric(f"vllm:{name}", about, "counter")
         for word, number in _words(value):
             labels = self._of(label, word)
@@ -332,12 +344,15 @@ class _Page:
         *,
         engine_label: bool = True,
     ) -> None:
-        """Add a counter that no viewer reads, on a complete page only."""
+        """Add a counter that viewers do not read; does nothing unless the page is complete."""
         if self._whole:
             self.counter(name, about, value, label, engine_label=engine_label)
 
     def histogram(self, name: str, about: str, buckets: Buckets) -> None:
-        """Add a histogram: cumulative buckets, count and sum."""
+        """Add a histogram `vllm:name`: cumulative buckets, count and sum.
+
+        On a complete page its creation time.
+        """
         metric, labels, counts = _metric(f"vllm:{name}", about, "histogram"), self._labels, buckets.cumulative
         stem = f"{metric.name}_bucket"
         for bound, count in zip(buckets.bounds, counts, strict=False):
@@ -350,7 +365,7 @@ class _Page:
         self.families.append(metric)
 
     def more_histogram(self, name: str, about: str, buckets: Buckets) -> None:
-        """Add a histogram that no viewer reads, on a complete page only."""
+        """Add a histogram that viewers do not read; does nothing unless the page is complete."""
         if self._whole:
             self.histogram(name, about, buckets)
 
@@ -363,7 +378,7 @@ def _words(value: float | Mapping[str, float]) -> Iterable[tuple[str | None, flo
 
 
 def _cache_config(profile: EngineProfile) -> Metric:
-    """Return the info metric with the size of the KV cache."""
+    """Return vLLM's info metric about the KV cache, with its size in the labels."""
     metric = _metric("vllm:cache_config_info", "Information of the LLMEngine CacheConfig", "gauge")
     tokens = profile.kv_capacity_tokens
     sizes = {

@@ -1,4 +1,4 @@
-"""HTTP server of one simulated engine, with vLLM's routes, answers and errors."""
+"""HTTP server of one simulated engine, with vLLM's routes, responses and errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sparktop.model.load import EndReason, RequestEnded
 from sparktop.simulation.request import SimulatedRequest
 
 SERVER = "sparktop demo (simulated)"
-"""Server header of every answer."""
+"""Value of the `Server` header of every response."""
 MOST_BODY_BYTES = 16 << 20
 _USUAL_ANSWER_TOKENS, _SPREAD = 220.0, 0.6
 """Median and log-normal spread of the tokens of an answer that may end by itself."""
@@ -42,7 +42,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class _InFlight:
-    """A request in progress at the engine."""
+    """A request that the engine is processing."""
 
     request_id: str
     answer: Answer
@@ -50,7 +50,7 @@ class _InFlight:
 
 
 class EngineServer:
-    """The HTTP server of one engine."""
+    """HTTP server of one simulated engine."""
 
     def __init__(
         self,
@@ -61,7 +61,11 @@ class EngineServer:
         name: str = "spark-a",
         visitors: Visitors | None = None,
     ) -> None:
-        """Serve an engine with the given start time; `visitors` is notified of other clients' requests."""
+        """Serve the engine `live`; `started_unix_s` is its start time (Unix time) on the metrics page.
+
+        `seed` determines the lengths of answers, `name` is part of request ids, and `visitors` is notified of
+        other clients' requests.
+        """
         self.live = live
         self._visitors = visitors or Visitors()
         self._profile = live.engine.profile
@@ -73,7 +77,7 @@ class EngineServer:
         self._numbers = count(1)
 
     def application(self) -> web.Application:
-        """Return the aiohttp application."""
+        """Return the aiohttp application with all routes."""
         app = web.Application(middlewares=[self._guard], client_max_size=MOST_BODY_BYTES)
         app.on_response_prepare.append(_sign)
         app.router.add_post("/v1/chat/completions", self._chat)
@@ -88,7 +92,7 @@ class EngineServer:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Count the answer, and convert errors to vLLM's format."""
+        """Handle a request: convert errors to vLLM's format; count the response to a POST."""
         # A GET only observes the server: neither the demo's load nor vLLM's counters take it into account.
         if request.method != "POST":
             return await self._answer(request, handler)
@@ -135,7 +139,7 @@ class EngineServer:
         """Submit a request to the engine.
 
         Raises:
-            RefusedError: the engine does not accept it.
+            RefusedError: the engine does not accept the request.
         """
         tokens, stops = self._length(asked)
         number = next(self._numbers)
@@ -156,7 +160,10 @@ class EngineServer:
         return _InFlight(request_id, answer, reply)
 
     def _length(self, asked: Asked) -> tuple[int, bool]:
-        """Return the length of the answer in tokens, and whether it ends by a stop token."""
+        """Return the number of tokens of the answer (random), and whether it ends with a stop token.
+
+        With `ignore_eos` the answer has `max_tokens` tokens and no stop token.
+        """
         if asked.ignore_eos:
             return asked.max_tokens, False
         chance = self._random.lognormvariate(0.0, _SPREAD)
@@ -215,7 +222,7 @@ class EngineServer:
 
 
 async def _end_of(answer: Answer) -> RequestEnded:
-    """Wait for an answer's end.
+    """Wait until a request ends, and return its end.
 
     Raises:
         RefusedError: the engine was shut down.

@@ -1,4 +1,4 @@
-"""Life cycle of a simulated server: its address, engine and machines; shutdown and restarts."""
+"""Life cycle of a simulated server at one address: start, restarts and shutdown of its engine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CLOSING_S = 0.1
 
 
 class EngineSite:
-    """A server at one address, for as long as the process runs."""
+    """A simulated server at one address, on its machines; the address stays the same over restarts."""
 
     def __init__(
         self,
@@ -34,7 +34,11 @@ class EngineSite:
         seed: str,
         visitors: Visitors | None = None,
     ) -> None:
-        """Prepare a server on its machines, not listening yet."""
+        """Store the settings without listening.
+
+        `thermals` and `readers` are the thermal model and the sample reader of each machine of the engine;
+        `visitors` is notified of other clients' requests.
+        """
         self._visitors = visitors
         self._server = server
         self._thermals = tuple(thermals)
@@ -45,10 +49,10 @@ class EngineSite:
         self._runner: web.AppRunner | None = None
         self._restarting: asyncio.Task[None] | None = None
         self.port = 0
-        """Port of the server after the first `open`; the same over restarts."""
+        """Port of the server; 0 before the first `open`, then the same over restarts."""
 
     async def open(self) -> None:
-        """Start the engine and listen.
+        """Create a new engine, run it on the machines, and listen.
 
         Raises:
             OSError: the address cannot be used.
@@ -78,7 +82,7 @@ class EngineSite:
         self.port = int(self._runner.addresses[0][1])
 
     async def shut(self) -> None:
-        """Shut down the engine and close the port; requests in flight break off, as when a server dies."""
+        """Stop the engine and close the port; responses in progress are cut off, as when a server dies."""
         live, runner, self._live, self._runner = self._live, self._runner, None, None
         if live is not None:
             live.close()
@@ -88,7 +92,7 @@ class EngineSite:
             await runner.cleanup()
 
     async def close(self) -> None:
-        """Stop restarting and shut down."""
+        """End periodic restarts, stop the engine and close the port."""
         if self._restarting is not None:
             self._restarting.cancel()
             with suppress(asyncio.CancelledError):
@@ -96,7 +100,7 @@ class EngineSite:
         await self.shut()
 
     def keep_restarting(self, restarts: Restarts) -> None:
-        """Shut down and reopen periodically, until closed."""
+        """Start a task that stops and restarts the server periodically, until `close`."""
         self._restarting = asyncio.get_running_loop().create_task(self._restart(restarts))
 
     async def _restart(self, restarts: Restarts) -> None:

@@ -1,7 +1,8 @@
-"""A fictitious tokenizer: reproducible token ids for text, and words of one token each.
+"""A made-up tokenizer: reproducible token ids for any text, and words that are one token each.
 
-Real tokenizers take megabytes and would add nothing here: it only matters that equal texts have equal tokens,
-that texts with a common beginning share its tokens, and that the tokens of an answer can be counted again.
+A real tokenizer takes megabytes and would add nothing here: it only matters that equal texts have equal
+tokens, that texts with a common beginning share its tokens, and that a client can count the tokens of an
+answer.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from zlib import crc32
 VOCABULARY = 200_000
 _SPECIAL = VOCABULARY
 START, END, MESSAGE, STOP = _SPECIAL, _SPECIAL + 1, _SPECIAL + 2, _SPECIAL + 3
-"""Tokens that occur in no text: around a chat's messages, and at the end of an answer."""
+"""Special tokens that occur in no text: three around
+the parts of a chat's messages, one at the end of an answer."""
 _PIECE = re.compile(r" ?[^\W\d_]{1,7}| ?\d{1,3}| ?[^\w\s]|\s|_")
 _KNOWN_PIECES = 50_000
 
@@ -38,7 +40,7 @@ _WORDS = (
     " winter with wood word work world write year yes young"
 )
 WORDS = tuple(_WORDS.split())
-"""Words of answers; each is a single token with the space before it."""
+"""Words for answers; each word with a space before it is a single token."""
 
 
 @lru_cache(_KNOWN_PIECES)
@@ -47,12 +49,12 @@ def _id(piece: str) -> int:
 
 
 def tokenize(text: str) -> list[int]:
-    """Return the tokens of a text."""
+    """Return the token ids of a text."""
     return [_id(piece) for piece in _PIECE.findall(text)]
 
 
 def tokenize_chat(messages: Iterable[tuple[str, str]]) -> list[int]:
-    """Return the tokens of a chat, given role and text of each message, up to the start of the answer."""
+    """Return the token ids of a chat, up to the start of the answer; `messages` has (role, text) pairs."""
     found: list[int] = []
     for role, text in messages:
         found += (START, _id(role), MESSAGE, *tokenize(text), END)
@@ -60,7 +62,10 @@ def tokenize_chat(messages: Iterable[tuple[str, str]]) -> list[int]:
 
 
 def answer_words(seed: int | str, count: int) -> list[str]:
-    """Return `count` words with a space before each; neighbours differ, so that no client suspects a loop."""
+    """Return `count` random words, each with a space before it; equal seeds return equal words.
+
+    Successive words differ, so that no client suspects a model that repeats itself.
+    """
     # Meaningless text needs no cryptographic randomness.
     dice = random.Random(seed)  # noqa: S311
     place, words = dice.randrange(len(WORDS)), []
@@ -71,12 +76,16 @@ def answer_words(seed: int | str, count: int) -> list[str]:
 
 
 def word_id(word: str) -> int:
-    """Return the token of a word of `answer_words`."""
+    """Return the token id of a word that `answer_words` returned."""
     return _id(word)
 
 
 def block_hashes(tokens: Sequence[int], block_tokens: int, salt: str | None = None) -> tuple[int, ...]:
-    """Return a hash for each full block, covering all tokens up to its end; different salts share no hash."""
+    """Return a hash for each full block of `block_tokens` tokens, as vLLM's prefix cache uses them.
+
+    The hash covers all tokens from the first to the end of the block, and `salt`: prompts with different
+    salts have no hash in common.
+    """
     # Tuples of integers have the same hash in every process, unlike text.
     before = crc32(salt.encode("utf-8", "replace")) if salt else 0
     hashes: list[int] = []
