@@ -7,12 +7,11 @@ The *share* of a backend is its part of the group's load under an even split. A 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress, groupby, pairwise
-from operator import le, mul, sub, truediv
+from itertools import compress, groupby, pairwise, repeat
+from operator import and_, le, lt, mul, ne, sub, truediv
 
 from sparktop.analysis.balance.group_pace import full_slots
 from sparktop.analysis.balance.load_grid import LoadGrid, picker
@@ -28,6 +27,8 @@ LOST_WITHIN = 0.03
 """Largest uncertainty of a throughput loss that is shown, as a share of the throughput."""
 _ERRORS = 2.0
 """Half-width of the slope's confidence interval, in standard errors."""
+_ROUNDING = 1e-6
+"""Part of a slot by which times may be off through floating-point arithmetic."""
 _FULL = 1.5
 """A backend with more than this multiple of its share has more than enough work."""
 
@@ -106,7 +107,9 @@ def starved_shares(grid: LoadGrid, slots: Sequence[int], life_s: float | None = 
         for column, share in zip(grid.loads, grid.shares, strict=True)
     ]
     generous = _where_one_is_full(grid, set().union(*hungry))
-    away = [_away(grid, index, slots, life_s) for index in range(len(grid.loads))]
+    chosen = frozenset(slots)
+    counted = [slot in chosen for slot in range(len(grid.totals))]
+    away = [_away(grid, index, counted, life_s) for index in range(len(grid.loads))]
     starving = [generous.intersection(each) - gone.known for each, gone in zip(hungry, away, strict=True)]
     certain = [each - gone.possible for each, gone in zip(starving, away, strict=True)]
     return Starved(
@@ -127,21 +130,24 @@ class _Away:
     """Slots of the last stretch, which has not ended and may still become long enough."""
 
 
-def _away(grid: LoadGrid, backend: int, slots: Sequence[int], life_s: float | None) -> _Away:
+def _away(grid: LoadGrid, backend: int, counted: Sequence[bool], life_s: float | None) -> _Away:
+    """Return the `counted` slots in which the backend is away; `life_s` is the duration of a request."""
     if life_s is None:
         return _Away()
-    track, column = grid.tracks[backend], grid.loads[backend]
+    track, column, share = grid.tracks[backend], grid.loads[backend], grid.shares[backend]
+    least = AWAY_LIVES * life_s / grid.step_s
     if track.arrived is None:
         without = [load == 0 and total > 0 for load, total in zip(column, grid.totals, strict=True)]
     else:
-        counted = set(slots)
         idle = _without_arrivals(track.times_s, track.arrived, grid)
-        even = [grid.shares[backend] * total for total in grid.totals]
-        without = [none and slot in counted and column[slot] < even[slot] for slot, none in enumerate(idle)]
+        below = map(lt, column, map(mul, repeat(share), grid.totals))
+        without = list(map(and_, map(and_, idle, counted), below))
+    if True not in without:
+        return _Away()
     known: set[int] = set()
-    least, begin, last = AWAY_LIVES * life_s / grid.step_s, 0, frozenset[int]()
+    begin, last = 0, frozenset[int]()
     for none, run in groupby(without):
-        end = begin + sum(1 for _ in run)
+        end = begin + len(list(run))
         stretch = range(begin, end)
         if none and len(stretch) >= least:
             known.update(stretch)
@@ -154,14 +160,23 @@ def _away(grid: LoadGrid, backend: int, slots: Sequence[int], life_s: float | No
 def _without_arrivals(times: Sequence[float], arrived: Sequence[float], grid: LoadGrid) -> list[bool]:
     """Return for each slot whether the backend got no request in it, by its count of arrivals.
 
-    False where the count is unknown.
+    False where the count is unknown (NaN).
     """
     count = len(grid.totals)
     newest_s = max(track.times_s[-1] for track in grid.tracks)
-    ends = [newest_s - (count - 1 - slot) * grid.step_s for slot in range(-1, count)]
-    seen = [arrived[max(0, bisect_right(times, end) - 1)] for end in ends]
-    # An unknown count is NaN, which equals nothing: such a slot is not part of a stretch.
-    return [later == earlier for earlier, later in pairwise(seen)]
+
+    def slot_of(at_s: float) -> int:
+        return count - 1 - int((newest_s - at_s) / grid.step_s + _ROUNDING)
+
+    without = [True] * count
+    # NaN equals nothing, so an unknown count ends a stretch, too.
+    for at_s in compress(times[1:], map(ne, arrived, arrived[1:])):
+        if (slot := slot_of(at_s)) >= 0:
+            without[slot] = False
+    for at_s, until_s in compress(pairwise((*times, newest_s)), map(ne, arrived, arrived)):
+        first, end = max(0, slot_of(at_s)), slot_of(until_s) + 1
+        without[first:end] = [False] * max(0, end - first)
+    return without
 
 
 def _where_one_is_full(grid: LoadGrid, slots: set[int]) -> set[int]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, repeat
+from operator import ge, le, mul, sub
 
 from sparktop.analysis.balance import limits
 from sparktop.analysis.balance.dispersion import Skew
@@ -61,12 +62,13 @@ def even_share(grid: LoadGrid) -> float | None:
     Each load is taken relative to its due share. None where no slot of the grid has a known total.
     """
     beyond = [
-        [load - share * total for load, total in zip(column, grid.totals, strict=True)]
+        list(map(sub, column, map(mul, repeat(share), grid.totals)))
         for column, share in zip(grid.loads, grid.shares, strict=True)
     ]
     # NaN compares as false.
-    close = sum([top - bottom <= 1 for top, bottom in zip(map(max, *beyond), map(min, *beyond), strict=True)])
-    known = sum(total >= 0 for total in grid.totals)
+    spread = map(sub, map(max, *beyond), map(min, *beyond))
+    close = sum(map(le, spread, repeat(1)))
+    known = sum(map(ge, grid.totals, repeat(0)))
     return close / known if known else None
 
 

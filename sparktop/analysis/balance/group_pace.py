@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import compress, pairwise, repeat
+from operator import lt
 from statistics import median
 from types import MappingProxyType
 
@@ -120,7 +121,7 @@ def full_slots(track: LoadTrack) -> int | None:
     """
     if track.slots is not None or track.waiting is None:
         return track.slots
-    full = [run for run, queue in zip(track.running, track.waiting, strict=True) if queue > 0]
+    full = list(compress(track.running, map(lt, repeat(0.0), track.waiting)))
     if len(full) < _FEWEST_FULL_LOOKS:
         return None
     usual = median(full)
