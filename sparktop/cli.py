@@ -42,7 +42,7 @@ _INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` (default: the process's arguments) names; return the exit code.
 
-    Errors are reported as one line on standard error; only programming errors are also written to the log.
+    Errors are reported on standard error; the traceback of a programming error goes to the log.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     try:

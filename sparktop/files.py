@@ -29,11 +29,10 @@ class Place(Enum):
 
 
 def find_folder(env: Mapping[str, str], place: Place) -> Path | None:
-    """Return sparktop's folder in the base directory `place`, whether it exists or not.
+    """Return sparktop's folder in the base directory `place`; None without a home directory.
 
-    None without a home directory.
-
-    A relative path in the environment variable is ignored, as the XDG specification requires.
+    The folder may not exist. A relative path in the environment variable is ignored, as the XDG specification
+    requires.
     """
     variable, default = place.value
     base, home = env.get(variable, ""), env.get("HOME", "")

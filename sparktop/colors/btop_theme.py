@@ -165,9 +165,9 @@ def parse_btop(text: str) -> BtopTheme:
 
 
 def _color(value: str) -> str | None:
-    """Return a colour of a theme file ("#rrggbb", "#gg" or "r g b") as "#rrggbb".
+    """Convert a colour of a theme file ("#rrggbb", "#gg" or "r g b") to "#rrggbb".
 
-    None if it is not a colour.
+    Return None if the value is not a colour.
     """
     if _HEX.fullmatch(value):
         return "#" + value[1:].lower() * (3 if len(value) == _GREY_LENGTH else 1)

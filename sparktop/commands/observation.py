@@ -1,6 +1,6 @@
 """Watching the targets for a short time without a screen.
 
-Decides when enough was sampled, and words the message for the case that nothing answered.
+Decides when there are enough samples, and makes the message for the case that nothing answered.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ async def observe(
 ) -> tuple[Snapshot, bool]:
     """Watch the targets for `seconds` or until Ctrl+C; return (snapshot, whether interrupted).
 
-    With None, watch until `has_told`, but at most `ENOUGH_S`. The balance is judged by the monitor's timer,
-    and once more at the end if due. All times are the event loop's; `ways` makes the sources.
+    With None for `seconds`, watch until every source has answered or failed (`has_told`), but at most
+    `ENOUGH_S` seconds. All times are the event loop's. `ways` creates the sources that poll; None means real
+    ones. `simulated` marks the snapshot as simulated.
     """
     if seconds is None:
         watch = replace(watch, interval_s=min(watch.interval_s, GLANCE_INTERVAL_S))
@@ -86,8 +87,8 @@ async def wait_for(
 def has_told(snapshot: Snapshot, watch: Watch) -> bool:
     """Return whether every source has failed or has enough samples, and the search for servers has a result.
 
-    Enough are: backend samples over the shortest span of a rate, two samples of a node, one of a router. The
-    search has a result once it found a source or reported an event.
+    Enough samples are: of a backend, those over the shortest span for a rate; of a node two; of a router one.
+    The search has a result once it found a server or agent, or reported an event.
     """
     span_s = least_rate_s(snapshot.interval_s)
     found = len(snapshot.backends) > len(watch.backends) or len(snapshot.nodes) > len(watch.nodes)

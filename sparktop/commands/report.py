@@ -75,7 +75,7 @@ def _text(source: str, form: str, target: str | None) -> str:
 def last_stored() -> Path:
     """Return the path of the newest readable sweep result in the store.
 
-    Print it if standard error is a terminal.
+    If standard error is a terminal, print the path there.
 
     Raises:
         UsageError: no stored result can be read.
@@ -117,7 +117,7 @@ def _of_any_tool(source: str, form: str, target: str | None) -> str:
     """Return another tool's result or a published table, in the Markdown or JSON of `sparktop compare`.
 
     Raises:
-        UsageError: the format or --target is only for results of sparktop sweep.
+        UsageError: another `form` or a target is given; both are only for results of sparktop sweep.
     """
     from sparktop.sweep.compare.compare import compare  # late: as above
     from sparktop.sweep.compare.imports.files import choose

@@ -144,9 +144,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def wishes_of(arguments: argparse.Namespace) -> Wishes:
-    """Return the settings by which the arguments change the preset; None where an argument is missing.
+    """Return the settings that the arguments change in the preset; None stands for a missing argument.
 
-    Without --seed, draw a random seed, so that the prompts are in no server's cache.
+    Without --seed, draw a random seed, so that no server has the prompts in its cache.
 
     Raises:
         UsageError: a condition of --slo cannot be used.

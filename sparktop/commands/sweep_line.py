@@ -41,9 +41,9 @@ class SweepLine:
     _drawn_at: float | None = None
 
     def hear(self, event: SweepEvent) -> None:
-        """Print the event if it is a notice, a guard or a finished level.
+        """Print the event if it is a notice, the limits of the guard, or a finished level.
 
-        Redraw the live line if that is due.
+        On a terminal, also redraw the live line if that is due.
         """
         progress = self._fold.take(event)
         match event:

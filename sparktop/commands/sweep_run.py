@@ -70,7 +70,7 @@ class Keeper:
             write_file(self.output, self.render(result, self.form))
 
     def finish(self, result: SweepResult) -> None:
-        """Write the final result, and print the paths of the files to standard error.
+        """Write the final result, and print the paths of the written files to standard error.
 
         Raises:
             OutputError: it cannot be written.

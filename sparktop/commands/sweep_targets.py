@@ -30,7 +30,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A server or router that the sweep is to load, its name, and whether the configuration has it."""
+    """A server or router to put load on: its name, its target, and whether it is in the configuration."""
 
     name: str
     target: BackendTarget | RouterTarget

@@ -42,9 +42,9 @@ class CheckedFiles:
         self.folder = root / "checked" if root else None
 
     def entry(self, text: str) -> Path | None:
-        """Return the path of the entry for a file with this text, whether it exists or not.
+        """Return the path of the entry for a file with this text, or None if nothing is cached.
 
-        None without a folder.
+        The entry may not exist yet.
         """
         if self.folder is None:
             return None

@@ -139,7 +139,7 @@ _TAKEN = {
 def textual_key(text: str) -> str | None:
     """Convert a key as users write it ("Q", "f5", "ctrl+x", "/") to Textual's name.
 
-    None if there is no such key.
+    Return None if there is no such key.
     """
     if text in _CHARACTERS:
         return _CHARACTERS[text]

@@ -82,7 +82,7 @@ def _variable(name: str) -> str:
     """Return `name` if it can name an environment variable.
 
     Raises:
-        ValueError: it cannot. The message never quotes it, because it may be the secret itself.
+        ValueError: no variable can have this name. The message never quotes it: it may be the secret itself.
     """
     if not _VARIABLE.fullmatch(name):
         raise ValueError("must be the name of an environment variable, never the key itself")

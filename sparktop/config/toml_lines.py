@@ -26,7 +26,7 @@ _STRINGS = {
 class _Scanner:
     """Finds the line of each key in one pass over a text that `tomllib` has accepted.
 
-    Since the text is valid, errors are hardly handled.
+    Syntax errors are not diagnosed, because `tomllib` has already done so.
     """
 
     def __init__(self, text: str) -> None:

@@ -135,7 +135,7 @@ def _value(variable: str | None, env: Mapping[str, str]) -> str | None:
 
 
 def _file(name: str | None, path: Path, env: Mapping[str, str]) -> str | None:
-    """Return the absolute path of a file that the configuration `path` names; None for None.
+    """Return the absolute path of a file `name` in the configuration file `path`; None if `name` is None.
 
     A relative name is relative to the configuration's folder; "~/" stands for the home directory.
     """

@@ -1,4 +1,4 @@
-"""A moment on the viewer's two clocks."""
+"""A moment as a time of the viewer's monotonic clock and of its wall clock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """The same moment on the monotonic clock, for durations, and on the wall clock, for people."""
+    """One moment on two clocks: monotonic, to compute durations, and wall clock, to show to people."""
 
     at: float
     """Monotonic seconds."""

@@ -39,7 +39,7 @@ class TokenSource(StrEnum):
 
 
 class EndReason(StrEnum):
-    """How a request ended."""
+    """How a request of a load test ended."""
 
     STOP = "stop"
     LENGTH = "length"

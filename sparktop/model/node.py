@@ -106,7 +106,7 @@ class GpuProcess:
 
 @dataclass(frozen=True, slots=True)
 class MigInstance:
-    """A MIG instance: a part of a GPU in MIG mode."""
+    """A part of a GPU that is split by NVIDIA's Multi-Instance GPU (MIG) mode."""
 
     index: int
     name: str | None = None

@@ -84,7 +84,7 @@ NO_LATENCY = Latency()
 class LaneHistory:
     """The load over time of a backend or of one engine core (data-parallel rank): a point for each poll.
 
-    While the balance is judged, there are up to four polls a second.
+    While a router's balance is judged, there are up to four polls a second.
     """
 
     running: Series = field(default_factory=Series)

@@ -253,10 +253,7 @@ class DifferenceRow:
 
     @property
     def better(self) -> bool | None:
-        """Whether a significant change is an improvement.
-
-        None where the change is not significant or unknown.
-        """
+        """Whether a significant change is an improvement; None without a significant change."""
         if not self.significant or self.percent is None:
             return None
         return (self.percent > 0) == self.more_is_better

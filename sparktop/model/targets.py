@@ -155,10 +155,10 @@ class SweepSettings:
 
 @dataclass(frozen=True, slots=True)
 class GuardLimits:
-    """Limits at which a running sweep stops itself.
+    """Limits at which a running sweep (load test) stops itself.
 
-    With None, a default limit holds on machines with unified memory and no limit elsewhere; 0 disables the
-    limit.
+    A limit that is None has its default value on machines with unified memory, and is off elsewhere; 0 is
+    off.
     """
 
     min_headroom_gib: float | None = None

@@ -12,7 +12,10 @@ from collections.abc import Sequence
 
 
 class BlockPool:
-    """The blocks of one engine's KV cache; empty + kept + held blocks always equal the capacity."""
+    """The blocks of one engine's KV cache.
+
+    Each block is empty, held by one or several requests, or kept: cached without a holder.
+    """
 
     def __init__(self, capacity: int) -> None:
         """Create a pool of `capacity` empty blocks."""
@@ -34,7 +37,7 @@ class BlockPool:
         return self.capacity - self.available
 
     def match(self, hashes: Sequence[int]) -> int:
-        """Return how many of the blocks, from the first up to the first unknown one, are cached or held."""
+        """Return the length of the longest beginning of `hashes` whose blocks are all kept or held."""
         count = 0
         for block in hashes:
             if block not in self._holders and block not in self._kept:
@@ -43,7 +46,10 @@ class BlockPool:
         return count
 
     def kept_among(self, hashes: Sequence[int]) -> int:
-        """Return how many of the blocks are cached without a holder; holding them reduces `available`."""
+        """Return how many of the blocks are kept (cached without a holder).
+
+        Holding such blocks reduces `available`.
+        """
         return sum(block in self._kept for block in hashes)
 
     def hold(self, hashes: Sequence[int]) -> None:

@@ -170,7 +170,7 @@ class Engine:
         return events
 
     def next_event_at(self) -> float | None:
-        """Return the model time of the next event; None if there is none unless a request is submitted."""
+        """Return the model time of the next event; None if there is none until a request is submitted."""
         if self._outbox:
             return self._outbox[0].at
         stretch = self._stretch

@@ -41,7 +41,7 @@ class StepCost:
     completely."""
 
     def step_s(self, rows: int, context_tokens: int, pairs: float, clock_mhz: float) -> float:
-        """Return the duration in seconds of a step that computes `rows` rows at an SM clock of `clock_mhz`.
+        """Return the duration in seconds of a step that computes `rows` tokens at an SM clock of `clock_mhz`.
 
         `context_tokens` are those of all decoding requests, `pairs` the pairs of tokens for the attention of
         prompts.
@@ -116,7 +116,7 @@ class EngineProfile:
         return self.kv_blocks * self.block_tokens
 
     def padded(self, rows: int) -> int:
-        """Return the number of rows computed in a step of `rows` rows, padded to a captured batch size."""
+        """Return the number of rows (tokens) computed in a step of `rows` rows, padded to a captured size."""
         sizes = self.capture_sizes
         at = bisect_left(sizes, rows)
         return sizes[at] if at < len(sizes) else rows

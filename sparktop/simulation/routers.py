@@ -72,7 +72,7 @@ class Router(ABC):
     def choose(self, now: float) -> int | None:
         """Return the index of the backend for a request that arrives at `now`.
 
-        None if all backends cool down.
+        Return None if all backends cool down: the request is refused.
         """
         cooling = self._cooldown.at(now)
         if not cooling:
@@ -114,9 +114,9 @@ class Router(ABC):
 
     @abstractmethod
     def _choose(self, healthy: Sequence[int] | None, now: float) -> int:
-        """Return the index of the backend to use, among the indices `healthy` (at least one).
+        """Return the index of the backend to use, from the indices in `healthy`.
 
-        None: all are healthy.
+        None means that all are healthy.
         """
 
 

@@ -48,7 +48,7 @@ class RouteFinder:
         """Clock time when all routes were last tried and at most the list of models answered."""
 
     async def read(self, ask: Ask, deadline_s: float) -> EngineSample:
-        """Return a sample from the best route that answers, within `deadline_s` seconds for all requests.
+        """Return a sample from the most informative route that answers within `deadline_s` seconds.
 
         Raises:
             AnswerError: no route answers. It is the error of the first route tried, usually the metrics page.

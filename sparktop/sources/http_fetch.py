@@ -22,7 +22,7 @@ _ERROR_BODY_BYTES = 2048
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A complete answer with status 200."""
+    """A complete HTTP response with status 200."""
 
     body: bytes
     at: float

@@ -23,7 +23,7 @@ from sparktop.sources.http_failure import AnswerError, timeout_error, transport_
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A server's answer, with any status."""
+    """A complete HTTP response, whatever its status."""
 
     status: int
     body: bytes = b""

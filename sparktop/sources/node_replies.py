@@ -82,7 +82,7 @@ class NodeReplies:
     def _notice(self, reply: Reply) -> None:
         """Update the identity and the boot id from `reply`.
 
-        After a reboot or a clock reset, request all samples again.
+        After a reboot or a clock reset, clear `since`, so that all samples are requested again.
         """
         other_boot = None not in {reply.boot_id, self._boot_id} and reply.boot_id != self._boot_id
         if other_boot or (self.since is not None and reply.monotonic_s < self.since):

@@ -64,7 +64,7 @@ class _Facts:
 
 
 class RouterSource:
-    """Polls one router on the routes in `PATHS`."""
+    """Polls one LiteLLM router on its read-only HTTP routes (`PATHS`)."""
 
     def __init__(
         self,
@@ -173,7 +173,10 @@ class RouterSource:
                 self._counts_at = None
 
     async def _refresh_facts(self, deadline_s: float) -> None:
-        """Request the router's facts; a fact whose request failed for a passing reason keeps its value."""
+        """Request what the router reports about itself (version, strategy, deployments, cooldown).
+
+        Where a request fails for a reason that may pass, keep the old value.
+        """
         answers, troubles = await self._ask(deadline_s)
         known = self._facts
         version = _version(answers) or known.version

@@ -95,7 +95,7 @@ def make_reply(
     interval_s: float | None = None,
     simulated: bool = False,
 ) -> Reply:
-    """Return a reply with this sparktop's version.
+    """Return a reply with this machine's samples and the version of this sparktop.
 
     `now` is the current time of the clock that stamps the samples.
     """
