@@ -118,7 +118,7 @@ def read_token(file: str | None, env: Mapping[str, str]) -> tuple[str | None, st
 def checked_token(text: str, source: str) -> str:
     """Return `text` without white space around it if it is a valid token.
 
-    `source` names its origin in errors.
+    `source` names the origin of the text in error messages.
 
     Raises:
         UsageError: the token is too short or too long, or has characters that no header can carry. The

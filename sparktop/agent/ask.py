@@ -63,7 +63,7 @@ def from_line(line: bytes) -> Ask:
 
 
 def _number(key: str, given: object) -> float | None:
-    """Convert the value of `key` to a finite float; None stays None.
+    """Convert `given`, the value of the key `key`, to a finite float; None stays None.
 
     Raises:
         AskError: the value is not a finite number.

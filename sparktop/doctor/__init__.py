@@ -1,4 +1,5 @@
-"""Diagnosis of this machine and what is watched: each check is a small function that returns a `Check`.
+"""Diagnosis of this machine and of the servers and nodes that are watched (`sparktop doctor`).
 
-Observation (sockets, files, the terminal) is separate from judgement, so that judgement needs only values.
+Each check is a small function that returns a `Check`. Functions that observe (sockets, files, the terminal)
+are separate from functions that evaluate what was observed, so that the latter are pure.
 """

@@ -12,7 +12,7 @@ from sparktop.model.text import clean
 
 SCHEMA = "sparktop.doctor/1"
 _NAME, _SENTENCE = 80, 400
-"""Most characters of a name, and of a message or an advice."""
+"""Most characters of a check's name, and of its message or its advice."""
 
 
 class Status(StrEnum):
@@ -20,22 +20,22 @@ class Status(StrEnum):
 
     OK = "ok"
     WARN = "warn"
-    """It works now, but will cause trouble."""
+    """It works now, but is likely to cause trouble."""
     FAIL = "fail"
     SKIP = "skip"
-    """Not checked, or absent and not needed."""
+    """Not checked, or the thing to check is absent and not needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check with its outcome."""
+    """The result of one check."""
 
     name: str
     status: Status
     message: str
-    """What was observed."""
+    """What was observed, for the user."""
     advice: str = ""
-    """Remedy; "" where none is needed."""
+    """What the user can do about the observation; "" where nothing is needed."""
 
 
 def failed(checks: Iterable[Check]) -> bool:
@@ -44,7 +44,7 @@ def failed(checks: Iterable[Check]) -> bool:
 
 
 def to_text(checks: Iterable[Check]) -> str:
-    """Format one line per check, without control characters that a server may have sent."""
+    """Return the checks as text, a line for each, without control characters that a server may have sent."""
     return "".join(f"{_line(check)}\n" for check in checks)
 
 
@@ -55,7 +55,12 @@ def _line(check: Check) -> str:
 
 
 def to_json(checks: Sequence[Check], now: datetime) -> dict[str, object]:
-    """Convert the checks to JSON-ready values; an empty advice becomes null."""
+    """Return the report of the checks as JSON-ready values, in the schema `SCHEMA`.
+
+    Empty advice becomes null.
+
+    `now` is the time of the report.
+    """
     return {
         "schema": SCHEMA,
         "taken_at": now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),

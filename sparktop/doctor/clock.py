@@ -1,4 +1,4 @@
-"""Comparison of a server's clock with ours, by the Date header of its answer."""
+"""Compares a server's clock with this machine's, by the Date header of a response."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from sparktop.graphics import numbers
 from sparktop.sources.http_once import Reply
 
 WARN_ABOVE_S = 2.0
-"""Skew in seconds up to which nothing is certain: the header has whole seconds, and servers may renew it
+"""Seconds; a smaller difference is not significant: the header has whole seconds, and servers may renew it
 only once a second."""
 _HALF_SECOND = 0.5
 _ADVICE = "set both clocks (timedatectl set-ntp true): times and uptimes of this server are off by that"
 
 
 def clock_skew_s(reply: Reply) -> float | None:
-    """Return how many seconds (±1) the server's clock is ahead of ours; None without a readable Date.
+    """Return by how many seconds (±1) the server's clock is ahead of this machine's.
 
-    The header, taken at the middle of its second, is compared with the middle of the exchange.
+    None without a valid Date.
+
+    The middle of the header's second is compared with the middle between request and response.
     """
     if not reply.date:
         return None
@@ -30,7 +32,7 @@ def clock_skew_s(reply: Reply) -> float | None:
 
 
 def check_clock(name: str, reply: Reply) -> Check:
-    """Judge the clock of the server `name` by one answer."""
+    """Return the check of the clock of the server `name`, from one of its responses."""
     title = f"{name} clock"
     skew_s = clock_skew_s(reply)
     if skew_s is None:

@@ -1,4 +1,4 @@
-"""All network checks, in the order in which a person would investigate."""
+"""Runs all checks over the network, in the order in which a person would investigate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watc
 from sparktop.watch.discovery import Found, discover
 
 _AT_ONCE = 16
-"""Most servers queried at the same time, so that a hundred servers do not look like an attack."""
+"""Most servers that are checked at the same time, so that checking a hundred servers does not look like an
+attack."""
 Search = Callable[[Iterable[str]], Awaitable[Found]]
 Target = TypeVar("Target", BackendTarget, NodeTarget, RouterTarget)
 
@@ -23,9 +24,10 @@ Target = TypeVar("Target", BackendTarget, NodeTarget, RouterTarget)
 async def examine_network(
     watch: Watch, network: Network, *, wanted: bool, search: Search = discover
 ) -> list[Check]:
-    """Check host names, and everything that is watched over the network.
+    """Check host names, and all nodes, backends and routers that are watched; return the checks.
 
-    `wanted`: the user named the hosts to search, so an empty search is a failure.
+    Servers found by searching the hosts of `watch.discover` are checked too. `wanted`: the user named these
+    hosts, so a search without a result is a failure.
     """
     named = await check_names(_hosts(watch), network)
     resolved = [host for host in watch.discover if not _is_dead(named.get(host_key(host)))]
@@ -53,7 +55,7 @@ async def examine_network(
 
 
 def _hosts(watch: Watch) -> list[str]:
-    """Return every host that is watched or searched."""
+    """Return the host of every URL that is watched, and every host to search; names may occur repeatedly."""
     urls = [target.url for target in watch.backends]
     urls += [target.url for target in (*watch.routers, *watch.sweep_routers)]
     urls += [target.url for target in watch.nodes if target.url]
@@ -71,7 +73,10 @@ def _unknown(found: Sequence[BackendTarget], known: Sequence[BackendTarget]) -> 
 
 
 def _search_checks(found: Found, *, wanted: bool) -> list[Check]:
-    """Return the checks of the port search: its notes, and the agents it found."""
+    """Return a check for each note of the port search, and for each agent that the search found.
+
+    A note is a failure if `wanted`, else a skipped check.
+    """
     status = Status.FAIL if wanted else Status.SKIP
     checks = [Check("search", status, note) for note in found.notes]
     return [

@@ -1,4 +1,4 @@
-"""Open-file limit of this process, which bounds the connections of a sweep."""
+"""Checks the limit of open files of this process, which limits the number of connections in a sweep."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import resource
 from sparktop.doctor.check import Check, Status
 
 RESERVED_FILES = 64
-"""Open files reserved for other uses than requests: sources, logs, results, libraries."""
+"""Open files that are not available for a sweep's requests: sources, logs, results, libraries."""
 USUAL_CONCURRENCY = 256
-"""Concurrency that a sweep should reach at least, whatever the presets need."""
+"""Concurrency that the limit should allow even if the configured sweeps need less."""
 
 
 def open_file_limits() -> tuple[int | None, int | None]:
-    """Return the soft and hard limits of open files; None for unlimited."""
+    """Return (soft limit, hard limit) of open files of this process; None for unlimited."""
     soft, hard = map(_bounded, resource.getrlimit(resource.RLIMIT_NOFILE))
     return soft, hard
 
@@ -23,9 +23,9 @@ def _bounded(limit: int) -> int | None:
 
 
 def check_open_files(soft: int | None, hard: int | None, wanted: int = 0) -> Check:
-    """Judge which concurrency the limit allows a sweep.
+    """Return the check whether the limit of open files allows the concurrency that sweeps need.
 
-    `wanted` is the largest concurrency of the presets.
+    `wanted` is the largest concurrency of the configured sweeps; limits are None if unlimited.
     """
     name = "open files"
     if soft is None:

@@ -13,7 +13,8 @@ from sparktop.model.text import clean
 from sparktop.sources.local import LocalSource
 
 _DEADLINE_S = 8.0
-"""Seconds for reading this machine: waking a driver can take some; one that hangs is abandoned."""
+"""Seconds for reading this machine: waking the driver can take a few; a driver that hangs is not waited
+for."""
 _SPARK = ("DGX Spark", "GB10")
 _WORDS = {
     "utilization_percent": "use",
@@ -26,11 +27,15 @@ _WORDS = {
     "processes": "processes",
 }
 _NOT_THERE = "no NVIDIA"
-"""Beginning of the driver note that means no GPU, hence no fault (see `sparktop.hardware.nvml`)."""
+"""Beginning of the notes in `sparktop.hardware.nvml` that mean that the machine has no GPU, which is not a
+fault."""
 
 
 async def look_at_machine(nvml: NvmlModule | None = None) -> tuple[NodeSample | Failure, NodeIdentity]:
-    """Read this machine once, as the monitor does; a hanging driver results in a `Failure`."""
+    """Read a sample of this machine, as the monitor does; return the sample and the machine's identity.
+
+    If the driver hangs, a `Failure` is returned instead of the sample.
+    """
     source = LocalSource("this machine", nvml=nvml)
     try:
         reading = await source.poll(_DEADLINE_S)
@@ -40,7 +45,7 @@ async def look_at_machine(nvml: NvmlModule | None = None) -> tuple[NodeSample | 
 
 
 def check_machine(reading: NodeSample | Failure, identity: NodeIdentity) -> list[Check]:
-    """Judge a reading of this machine."""
+    """Return the checks of the driver, each GPU and the memory, from a sample of this machine."""
     if isinstance(reading, Failure):
         advice = "does nvidia-smi hang too? then reload the driver or restart the machine"
         return [Check("driver", Status.FAIL, reading.message, advice)]

@@ -1,4 +1,4 @@
-"""Checks of host names: whether they resolve, how fast, and whether through mDNS."""
+"""Checks host names: whether they resolve, how fast, and whether they are mDNS names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparktop.doctor.network import Network
 from sparktop.model.text import clean
 
 _SLOW_S = 0.5
-"""Seconds above which a resolver noticeably delays each new connection."""
+"""Seconds; a resolver slower than this noticeably delays each new connection."""
 _SHOWN = 3
 _LOCAL = (
     "mDNS names crashed benchmark runs at concurrency 64, and do not resolve in containers: use {address}"
@@ -19,7 +19,10 @@ _LOCAL = (
 
 
 async def check_names(hosts: Iterable[str], network: Network) -> dict[str, Check]:
-    """Check each distinct host name once; return the checks by `host_key`. IP addresses need none."""
+    """Check each distinct host name once; return the checks by `host_key`.
+
+    IP addresses among `hosts` are ignored.
+    """
     names = list(dict.fromkeys(host_key(host) for host in hosts if not is_address(host)))
     checks = await asyncio.gather(*(_check_name(name, network) for name in names))
     return dict(zip(names, checks, strict=True))
@@ -31,7 +34,7 @@ def host_key(host: str) -> str:
 
 
 def is_address(host: str) -> bool:
-    """Return True for an IP address."""
+    """Return whether `host` is an IP address and not a name."""
     try:
         ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -40,7 +43,7 @@ def is_address(host: str) -> bool:
 
 
 def is_mdns(host: str) -> bool:
-    """Return True for a name of multicast DNS (RFC 6762: names below .local)."""
+    """Return whether `host` is a name of multicast DNS (RFC 6762: names below .local)."""
     return host_key(host).endswith(".local")
 
 

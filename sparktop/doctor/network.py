@@ -1,4 +1,4 @@
-"""Network access of the doctor: name resolution, port tests and single GETs."""
+"""The doctor's network operations: name resolution, TCP connections and single GETs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sparktop.sources.http_failure import timeout_error, transport_error
 from sparktop.sources.http_once import Reply, get, open_client
 
 RESOLVE_TIMEOUT_S = 5.0
-"""mDNS waits this long, in seconds, before it gives up."""
+"""As long as mDNS waits before it gives up."""
 CONNECT_TIMEOUT_S = 3.0
 GET_TIMEOUT_S = 5.0
 _PORTS = {"http": 80, "https": 443}
@@ -26,7 +26,7 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The addresses of a host name, and the seconds that resolving took."""
+    """The addresses of a host name, and how long resolving it took (seconds)."""
 
     addresses: tuple[str, ...]
     took_s: float
@@ -41,13 +41,16 @@ class Place:
 
     @property
     def shown(self) -> str:
-        """Host and port for messages, without control characters."""
+        """Host and port as "host:port" for messages, without control characters; IPv6 in square brackets."""
         host = clean(self.host, 80)
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
 
 def place_of(url: str) -> Place | None:
-    """Return host and port of a URL; None if it has no host, or no port for its scheme."""
+    """Return host and port of a URL; the port may be that of its scheme.
+
+    None if the URL has no host, or neither a port nor a scheme with a known port.
+    """
     try:
         parts = urlsplit(url)
         port = parts.port or _PORTS.get(parts.scheme)
@@ -57,7 +60,7 @@ def place_of(url: str) -> Place | None:
 
 
 class Network(Protocol):
-    """The network operations that checks need."""
+    """Protocol of the network operations that checks need; `RealNetwork` implements it."""
 
     async def resolve(self, host: str) -> Resolved:
         """Return the addresses of `host`.
@@ -68,7 +71,7 @@ class Network(Protocol):
         ...
 
     async def connect(self, place: Place) -> None:
-        """Open and close a connection.
+        """Open a TCP connection and close it at once.
 
         Raises:
             AnswerError: the connection failed.
@@ -76,16 +79,16 @@ class Network(Protocol):
         ...
 
     async def get(self, url: str, *, api_key: str | None = None) -> Reply:
-        """Send one GET without following redirects.
+        """Send a GET and return the response, whatever its status; redirects are not followed.
 
         Raises:
-            AnswerError: no complete answer came.
+            AnswerError: no complete response was received.
         """
         ...
 
 
 class RealNetwork:
-    """The network of this machine."""
+    """Network operations of this machine."""
 
     def __init__(
         self,
@@ -127,7 +130,7 @@ class RealNetwork:
         transport.abort()
 
     async def get(self, url: str, *, api_key: str | None = None) -> Reply:
-        """Send one GET with a deadline and a limit on the answer's size."""
+        """Send a GET and return the response, with a time limit and a limit on the size of the response."""
         place = place_of(url)
         where = place.shown if place else clean(url, 80)
         return await get(self._client, url, where=where, deadline_s=self._get_timeout_s, api_key=api_key)
@@ -135,6 +138,9 @@ class RealNetwork:
 
 @asynccontextmanager
 async def open_network(*, secure: bool, get_timeout_s: float = GET_TIMEOUT_S) -> AsyncIterator[RealNetwork]:
-    """Open a client for single GETs; `secure` loads the system's certificates for https."""
+    """Open an HTTP client, and yield network operations that use it.
+
+    `secure` loads the system's certificates for https; `get_timeout_s` limits each GET.
+    """
     async with open_client(secure=secure) as client:
         yield RealNetwork(client, get_timeout_s=get_timeout_s)

@@ -1,4 +1,4 @@
-"""Checks of remote nodes: whether the agent or ssh answers, and what the node reports."""
+"""Checks remote nodes: whether the agent or ssh responds, and what the node reports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def way_in(target: NodeTarget) -> Source:
-    """Return the source through which the monitor would read `target`."""
+    """Return the source through which the monitor would read the node `target`: an agent or ssh."""
     if target.via == "ssh":
         from sparktop.sources.ssh import SshSource  # late: most examinations have no node elsewhere
 
@@ -42,7 +42,10 @@ def way_in(target: NodeTarget) -> Source:
 async def check_node(
     target: NodeTarget, network: Network, *, source: Callable[[NodeTarget], Source] = way_in
 ) -> list[Check]:
-    """Check the access to a remote node by reading it once; no checks for this machine."""
+    """Check the access to a remote node by reading one sample; no checks if the node is this machine.
+
+    `source` creates the source of the samples.
+    """
     if target.via == "local":
         return []
     checks: list[Check] = []
@@ -57,7 +60,7 @@ async def check_node(
 
 
 def _check_secrecy(target: NodeTarget) -> list[Check]:
-    """Return a warning if the token is sent unencrypted to another machine."""
+    """Return a warning if the agent's token is sent without encryption to another machine, else no check."""
     place = place_of(target.url or "")
     secret = target.token or target.token_file
     if not secret or place is None or urlsplit(target.url or "").scheme == "https" or place.host in _LOOPBACK:
@@ -68,7 +71,10 @@ def _check_secrecy(target: NodeTarget) -> list[Check]:
 
 
 async def _read(source: Source, within_s: float) -> tuple[Reading, NodeIdentity | None]:
-    """Poll a source once; return the reading and the node's identity, and close the source."""
+    """Poll a source once and close it; return the reading and the node's identity (None: unknown).
+
+    The poll may take `within_s` seconds.
+    """
     try:
         reading = await source.poll(within_s)
         return reading, getattr(source, "identity", None)
@@ -77,7 +83,7 @@ async def _read(source: Source, within_s: float) -> tuple[Reading, NodeIdentity 
 
 
 def _node_checks(target: NodeTarget, reading: Reading, identity: NodeIdentity | None) -> list[Check]:
-    """Judge the reading of a node and its identity."""
+    """Return the checks of what a node reported, or of the `Failure` to read it."""
     name = f"{target.name} node"
     if isinstance(reading, Failure):
         # The doctor does not retry, so the source's announcement of a retry is cut off.

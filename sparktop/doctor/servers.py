@@ -1,7 +1,7 @@
-"""Checks of servers: whether they answer, how fast, and whether they report what the figures need.
+"""Checks inference servers and routers: whether they respond, how fast, and what their metrics pages lack.
 
-All requests are GETs on read-only routes. A router's `/health` is never requested, because LiteLLM's sends
-completions.
+All requests are GETs on read-only routes. A router's `/health` is never requested, because LiteLLM would send
+completions to its backends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sparktop.sources.server_words import server_words
 
 _OK = 200
 _SLOW_MS = 500.0
-"""Milliseconds above which a page is too slow to be read once a second."""
+"""Milliseconds; a metrics page that takes longer is too slow for a poll every second."""
 _PROBE_DEADLINE_S = 15.0
 _ADVICE: Mapping[FailureKind, str] = {
     FailureKind.REFUSED: "start it, or correct the port; if it listens on its loopback only: --host 0.0.0.0",
@@ -47,7 +47,10 @@ _ADVICE: Mapping[FailureKind, str] = {
 
 
 async def check_backend(target: BackendTarget, network: Network) -> list[Check]:
-    """Check one inference server; skip what depends on a failed check."""
+    """Return the checks of an inference server.
+
+    After a failed check, those that depend on it are left out.
+    """
     reach = await check_port(target.name, target.url, network)
     if reach.status is Status.FAIL:
         return [reach]
@@ -73,7 +76,7 @@ async def check_backend(target: BackendTarget, network: Network) -> list[Check]:
 
 
 async def check_router(target: RouterTarget, network: Network) -> list[Check]:
-    """Check one router: its port, its liveness and its clock."""
+    """Return the checks of a router: its port, its liveness route and its clock."""
     reach = await check_port(target.name, target.url, network)
     if reach.status is Status.FAIL:
         return [reach]
@@ -91,7 +94,10 @@ async def check_router(target: RouterTarget, network: Network) -> list[Check]:
 
 
 async def check_port(name: str, url: str, network: Network) -> Check:
-    """Check that a TCP connection to the host and port of `url` succeeds."""
+    """Return the check whether a TCP connection to the host and port of `url` succeeds.
+
+    `name` is that of the server or agent, for the check's name.
+    """
     title = f"{name} port"
     place = place_of(url)
     if place is None:
@@ -109,18 +115,21 @@ def _failure(name: str, error: AnswerError | PageError) -> Check:
 
 
 class _Visit:
-    """The requests to one server during its checks."""
+    """Sends the requests that the checks of one server need."""
 
     def __init__(self, target: BackendTarget, network: Network) -> None:
         self.dated: Reply | None = None
-        """The fastest answer with a Date header, which dates the server's clock most precisely."""
+        """The fastest response so far that has a Date header: it shows the server's clock most precisely."""
         self.answered = False
         self._target = target
         self._network = network
         self._where = (place_of(target.url) or Place("?", 0)).shown
 
     async def read_page(self) -> tuple[Check, EngineSample | None]:
-        """Read the most informative page that answers, as the monitor would."""
+        """Read the server's metrics page, or the best substitute, as the monitor would.
+
+        Return the check of the page, and the sample in it (None if no page can be read).
+        """
         name = f"{self._target.name} metrics"
         finder = RouteFinder(self._target.engine, time.monotonic)
         try:
@@ -140,7 +149,7 @@ class _Visit:
         return Check(name, Status.OK, seen), sample
 
     async def meets_router(self) -> bool:
-        """Return True if LiteLLM answers on its liveness route."""
+        """Return whether the server is a LiteLLM router, judged by its liveness route."""
         try:
             return is_litellm((await self._get(LIVELINESS)).body)
         except AnswerError:
@@ -153,7 +162,10 @@ class _Visit:
         return read_page(reply.body, at=0.0, engine=engine, answer_ms=reply.took_ms)
 
     async def identify(self, engine: Engine) -> EngineIdentity:
-        """Request the identity routes; fields without an answer stay None."""
+        """Request the engine's identity routes and return the identity.
+
+        Fields that no route reports are None.
+        """
         answers: dict[str, object] = {}
         for path in engine.facts:
             try:
@@ -163,7 +175,7 @@ class _Visit:
         return engine.identify(answers)
 
     async def check_health(self, engine: Engine) -> list[Check]:
-        """Return a failed check if the engine's health route reports its death, otherwise no check."""
+        """Return a failed check if the health route reports that the engine process has died, else []."""
         if engine.health is None:
             return []
         try:

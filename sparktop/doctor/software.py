@@ -1,4 +1,4 @@
-"""Checks of versions: sparktop, Python and the libraries that matter."""
+"""Checks the versions of sparktop, Python and the libraries that sparktop needs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from sparktop import __version__
 from sparktop.doctor.check import Check, Status
 
 _TEXTUAL_MAJOR = "8"
-"""The screen relies on behaviour that a later major version of Textual may change."""
+"""The major version of Textual that is required: the screen relies on behaviour that may change in a later
+one."""
 _OTHERS = ("aiohttp", "httpx", "nvidia-ml-py", "psutil", "pydantic")
 
 
 def installed(package: str) -> str | None:
-    """Return the version of an installed package; None if it is missing."""
+    """Return the version of an installed package; None if the package is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -23,7 +24,10 @@ def installed(package: str) -> str | None:
 
 
 def check_versions(version_of: Callable[[str], str | None] = installed) -> list[Check]:
-    """Check the versions of sparktop, Textual and the other libraries."""
+    """Return the checks of the versions of sparktop, Textual and the other libraries.
+
+    `version_of` returns the version of a package, or None if it is not installed.
+    """
     ours = f"sparktop {__version__}, Python {platform.python_version()}, {platform.machine()}"
     textual = version_of("textual")
     others = {name: version_of(name) for name in _OTHERS}

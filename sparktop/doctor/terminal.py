@@ -1,4 +1,4 @@
-"""Checks of the terminal: colours, size, encoding, and the width of braille characters."""
+"""Checks the terminal: colours, size, encoding, and the width of braille characters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH
 _TRUE_COLOR = frozenset({"truecolor", "24bit"})
 _BRAILLE = "\u28ff"
 _ASK = f"\r{_BRAILLE}\x1b[6n"
-"""Prints the densest braille character and requests the cursor position (DSR 6, answered by CPR)."""
+"""Prints a braille character with all dots and requests the cursor position (escape sequence DSR 6)."""
 _ERASE = "\r\x1b[K"
 _ANSWER_S = 1.0
 _MOST_BYTES = 64
@@ -30,7 +30,7 @@ _AFTER_ONE_CELL = 2
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """Observed properties of the terminal."""
+    """Properties of the terminal, as observed."""
 
     is_tty: bool
     """Whether both standard input and output are terminals."""
@@ -38,21 +38,23 @@ class Terminal:
     colorterm: str = ""
     no_color: bool = False
     size: tuple[int, int] = (0, 0)
-    """Columns and rows; 0 if unknown."""
+    """(columns, rows) of the terminal; both 0 if unknown."""
     encoding: str = ""
     """Python's encoding of standard output."""
     locale: str = ""
-    """The variable that sets the locale, as NAME=value; "" when none is set."""
+    """The environment variable that determines the locale, as NAME=value; "" when none is set."""
     cursor: int | None = None
-    """Column (from 1) of the cursor after a braille character printed in column 1; None: no answer."""
+    """Column of the cursor, from 1, after a braille character was printed in column 1; None: the terminal did
+    not report it."""
     asked: bool = False
-    """Whether the cursor position was requested."""
+    """Whether the terminal was asked for the cursor position."""
 
 
 def look_at_terminal(env: Mapping[str, str], *, ask: bool) -> Terminal:
-    """Inspect the terminal of standard input and output.
+    """Return the properties of the terminal, from the environment `env` and standard input and output.
 
-    `ask`: print a braille character and request the cursor position, where the terminal allows that.
+    `ask`: also print a braille character and request the cursor position, if the terminal is likely to
+    respond.
     """
     streams = (sys.stdin, sys.stdout)
     if any(stream is None or not stream.isatty() for stream in streams):
@@ -78,7 +80,10 @@ def look_at_terminal(env: Mapping[str, str], *, ask: bool) -> Terminal:
 
 
 def _in_foreground(fd: int) -> bool:
-    """Return True if terminal settings may be changed; a background process would be stopped for that."""
+    """Return whether this process may change the settings of the terminal `fd`.
+
+    A background process must not: the system would stop it.
+    """
     try:
         return os.tcgetpgrp(fd) == os.getpgrp()
     except OSError:
@@ -86,9 +91,10 @@ def _in_foreground(fd: int) -> bool:
 
 
 def ask_cursor(read_fd: int, write_fd: int, timeout_s: float = _ANSWER_S) -> bytes:
-    """Print a braille character, request the cursor position and erase; return the answer, b"" if none.
+    """Print a braille character, request the cursor position, and erase the character again.
 
-    Type-ahead is lost, because it is indistinguishable from the answer.
+    Return the bytes that the terminal sent, b"" if it sent none within `timeout_s`. Keys pressed meanwhile
+    are lost, because they arrive between these bytes.
     """
     try:
         before = termios.tcgetattr(read_fd)
@@ -121,13 +127,13 @@ def _read_position(read_fd: int, timeout_s: float) -> bytes:
 
 
 def cursor_column(answer: bytes) -> int | None:
-    """Parse the column, from 1, out of a terminal's answer; None if it has none."""
+    """Return the column, from 1, in the cursor position that a terminal reported; None if there is none."""
     found = _POSITION.search(answer)
     return int(found[2]) if found else None
 
 
 def check_terminal(terminal: Terminal) -> list[Check]:
-    """Judge the terminal's properties."""
+    """Return the checks of the terminal's type, colours, size, encoding and braille characters."""
     if not terminal.is_tty:
         return [Check("terminal", Status.SKIP, "not a terminal: not checked")]
     return [

@@ -92,7 +92,10 @@ class EngineServer:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Handle a request: convert errors to vLLM's format; count the response to a POST."""
+        """Pass a request to `handler` and convert errors to vLLM's format.
+
+        Count a POST in the HTTP metrics.
+        """
         # A GET only observes the server: neither the demo's load nor vLLM's counters take it into account.
         if request.method != "POST":
             return await self._answer(request, handler)
