@@ -1,1 +1,1 @@
-"""What a sweep is to do, and how a user chooses it."""
+"""Plans of sweeps, and how a user chooses their settings: presets, the editor, SLO conditions."""

@@ -1,4 +1,4 @@
-"""A sweep as typed into the editor: the texts of its fields, their problems, and the resulting plan."""
+"""The draft of a sweep, as typed into the editor's fields: its problems, and the plan that it makes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Value = TypeVar("Value")
 Word = TypeVar("Word", bound=StrEnum)
 
 WHOLE = "whole"
-"""Key in `CheckedDraft.problems` for a problem that concerns no single field."""
+"""Key in `CheckedDraft.problems` for a problem that concerns several fields together."""
 _OPTION = re.compile(r"--(\w+)")
-"""Error messages name options of the command line; on the screen these are fields."""
+"""A command-line option in an error message, which the editor replaces by the name of its field."""
 _MOST_HEADROOM_GIB = 1_000_000.0
 _MOST_GPU_C = 1000.0
 _LONGEST_MODEL = 200
 _BOUNDS = {"runs": "runs", "duration": "seconds", "requests": "requests"}
-"""What can end a burst level: field name to the word for messages."""
+"""The fields that can limit a level in burst mode, with their names in error messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Draft:
     """The contents of the editor's fields, exactly as typed."""
 
     preset: str = DEFAULT
-    """Preset that the fields were filled from."""
+    """Name of the preset that the fields were filled from."""
     targets: tuple[str, ...] = ()
     """Names of the selected targets, in the order in which they are listed."""
     concurrency: str = ""
@@ -65,16 +65,19 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class CheckedDraft:
-    """The plan of a draft, or the problems that prevent one."""
+    """The plan that a draft makes, or the problems that prevent a plan."""
 
     plan: Plan | None
     problems: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """One line per field of `Draft` that has a problem, or under `WHOLE`; empty exactly when there is a plan.
-    """
+    """Error messages of one line, by the name of the field of `Draft` or `WHOLE`; empty if there is a
+    plan."""
 
 
 def draft_of(preset: SweepSettings, targets: tuple[str, ...], guard: GuardLimits) -> Draft:
-    """Return the fields as a preset fills them; settings that it leaves open get the plan's defaults."""
+    """Return the editor's fields filled from a preset, with `targets` selected and the limits of `guard`.
+
+    Settings that the preset leaves open get the defaults of a plan.
+    """
     plan = Plan(())
     steady = preset.mode == LoadMode.STEADY.value
     duration_s = preset.duration_s
@@ -98,16 +101,20 @@ def draft_of(preset: SweepSettings, targets: tuple[str, ...], guard: GuardLimits
 
 
 def with_preset(draft: Draft, preset: SweepSettings, guard: GuardLimits, known: Collection[str]) -> Draft:
-    """Fill the fields from another preset.
+    """Return `draft` with its fields filled from another preset; model and API stay as they are.
 
-    The selected targets stay unless the preset names targets that are in `known`; model and API stay.
+    The selected targets stay as well, unless the preset names targets that are among the `known` names.
     """
     named = tuple(name for name in preset.targets if name in known)
     return replace(draft_of(preset, named or draft.targets, guard), model=draft.model, api=draft.api)
 
 
 def with_mode(draft: Draft, mode: str) -> Draft:
-    """Change the mode and fill in what it requires: a steady level needs a duration or requests, and runs."""
+    """Return `draft` in the load mode `mode`, with the fields filled in that this mode requires.
+
+    Steady mode needs runs, and a duration or requests. Burst mode removes the default duration of steady mode
+    if runs are given.
+    """
     changed = replace(draft, mode=mode)
     if mode == LoadMode.STEADY.value:
         if not changed.duration.strip() and not changed.requests.strip():
@@ -119,7 +126,10 @@ def with_mode(draft: Draft, mode: str) -> Draft:
 
 
 def is_changed(draft: Draft, preset: SweepSettings | None, guard: GuardLimits) -> bool:
-    """Return whether the fields differ from the preset's; targets, model and API are not compared."""
+    """Return whether the fields differ from those that the preset would fill; True without a preset.
+
+    Targets, model and API are not compared.
+    """
     if preset is None:
         return True
     same = replace(draft_of(preset, draft.targets, guard), model=draft.model, api=draft.api)
@@ -127,7 +137,10 @@ def is_changed(draft: Draft, preset: SweepSettings | None, guard: GuardLimits) -
 
 
 def checked(draft: Draft, targets: Sequence[SweepTarget], *, seed: int | None = None) -> CheckedDraft:
-    """Make a plan of a draft, or return its problems; without `seed` the prompts are new ones."""
+    """Return the plan that a draft makes, or its problems if any field is not valid.
+
+    `targets` are all targets that can be selected. Without a `seed` a random one is used, for new prompts.
+    """
     form = _Form(draft)
     chosen = form.targets(targets)
     settings = form.settings()
@@ -149,14 +162,17 @@ def checked(draft: Draft, targets: Sequence[SweepTarget], *, seed: int | None = 
 
 
 class _Form:
-    """Read the fields of a draft one by one and collect their problems."""
+    """Parses the fields of a draft one by one, and collects their problems by field name."""
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
         self.problems: dict[str, str] = {}
 
     def read(self, name: str, how: Callable[[str], Value], needs: str = "") -> Value | None:
-        """Return the parsed field; None if it is empty or invalid. `needs` is the problem of an empty one."""
+        """Return the field `name`, parsed by `how`; None if it is empty or invalid.
+
+        Enter a problem if the field is invalid, or if it is empty and `needs` has a message for that case.
+        """
         text = str(getattr(self.draft, name)).strip()
         if not text:
             if needs:
@@ -169,7 +185,10 @@ class _Form:
             return None
 
     def choice(self, name: str, kind: type[Word]) -> Word | None:
-        """Return the field as a member of an enumeration; None if its word is unknown."""
+        """Return the field `name` as a member of the enumeration `kind`.
+
+        Enter a problem and return None if the field is not the value of a member.
+        """
         word = str(getattr(self.draft, name))
         for member in kind:
             if member.value == word:
@@ -189,7 +208,7 @@ class _Form:
         return [replace(one, model=model) if model else one for one in chosen]
 
     def settings(self) -> SweepSettings:
-        """Return the settings of the draft that a preset can hold as well."""
+        """Parse the fields that are settings of a preset too, and return them as a preset."""
         mode, order = self.choice("mode", LoadMode), self.choice("order", Order)
         return SweepSettings(
             self.draft.preset,
@@ -225,7 +244,10 @@ class _Form:
         )
 
     def check_bounds(self) -> None:
-        """Check what ends a level. The command line lets the last option win; here all fields are visible."""
+        """Enter a problem if runs, duration and requests do not limit a level, or contradict each other.
+
+        On the command line the last option applies instead, but in the editor all fields are visible.
+        """
         given = [name for name in _BOUNDS if str(getattr(self.draft, name)).strip()]
         if self.draft.mode == LoadMode.STEADY.value:
             if "runs" not in given:
@@ -240,7 +262,7 @@ class _Form:
             self._add_problem(name, f"a burst level ends by {first} or by {second}: empty one of them")
 
     def check_search(self) -> None:
-        """Check the fields that a search for the SLO limit does not support."""
+        """Enter a problem if there are SLO conditions and another field rules out a search with them."""
         if not self.draft.slo.strip() or "slo" in self.problems:
             return
         if len([part for part in re.split(r"[,\s]+", self.draft.pp.strip()) if part]) > 1:

@@ -26,12 +26,12 @@ _WORDS: Mapping[str, frozenset[str]] = {
 
 
 def choice_file(env: Mapping[str, str]) -> Path:
-    """Return the path of the file: `sweep.json` beside the log, below `$XDG_STATE_HOME`."""
+    """Return the path of the file with the last settings: `sweep.json` in sparktop's state folder."""
     return folder_of(env, Place.STATE) / "sweep.json"
 
 
 def recall(path: Path) -> Draft | None:
-    """Return the last draft; None if none is stored, or if the file cannot be read."""
+    """Return the editor's last settings from the file `path`; None if the file is missing or not valid."""
     try:
         with path.open("rb") as stream:
             data = json.loads(stream.read(_MOST_BYTES))
@@ -57,7 +57,10 @@ def recall(path: Path) -> Draft | None:
 
 
 def still_there(draft: Draft, presets: Collection[str], targets: Collection[str]) -> Draft:
-    """Remove what no longer exists: an unknown preset becomes the default, unknown targets are dropped."""
+    """Return `draft` without what no longer exists.
+
+    A preset that is not in `presets` becomes the default preset; names that are not in `targets` are dropped.
+    """
     return replace(
         draft,
         preset=draft.preset if draft.preset in presets else DEFAULT,
@@ -66,7 +69,7 @@ def still_there(draft: Draft, presets: Collection[str], targets: Collection[str]
 
 
 def remember(path: Path, draft: Draft) -> str | None:
-    """Write `draft` atomically; return the error as text, None on success."""
+    """Write the editor's settings to the file `path` atomically; return an error message, None on success."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(asdict(draft)))

@@ -1,4 +1,4 @@
-"""The order in which a sweep runs its targets, levels and runs."""
+"""The order in which a sweep measures its targets, its levels, and the load runs of each level."""
 
 from __future__ import annotations
 
@@ -19,26 +19,28 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Stint:
-    """Consecutive runs of one level on one target."""
+    """A series of load runs of one level on one target, without runs on other targets in between."""
 
     target: SweepTarget
     load: Load
     runs: tuple[int, ...] | None
-    """Run numbers within the level, from 0; None when the level lasts a fixed time instead of a number of
-    runs."""
+    """Numbers of the runs within the level, from 0; None if the level lasts a fixed time instead."""
     first: bool = True
-    """True when the level's first run is in this stint."""
+    """True if the level's first run is in this stint."""
     last: bool = True
-    """True when the level's last run is in this stint."""
+    """True if the level's last run is in this stint."""
 
 
 def loads(plan: Plan) -> list[Load]:
-    """Return the loads of a plan in order: all concurrencies for the first prompt length, then the next."""
+    """Return the loads of a plan in order: every concurrency with the first prompt length, then the next."""
     return [Load(length, concurrency) for length in plan.lengths for concurrency in plan.concurrency]
 
 
 def stints(plan: Plan, targets: Iterable[SweepTarget] | None = None) -> Iterator[Stint]:
-    """Yield every stint in order; `targets` replaces those of the plan where some have dropped out."""
+    """Yield every stint (series of consecutive runs of one level on one target) of a plan in order.
+
+    `targets` replaces the targets of the plan, for example to leave out those that cannot be measured.
+    """
     chosen = list(plan.targets if targets is None else targets)
     if plan.order is Order.ASCENDING:
         for target in chosen:
@@ -50,13 +52,16 @@ def stints(plan: Plan, targets: Iterable[SweepTarget] | None = None) -> Iterator
 
 
 def numbers(plan: Plan, load: Load) -> tuple[int, ...] | None:
-    """Return the run numbers of a level; None when its time alone decides how many runs there are."""
+    """Return the run numbers of a level, from 0; None if the plan's duration decides how many there are."""
     count = plan.runs_of(load.concurrency)
     return None if count is None else tuple(range(count))
 
 
 def _interleaved(targets: list[SweepTarget], load: Load, runs: int) -> Iterator[Stint]:
-    """Yield the runs of a load in the order A B B A A B …, so that slow drift affects all targets alike."""
+    """Yield the stints of a level with its targets in the order A B B A A B …, one run at a time.
+
+    This order makes slow drift affect all targets alike. Consecutive runs of a target are one stint.
+    """
     turns = [
         (target, run)
         for run in range(runs)

@@ -1,4 +1,4 @@
-"""What a sweep is to do: its targets, loads and limits. Values only; `presets` creates plans."""
+"""The plan of a sweep: its targets, loads and limits. Values only; the module `presets` creates plans."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Order(StrEnum):
     ASCENDING = "ascending"
     """One target after the other, each from the first concurrency to the last."""
     ABBA = "abba"
-    """Level by level, with the runs of all targets interleaved A B B A, so that a drift affects all of them.
-    """
+    """Level by level, with the runs of all targets interleaved A B B A, so that slow drift affects all
+    alike."""
 
 
 class TargetKind(StrEnum):
@@ -39,7 +39,7 @@ class SweepTarget:
 
     name: str
     url: str
-    """Without a trailing slash and without /v1."""
+    """Base URL, without a trailing slash and without /v1."""
     kind: TargetKind = TargetKind.ENGINE
     model: str | None = None
     """The model to request; None for the server's first or only model."""
@@ -51,10 +51,9 @@ class SweepTarget:
     strategy: str | None = None
     """For a router: its routing strategy; None if unknown."""
     nodes: tuple[str, ...] = ()
-    """Names of the watched machines that it runs on."""
+    """Names of the watched machines that the target's servers run on."""
     known: bool = False
-    """True for a target on this machine or in the configuration: it may be put under load without
-    confirmation."""
+    """True for a target on this machine or in the configuration, which needs no confirmation before load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +68,20 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Limits at which a running sweep stops itself."""
+    """The limits at which a running sweep stops itself, as configured."""
 
     min_headroom_gib: float | None = None
-    """None: 8 GiB on unified memory, else no limit. 0: no limit."""
+    """Minimum free memory. 0: no limit. None: 8 GiB on machines with unified memory, no limit on others."""
     max_gpu_c: float | None = None
-    """None: 92 °C on machines with unified memory, else no limit. 0: no limit."""
+    """Maximum GPU temperature. 0: no limit. None: 92 °C on machines with unified memory, no limit on
+    others."""
     max_error_share: float = 0.5
-    """Maximum share of failed requests in a level, checked once ten have ended."""
+    """Maximum share (0 to 1) of failed requests in a level, checked once ten requests have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class SloCondition:
-    """A condition that must hold, for example `ttft_p90_ms <= 2000` or `stream_tps >= 15`."""
+    """A condition (SLO) on a metric of a level, such as `ttft_p90_ms <= 2000` or `stream_tps >= 15`."""
 
     figure: str
     limit: float
@@ -91,7 +91,7 @@ class SloCondition:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The complete plan of a sweep."""
+    """The complete plan of a sweep: targets, loads, number of runs, and limits."""
 
     targets: tuple[SweepTarget, ...]
     concurrency: tuple[int, ...] = (1, 4, 16)
@@ -117,24 +117,25 @@ class Plan:
     guard: Guard = Guard()
     slo: tuple[SloCondition, ...] = ()
     longest: bool = False
-    """If a target refuses a prompt length, search for the largest that it accepts and measure that too."""
+    """True: if a target refuses a prompt length, search for the largest length that it accepts, and measure
+    it."""
     max_error_share: float = 0.01
-    """Share of failed requests above which the sweep's result is bad (exit code 1)."""
+    """Share (0 to 1) of failed requests above which the sweep counts as failed (exit code 1)."""
     preset: str | None = None
-    """Name of the preset that the plan was made from."""
+    """Name of the preset that the plan was made from; None without one."""
 
     @property
     def loaded(self) -> frozenset[str]:
-        """Names of all targets and of the backends behind them."""
+        """Names of all targets, and of the backends behind those that are routers."""
         return frozenset(name for one in self.targets for name in (one.name, *one.backends))
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """All prompt lengths, in order."""
+        """All prompt lengths of the plan in tokens, in the order in which they are measured."""
         return self.prompt_lengths or (self.pp,)
 
     def runs_of(self, concurrency: int) -> int | None:
-        """Return the number of runs of a level; None when only its duration decides."""
+        """Return the number of runs of a level at `concurrency`; None if only the duration limits it."""
         if self.mode is LoadMode.STEADY:
             return self.runs
         if self.requests is not None:
@@ -142,7 +143,7 @@ class Plan:
         return self.runs if self.duration_s is None else None
 
     def level(self, target: SweepTarget, concurrency: int, prompt_tokens: int | None = None) -> Level:
-        """Return one level of this plan; `prompt_tokens` defaults to `pp`."""
+        """Return the description of one level of this plan on `target`; `prompt_tokens` defaults to `pp`."""
         return Level(
             target=target.name,
             concurrency=concurrency,

@@ -1,4 +1,7 @@
-"""Named sweep settings, and plans made of them; the plan's defaults fill what a preset leaves open."""
+"""Presets (named settings for sweeps), and the creation of plans from them.
+
+Settings that a preset leaves open get the defaults of `Plan`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from sparktop.sweep.plan.plan import Api, Guard, Order, Plan, SloCondition, Swee
 
 DEFAULT = "quick"
 STEADY_S = 30.0
-"""Duration in seconds of a steady run for which neither duration nor requests are given."""
+"""Default duration in seconds of a run in steady mode, if neither duration nor requests are given."""
 
 BUILT_IN = (
     SweepSettings("quick", concurrency=(1, 4, 16), prompt_lengths=(128,), tg=64, runs=3),
@@ -38,7 +41,7 @@ BUILT_IN = (
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """Settings that replace those of a preset; None keeps the preset's value."""
+    """Settings that a user gives to replace those of a preset; None keeps the preset's value."""
 
     concurrency: tuple[int, ...] | None = None
     prompt_lengths: tuple[int, ...] | None = None
@@ -57,15 +60,18 @@ class Wishes:
 
 
 def all_presets(configured: Iterable[SweepSettings] = ()) -> dict[str, SweepSettings]:
-    """Return every preset by name; a configured preset replaces a built-in one of the same name."""
+    """Return all presets by name: the built-in and the `configured` ones.
+
+    A configured preset replaces a built-in preset of the same name.
+    """
     return {one.name: one for one in (*BUILT_IN, *configured)}
 
 
 def find_preset(name: str, configured: Iterable[SweepSettings] = ()) -> SweepSettings:
-    """Return the preset of that name.
+    """Return the preset `name`, which is built-in or one of the `configured` presets.
 
     Raises:
-        UsageError: no preset has that name; the message suggests the nearest.
+        UsageError: no preset has this name; the message suggests a similar name or lists all.
     """
     known = all_presets(configured)
     if name not in known:
@@ -81,10 +87,12 @@ def make_plan(
     *,
     guard: GuardLimits | None = None,
 ) -> Plan:
-    """Make a plan from a preset, the settings that replace its own, and the limits of the guard.
+    """Return the plan of a sweep of `targets`, with the settings of `preset`.
+
+    The settings that the user gave replace those of the preset; `guard` has the limits at which the sweep stops itself.
 
     Raises:
-        UsageError: settings contradict each other.
+        UsageError: settings contradict each other, or two targets have the same name.
     """
     plan = Plan(targets=tuple(targets), preset=preset.name)
     plan = replace(plan, **_of_preset(preset))

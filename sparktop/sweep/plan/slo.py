@@ -1,7 +1,8 @@
-"""Conditions on a level's figures (SLO): their syntax, and the number of runs to judge them.
+"""Service level conditions (SLO) on the metrics of a level: their syntax, and how many runs they need.
 
-Latencies and `stream_tps`, the rate of one stream, get worse as concurrency grows: they limit it from above.
-Rates of the whole server grow with concurrency: a minimum of such a rate limits it from below.
+Latencies and `stream_tps`, the token rate of one stream, get worse as concurrency grows, so conditions on
+them limit the concurrency from above. Rates of the whole server grow with concurrency, so a minimum of such a
+rate limits the concurrency from below.
 """
 
 from __future__ import annotations
@@ -20,16 +21,17 @@ from sparktop.sweep.terms.statistics import P90_FROM, P95_FROM, P99_FROM
 
 MOST_CONCURRENCY = 4096
 LEAST_RUNS = 3
-"""Minimum runs of a level in a search: two leave an interval of ± 9 standard deviations."""
+"""Minimum number of runs of a level in an SLO search: the confidence interval of two runs is ± 9 standard
+deviations wide."""
 STREAM = "stream_tps"
 SHARES = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _REQUESTS = {"p10": P90_FROM, "p50": 12, "p90": P90_FROM, "p95": P95_FROM, "p99": P99_FROM}
-"""Minimum requests of a level for each quantile."""
+"""Minimum number of requests in a level to judge each quantile."""
 _LATENCY = re.compile(r"([a-z0-9_]+)_(mean|p50|p90|p95|p99)_ms")
 
 
 def parse_slo(text: str) -> tuple[SloCondition, ...]:
-    """Parse `ttft_p90_ms=2000,stream_tps=15`: maxima for latencies, minima for rates.
+    """Parse conditions such as `ttft_p90_ms=2000,stream_tps=15`: maximum of a latency, minimum of a rate.
 
     Raises:
         UsageError: a condition is invalid.
@@ -55,7 +57,10 @@ def _parse_one(part: str) -> SloCondition:
 
 
 def figures() -> tuple[str, ...]:
-    """Return the names of all figures that a condition can use; `stream_tps` alone means its p10."""
+    """Return the names of all metrics that an SLO condition can use, such as `ttft_p90_ms`.
+
+    `stream_tps` without a quantile stands for `stream_tps_p10`.
+    """
     latencies = [name.removesuffix("_ms") for name in LATENCIES if name != "itl_ms"]
     return (
         *(f"{name}_{word}_ms" for name in latencies for word in ("mean", "p50", "p90", "p95", "p99")),
@@ -67,10 +72,12 @@ def figures() -> tuple[str, ...]:
 
 
 def parts_of(figure: str) -> tuple[str, str]:
-    """Split the name of a figure into metric and statistic: ("ttft", "p90").
+    """Split the name of a metric in a condition into quantity and statistic: `ttft_p90_ms` → ("ttft", "p90").
+
+    Rates of the whole server have the statistic "mean".
 
     Raises:
-        UsageError: no figure has that name.
+        UsageError: the name is not one of `figures`.
     """
     if figure in RATES:
         return figure, "mean"
@@ -83,32 +90,35 @@ def parts_of(figure: str) -> tuple[str, str]:
 
 
 def words_of(condition: SloCondition) -> str:
-    """Return a condition as text: `ttft_p90_ms ≤ 2000`."""
+    """Return a condition as text, such as `ttft_p90_ms ≤ 2000`."""
     return f"{condition.figure} {'≥' if condition.at_least else '≤'} {condition.limit:g}"
 
 
 def rises(condition: SloCondition) -> bool:
-    """Return True for a minimum of a figure that grows with concurrency."""
+    """Return whether a condition gets better as concurrency grows: it is on a rate of the whole server."""
     return condition.figure in RATES
 
 
 def any_rises(conditions: Iterable[SloCondition]) -> bool:
-    """Return True if a condition limits the concurrency from below."""
+    """Return whether any condition gets better as concurrency grows, and so limits it from below."""
     return any(rises(one) for one in conditions)
 
 
 def any_falls(conditions: Iterable[SloCondition]) -> bool:
-    """Return True if a condition limits the concurrency from above."""
+    """Return whether any condition gets worse as concurrency grows, and so limits it from above."""
     return any(not rises(one) for one in conditions)
 
 
 def requests_needed(conditions: Iterable[SloCondition]) -> int:
-    """Return the minimum requests of a level for the highest quantile among the conditions."""
+    """Return the minimum number of requests in a level to judge all quantiles in the conditions."""
     return max((_REQUESTS.get(parts_of(one.figure)[1], 1) for one in conditions), default=1)
 
 
 def runs_needed(plan: Plan, concurrency: int) -> int:
-    """Return the number of runs of a level in a search: the plan's, or more if its conditions need them."""
+    """Return the number of runs of a level at `concurrency` in an SLO search.
+
+    This is the plan's number, or more if the plan's conditions need more runs or requests.
+    """
     if plan.mode is LoadMode.STEADY:
         return max(plan.runs, LEAST_RUNS)
     return max(plan.runs, LEAST_RUNS, -(-requests_needed(plan.slo) // concurrency))

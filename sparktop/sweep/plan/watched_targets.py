@@ -1,4 +1,4 @@
-"""The targets that a sweep can load among all that is watched, and those that a panel stands for."""
+"""The possible targets of a sweep among all watched servers and routers, and those of a selected panel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparktop.sweep.plan.plan import SweepTarget, TargetKind
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _TYPED = "arguments"
-"""Value of `Watch.source` for typed targets, which are not in the configuration."""
+"""Value of `Watch.source` for targets typed on the command line, which are not in the configuration."""
 _GROUPS = frozenset({"balance", "evidence"})
 _NODES = frozenset({"node", "processes"})
 
@@ -23,11 +23,12 @@ _NODES = frozenset({"node", "processes"})
 def watched_targets(
     watch: Watch, snapshot: Snapshot, *, configured: Collection[str] | None = None
 ) -> tuple[SweepTarget, ...]:
-    """Return everything watched as targets: routers first, then backends, each in the order of the board.
+    """Return all watched routers, then all watched backends, as targets, in the order of the screen.
 
-    Routers that are configured for sweeps only follow the watched ones, unless targets were typed. `watch`
-    holds what was known at the start, with its keys; `snapshot` what was found since. `configured` are the
-    names in the configuration; None means all names of `watch`, or none if the targets were typed.
+    Routers that are configured for sweeps only come after the watched routers, unless targets were typed on
+    the command line. `watch` has the targets known at the start, with API keys; `snapshot` also those found
+    since. `configured` are the names in the configuration. None: all names in `watch`, or none if targets
+    were typed.
     """
     typed = watch.source == _TYPED
     asked = (*watch.routers, *(() if typed else watch.sweep_routers))
@@ -49,10 +50,11 @@ def watched_targets(
 
 
 def chosen_names(targets: Sequence[SweepTarget], snapshot: Snapshot, kind: str, name: str) -> tuple[str, ...]:
-    """Return the names of the targets that a selected panel stands for, by its `PanelKey`.
+    """Return the names of the targets to load if the panel with the key (`kind`, `name`) is selected.
 
-    A backend or router stands for itself, a group for its router or else its backends, a machine for the
-    backends on it. Any other panel stands for all watched routers, or for all backends if there are none.
+    The panel of a backend or router selects itself, that of a group its router or else its backends, that of
+    a machine the backends on it. Otherwise all watched routers are selected, or all backends if there are
+    none.
     """
     # A router that is not watched is only chosen by name.
     shown = {view.name for view in snapshot.routers}
@@ -73,21 +75,27 @@ def chosen_names(targets: Sequence[SweepTarget], snapshot: Snapshot, kind: str, 
 
 
 def _of_group(engines: Sequence[str], snapshot: Snapshot, group: str) -> list[str]:
-    """Return the backends of a group; a group of one server's lanes has that server's name."""
+    """Return the names in `engines` that belong to a balance group.
+
+    The engine cores (lanes: data-parallel ranks) of one server form a group that has the name of the server.
+    """
     members = {view.name for view in snapshot.backends if view.group == group}
     members |= {name for one in snapshot.balance if one.group == group for name in one.backends}
     return [one for one in engines if one in members] or [one for one in engines if one == group]
 
 
 def _backends(watch: Watch, snapshot: Snapshot) -> dict[str, BackendTarget]:
-    """Return every watched backend by name: those on the board, then those not shown yet."""
+    """Return every watched backend by name: first those in `snapshot`, then those only in `watch`."""
     asked = {one.name: one for one in watch.backends}
     shown = {view.name: _backend(asked.get(view.name), view) for view in snapshot.backends}
     return shown | {name: one for name, one in asked.items() if name not in shown}
 
 
 def _backend(asked: BackendTarget | None, view: BackendView) -> BackendTarget:
-    """Return a backend as configured, or as discovered; discovery never finds servers that require a key."""
+    """Return the backend of `view` as a target, with URL and API key of `asked`, its configuration, if any.
+
+    The machines that it runs on are the configured ones; if there are none, those that were discovered.
+    """
     if asked is not None and asked.nodes:
         return asked
     key = asked.api_key if asked is not None else None
@@ -119,7 +127,8 @@ def router_target(
 ) -> SweepTarget:
     """Return a router as a target, with the watched backends `behind` it and the machines they run on.
 
-    `deployments` are those that the router reports; entries of the configuration take precedence.
+    `deployments` are the backend names by deployment id that the router reports; configured entries take
+    precedence. `known` is True if the target may be loaded without confirmation.
     """
     servers = list(behind)
     return SweepTarget(
@@ -137,12 +146,12 @@ def router_target(
 
 
 def own_hosts() -> frozenset[str]:
-    """Return every host name and address of this machine, as URLs write them."""
+    """Return every host name and address of this machine in the form in which they appear in URLs."""
     return _LOOPBACK | {clean(socket.gethostname(), 64).lower() or "localhost"} | set(read_addresses())
 
 
 def is_here(url: str, own: frozenset[str]) -> bool:
-    """Return whether a URL points to this machine."""
+    """Return whether the host of a URL is in `own`, the names and addresses of this machine."""
     return (urlsplit(url).hostname or "").lower() in own
 
 

@@ -1,1 +1,1 @@
-"""Names and definitions of figures, error codes of requests, doubts, statistics of small samples, limits."""
+"""Definitions of metrics, error codes of requests, codes of doubts, statistics of small samples, limits."""

@@ -1,4 +1,4 @@
-"""The figures of a level: name, unit and one-line definition of each, for every table that shows them."""
+"""The metrics of a level: name, unit and one-line definition of each, for all tables that show them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ RATES = (
     "total_tps",
     "requests_per_s",
 )
-"""Figures of a level with one value per run."""
+"""Names of the metrics of a level that have one value per load run."""
 LATENCIES = ("ttfr_ms", "ttft_ms", "first_answer_ms", "itl_ms", "tpot_ms", "e2e_ms")
-"""Figures of a level that are taken over its requests."""
+"""Names of the metrics of a level that are statistics over its requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A figure that is measured for each level of a sweep."""
+    """The definition of a metric that is measured for each level of a sweep."""
 
     name: str
     """Key in the result file."""
@@ -36,7 +36,7 @@ class Metric:
     """Decimal places for values below 1000; larger values are shown without decimals."""
 
     def text(self, value: float | None) -> str:
-        """Return the value without its unit, with thousands separators; "–" for None."""
+        """Return a value of this metric as text without unit, such as "12.3" or "1,234"; "–" for None."""
         if value is None:
             return "–"
         if abs(value) >= _TOO_LONG_FROM:
@@ -89,16 +89,16 @@ TERMS = {
     "Roofline": "decode of one request alone / what the memory bandwidth allows it",
     "Marks": "reasons to doubt a level or why it is slow; the list of marks has a sentence for each",
 }
-"""Other terms and signs in a report's tables, with their meaning."""
+"""Meaning of other terms and signs in a report's tables."""
 
 
 def lines(names: Collection[str]) -> list[str]:
-    """Return one line of definition for each metric whose name is in `names`."""
+    """Return a line of text for each metric in `names`, with title, unit and definition."""
     return [
         f"{metric.title} ({metric.unit}): {metric.definition}." for metric in _ALL if metric.name in names
     ]
 
 
 def term_lines(found: Collection[str]) -> list[str]:
-    """Return one line of explanation for each term that is in `found`."""
+    """Return a line of text with the meaning of each key of `TERMS` that is in `found`."""
     return [f"{term}: {meaning}." for term, meaning in TERMS.items() if term in found]

@@ -1,4 +1,4 @@
-"""The codes of doubts about a level, with a short name for each."""
+"""The codes of reasons to doubt the result of a level, with a short name for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds of what a sweep may be asked to do, for the command line and the editor on the screen."""
+"""Largest and smallest values that a user may request for a sweep, on the command line and in the editor."""
 
 from __future__ import annotations
 

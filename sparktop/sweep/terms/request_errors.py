@@ -1,7 +1,7 @@
-"""How a request can fail: an error code that result files count, and a line for a person.
+"""Failures of requests: an error code under which result files count each, and a message for the user.
 
-The codes are finer than `FailureKind`: `timeout:first_token` and `timeout:whole` mean different things to a
-person who tunes a server, and `http:429` of a server is not the rejection by a router in front of it.
+The codes are finer than `FailureKind`. For example, `timeout:first_token` and `timeout:whole` have different
+causes in a server, and `http:429` from a server is not the same as the rejection by a router in front of it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ DISCONNECTED = "disconnected"
 TRUNCATED = "truncated"
 """The stream stopped before its end."""
 MALFORMED = "malformed"
-"""Not HTTP, not an event stream, or events that are not JSON."""
+"""The response is not HTTP, or has events that are not JSON."""
 NO_STREAM = "no_stream"
-"""A complete answer instead of a stream: the times of its tokens are unknown."""
+"""The server sent a complete answer instead of a stream, so the times of its tokens are unknown."""
 NO_TOKENS = "no_tokens"
 """The stream ended without a token."""
 ENDLESS = "endless"
-"""Many more tokens than requested, or an event without an end."""
+"""The server sent many more tokens than requested, or an event without an end."""
 ERROR_EVENT = "error_event"
 """The server sent an error inside a stream that had begun."""
 WRONG_MODEL = "wrong_model"
@@ -48,12 +48,13 @@ WRONG_MODEL = "wrong_model"
 ROUTER_REJECTION = "router_rejection"
 """The router had no backend for the request."""
 CANCELLED = "cancelled"
-"""Cancelled before it began; applies to a command as a whole, never to a request."""
+"""A command to the load generator was cancelled before it began; never used for a single request."""
 HTTP = "http"
-"""Any HTTP status other than 200; the code is `http:` with the status appended."""
+"""Prefix of the code for an HTTP status other than 200, such as `http:429`."""
 
 WORDS_LIMIT = 150
-"""Maximum characters kept of a server's message: refusals mention the context after the first hundred."""
+"""Maximum characters kept of a server's error message. Refusals mention the context length only after the
+first hundred characters."""
 
 _KINDS = {
     REFUSED: FailureKind.REFUSED,
@@ -82,7 +83,7 @@ _NO_BACKEND = ("no deployments available", "no healthy deployment", "no availabl
 
 @dataclass(frozen=True, slots=True)
 class RequestFailure(Failure):
-    """A request's failure with the error code that it is counted under."""
+    """The failure of a request, with `word`, the error code under which result files count it."""
 
     word: str = HTTP
     status: int | None = None
@@ -90,7 +91,10 @@ class RequestFailure(Failure):
 
 
 def request_failure(word: str, message: str, at: float, status: int | None = None) -> RequestFailure:
-    """Return a failure that is counted under the error code `word`."""
+    """Return a failure with the error code `word` and the `FailureKind` that fits it; clean the message.
+
+    `at` is the time of the failure in seconds, `status` the HTTP status of the response, if there was one.
+    """
     if word.startswith("timeout"):
         kind = FailureKind.TIMEOUT
     elif status is not None and word.startswith(HTTP):
@@ -101,22 +105,22 @@ def request_failure(word: str, message: str, at: float, status: int | None = Non
 
 
 def error_word(failure: Failure) -> str:
-    """Return the error code that a failure is counted under."""
+    """Return the error code under which result files count a failure, such as `timeout:connect`."""
     return failure.word if isinstance(failure, RequestFailure) else failure.kind.value
 
 
 def count_errors(events: Iterable[LoadEvent]) -> Counter[str]:
-    """Return the number of failed requests by error code."""
+    """Return the number of failed requests in the events of a run, by error code."""
     ends = (event for event in events if isinstance(event, RequestEnded))
     return Counter(error_word(end.error) for end in ends if end.error is not None)
 
 
 class Server(Protocol):
-    """What a message needs to know of a server."""
+    """The properties of a server that are needed to describe its failures."""
 
     @property
     def where(self) -> str:
-        """Host and port."""
+        """Host and port of the server, for messages."""
 
     @property
     def router(self) -> bool:
@@ -126,7 +130,11 @@ class Server(Protocol):
 def status_failure(
     status: int, words: str, at: float, server: Server, served_by: str | None
 ) -> RequestFailure:
-    """Return the failure for an HTTP status other than 200; `words`: the server's message, cleaned, or ""."""
+    """Return the failure of a request that was answered with an HTTP status other than 200.
+
+    `words` is the server's error message, cleaned, or "". `served_by` is the backend that answered through a
+    router, None if unknown. Rejections by the router itself and unknown models have codes of their own.
+    """
     lower = words.lower()
     quoted = f": {words}" if words else ""
     if server.router and (_names_no_backend(words) or (status == _TOO_MANY_REQUESTS and served_by is None)):
@@ -140,7 +148,7 @@ def status_failure(
 
 
 def event_failure(words: str, at: float, server: Server) -> RequestFailure:
-    """Return the failure for an error inside a stream; `words` as in `status_failure`."""
+    """Return the failure of a request whose stream has an error event; `words` is the error message or ""."""
     if server.router and _names_no_backend(words):
         message = f"{server.where} gave the request to no backend: {words}"
         return request_failure(ROUTER_REJECTION, message, at)
@@ -154,7 +162,10 @@ def _names_no_backend(words: str) -> bool:
 
 
 def connect_failure(error: BaseException, at: float, *, where: str) -> RequestFailure:
-    """Return the failure for a connection that could not be opened."""
+    """Return the failure of a request for which no connection could be opened because of `error`.
+
+    `where` is the host and port of the server, for the message.
+    """
     number = error.errno if isinstance(error, OSError) else None
     if isinstance(error, socket.gaierror | UnicodeError):
         return request_failure(DNS, f"the host name of {where} does not resolve: is it right?", at)

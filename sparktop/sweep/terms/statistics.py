@@ -1,4 +1,4 @@
-"""Statistics of small samples: quantiles, and Student's t without a numerical library."""
+"""Statistics of small samples without a numerical library: quantiles, Student's t, combined p-values."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import cache
 
 CONFIDENCE = 0.95
 P90_FROM, P95_FROM, P99_FROM = 36, 72, 368
-"""Minimum sample sizes at which the distribution-free 95 % interval of the quantile is bounded on both sides.
-"""
+"""Minimum sample sizes for p90, p95 and p99: with fewer values, the distribution-free 95 % confidence
+interval of the quantile has no bound on one side."""
 _THIRD = 1 / 3
 _LEAST_OF_A_MEDIAN = 4
 _FRACTION_STEPS = 300
@@ -17,7 +17,7 @@ _TINY = 1e-300
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Return a quantile of ascending values by linear interpolation, as numpy does by default."""
+    """Return the quantile `share` (0 to 1) of ascending values by linear interpolation (numpy's default)."""
     place = share * (len(ordered) - 1)
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)
@@ -25,9 +25,10 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def unbiased_quantile(ordered: Sequence[float], share: float) -> float:
-    """Return the median-unbiased quantile of ascending values (Hyndman and Fan's type 8).
+    """Return the median-unbiased quantile `share` (0 to 1) of ascending values (Hyndman and Fan's type 8).
 
-    With a dozen values, `quantile` lies too close to the middle: its p90 of 12 is their 84th percentile.
+    For few values, `quantile` lies too close to the median: its p90 of 12 values is about the 84th
+    percentile.
     """
     count = len(ordered)
     place = min(max(share * (count + _THIRD) + _THIRD, 1.0), float(count))
@@ -37,14 +38,22 @@ def unbiased_quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def least_values(share: float) -> int:
-    """Return the least sample size at which the median-unbiased quantile lies between two values."""
+    """Return the minimum sample size for the quantile `share` (0 to 1) by `unbiased_quantile`.
+
+    With fewer values the quantile would lie outside of the sample, and always be its largest or smallest
+    value.
+    """
     tail = min(share, 1 - share)
     return max(_LEAST_OF_A_MEDIAN, math.ceil((2 - tail) * _THIRD / tail - 1e-9))
 
 
 @cache
 def student_t(share: float, freedom: float) -> float:
-    """Return the quantile of Student's t distribution with `freedom` degrees of freedom, by bisection."""
+    """Return the quantile `share` (0 to 1) of Student's t distribution with `freedom` degrees of freedom.
+
+    Raises:
+        ValueError: `share` is not between 0 and 1, or `freedom` is below 1.
+    """
     if not 0 < share < 1 or freedom < 1:
         raise ValueError("a share between 0 and 1 and at least one degree of freedom")
     if share < 1 / 2:
@@ -64,23 +73,26 @@ def student_t(share: float, freedom: float) -> float:
 
 
 def student_t_share(value: float, freedom: float) -> float:
-    """Return the share of Student's t distribution below `value`, 0 to 1."""
+    """Return the cumulative probability (0 to 1) of Student's t distribution up to `value`.
+
+    `freedom` is the number of degrees of freedom.
+    """
     tail = two_sided_t(value, freedom) / 2
     return 1 - tail if value > 0 else tail
 
 
 def two_sided_t(value: float, freedom: float) -> float:
-    """Return the share of Student's t distribution farther from 0 than `value`: the p-value of a t test.
+    """Return the two-sided p-value (0 to 1) of a t test with the statistic `value`.
 
-    Computed from the incomplete beta function; `freedom` need not be an integer.
+    `freedom` is the number of degrees of freedom, not necessarily an integer.
     """
     return _incomplete_beta(freedom / (freedom + value * value), freedom / 2, 0.5)
 
 
 def combined_p(values: Sequence[float]) -> float:
-    """Return the combined p-value of independent tests by Fisher's method: -2 Σ ln p as chi squared.
+    """Return the combined p-value of independent tests from their p-values, by Fisher's method.
 
-    With an even number of degrees of freedom, the tail of chi squared is a finite sum.
+    -2 Σ ln p has a chi-squared distribution whose degrees of freedom are even, so its tail is a finite sum.
     """
     half = -sum(math.log(max(value, _TINY)) for value in values)
     term = total = 1.0
@@ -91,9 +103,9 @@ def combined_p(values: Sequence[float]) -> float:
 
 
 def _incomplete_beta(x: float, a: float, b: float) -> float:
-    """Return the regularised incomplete beta function by its continued fraction (DLMF 8.17.22).
+    """Return the regularised incomplete beta function I_x(a, b) by its continued fraction (DLMF 8.17.22).
 
-    Reflects where needed to evaluate it on the side on which the fraction converges fast.
+    Where the fraction converges slowly, 1 - I_(1-x)(b, a) is computed instead.
     """
     if x in {0.0, 1.0}:
         return x
