@@ -89,7 +89,8 @@ def make_plan(
 ) -> Plan:
     """Return the plan of a sweep of `targets`, with the settings of `preset`.
 
-    The settings that the user gave replace those of the preset; `guard` has the limits at which the sweep stops itself.
+    The settings that the user gave replace those of the preset; `guard` has the limits at which the sweep
+    stops itself.
 
     Raises:
         UsageError: settings contradict each other, or two targets have the same name.
