@@ -31,7 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the example, or print or check a configuration file; print warnings; return the exit code 0.
+    """Print an example, print the configuration file or check it, as the arguments ask.
+
+    Return the exit code 0.
+
+    Warnings about the file are printed to standard error.
 
     Raises:
         ConfigError: the file is invalid, or there is none.

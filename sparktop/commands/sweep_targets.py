@@ -1,4 +1,7 @@
-"""Finds the targets of a sweep by names of the configuration, hosts and URLs, and what to watch meanwhile."""
+"""Finds the targets of a sweep from names in the configuration, hosts and URLs.
+
+Also decides which servers and machines are watched while the sweep runs.
+"""
 
 from __future__ import annotations
 

@@ -35,7 +35,10 @@ _ROWS_SCALE = 28.0
 
 
 def step_power_w(rows: int) -> float:
-    """Return a node's power in watts during a step: 31 W for one row, 61 W for 32, 75 W in prefill."""
+    """Return the power in watts of a node in a step of `rows` tokens: 31 W for one, 61 W for 32.
+
+    It approaches 75 W for the many tokens of a prefill step.
+    """
     return _ALL_ROWS_W - (_ALL_ROWS_W - _ONE_ROW_W) * math.exp(-rows / _ROWS_SCALE)
 
 

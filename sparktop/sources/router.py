@@ -53,7 +53,7 @@ Trouble = AnswerError | PageError
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What a router reports about itself: requested once a minute and at first contact."""
+    """What a router reports about itself, requested at first contact and then once a minute."""
 
     version: str | None = None
     strategy: str | None = None
@@ -90,8 +90,8 @@ class RouterSource:
     async def poll(self, deadline_s: float) -> RouterSample | Failure:
         """Check that the router is alive and return a sample, or a `Failure` for any network or server error.
 
-        Also requests the router's facts (deployments, strategy) and failure counters where they are due. A
-        server that answers unlike LiteLLM gives a sample with a note.
+        Also requests its deployments, strategy and failure counters where that is due. A server that answers
+        unlike LiteLLM gives a sample with a note.
         """
         end = asyncio.get_running_loop().time() + deadline_s
         try:
@@ -146,9 +146,9 @@ class RouterSource:
         return await fetcher.fetch(round(deadline_s, 2))
 
     def _forget(self) -> None:
-        """Forget the facts and counters, so that the next poll requests them.
+        """Forget what the router has reported, so that the next poll requests all of it again.
 
-        A different process may answer then.
+        Called when contact is lost: a different process may answer next.
         """
         self._facts = _Facts()
         self._facts_at = float("-inf")
@@ -200,9 +200,10 @@ class RouterSource:
         self._facts_at = self._clock() + (_FACTS_RETRY_S if passing else _FACTS_AGAIN_S)
 
     async def _ask(self, deadline_s: float) -> tuple[dict[str, object], dict[str, Trouble]]:
-        """Request the routes with facts in sequence; return (parsed answers by path, errors by path).
+        """Request in sequence the routes on which the router reports about itself.
 
-        Stop after an error on `MODELS`, because the later routes need the same key.
+        Return (parsed answers by path, errors by path). Stop after an error on `MODELS`, because the later
+        routes need the same key.
         """
         end = asyncio.get_running_loop().time() + deadline_s
         answers: dict[str, object] = {}
