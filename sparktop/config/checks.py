@@ -113,7 +113,10 @@ def shown_value(value: object) -> str:
 
 
 def _part(kind: object, part: str | int) -> object:
-    """Return the type of the field or list item `part` in a value of type `kind`; None if unknown."""
+    """Return the annotated type of a part of a value; None if unknown.
+
+    `kind` is the type of the value: a pydantic model, list or dict. `part` is a field name, key or index.
+    """
     if isinstance(part, str) and isinstance(kind, type) and issubclass(kind, BaseModel):
         field = kind.model_fields.get(part)
         kind = field.annotation if field else None

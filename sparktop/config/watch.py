@@ -1,4 +1,7 @@
-"""Conversion of validated settings to a `Watch`, without pydantic, for starts from the cache."""
+"""Conversion of validated settings to a `Watch`.
+
+Imports no pydantic, so that starts from the cache are fast.
+"""
 
 from __future__ import annotations
 
