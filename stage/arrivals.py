@@ -1,4 +1,4 @@
-"""Users of the rehearsal: random request arrivals from a seed, at a rate that rises and falls slowly."""
+"""Users in virtual time: random request arrivals from a seed, at a rate that rises and falls slowly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONGEST_ANSWER = 400
 
 @dataclass(frozen=True, slots=True)
 class Swing:
-    """A request rate that follows a sine over time."""
+    """A request rate that follows a sine over virtual time."""
 
     mean_per_s: float = 0.85
     depth: float = 0.8
@@ -42,7 +42,7 @@ class Swing:
 
 
 class Arrivals:
-    """An endless stream of requests: a Poisson process whose rate follows a `Swing` (by thinning)."""
+    """An endless random stream of requests: a Poisson process whose rate follows a `Swing`."""
 
     def __init__(self, swing: Swing, seed: str, *, start_s: float = 0.0) -> None:
         """Start at the virtual time `start_s`; equal seeds produce equal requests."""
@@ -64,7 +64,7 @@ class Arrivals:
                 return self._clock_s, self._request()
 
     def _request(self) -> SimulatedRequest:
-        """Draw a request of chat-like size: a median prompt of 350 tokens, a median answer of 150."""
+        """Draw a request of chat-like size: median prompt of 350 tokens, median answer of 150 tokens."""
         dice = self._random
         prompt = min(2400, max(24, round(dice.lognormvariate(math.log(350), 0.7))))
         output = min(_LONGEST_ANSWER, max(8, round(dice.lognormvariate(math.log(150), 0.5))))

@@ -24,7 +24,7 @@ _ARRIVAL_SPREAD_S = 0.003
 
 
 class RehearsedTime(VirtualTime):
-    """Simulated engines on one virtual time, each with its ledger (counts of its requests and tokens)."""
+    """Simulated engines in a common virtual time, each with a ledger that counts its requests and tokens."""
 
     def __init__(
         self, profiles: Sequence[EngineProfile], nodes: Sequence[Sequence[NodeThermal]], *, seed: int | str
@@ -74,7 +74,7 @@ class OpenLoad:
 
 
 def routed_load(time: VirtualTime, scenario: Scenario, *, seed: int) -> ClosedLoop:
-    """Start a scenario's clients on the engines of `time`, and return their loop; they never stop."""
+    """Start a scenario's clients on the engines of `time`; return their loop, which never ends."""
     router = make_router(scenario.strategy, len(time.engines), scenario.counts, seed=seed)
     habits = ProxyHabits(arrival_spread_s=_ARRIVAL_SPREAD_S, faults=scenario.faults)
     # Created first, so that it is notified of the requests' ends before other listeners.

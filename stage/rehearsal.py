@@ -59,7 +59,7 @@ _ROUTER_EVERY_S = 5
 
 
 class Rehearsal:
-    """Two or more simulated backends and their GB10 machines, whose time advances only by calls."""
+    """Two or more simulated backends and their GB10 machines in virtual time, which only calls advance."""
 
     def __init__(
         self,
@@ -77,10 +77,10 @@ class Rehearsal:
     ) -> None:
         """Start at virtual second 0, before the first poll.
 
-        Each backend has `lanes` engine cores (data-parallel ranks), which count drafts if `speculative`, and
-        runs on `span` nodes of its own. `machines` has the special properties of nodes, by index. Without a
-        `scenario`, each backend has its own users, whose rate rises and falls; with a `scenario`, its clients
-        come through its router, and engines and machines are the scenario's.
+        Each backend has `lanes` engine cores (data-parallel ranks), which count speculative drafts if
+        `speculative`, and runs on `span` nodes of its own. `machines` has the special properties of nodes, by
+        index. Without a `scenario`, each backend has its own users, whose rate rises and falls; with a
+        `scenario`, its clients come through its router, and engines and machines are the scenario's.
         """
         self._scenario = scenario or _own(span, machines or {})
         self._lanes = lanes
@@ -110,7 +110,7 @@ class Rehearsal:
 
     @property
     def time(self) -> VirtualTime:
-        """The engines and their virtual time."""
+        """The simulated engines and their virtual time."""
         return self._time
 
     @property
@@ -124,9 +124,10 @@ class Rehearsal:
         return self._scenario
 
     def play(self, seconds: float) -> Store:
-        """Poll backends each virtual second for `seconds`, and nodes every second time; return the store.
+        """Advance by `seconds` of virtual time and poll on the way; return the store.
 
-        The virtual time is then that at which a screen would be drawn after the last poll.
+        Backends are polled each second, nodes every second time. The virtual time is then that at which a
+        screen would be drawn after the last poll.
         """
         end_s = self._now_s + seconds
         while self._second + 1 <= end_s:
@@ -136,7 +137,7 @@ class Rehearsal:
         return self.store
 
     def advance(self, until_s: float) -> None:
-        """Advance the virtual time to `until_s`, with a poll at each full second on the way."""
+        """Advance the virtual time to `until_s`, and poll at each full second on the way."""
         while self._second + 1 + _ANSWER_S <= until_s:
             self._look_around()
         self._now_s = max(self._now_s, until_s)

@@ -35,7 +35,7 @@ _LOOK_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """A moment at which to stop a sweep: `after_s` seconds after the start of a load run of a level."""
+    """A moment at which a sweep is to stop: `after_s` seconds after the start of one load run of a level."""
 
     target: str
     load: Load
@@ -86,7 +86,7 @@ class RehearsedSweep:
         return self._played().evidence(key)
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Draw `references` (published results) along with the curves."""
+        """Draw `references` (published results) along with the sweep's curves."""
         self._played().refer(references)
 
     def snapshot(self) -> Snapshot:
@@ -121,7 +121,7 @@ class RehearsedSweep:
         self._played().look(self.snapshot())
 
     def look_again(self) -> None:
-        """Update the view if half a virtual second has passed since the last update, as a screen does."""
+        """Update the view if its last update was half a virtual second ago or more, as a screen does."""
         if self.rehearsal.now_s >= self._looked_s + _LOOK_S:
             self.look()
 
@@ -145,7 +145,7 @@ class RehearsedSweep:
 
 
 class _Stage:
-    """Detects the moment at which a sweep is to stop, and stops it there."""
+    """Stops a sweep in virtual time at a given moment."""
 
     def __init__(self, sweep: RehearsedSweep, halt: Halt | None) -> None:
         self._sweep = sweep

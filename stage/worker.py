@@ -59,7 +59,7 @@ class _Arrivals:
 
 
 class RehearsedWorker(SweepWorker):
-    """Performs load runs on the engines of a rehearsal."""
+    """A load generator that performs load runs on the engines of a rehearsal, in virtual time."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class RehearsedWorker(SweepWorker):
             self._called_off = True
 
     async def messages(self) -> AsyncIterator[WorkerMessage]:
-        """Yield the queued messages of calibrations, then end."""
+        """Yield the messages of calibrations that are queued, then end."""
         while self._outbox:
             yield self._outbox.popleft()
 
@@ -171,7 +171,7 @@ class RehearsedWorker(SweepWorker):
         )
 
     async def _made(self, load: RunLoad) -> AsyncIterator[list[LoadEvent]]:
-        """Put a load on the target in virtual time, yielding the events of each time step."""
+        """Put a load on the target in virtual time; yield the events of each time step as a list."""
         rehearsal = self._rehearsal
         self._runs += 1
         # Not the sweep's own ids: these differ each time, and would change the random draws.

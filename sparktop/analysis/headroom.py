@@ -56,7 +56,7 @@ _Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """The rate of change of a series with its confidence interval, in the series' unit per second."""
+    """The rate of change of a series, in the series' unit per second, with its 99 % confidence interval."""
 
     slope: float
     low: float
@@ -82,7 +82,7 @@ def trend(series: Series, end: float, interval_s: float = 1.0) -> Trend | None:
 
 
 def _claimed(stretches: Sequence[Sequence[_Point]]) -> Trend | None:
-    """Return the trend if the sum of the steps is significant and the newest steps continue it, else None.
+    """Return the trend if the change is significant and the newest part of it continues, else None.
 
     Each of `stretches` is a list of (mean time, mean value) of successive time slots.
     """

@@ -65,7 +65,7 @@ class BackendPlace:
 
 @dataclass(frozen=True, slots=True)
 class _Follower:
-    """A node on which an engine has workers of higher ranks, but none of rank 0."""
+    """A node on which an engine has worker processes of higher ranks, but none of rank 0."""
 
     node: str
     engine: str
@@ -100,8 +100,8 @@ def engine_processes(gpus: Iterable[GpuReading]) -> tuple[EngineProcess, ...]:
 def place(backends: Sequence[BackendPlace], nodes: Sequence[NodePlace]) -> dict[str, tuple[str, ...]]:
     """Return the names of each backend's nodes, the node with rank 0 first; empty where they are unknown.
 
-    A node that has workers of higher ranks, but none of rank 0, belongs to a backend that spans nodes. It is
-    assigned where exactly one backend of this engine has a rank 0 and lacks these ranks.
+    A node with worker processes of higher ranks, but none of rank 0, belongs to a backend that spans nodes.
+    It is assigned where exactly one backend of this engine has a rank 0 and lacks these ranks.
     """
     by_host = _nodes_by_host(nodes)
     placed = {one.name: one.nodes or _by_address(one, by_host) for one in backends}
@@ -160,7 +160,10 @@ def _by_address(backend: BackendPlace, by_host: Mapping[str, set[str]]) -> tuple
 def _followers(
     backends: Sequence[BackendPlace], nodes: Sequence[NodePlace], placed: Mapping[str, tuple[str, ...]]
 ) -> list[_Follower]:
-    """Return the nodes with only higher ranks of an engine and no backend of it, ordered by lowest rank."""
+    """Return the nodes on which an engine has only workers of higher ranks, and no backend.
+
+    They are in the order of their lowest ranks.
+    """
     taken = {(node, one.engine) for one in backends for node in placed[one.name]}
     found = [
         _Follower(node.name, engine, ranks)
@@ -172,7 +175,7 @@ def _followers(
 
 
 def _leads(places: tuple[str, ...], follower: _Follower, nodes: Sequence[NodePlace]) -> bool:
-    """Return whether the nodes `places` have rank 0 of the follower's engine, and none of its own ranks."""
+    """Return whether the engine's rank 0 is on the nodes `places`, and none of the follower's ranks is."""
     own = [_ranks(node, follower.engine) for node in nodes if node.name in places]
     here = frozenset().union(*own)
     return (0, 0) in here and not follower.ranks & here

@@ -109,7 +109,7 @@ def follow(
 
 
 def worst(paces: Mapping[int, Pace]) -> SpeedState:
-    """Return the most severe state of the GPUs; its reason has the GPU's index if there are several GPUs."""
+    """Return the most severe state of the GPUs; its reason names the GPU's index if there are several."""
     if not paces:
         return SpeedState(UNKNOWN, "no GPU to look at")
     index, pace = max(paces.items(), key=lambda one: (_GRAVITY[one[1].state.word], -one[0]))
@@ -168,9 +168,9 @@ def _state(
 
 
 def _by_clock(gpu: GpuReading, *, low: bool, judged: bool) -> SpeedState:
-    """Return normal, or unknown, for a GPU without a throttle reason and without a low clock under load.
+    """Return the state normal or unknown, for a GPU that neither a throttle reason nor a slow clock slows.
 
-    `low`: the clock is below its limit (but the load is too small to judge). `judged`: there is a limit.
+    `low`: the clock is below its limit, but the load is too small to judge. `judged`: there is a limit.
     """
     if gpu.sm_clock_mhz is None or not judged:
         which = "clock" if gpu.sm_clock_mhz is None else "highest clock"
@@ -244,7 +244,7 @@ def _throttled(gpu: GpuReading, over: Mapping[str, float | None]) -> SpeedState:
 
 
 def _why(reason: str, gpu: GpuReading) -> tuple[str, str]:
-    """Return (cause, fix) of a throttle reason as text."""
+    """Return (cause, fix) of a throttle reason, both as text for the user."""
     if reason in HEAT:
         return _heat_cause(gpu), "cooler air, free vents, or fewer requests at once"
     if reason == POWER_CAP:

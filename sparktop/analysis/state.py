@@ -1,4 +1,4 @@
-"""The state of a backend, the rule behind it, and the window that it covers.
+"""The state of a backend (busy, idle …), the rule behind it, and the time that it covers.
 
 A state may be judged over the last seconds while the values beside it are current: requests waited in most of
 the window, but none waits now. Such a state carries the length of its window, so that a reader never sees
@@ -67,7 +67,7 @@ def backend_state(load: LoadFigures, thresholds: StateThresholds) -> JudgedState
     """Return the first state whose rule holds, with its explanation.
 
     The order: unreachable, engine dead or loading (by the failure of the newest poll), connecting, asleep,
-    preempting, KV-full, queueing, busy, bored, idle; unknown where running requests are not reported.
+    preempting, KV-full, queueing, unknown (running requests are not reported), busy, bored, idle.
     """
     if load.failure is not None:
         return JudgedState(_FAILED.get(load.failure.kind, BackendState.UNREACHABLE), load.failure.message)

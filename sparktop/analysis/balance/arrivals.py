@@ -52,11 +52,12 @@ is a single herd and not a swing."""
 def find_herds(
     tracks: Sequence[LoadTrack], end_s: float, span_s: float, step_s: float, life_s: float | None
 ) -> Arrivals | None:
-    """Test how the requests that arrived in the `span_s` seconds before `end_s` were distributed.
+    """Test whether the requests of the `span_s` seconds before `end_s` were sent in herds.
 
-    `step_s` is the polling interval, `life_s` the life of a request. Return None where a backend does not
-    count finished requests, where `life_s` is None, or where too few requests arrived. Each piece's counts
-    are compared with the backends' parts of the entire window, so that a constant skew is not a herd.
+    A herd is many requests sent to one backend within a short time. `step_s` is the polling interval,
+    `life_s` the median duration of a request. Return None where a backend does not count finished requests,
+    where `life_s` is None, or where too few requests arrived. The counts of each short period are compared
+    with the backends' parts of the entire window, so that a constant skew is not a herd.
     """
     if life_s is None or any(track.arrived is None for track in tracks):
         return None
@@ -73,21 +74,24 @@ def find_herds(
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One backend: its arrivals in each piece, and its load at the borders of all pieces in time order."""
+    """The arrivals of one backend in each short period ("piece") of the window, and its loads.
+
+    `loads` has the load at the border before each piece, and after the last one.
+    """
 
     came: Sequence[float]
     loads: Sequence[float]
 
     def away(self, piece: int) -> bool:
-        """Return whether the backend was empty at both ends of a piece and got no request in it."""
+        """Return whether the backend had no load at both ends of this short period and got no request."""
         return self.came[piece] == 0 and self.loads[piece] == 0 and self.loads[piece + 1] == 0
 
 
 def _weigh(columns: Sequence[_Column], piece_s: float, *, fills: bool) -> Arrivals | None:
-    """Return the test of the backends' counts per piece; None where too few pieces have requests.
+    """Test the backends' counts of arrivals in each piece (short period) of the window for herds.
 
-    None also where a backend got no request. With `fills`, sending requests to a backend up to an even split
-    does not make a herd.
+    None where too few pieces have requests or a backend got none. With `fills`, filling a backend up to an
+    even split of the load is not a herd.
     """
     totals = [sum(came) for came in zip(*(column.came for column in columns), strict=True)]
     pieces = [piece for piece, total in enumerate(totals) if total >= _FEWEST_IN_A_PIECE]
@@ -134,7 +138,7 @@ def _weigh(columns: Sequence[_Column], piece_s: float, *, fills: bool) -> Arriva
 
 
 def _served(columns: Sequence[_Column], piece: int) -> list[int]:
-    """Return the indexes of the backends that are compared in a piece.
+    """Return the indexes of the backends that are compared in a piece (short period).
 
     These are all, except that a single backend without requests is left out if there are three or more and
     chance does not explain its 0: it may be drained. (A herd goes to one backend, so at least two of three
@@ -151,8 +155,8 @@ def _parts(
 ) -> list[float] | None:
     """Return each backend's part (0 to 1) of the requests of the pieces in which it was served.
 
-    None if a backend got no request. The parts need not add up to 1: for a piece, divide by the sum over its
-    backends.
+    A piece is a short period; `served` has the indexes of the served backends by piece. None if a backend got
+    no request. The parts need not add up to 1: for a piece, divide by the sum over its backends.
     """
     parts: list[float] = []
     for index, column in enumerate(columns):
@@ -172,7 +176,7 @@ def _is_past_even(loads: Sequence[float], load: float) -> bool:
 
 
 def _at(track: LoadTrack, edges: Sequence[float]) -> list[float]:
-    """Return the load at each edge: of the last sample up to the edge, or of the first sample of all."""
+    """Return the load at each time in `edges`: of the last sample up to it, or of the first sample."""
     waiting = track.waiting or [0.0] * len(track.times_s)
     found: list[float] = []
     for edge in edges:
@@ -182,7 +186,7 @@ def _at(track: LoadTrack, edges: Sequence[float]) -> list[float]:
 
 
 def _between(track: LoadTrack, edges: Sequence[float]) -> list[float]:
-    """Return the number of arrivals between each two successive edges, interpolated between samples."""
+    """Return the number of arrivals between successive times in `edges`, interpolated between samples."""
     arrived = track.arrived or ()
     known = [index for index, count in enumerate(arrived) if not math.isnan(count)]
     times = [track.times_s[index] for index in known]

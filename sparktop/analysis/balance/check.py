@@ -14,7 +14,7 @@ _SMALLEST_CHANCE = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One measured value of a group with its limit."""
+    """One measured value of a group of backends with its limit."""
 
     name: str
     value: float | None
@@ -45,7 +45,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A named condition on a group that holds if all its checks hold."""
+    """A named condition on a group of backends; it holds if all its checks hold."""
 
     name: str
     checks: tuple[Check, ...]
@@ -57,7 +57,7 @@ class Rule:
 
 
 def time_with_load(balance: Balance) -> Check:
-    """Return the check that the group has enough requests for the rules that count them, often enough."""
+    """Return the check that, for enough of the time, the group has enough requests to be judged by counts."""
     least = fewest_requests(max(limits.PAIR, len(balance.backends)))
     return Check(
         "time with load",

@@ -36,10 +36,12 @@ _FULL_LOAD, _EMPTY_LOAD = 0.75, 0.25
 
 
 def find_convoys(grid: LoadGrid, slots: Sequence[int]) -> Convoys | None:
-    """Compare the splits at full and part load over `slots`; None where the total never falls to about half.
+    """Compare how even the split of requests is at full load and at part load, over the time slots `slots`.
 
-    The servers' speed cancels out: servers that slow down with larger batches widen random routing's split by
-    a factor, most of all at full load. The significance test is Fisher's F, the ratio of the two spreads.
+    At full load nearly all requests are present, at part load about half; None where the load never falls to
+    about half. The servers' speed cancels out: servers that slow down with larger batches widen random
+    routing's split by a factor, most of all at full load. The significance test is Fisher's F, the ratio of
+    the two spreads.
     """
     pick = picker(grid, slots)
     totals = pick(grid.totals)
@@ -76,7 +78,10 @@ def find_convoys(grid: LoadGrid, slots: Sequence[int]) -> Convoys | None:
 
 @dataclass(slots=True)
 class _Times:
-    """The full times and part times of a window, with the spread of the split in each of their slots."""
+    """The stretches of time with nearly all requests present (full) and with about half of them (part).
+
+    Lists in `full` and `part` have the spread of the split in each time slot of a stretch.
+    """
 
     columns: Sequence[Sequence[float]]
     shares: Sequence[float]
@@ -94,7 +99,7 @@ class _Times:
     _leader: int | None = None
 
     def take(self, index: int, total: float) -> None:
-        """Add the next slot with `total` requests; slots between full and part, and NaN, are not counted."""
+        """Add the time slot `index` with `total` requests, if it belongs to a full or to a part time."""
         lowest, part = PART_SHARES
         if total >= FULL_SHARE * self.most:
             if self._fell:
@@ -125,26 +130,26 @@ def _spread(columns: Sequence[Sequence[float]], shares: Sequence[float], index: 
 
 
 def _first(columns: Sequence[Sequence[float]], shares: Sequence[float], index: int) -> int:
-    """Return the index of the backend furthest above its share; `_TIE` where two have the same load."""
+    """Return the index of the backend with the highest load relative to its share; `_TIE` for two."""
     loads = [column[index] / share for column, share in zip(columns, shares, strict=True)]
     top = max(loads)
     return loads.index(top) if loads.count(top) == 1 else _TIE
 
 
 def _second(leads: Sequence[int]) -> int:
-    """Return the number of part times led by the backend with the second most part times.
+    """Return how often the backend led that led second most often; 0 if only one backend led.
 
-    0 if there is none.
+    `leads` has the index of the leading backend at each time, or `_TIE`.
     """
     ordered = sorted(Counter(one for one in leads if one != _TIE).values(), reverse=True)
     return ordered[1] if len(ordered) > 1 else 0
 
 
 def _period_s(columns: Sequence[Sequence[float]], step_s: float) -> float | None:
-    """Return the median time in seconds from full over empty to full, or the reverse; None without any.
+    """Return the median period of a backend's load in seconds: from full over empty to full, or the reverse.
 
-    Full and empty are relative to a backend's own usual maximum, so that convoys in phase with each other
-    have a period too.
+    None if no backend did this. Full and empty are relative to a backend's own usual maximum, so that convoys
+    in phase with each other have a period too.
     """
     gaps: list[int] = []
     for column in columns:
@@ -166,7 +171,7 @@ def _mean_of_means(runs: Sequence[Sequence[float]]) -> float:
 
 
 def chi_squared_tail(value: float, freedom: int) -> float:
-    """Return the probability of at least `value` under χ² with `freedom` degrees of freedom.
+    """Return the probability that a χ² variable with `freedom` degrees of freedom is at least `value`.
 
     Uses the approximation of Wilson and Hilferty (1931).
     """
@@ -175,10 +180,10 @@ def chi_squared_tail(value: float, freedom: int) -> float:
 
 
 def f_tail(ratio: float, above: int, below: int) -> float:
-    """Return the probability of at least `ratio` under Fisher's F with these degrees of freedom.
+    """Return the probability that an F-distributed variable is at least `ratio`.
 
-    `above` belongs to the numerator, `below` to the denominator. The probability is the regularised
-    incomplete beta function I(x; below / 2, above / 2) with x = below / (below + above · ratio).
+    `above` and `below` are the degrees of freedom of numerator and denominator. The probability is the
+    regularised incomplete beta function I(x; below / 2, above / 2) with x = below / (below + above · ratio).
     """
     if ratio <= 0:
         return 1.0

@@ -34,20 +34,20 @@ _FULL = 1.5
 
 
 def fewest_requests(backends: int) -> int:
-    """Return the group's load (requests) below which counts are too small for most rules behind a verdict."""
+    """Return the least number of requests in a group for which most rules behind a verdict can count."""
     return max(16, 8 * backends)
 
 
 def loaded_slots(grid: LoadGrid, least: float) -> list[int]:
-    """Return the slots with at least `least` requests in the group."""
+    """Return the indexes of the grid's time slots in which the group has at least `least` requests."""
     return [slot for slot, total in enumerate(grid.totals) if total >= least]
 
 
 def dispersion(grid: LoadGrid, slots: Sequence[int]) -> float | None:
-    """Return the spread of the loads, averaged over `slots`: Σ(x - share)² / share / (n - 1).
+    """Return the spread of the backends' loads x, the mean over `slots` of Σ(x - share)² / share / (n - 1).
 
-    The result is 1 for multinomial chance; None without a slot. With equal shares this is Σ(x - x̄)² / x̄ /
-    (n - 1), the index of dispersion.
+    The result is 1 for multinomial chance; None without a time slot. With equal shares this is Σ(x - x̄)² /
+    x̄ / (n - 1), the index of dispersion.
     """
     if not slots:
         return None
@@ -64,9 +64,9 @@ def dispersion(grid: LoadGrid, slots: Sequence[int]) -> float | None:
 
 
 def _evenly(grid: LoadGrid, totals: Sequence[float]) -> dict[float, list[float]]:
-    """Return {share: load of a backend with this share under an even split, by slot}.
+    """Return {share: [share · total for each time slot]}, the loads that backends have under an even split.
 
-    Keyed by share, because mostly all backends have the same one.
+    Keyed by share (a backend's part of the load, 0 to 1), because mostly all backends have the same one.
     """
     return {share: [share * total for total in totals] for share in set(grid.shares)}
 
@@ -88,11 +88,12 @@ class Starved:
 
 
 def starved_shares(grid: LoadGrid, slots: Sequence[int], life_s: float | None = None) -> Starved:
-    """Measure starvation over `slots`.
+    """Measure for which part of the time slots `slots` backends starved.
 
-    "Next to no work" is one request, or a tenth of the share if that is more; "more than enough" is a queue,
-    or more than 1.5 times the share. A backend that gets no request for `AWAY_LIVES` lives of `life_s`
-    seconds is away: drained, or not in the router yet. With `life_s` of None no backend is away.
+    A backend starves with next to no work (one request, or a tenth of its share if that is more) while
+    another has more than enough (a queue, or more than 1.5 times its share). A backend that gets no request
+    for `AWAY_LIVES` times `life_s`, the duration of a request, is away instead: drained, or not in the router
+    yet. With `life_s` of None no backend is away.
     """
     if not slots:
         nothing = tuple(0.0 for _ in grid.loads)
@@ -122,7 +123,7 @@ def starved_shares(grid: LoadGrid, slots: Sequence[int], life_s: float | None = 
 
 @dataclass(frozen=True, slots=True)
 class _Away:
-    """Slots in which a backend got no new request."""
+    """The time slots in which one backend got no new request."""
 
     known: frozenset[int] = frozenset()
     """Slots in stretches that are long enough to call the backend away."""
@@ -158,9 +159,9 @@ def _away(grid: LoadGrid, backend: int, counted: Sequence[bool], life_s: float |
 
 
 def _without_arrivals(times: Sequence[float], arrived: Sequence[float], grid: LoadGrid) -> list[bool]:
-    """Return for each slot whether the backend got no request in it, by its count of arrivals.
+    """Return for each time slot of `grid` whether the backend got no request in it, by its count of arrivals.
 
-    False where the count is unknown (NaN).
+    `arrived` has the count at each of `times`; the result is False where the count is unknown.
     """
     count = len(grid.totals)
     newest_s = max(track.times_s[-1] for track in grid.tracks)
@@ -180,7 +181,7 @@ def _without_arrivals(times: Sequence[float], arrived: Sequence[float], grid: Lo
 
 
 def _where_one_is_full(grid: LoadGrid, slots: set[int]) -> set[int]:
-    """Return those of the `slots` in which any backend has more than enough work."""
+    """Return those of `slots` in which any backend has a queue, or more than 1.5 times its share."""
     totals, rest = grid.totals, slots
     for column, queue, share in zip(grid.loads, grid.waiting, grid.shares, strict=True):
         most = _FULL * share
@@ -224,10 +225,10 @@ class Lost:
 
 
 def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> Lost:
-    """Estimate how much less throughput the actual loads over `slots` give than evenly split ones.
+    """Estimate how much throughput is lost because loads are uneven, over the time slots `slots`.
 
-    Throughput as a function of the load is concave, so for backends of equal speed the loss cannot be
-    negative (Jensen).
+    The comparison is with evenly split loads. Throughput as a function of the load is concave, so for
+    backends of equal speed the loss cannot be negative (Jensen).
     """
     if step is None or not slots:
         return Lost(None)
@@ -245,7 +246,7 @@ def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> L
 
 @dataclass(frozen=True, slots=True)
 class _Tally:
-    """For one backend: how many slots had each load, actually and under an even split."""
+    """For one backend: {load: number of time slots with it}, actually and under an even split."""
 
     weight: float
     slots: int | None
@@ -271,7 +272,7 @@ def _total_of(makes: Callable[[float], float], loads: Mapping[float, int]) -> fl
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """The backend with the largest mean excess over its share, and how constant that excess is."""
+    """The backend whose load exceeds its share most on average, and how constant that excess is."""
 
     backend: int
     mean: float
@@ -286,9 +287,9 @@ class Skew:
 
 
 def skew(grid: LoadGrid, slots: Sequence[int]) -> Skew | None:
-    """Return the skew of the backend that is furthest above its share on average; None without a slot.
+    """Return the mean excess of the backend that is furthest above its share; None without a time slot.
 
-    Of two equal backends A and B with A ahead, its mean is that of (A - B) / (A + B).
+    Of two equal backends A and B with A ahead, this is the mean of (A - B) / (A + B).
     """
     if not slots:
         return None

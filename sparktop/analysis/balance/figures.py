@@ -1,4 +1,4 @@
-"""All measured values of one window that a verdict is based on."""
+"""All measured values of one time window of a group that the verdict on its balance is based on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sparktop.model.balance import Arrivals, Convoys, Swing
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Figures:
-    """The measured values of one window, as input of the rules."""
+    """The measured values of one time window of a group, as input of the rules on its balance."""
 
     load: GroupLoad
     grid: LoadGrid
@@ -52,7 +52,7 @@ class Figures:
 
     @property
     def failing(self) -> bool:
-        """Whether both backends of a pair failed repeatedly; unknown failures count as none."""
+        """Whether the group is a pair of which both backends are known to have failed repeatedly."""
         return limits.fail_by_turns([track.errors or 0 for track in self.grid.tracks])
 
 
@@ -94,7 +94,7 @@ def looks_explain(grid: LoadGrid) -> float | None:
 
 
 def turning_spread(figures: Figures) -> float:
-    """Return the part of the spread that varies in time, less the 1 that chance gives, times √(backends - 1).
+    """Return the part of the loads' spread that varies in time, less 1 (chance), times √(backends - 1).
 
     The factor makes the value comparable with that of two backends. 0 where the spread is unknown.
     """

@@ -39,7 +39,7 @@ _NONE: Mapping[str, StepTime] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class GroupPace:
-    """The step times of a group: a common line, or one for each backend."""
+    """Step time as a function of the batch size in a group: a common line, or a line for each backend."""
 
     common: StepTime | None = None
     """The common line where all backends are equal, as far as known; None where it is unknown or they
@@ -49,7 +49,7 @@ class GroupPace:
 
     @property
     def usual(self) -> StepTime | None:
-        """The line that stands for the group; None where no line is known.
+        """The step-time line that stands for the group; None where no line is known.
 
         It is the common line or, where backends differ, the line with the median relative growth per request.
         """
@@ -58,7 +58,10 @@ class GroupPace:
 
 
 def group_pace(tracks: Sequence[LoadTrack], since_s: float, earlier: GroupPace) -> GroupPace:
-    """Fit step times to the samples since `since_s`; keep what the samples do not show from `earlier`."""
+    """Fit step time over batch size to the samples since `since_s` (monotonic seconds).
+
+    Lines that these samples do not determine are copied from `earlier`.
+    """
     pairs = {track.name: steady_pairs(track, since_s, len(tracks)) for track in tracks}
     points = {name: points_of(one) for name, one in pairs.items()}
     known = {name: one for name, one in points.items() if one}
@@ -75,9 +78,9 @@ def group_pace(tracks: Sequence[LoadTrack], since_s: float, earlier: GroupPace) 
 
 
 def _widest_line(known: Mapping[str, Sequence[Pair]]) -> StepTime | None:
-    """Return the line of the backend with the widest range of batches; None where the line cannot be fitted.
+    """Return the step-time line of the backend with the widest range of batches.
 
-    A fit needs batches of a ratio of at least 2 to 1.
+    None unless the largest batch of that range is at least twice the smallest.
     """
     # On equal spans the order of backends must not decide.
     spans = {name: (one[-1][0] / one[0][0], tuple(one)) for name, one in known.items()}
@@ -99,7 +102,10 @@ def _scaled(line: StepTime, factor: float) -> StepTime:
 
 
 def _agree(points: Sequence[Sequence[Pair]]) -> bool:
-    """Return whether all backends' batches overlap, and the step times per request are about equal there."""
+    """Return whether successive backends have similar batches, and similar step times per request at these.
+
+    False where batches do not overlap. `points` has (batch, step time) pairs of each backend.
+    """
     ordered = sorted(points, key=tuple)
     for earlier, later in pairwise(ordered):
         ratios = [

@@ -1,4 +1,4 @@
-"""The announced verdict on a group: announced after two equal evaluations, withdrawn after three others."""
+"""The announced verdict on a group's balance, which changes later than the verdicts of single evaluations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def period(at_s: float) -> float:
 
 
 class BalanceWatch:
-    """Follows one group's verdicts, so that the announced verdict neither flickers nor lingers.
+    """Follows the verdicts on one group's balance, and decides which verdict is announced.
 
     A verdict is announced once two evaluations in a row agree on it. A bad verdict is withdrawn only after
     three different ones in a row; then the verdict that the last two agree on is announced, else "unknown".
@@ -51,8 +51,8 @@ class BalanceWatch:
     def update(self, balance: Balance, at_s: float, now: datetime) -> tuple[Balance, BalanceChange | None]:
         """Add an evaluation made at `at_s` (monotonic) and `now` (UTC); return (balance, change).
 
-        The returned balance has the announced verdict as its `word`, and the time since which it holds. The
-        change is None while the announced verdict stays the same.
+        The returned balance has the announced verdict as its `word`, and the time since which it has been
+        announced. The change is None while the announced verdict stays the same.
         """
         self._judged_at_s = at_s
         self._had_loads = self._had_loads or balance.sample_hz is not None

@@ -49,9 +49,10 @@ _WITHOUT_E2E_S = 180.0
 
 
 def window_s(e2e_s: float | None) -> float:
-    """Return the seconds to analyse: 8 lives of a request (`e2e_s`), because a swing lasts about two.
+    """Return the length of the window to analyse in seconds: 8 times `e2e_s`, the duration of a request.
 
-    The result is at least 60 s and at most 600 s; 180 s where `e2e_s` is None.
+    A swing lasts about two such durations. The result is at least 60 s and at most 600 s; 180 s where `e2e_s`
+    is None.
     """
     if e2e_s is None:
         return _WITHOUT_E2E_S
@@ -88,7 +89,7 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
 
 
 def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
-    """Compute all measured values of one window; `needed_s` is the length of a full window."""
+    """Compute all measured values of one window of a group; `needed_s` is the length of a full window."""
     count = len(grid.loads)
     known = [slot for slot, total in enumerate(grid.totals) if total >= 0]
     mean_total = sum([grid.totals[slot] for slot in known]) / len(known) if known else 0.0
@@ -141,9 +142,9 @@ def _scored(swing: Swing | None, z: float | None, backends: int) -> Swing | None
 
 
 def _words(figures: Figures, measured: Balance, held: frozenset[str]) -> tuple[list[BalanceWord], str | None]:
-    """Return (all verdicts that hold, the most severe first; why the verdict is "unknown", else None).
+    """Return (verdicts that hold, the most severe first; the reason if the verdict is "unknown", else None).
 
-    `held` are the names of the rules that hold. The verdicts are never empty.
+    `held` are the names of the rules that hold. There is always at least one verdict.
     """
     grid = figures.grid
     present = min(grid.present)
@@ -172,7 +173,10 @@ def _words(figures: Figures, measured: Balance, held: frozenset[str]) -> tuple[l
 
 
 def _holds_longer(figures: Figures, now_s: float) -> bool:
-    """Return whether the same backend has been ahead as steadily for 300 s (required with many requests)."""
+    """Return whether the backend that is ahead has been ahead as steadily for 300 s.
+
+    Required where requests are many, because random routing drifts slowly then.
+    """
     if figures.grid.span_s >= limits.MANY_S - figures.grid.step_s:
         return True
     grid = lay_out(figures.load.tracks, now_s, limits.MANY_S)
@@ -184,7 +188,7 @@ def _holds_longer(figures: Figures, now_s: float) -> bool:
 
 
 def measure(figures: Figures) -> Balance:
-    """Return the measured values of one window as a `Balance` without a verdict."""
+    """Return the measured values `figures` as a `Balance` that has no verdict yet."""
     grid, lead, found = figures.grid, figures.lead, figures.skew
     names = tuple(track.name for track in grid.tracks)
     some = bool(figures.slots)
@@ -255,7 +259,7 @@ def _verdict(
 
 
 def _held(measured: Balance) -> frozenset[str]:
-    """Return the names of the rules that hold.
+    """Return the names of the rules that hold for these measured values.
 
     "drained" is among them where a backend is empty only because it gets no requests at all: it is drained,
     or not in the router yet. Such a backend has no due share, so it does not starve, but the split is not
@@ -268,9 +272,9 @@ def _held(measured: Balance) -> frozenset[str]:
 
 
 def _rhythm_says_most(swing: Swing | None, held: frozenset[str]) -> bool:
-    """Return whether the rhythm rule describes a swing best.
+    """Return whether the rule "rhythm" describes the swing of the loads best.
 
-    It must hold, and be clear if convoys or herds hold too.
+    It must hold, and by a wide margin if the rules "convoys" or "herds" hold too.
     """
     if swing is None or swing.score is None or "rhythm" not in held:
         return False
@@ -278,7 +282,10 @@ def _rhythm_says_most(swing: Swing | None, held: frozenset[str]) -> bool:
 
 
 def _description(found: Balance, grid: LoadGrid) -> Balance:
-    """Replace a bad verdict by "uneven" with a mere description, for loads without a known router."""
+    """Return `found`, a bad verdict, changed to "uneven" with sentences that only describe the loads.
+
+    Used where no router is known that could have split the requests evenly.
+    """
     return replace(
         found,
         word=BalanceWord.UNEVEN,
@@ -291,14 +298,14 @@ def _description(found: Balance, grid: LoadGrid) -> Balance:
 
 
 def _other_swing(result: Balance, held: frozenset[str]) -> str:
-    """Return the sentence for a swing that neither the lead nor a rhythm describes best."""
+    """Return the sentence on a swing by the rule "convoys", "turns" or "herds", the first that holds."""
     if "convoys" in held:
         return balance_words.convoys(result)
     return balance_words.turns(result) if "turns" in held else balance_words.herds(result)
 
 
 def _period(figures: Figures, held: frozenset[str]) -> float | None:
-    """Return the swing's period in seconds by the rule that decided: lead, rhythm, convoys, else the turns.
+    """Return the swing's period in seconds by the rule that decided: lead, rhythm or convoys, else by turns.
 
     None where that rule has no period: noise has a best lag too, but not a period.
     """

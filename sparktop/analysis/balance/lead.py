@@ -23,7 +23,7 @@ empty up to half of it."""
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """How often the lead changed in a window."""
+    """How often the lead (the backend with clearly most load) changed in a window."""
 
     margin: float
     """A backend takes the lead when its load reaches (1 + margin) times its share, and keeps it until another
@@ -35,9 +35,10 @@ class Lead:
 
 
 def lead_margin(total: float, backends: int, factor: float) -> float:
-    """Return the margin for `follow_lead`: 3 standard deviations of random routing, limited to 0.5 to 0.9.
+    """Return the excess over its share from which on a backend leads: 0.5 to 0.9, as a part of the share.
 
-    `factor` is how much wider than multinomial random routing distributes the `total` requests.
+    Within these limits it is 3 standard deviations of random routing. `factor` is how much wider than
+    multinomial random routing distributes the `total` requests.
     """
     if total <= 0:
         return _LARGEST
@@ -45,10 +46,10 @@ def lead_margin(total: float, backends: int, factor: float) -> float:
 
 
 def follow_lead(grid: LoadGrid, slots: Sequence[int], margin: float) -> Lead:
-    """Count how often the lead changes over `slots`, with `margin` as in `Lead`.
+    """Count how often the lead changes over the time slots `slots`.
 
-    Where two backends overtake the leader in the same slot with the same load, the lead does not change until
-    one of them is ahead.
+    A backend takes the lead with (1 + margin) times its share. Where two backends overtake the leader in the
+    same slot with the same load, the lead does not change until one of them is ahead.
     """
     pick = picker(grid, slots)
     excess = [
@@ -78,7 +79,7 @@ def follow_lead(grid: LoadGrid, slots: Sequence[int], margin: float) -> Lead:
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """How often backends went from full to empty or back, independent of which one has the lead."""
+    """How often backends went from full to empty or back, independent of which backend has most load."""
 
     turns: int
     """Number of turns of all backends together."""
@@ -91,8 +92,8 @@ class Turns:
 def follow_turns(grid: LoadGrid, slots: Sequence[int]) -> Turns:
     """Count over `slots` how often each backend went from 1.5 times its share to half of it, or back.
 
-    Among many backends several are full at once, so the lead may not change while convoys (requests that
-    start and end together) move from backend to backend.
+    `slots` are time slots of `grid`. Among many backends several are full at once, so the backend with most
+    load may not change while convoys (requests that start and end together) move from backend to backend.
     """
     counts: list[int] = []
     gaps: list[int] = []

@@ -139,7 +139,10 @@ EVEN_SHARE = 0.9
 
 
 def comes_and_goes(convoys: Convoys | None) -> bool:
-    """Return whether a group's requests come and go together, for another reason than convoys."""
+    """Return whether a group's requests come and go together, but not as convoys of a counting router.
+
+    A convoy is a set of requests that start together at one backend and end together.
+    """
     if convoys is None or convoys.full_times < COMING_TIMES:
         return False
     hinted = convoys.chance is not None and convoys.chance <= CONVOY_HINT
@@ -147,7 +150,7 @@ def comes_and_goes(convoys: Convoys | None) -> bool:
 
 
 def splits_evenly(convoys: Convoys) -> bool:
-    """Return whether the split is clearly more even with all requests present than with half of them."""
+    """Return whether requests are split clearly more evenly when all are present than when half are."""
     if convoys.full_spread <= CONVOY_FULL:
         return True
     ratio = (convoys.part_spread or 0.0) / convoys.full_spread
@@ -164,7 +167,7 @@ def fail_by_turns(errors: Sequence[float]) -> bool:
 
 
 def least_lead_changes(*, failing: bool) -> int:
-    """Return the number of changes of the lead from which on they count as a swing."""
+    """Return how often the backend with most load must change to count as a swing."""
     return FAILING_CHANGES if failing else SWING_CHANGES
 
 
@@ -195,12 +198,12 @@ def least_score(
 
 
 def least_herd_spread(convoys: Convoys | None) -> float:
-    """Return the spread of arrivals from which on requests may be sent in herds."""
+    """Return the spread of arrivals over backends from which on requests may have been sent in herds."""
     return COMING_HERD_SPREAD if comes_and_goes(convoys) else HERD_SPREAD
 
 
 def are_herds(arrivals: Arrivals | None, convoys: Convoys | None) -> bool:
-    """Return whether requests are sent in herds: those of a moment to one backend, later ones to another."""
+    """Return whether requests were sent in herds: those of a moment to one backend, later ones to another."""
     return (
         arrivals is not None
         and arrivals.herds >= HERDS
@@ -211,12 +214,12 @@ def are_herds(arrivals: Arrivals | None, convoys: Convoys | None) -> bool:
 
 
 def least_turns(backends: int) -> float:
-    """Return the number of turns of all backends together from which on they count as a swing."""
+    """Return how often all backends together must go from full to empty or back to count as a swing."""
     return max(2 * PAIR, TURNS_OF_EACH * backends)
 
 
 def least_turning_spread(convoys: Convoys | None, *, failing: bool) -> tuple[float, float]:
-    """Return (turning spread, size) from which on turns of the backends count as a swing."""
+    """Return (varying part of the loads' spread, size of the swing) that fill-and-empty turns must reach."""
     if failing:
         return (TURNS_Z, FAILING_TURNS_RMS)
     return (COMING_TURNS_Z, COMING_TURNS_RMS) if comes_and_goes(convoys) else (TURNS_Z, TURNS_RMS)

@@ -66,7 +66,7 @@ def load_track(
     weight: float = 1.0,
     errors: int | None = None,
 ) -> LoadTrack:
-    """Build a track from a backend's history at or after `since_s` (monotonic seconds).
+    """Build a `LoadTrack` from a backend's history at or after `since_s` (monotonic seconds).
 
     The three series must share a time axis, like those of one `HistoryTable`.
     """
@@ -87,7 +87,7 @@ def load_track(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadGrid:
-    """Loads in equal time slots; NaN where a backend has no sample."""
+    """The loads of a group's backends in equal time slots; NaN where a backend has no sample."""
 
     tracks: tuple[LoadTrack, ...]
     """The backends that answer now."""
@@ -114,7 +114,7 @@ class LoadGrid:
 
 
 def picker(grid: LoadGrid, slots: Sequence[int]) -> Callable[[Sequence[float]], Sequence[float]]:
-    """Return a function that returns the values of a column at the ascending `slots`, in the same order."""
+    """Return a function from a column of the grid to its values at the time slots `slots`, in this order."""
     if len(slots) == len(grid.totals):
         return lambda column: column
     if len(slots) < 2:  # noqa: PLR2004 - of one, an itemgetter gives no sequence
@@ -124,7 +124,7 @@ def picker(grid: LoadGrid, slots: Sequence[int]) -> Callable[[Sequence[float]], 
 
 @dataclass(frozen=True, slots=True)
 class _Points:
-    """The usable samples of a track: in the window, with a known load."""
+    """The usable samples of a `LoadTrack`: in the window, with a known load."""
 
     track: LoadTrack
     times: Sequence[float]
@@ -133,11 +133,11 @@ class _Points:
 
 
 def lay_out(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> LoadGrid | None:
-    """Put the samples of the last `window_s` before `now_s` on a common grid; None without two backends.
+    """Put the samples of the last `window_s` before `now_s` into common time slots.
 
-    A backend that appears or leaves changes the even split, so the grid begins where the set of answering
-    backends last changed. If the polling interval changed, so that slots of the newest interval stay empty,
-    the grid is built with the longer interval of the window's two ends.
+    None without two backends. A backend that appears or leaves changes the even split, so the grid begins
+    where the set of answering backends last changed. If the polling interval changed, so that slots of the
+    newest interval stay empty, the grid is built with the longer interval of the window's two ends.
     """
     points = [_points(track, now_s - window_s, now_s) for track in tracks if track.weight > 0]
     steps = [_median_step(one.times) for one in points if len(one.times) > 1]
@@ -152,13 +152,13 @@ def lay_out(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> LoadG
 
 
 def _slowest_step(points: Sequence[_Points]) -> float:
-    """Return the longest polling interval in seconds: the largest median at the begin or end of a track."""
+    """Return the longest polling interval in seconds at the begin or the end of any backend's samples."""
     ends = (part for one in points for part in (one.times[:_FEW], one.times[-_FEW:]) if len(part) > 1)
     return max(median(later - earlier for earlier, later in pairwise(part)) for part in ends)
 
 
 def _laid(points: Sequence[_Points], now_s: float, step: float) -> LoadGrid | None:
-    """Put samples into slots of `step` seconds; None without two backends that still answer."""
+    """Put samples into time slots of `step` seconds; None without two backends that still answer."""
     silence = max(_SILENT_S, 4 * step)
     here = [one for one in points if one.times and now_s - one.times[-1] <= silence]
     gone = [one for one in points if one.times and now_s - one.times[-1] > silence]
@@ -193,7 +193,10 @@ def _laid(points: Sequence[_Points], now_s: float, step: float) -> LoadGrid | No
 
 
 def _skew_s(times: Sequence[Sequence[float]], columns: Sequence[Sequence[int]]) -> float:
-    """Return the seconds between a slot's oldest and newest sample: the upper quartile of recent slots."""
+    """Return the seconds between the oldest and newest sample of a time slot: upper quartile of recent slots.
+
+    `columns` has for each backend the index of each slot's sample in its `times`.
+    """
     spreads: list[float] = []
     for row in zip(*(column[-_ENOUGH_STEPS:] for column in columns), strict=True):
         if min(row) >= 0:
@@ -235,7 +238,7 @@ def _unbroken_since(times: Sequence[float], gap_s: float) -> float:
 
 
 def _slots(times: Sequence[float], edges: Sequence[float], step: float) -> Sequence[int]:
-    """Return for each slot the index of its sample in `times`, -1 for none.
+    """Return for each time slot the index of its sample in `times`, -1 for none.
 
     `edges` are the slots' borders; no sample may be later than the last edge.
     """
@@ -268,10 +271,10 @@ def _pick(values: Sequence[float], column: Sequence[int]) -> list[float]:
 
 
 def _fill(loads: tuple[list[float], ...], shares: tuple[float, ...]) -> list[float]:
-    """Return the group's total load by slot, and fill in missing loads (NaN) in place where they are few.
+    """Return the group's total load by time slot, after filling in missing loads where they are few.
 
-    A missing load is set to the backend's share of the slot's total, which makes it neutral. Where more than
-    `MISSING_IN_A_ROW` of the backends are missing, the total is NaN.
+    Missing loads (NaN) are changed in place to the backend's share of the slot's total, which is neutral.
+    Where more than `MISSING_IN_A_ROW` of the backends are missing, the total is NaN.
     """
     totals: list[float] = [sum(row) for row in zip(*loads, strict=True)]
     most = math.floor(MISSING_IN_A_ROW * len(loads))
@@ -290,7 +293,7 @@ def _fill(loads: tuple[list[float], ...], shares: tuple[float, ...]) -> list[flo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupLoad:
-    """The input of a judgement of a group."""
+    """The input of a judgement of one group's balance: loads, and what is known about requests."""
 
     group: str
     tracks: Sequence[LoadTrack]

@@ -47,10 +47,10 @@ LIVES = (0.8, 4.0)
 def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swing | None:
     """Search for a rhythm in the backend whose load differs most from its share.
 
-    None with too few slots or no load. The result has no period where none is found. `e2e_s` is the life of a
-    request, which limits the period. One backend is compared with the rest: with two, that is their
-    difference; with more, some backend swings most in any swing. No choice among equal backends depends on
-    their order.
+    None with too few time slots or no load. The result has no period where none is found. `e2e_s` is the
+    duration of a request, which limits the period. One backend is compared with the rest: with two, that is
+    their difference; with more, some backend swings most in any swing. No choice among equal backends depends
+    on their order.
     """
     if len(slots) < _FEWEST_POINTS or not any(grid.totals[slot] for slot in slots):
         return None
@@ -92,7 +92,7 @@ def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swi
 
 
 def _mutual(grid: LoadGrid, slots: Sequence[int]) -> float | None:
-    """Return how much of a swing one backend and the others both make: 1 is half each, 0 only one of them.
+    """Return how much one backend and the others take turns: 1 fully, 0 or less if only one moves.
 
     None if nothing moves. The backend is the one whose load moves most: where only one has bursts, it must be
     that one. The variance of own - share · total is the sum of a part of the own load and a part of the
@@ -116,9 +116,9 @@ def _mutual(grid: LoadGrid, slots: Sequence[int]) -> float | None:
 
 
 def _held(points: Sequence[float], there: Sequence[float]) -> list[float]:
-    """Return `points` clipped around the median of `there` and with a mean of 0.
+    """Return `points` clipped around their median and with a mean of 0; a missing point (NaN) becomes 0.
 
-    A missing point becomes 0.
+    `there` has the points that are not missing.
     """
     middle = median(there) if there else 0.0
     low, high = middle - _CLIP, middle + _CLIP
@@ -127,9 +127,10 @@ def _held(points: Sequence[float], there: Sequence[float]) -> list[float]:
 
 
 def _turning_lag(correlation: Sequence[float], step: float, points: int, e2e_s: float | None) -> int | None:
-    """Return the lag, in points, of the clearest period, or None if the window is too short for any.
+    """Return the lag, in points, of the clearest period of the load; None if the window is too short for any.
 
-    Clearness is the autocorrelation at the lag less that at half of it: the load returns after reversing.
+    A period is clear if the autocorrelation is high at the lag and low at half of it. `e2e_s` is the duration
+    of a request.
     """
     low, high = (e2e_s * life / step for life in LIVES) if e2e_s else (0.0, math.inf)
     first = max(_SHORTEST_STEPS, math.floor(low))
@@ -153,7 +154,7 @@ def _half_way(correlation: Sequence[float], lag: int) -> float:
 
 
 def _most_apart(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, list[float]]:
-    """Return (index of the backend furthest from its share, its distance from it in shares for each slot).
+    """Return (index of the backend furthest from its share, its distance by time slot, in shares).
 
     A slot with less than half of the mean load counts as if it had half of it, because few requests are
     spread widely by chance.
@@ -226,7 +227,7 @@ def _taper(size: int) -> tuple[float, ...]:
 
 
 def _spectrum(centred: Sequence[float]) -> list[float]:
-    """Return the share of the variance (0 to 1) at each multiple of the frequency 1 / (512 steps).
+    """Return the share of the variance (0 to 1) at each multiple of the frequency 1 / (512 sampling steps).
 
     The values are tapered (Hann) to suppress drift.
     """
@@ -244,7 +245,7 @@ def _spectrum(centred: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class _Band:
-    """A band of the spectrum; frequencies as multiples of the spectrum's lowest one."""
+    """A frequency band, in multiples of the spectrum's lowest frequency, and its share of the variance."""
 
     low: float
     centre: float
@@ -253,9 +254,9 @@ class _Band:
 
 
 def _band(spectrum: Sequence[float], points: int, lag: int) -> _Band:
-    """Return the band around the frequency whose period is `lag` points.
+    """Return the frequency band around the period of `lag` points, its centre weighted by the power.
 
-    Its centre is weighted by the power.
+    `points` is the number of points that the spectrum was computed from.
     """
     middle, half = _SPECTRUM_SIZE / lag, _BAND_WIDTHS * _SPECTRUM_SIZE / points
     first = max(1, round(middle - half))
@@ -267,11 +268,11 @@ def _band(spectrum: Sequence[float], points: int, lag: int) -> _Band:
 
 
 def _chance(band: _Band, hz: float, memory: float, step: float, bands: float) -> float:
-    """Return the probability that drift alone (red noise) has so much power in any of `bands` bands.
+    """Return the probability that drift alone (red noise) has so much power in any frequency band.
 
-    Corrected for the number of bands (Bonferroni). The red noise has the autocorrelation `memory` from one
-    point to the next; the power of a band is χ² with 4 degrees of freedom. A swing of few cycles looks like
-    memory, so its probability is overestimated, never underestimated.
+    Corrected for the number `bands` of bands (Bonferroni). The red noise has the autocorrelation `memory`
+    from one point to the next; the power of a band is χ² with 4 degrees of freedom. A swing of few cycles
+    looks like memory, so its probability is overestimated, never underestimated.
     """
     decay = -step / math.log(min(max(memory, 0.01), 0.999))
     low, high = (math.atan(2 * math.pi * edge * hz * decay) for edge in (band.low, band.high))
@@ -283,9 +284,9 @@ def _chance(band: _Band, hz: float, memory: float, step: float, bands: float) ->
 
 
 def _autocorrelation(centred: Sequence[float], present: float) -> list[float]:
-    """Return the autocorrelation for all lags up to the longest period searched, in points from 0 on.
+    """Return the autocorrelation for each lag from 0 to the longest period searched, in points.
 
-    The values have a mean of 0; `present` is the share of them that is not missing.
+    The values must have a mean of 0; `present` is the share of them that is not missing.
     """
     count = len(centred)
     power = sum(value * value for value in centred) / (count * present)

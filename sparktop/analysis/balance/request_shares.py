@@ -46,7 +46,7 @@ class RequestShares:
 
     @property
     def odds(self) -> float:
-        """Odds of the backend `most` to get a request, over its odds under an even split; may be infinite."""
+        """Odds that a request goes to `most`, over the odds under an even split; may be infinite."""
         share = self.shares[self.most]
         if share >= 1:
             return math.inf
@@ -54,13 +54,13 @@ class RequestShares:
 
     @property
     def uneven(self) -> bool:
-        """Whether the shares are far from even, and further than chance explains."""
+        """Whether the backends' shares of the requests are far from even, and significantly so."""
         enough = self.requests >= FEWEST_REQUESTS
         return enough and self.chance <= CHANCE_LIMIT and self.odds >= ODDS_LIMIT
 
     @property
     def sentence(self) -> str:
-        """A sentence with the counts, so that a reader can check it."""
+        """A sentence on the backend with most requests: its share, its count and its fair share."""
         return (
             f"{self.most} got {100 * self.shares[self.most]:.0f} % of the requests "
             f"({self.counts[self.most]} of {self.requests}; its share is {100 * self.fair:.0f} %)"
@@ -88,9 +88,10 @@ def request_shares(
 
 
 def binomial_tail(least: int, trials: int, probability: float) -> float:
-    """Return the probability of `least` or more successes; 1 if that many are expected anyway.
+    """Return the probability of at least `least` successes in `trials` independent trials.
 
-    Above the mean the terms of the sum fall faster than a geometric series, so few of them are computed.
+    1 if `least` is not above the mean. Above the mean the terms of the sum fall faster than a geometric
+    series, so few of them are computed.
     """
     if least <= trials * probability:
         return 1.0
@@ -112,7 +113,7 @@ def binomial_tail(least: int, trials: int, probability: float) -> float:
 
 
 def weigh_requests(balance: Balance, found: RequestShares | None, *, all_told: bool = False) -> Balance:
-    """Add the requests per backend to a balance; a good verdict may become "uneven".
+    """Return `balance` with the requests per backend added; a good verdict may become "uneven".
 
     The verdict does not change without a known router, nor where the group is idle (sending ties to the first
     backend does no harm), nor where the backend with most requests has no more load than the others: then it
@@ -148,6 +149,9 @@ def weigh_requests(balance: Balance, found: RequestShares | None, *, all_told: b
 
 
 def _is_full_window(balance: Balance) -> bool:
-    """Return whether the window has its full length and few gaps; then "unknown" only means small loads."""
+    """Return whether the window has its full length and few gaps.
+
+    A verdict of "unknown" can only be due to low load then.
+    """
     full = balance.window_s >= _FULL_WINDOW * balance.needed_s
     return full and (balance.samples_percent or 0.0) >= _FULL_PERCENT

@@ -20,7 +20,7 @@ _NAMED = 4
 
 
 def enough(balance: Balance) -> Rule:
-    """Return the rule that the window is full: long enough, with few gaps and with enough requests."""
+    """Return the rule that there is enough data for a verdict: a long window, few gaps, enough load."""
     count = max(limits.PAIR, len(balance.backends))
     return Rule(
         "enough",
@@ -109,7 +109,7 @@ def _starved(balance: Balance, percent: float | None) -> Rule:
 
 
 def ahead(balance: Balance) -> Rule:
-    """Return the rule for a backend that always has more than its share of the load."""
+    """Return the rule for a backend whose load is always above its share."""
     skew = balance.skew
     return Rule(
         "ahead",

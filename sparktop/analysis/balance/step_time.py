@@ -67,9 +67,10 @@ def fit_pairs(tracks: Sequence[LoadTrack], pairs: Sequence[Sequence[Pair]]) -> S
 
 
 def _fit_medians(bins: Sequence[Sequence[Pair]], pairs: int) -> StepTime | None:
-    """Return the weighted least-squares line through the bins' medians, with the standard error of its slope.
+    """Return step time as a line over batch size: weighted least squares through the medians of `bins`.
 
-    None unless the batches span at least 2 to 1. `pairs` is the number of samples, for the result.
+    The result includes the standard error of the slope; None unless the batches span at least 2 to 1. `pairs`
+    is the number of samples, for the result.
     """
     points = [_middle(each) for each in bins]
     if len(points) < 2 or points[-1][0] < SMALLEST_SPAN * points[0][0]:  # noqa: PLR2004 - a line needs two points
@@ -95,7 +96,7 @@ def _fit_medians(bins: Sequence[Sequence[Pair]], pairs: int) -> StepTime | None:
 
 
 def _line(slope: float, middle: float, height: float, pairs: int, error: float) -> StepTime:
-    """Return the line through the point (`middle`, `height`) with `slope`, limited to a plausible range.
+    """Return a step-time line through (`middle`, `height`), with `slope` limited to a plausible range.
 
     The slope is at least 0, and at most nearly that of the line through the origin. `pairs` and `error` (the
     standard error of the slope) are stored in the result.
@@ -111,7 +112,7 @@ many."""
 
 
 def with_slope(step: StepTime, errors: float) -> StepTime:
-    """Return the line rotated about its middle by a number (`errors`) of standard errors of its slope."""
+    """Return the line `step` with its slope changed by `errors` standard errors, about its middle."""
     if step.slope_error_s == 0:
         return step
     height = step.base_s + step.per_request_s * step.middle
@@ -120,14 +121,18 @@ def with_slope(step: StepTime, errors: float) -> StepTime:
 
 
 def points_of(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the medians of batches of similar size, by ascending batch; empty with too few samples."""
+    """Return the medians of (batch, step time) for each range of similar batches, ascending.
+
+    Empty with too few samples.
+    """
     return [_middle(each) for each in _bins(pairs)] if len(pairs) >= FEWEST_PAIRS else []
 
 
 def fit_line(points: Sequence[Pair], pairs: int = 0) -> StepTime | None:
-    """Return the line of Theil and Sen through points by ascending batch; None if they span less than 2 to 1.
+    """Return step time as a line over batch size by the method of Theil and Sen.
 
-    `pairs` is the number of samples behind the points, for the result.
+    None for too similar batches. `points` are (batch, step time) by ascending batch, which must span at least
+    2 to 1. `pairs` is the number of samples behind the points, for the result.
     """
     if len(points) < 2 or points[-1][0] < SMALLEST_SPAN * points[0][0]:  # noqa: PLR2004 - a line needs two points
         return None
@@ -169,7 +174,7 @@ def steady_pairs(track: LoadTrack, since_s: float, backends: int) -> list[Pair]:
 
 
 def _bins(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """Return the pairs in bins of similar batches, ascending, without bins of a single sample."""
+    """Return the (batch, step time) pairs in groups of similar batches, ascending, without groups of one."""
     bins: dict[int, list[Pair]] = {}
     for pair in pairs:
         bins.setdefault(round(_BINS_PER_DOUBLING * math.log2(pair[0])), []).append(pair)
@@ -181,10 +186,10 @@ def _middle(pairs: Sequence[Pair]) -> Pair:
 
 
 def variance_factor(total: float, backends: int, step: StepTime | None, slots: int | None = None) -> float:
-    """Return how many times wider than multinomial random routing distributes `total` requests; 1 if unknown.
+    """Return how many times the multinomial's variance random routing gives a backend's load.
 
-    "Wider" means the variance of a backend's load. `slots` is the number of requests that a backend runs at
-    once.
+    1 if unknown. It is above 1, because a loaded backend finishes requests more slowly. `total` is the number
+    of requests in the group, `slots` the number that a backend runs at once.
     """
     if step is None or step.per_request_s <= 0 or total < 1 or backends < 2:  # noqa: PLR2004 - alone, nothing spreads
         return 1.0
@@ -228,7 +233,10 @@ def _variance(logs: Sequence[float]) -> tuple[float, float]:
 
 
 def throughput(step: StepTime, slots: int | None) -> Callable[[float], float]:
-    """Return T, a function from the load of a backend of mean speed (requests) to its tokens per second."""
+    """Return the function T: number of requests at a backend of mean speed → its tokens per second.
+
+    `slots` is the number of requests that it runs at once, None for no limit.
+    """
     base, slope = step.base_s, step.per_request_s
     if slots is None:
         return lambda load: load / (base + slope * load)

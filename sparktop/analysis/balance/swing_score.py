@@ -14,18 +14,18 @@ must also reverse."""
 
 
 def turn(swing: Swing) -> float:
-    """Return how far the load reverses and comes back after a period: 2 at most, about 0 by chance."""
+    """Return how clearly the load reverses and comes back after a period: at most 2, about 0 by chance."""
     return (swing.rebound or 0.0) - (swing.opposite or 0.0)
 
 
 def swing_score(z: float, backends: int, swing: Swing) -> float | None:
-    """Combine spread, return and number of cycles into a score; above 0 the swing is hardly chance.
+    """Return a score of a swing of the loads, from its spread, its return and its number of cycles.
 
-    Random routing reaches 0 in 1 of 5000 windows; None without a period. The score is a linear discriminant
-    (logistic regression, rounded, its limit raised) between simulated random routing and least-busy on counts
-    0.5 to 4 s old: 2 and 4 backends, 8 to 128 clients, fixed, uniform and log-normal lengths, lives of 2.5 to
-    30 s, windows of 8 lives. Each part alone finds half to two thirds as many swings: a wide spread may be
-    chance where requests are few, a return where cycles are few.
+    Above 0 the swing is hardly chance: random routing reaches 0 in 1 of 5000 windows. None without a period.
+    The score is a linear discriminant (logistic regression, rounded, its limit raised) between simulated
+    random routing and least-busy on counts 0.5 to 4 s old: 2 and 4 backends, 8 to 128 clients, fixed, uniform
+    and log-normal lengths, lives of 2.5 to 30 s, windows of 8 lives. Each part alone finds half to two thirds
+    as many swings: a wide spread may be chance where requests are few, a return where cycles are few.
     """
     if swing.rebound is None or swing.opposite is None or swing.cycles is None:
         return None

@@ -10,7 +10,7 @@ from sparktop.model.balance import Balance, Convoys, Swing
 
 
 def lead(balance: Balance) -> Rule:
-    """Return the rule for a lead (the backend with clearly most load) that changes more than by chance."""
+    """Return the rule that the backend with clearly most load changes more often than by chance."""
     pair = len(balance.backends) <= limits.PAIR
     spread, size = (
         (limits.SWING_Z, limits.SWING_RMS) if pair else (limits.SWING_Z_OF_MANY, limits.SWING_RMS_OF_MANY)
@@ -116,7 +116,7 @@ def rhythm(balance: Balance) -> Rule:
 
 
 def _of_a_rhythm(swing: Swing, mean_total: float | None, count: int) -> tuple[Check, ...]:
-    """Return the checks of a rhythm that are only informative (without a limit)."""
+    """Return the checks of a rhythm that are only informative, because they have no limit."""
     return (
         Check(
             "requests",
@@ -197,10 +197,10 @@ def turns(balance: Balance) -> Rule:
 
 
 def convoys(balance: Balance) -> Rule:
-    """Return the rule for convoys: all requests present are split evenly, half of them one-sidedly.
+    """Return the rule for convoys, requests that start together at one backend and end together.
 
-    This is the only rule that needs neither a large swing nor a rhythm, and that can hold with few requests
-    in the group.
+    It holds where all requests present are split evenly, but half of them one-sidedly. This is the only rule
+    that needs neither a large swing nor a rhythm, and that can hold with few requests in the group.
     """
     found = balance.convoys
     return Rule(

@@ -38,7 +38,7 @@ _NO_ROUTER = (
 
 
 def needs_more(seconds: float) -> str:
-    """Return the sentence that samples of `seconds` more are needed for a full window."""
+    """Return the sentence that samples of further `seconds` are needed for a full window."""
     return f"needs {max(1, math.ceil(seconds))} s more of load figures from every backend"
 
 
@@ -72,8 +72,8 @@ def reasons(
 ) -> tuple[str, ...]:
     """Return the sentences that explain a verdict, the deciding one first.
 
-    `unknown` is the reason for "unknown". `long`: the swing shows in changes of the lead, and is described by
-    these.
+    `unknown` is the reason for a verdict of "unknown". With `long` the swing shows in changes of the lead,
+    and the sentence describes these.
     """
     said: list[str] = []
     word = result.word_now
@@ -113,7 +113,7 @@ def unrouted(result: Balance, grid: LoadGrid) -> tuple[str, ...]:
 
 
 def _price(result: Balance) -> list[str]:
-    """Return the sentences on the cost of a bad verdict, and on its distance from chance."""
+    """Return sentences on what a bad verdict costs in throughput, and how far it is from random routing."""
     said = _starved(result)
     if result.lost_percent is not None and result.lost_percent >= _WORTH_SAYING_PERCENT:
         said.append(f"about {result.lost_percent:.0f} % of throughput lost to uneven loads")
@@ -284,7 +284,10 @@ def _routed_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[st
 
 
 def _load_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
-    """Return (cause, hint) where no backend failed: waves, a cold burst or drifted counters; or Nones."""
+    """Return (cause, hint) where no backend failed: waves, a cold burst or drifted counters.
+
+    Both are None where none of these is likely.
+    """
     word = result.word_now
     if word is BalanceWord.OSCILLATING:
         return _waves(result, load, grid)
@@ -302,7 +305,7 @@ def _load_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str 
 
 
 def _waves(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
-    """Return (cause, hint) for a swing without failures: requests end together, or are sent together."""
+    """Return (cause, hint) for a swing without failures: requests that end together, or are sent together."""
     if load.strategy in _BLIND:
         return None, None
     advice_two = "; with two backends power-of-two choices is least-busy again and does not help"
@@ -349,7 +352,7 @@ def _stuck(grid: LoadGrid) -> str | None:
 
 
 def _cold_burst(load: GroupLoad, grid: LoadGrid) -> bool:
-    """Return whether, after a pause, one backend had nearly all requests for about one life of a request."""
+    """Return whether, after a pause, one backend held nearly all requests for about a request's duration."""
     if not load.e2e_s:
         return False
     least, step = fewest_requests(len(grid.loads)), grid.step_s

@@ -10,7 +10,7 @@ from sparktop.panels.parts.sections import Section, fact, facts
 
 
 def counter_section(view: BackendView, width: int) -> list[Section]:
-    """Return a list with the section of those `COUNTER_FIGURES` that the backend reports; empty if none."""
+    """Return a section with the values of `COUNTER_FIGURES` that are known, in a list; empty if none is."""
     values = ((figure, view.counter_figures.get(figure.name)) for figure in COUNTER_FIGURES)
     cells = [_cell(figure, value) for figure, value in values if value is not None]
     return [Section("also reported", facts(cells, width))] if cells else []

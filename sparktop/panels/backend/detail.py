@@ -53,7 +53,7 @@ def _state(view: BackendView) -> Row:
 
 
 def _graphs(view: BackendView) -> list[Graph]:
-    """Return the graphs over time, the most important first."""
+    """Return graphs of the backend's values over time, the most important first."""
     history = view.history
 
     def tokens(top: float) -> str:
@@ -98,7 +98,7 @@ def _graphs(view: BackendView) -> list[Graph]:
 
 
 def _rarer(view: BackendView, edge: Callable[[float], str]) -> list[Graph]:
-    """Return the graphs of values that only some servers report; a graph without any value is left out."""
+    """Return the graphs of values that only some servers report, without graphs that have no value."""
     history = view.history
     reads = Graph(
         [("reads", "load"), label(" GB/s 10 s")],
@@ -114,7 +114,10 @@ def _rarer(view: BackendView, edge: Callable[[float], str]) -> list[Graph]:
 
 
 def _quantiles(name: str, view: BackendView, latency: Latency, field: str) -> Graph:
-    """Return a graph of a latency's p50, with p95 in sparser dots above it."""
+    """Return a graph of a latency over time: p50 as dense dots, p95 above it as sparser dots.
+
+    `field` is the name of the latency's attribute.
+    """
     bound = latency.p95.seconds if latency.p95 is not None and latency.p95.below else 0.0
     return Graph(
         [(name, "title"), label(" 60 s "), ("⣿p50", "network"), ("⡪p95", "waiting")],
@@ -141,5 +144,5 @@ def _percent(name: str, window: str, gradient: str, view: BackendView, field: st
 
 
 def _seconds(top: float) -> str:
-    """Format a round number of seconds such as "50 ms" or "2.5 s"."""
+    """Format a round number of seconds, such as "50 ms" or "2.5 s"."""
     return f"{top:g} s" if top >= 1 else f"{1000 * top:g} ms"

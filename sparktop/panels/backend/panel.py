@@ -28,14 +28,14 @@ _MIN_TOP_LOAD = 4.0
 
 @dataclass(frozen=True, slots=True)
 class GroupScale:
-    """The values at the graphs' upper edges, shared by all backends of a group, so that graphs compare."""
+    """Values at the graphs' upper edges, the same for all backends of a group to make them comparable."""
 
     generation_tps: float
     load: float
 
 
 def group_scale(backends: list[BackendView], axis: TimeAxis, width: int) -> GroupScale:
-    """Return the scale that holds all values of a group's backends in graphs of `width` cells."""
+    """Return upper edges of the graphs that no value of the group's backends exceeds in `width` cells."""
     since = axis.end - axis.span_s(width)
     rate = max((b.history.generation_tps.peak(since) or 0.0 for b in backends), default=0.0)
     load = 0.0
@@ -133,7 +133,10 @@ def _lanes(view: BackendView, height: int, width: int) -> list[Row]:
 
 
 def figure_rows(view: BackendView, width: int, height: int) -> list[Row]:
-    """Return the column of values, the most important first, with blank rows between groups if they fit."""
+    """Return at most `height` rows with the backend's values, the most important first.
+
+    Blank rows separate groups of values if they fit.
+    """
     groups: list[list[Row]] = [
         [
             [
@@ -168,7 +171,7 @@ def _upper_edge(top: float) -> str:
 
 
 def _graphs(view: BackendView, width: int, height: int, axis: TimeAxis, scale: GroupScale) -> list[Row]:
-    """Return the rows of two graphs side by side, token rate and load, each with a caption above it."""
+    """Return rows with two graphs side by side, of token rate and of load, a caption above each."""
     end_slot = axis.end_slot
     history = view.history
     rate = axis.values(history.generation_tps, width)
@@ -189,7 +192,7 @@ def _graphs(view: BackendView, width: int, height: int, axis: TimeAxis, scale: G
 
 
 def headline(view: BackendView) -> tuple[Row, Row]:
-    """Return (left, right) texts of the upper edge: name, engine and model; the backend's state."""
+    """Return the texts of the frame's upper edge: (name, engine and model; the state for its right end)."""
     engine = " ".join(part for part in (view.engine, view.version) if part)
     title: Row = [("┐", "border"), (view.name, "title"), ("┌", "border")]
     if engine or view.model:
@@ -201,10 +204,10 @@ def headline(view: BackendView) -> tuple[Row, Row]:
 
 
 def footnote(view: BackendView) -> tuple[Row, Row]:
-    """Return (left, right) texts of the lower edge.
+    """Return the texts of the frame's lower edge: (for the left, for the right).
 
-    At the left the failure, else why the state is unknown, else URL and nodes; at the right the duration of
-    the poll.
+    At the left stands the failure, else why the state is unknown, else URL and nodes; at the right the
+    duration of the last poll.
     """
     if view.failure is not None:
         since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"

@@ -48,7 +48,7 @@ def router_panel(view: RouterView, width: int, height: int, *, selected: bool = 
 
 
 def _deployments(view: RouterView, width: int, inside: int) -> list[Row]:
-    """Return what is known of the deployments, as rows for a panel with `inside` rows inside its frame."""
+    """Return rows on the router's deployments, as many details as fit into a panel of `inside` rows."""
     if inside <= 1:
         return [_summary(view)]
     return [_flow(view, width)] if inside == 2 else [[], *_listing(view, width, inside - 2)]
@@ -79,9 +79,10 @@ def _status(view: RouterView) -> Row:
 
 
 def _footnote(view: RouterView, *, note_inside: bool) -> tuple[Row, Row]:
-    """Return (left, right) texts of the lower edge: the failure, else note and URL; the duration of the poll.
+    """Return the texts of the frame's lower edge: (for the left, for the right).
 
-    `note_inside`: the note is already shown inside the panel.
+    At the left stands the failure, else the router's note and URL; at the right the duration of the last
+    poll. `note_inside`: the note is already shown inside the panel.
     """
     if view.failure is not None:
         stale = "" if view.age_s is None else f" last answer {numbers.age(view.age_s)} ago:"
@@ -92,7 +93,7 @@ def _footnote(view: RouterView, *, note_inside: bool) -> tuple[Row, Row]:
 
 
 def _share(view: RouterView, width: int) -> Row:
-    """Return a row with each backend's share of the requests running now: a bar, then the numbers."""
+    """Return a row with each backend's share of the requests running now: a segmented bar, then numbers."""
     head = label("run ")
     if not view.backends:
         return [head, ("no backend that is watched is behind it", "muted")]
@@ -176,7 +177,7 @@ def _flow(view: RouterView, width: int) -> Row:
 
 
 def _rest(backends: list[str | None]) -> Row:
-    """Return a row with the number of deployments that did not fit, and how many have no watched backend.
+    """Return a row with how many deployments did not fit, and how many of them have no watched backend.
 
     `backends` holds the backend of each of these deployments, None for none.
     """

@@ -36,7 +36,7 @@ so it is never exactly 60 s."""
 
 
 def window_words(latencies: Sequence[Latency]) -> str:
-    """Return the longest window of `latencies` as text: "over 60 s", or "over 12 s so far" while shorter."""
+    """Return the longest time window of `latencies` as text: "over 60 s", or shorter "over 12 s so far"."""
     spans = [latency.window_s for latency in latencies if latency.window_s is not None]
     longest = max(spans, default=None)
     if longest is None or _MINUTE_S[0] <= longest <= _MINUTE_S[1]:
@@ -64,7 +64,7 @@ def backend_sections(view: BackendView, nodes: Mapping[str, NodeView], width: in
 
 
 def lanes_section(view: BackendView, width: int) -> list[Section]:
-    """Return a list with the section of the lanes (engine cores); empty for a backend with fewer than two."""
+    """Return a section with the engine cores (lanes), in a list; empty for a backend with fewer than two."""
     if len(view.lanes) < 2:
         return []
     total = sum(lane.generation_tokens or 0.0 for lane in view.lanes)
@@ -76,7 +76,7 @@ def lanes_section(view: BackendView, width: int) -> list[Section]:
 
 
 def nodes_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
-    """Return a list with the section of a backend's nodes, side by side; empty for fewer than two nodes."""
+    """Return a section with a backend's nodes side by side, in a list; empty for fewer than two nodes."""
     if len(view.nodes) < 2:
         return []
     columns = max(1, min(len(view.nodes), (width + 2) // (_TILE_WIDTH + 2)))
@@ -156,7 +156,7 @@ def _throughput(view: BackendView, width: int) -> list[Row]:
 
 
 def _latencies(view: BackendView, width: int) -> list[Row]:
-    """Return the table of latencies: quantiles from histogram buckets, exact mean, number of observations."""
+    """Return a table of latencies as rows: quantiles from histogram buckets, exact mean, observations."""
     shown = ("p50", "p90", "p95", "p99") if width >= 7 + 5 * _LATENCY_CELLS + 6 else ("p50", "p95", "p99")
     words = [*shown, "mean"]
     head = "".join(word.rjust(_LATENCY_CELLS) for word in words)
@@ -229,7 +229,10 @@ def _roofline(view: BackendView, width: int) -> list[Row]:
 
 
 def _finished(view: BackendView, width: int) -> list[Row]:
-    """Return request counts by finish reason, the usual reasons first; errors and aborts are highlighted."""
+    """Return rows with the number of finished requests by reason, the usual reasons first.
+
+    Errors and aborts are highlighted.
+    """
     usual, bad = {"stop": 0, "length": 1}, {"error", "abort"}
     cells = [
         fact(reason, numbers.count(count, 5), role="warn" if count and reason in bad else "title")

@@ -71,7 +71,7 @@ def _columns(width: int) -> tuple[list[Column], int]:
 
 
 def table_heading(width: int, *, order: str) -> Row:
-    """Return the heading row; `order` is the name of the sort order, "" for the configured one."""
+    """Return the heading row of the table; `order` names the sort order, "" for the configured one."""
     columns, spark = _columns(width)
     row: Row = [(fit(f" backend ({order})" if order else " backend", _NAME + 1), "muted")]
     row += [(" " + fit(column.heading, column.width, "right"), "muted") for column in columns]

@@ -31,7 +31,10 @@ def _figures(view: BackendView, width: int) -> Row:
 def tile_panel(
     view: BackendView, width: int, height: int, axis: TimeAxis, top: float, *, selected: bool = False
 ) -> list[Row]:
-    """Draw one backend as `height` rows of `width` cells, its load with the scale 0 to `top`."""
+    """Draw one backend as a small panel, `height` rows of `width` cells.
+
+    The graph of its load has the scale 0 to `top`.
+    """
     inner, inside = width - 2, height - 2
     running = axis.values(view.history.running, inner)
     waiting = axis.values(view.history.waiting, inner)

@@ -37,9 +37,9 @@ def balance_band(
     coarse: int = 1,
     selected: bool = False,
 ) -> list[Row]:
-    """Draw one group as `height` rows of `width` cells; its graphs span the complete judged window.
+    """Draw the balance of one group of backends as `height` rows of `width` cells.
 
-    A dot column of a graph covers `coarse` times its usual time.
+    Its graphs span the complete judged window; a dot column covers `coarse` times its usual time.
     """
     inside, each = height - 2, graph_width(width)
     lines = group_lines(balance, snapshot.backends)
@@ -82,7 +82,7 @@ def group_title(balance: Balance) -> Row:
 
 
 def _words(balance: Balance, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-    """Return exactly `height` rows: as many pieces of the verdict as fit, then the reasons for it."""
+    """Return exactly `height` rows with the verdict: its values as far as they fit, then its reasons."""
     pieces = verdict_pieces(balance, snapshot.routers, short=height == 1)
     rows = flowed(pieces, width)
     if len(rows) < height:
@@ -110,7 +110,7 @@ def _graphs(
 
 
 def _strip(balance: Balance, lines: Sequence[LoadLine], snapshot: Snapshot, coarse: int) -> Row:
-    """Return two backends' loads as one row of dots: in the upper half where the first leads, else below."""
+    """Draw which of two backends has more load as a row: dots in its upper half for the first, else below."""
     axis = balance_axis(balance, lines, snapshot, _STRIP, coarse)
     one, other = (load_slots(*line_slots(line, axis, _STRIP)[:2]) for line in lines)
     ahead = [_ahead(a, b) for a, b in zip(one, other, strict=True)]
@@ -131,9 +131,9 @@ def _even(shown: GroupSlots) -> Row:
 
 
 def _pair(balance: Balance, shown: GroupSlots, width: int, height: int) -> list[Row]:
-    """Draw the load of one backend upwards and that of the other downwards from the centre.
+    """Draw the load of one backend upwards and that of the other downwards from a centre line.
 
-    If a row is left between them, it shows which backend leads.
+    If a row is left between both halves, it shows which backend leads.
     """
     up, down = zip(shown.running, shown.waiting, strict=True)
     half = (height - 1) // 2

@@ -1,4 +1,4 @@
-"""The series that the picture of a group's balance draws, all on one time axis."""
+"""The time series that the graphs of a group's balance are drawn from, all on one time axis."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ as current."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadLine:
-    """The series of one backend of a group; all three have samples at the same times."""
+    """The time series of one backend of a group; all three have samples at the same times."""
 
     name: str
     running: Series
@@ -32,14 +32,17 @@ class LoadLine:
 
 
 def group_lines(balance: Balance, backends: Sequence[BackendView]) -> tuple[LoadLine, ...]:
-    """Return the series of the judged backends, in their order; empty series for one not watched here."""
+    """Return the time series of the judged backends, in the verdict's order.
+
+    They are empty for a backend that is not watched here.
+    """
     known = {name: line for view in backends for name, line in _lines(view, balance)}
     nothing = Series()
     return tuple(known.get(name) or LoadLine(name, nothing, nothing, nothing) for name in balance.backends)
 
 
 def _lines(view: BackendView, balance: Balance) -> Iterator[tuple[str, LoadLine]]:
-    """Yield (name, series) of a backend, or of its lanes (engine cores) where the lanes are judged.
+    """Yield (name, time series) of a backend, or of its engine cores (lanes) where these are judged.
 
     The series hold every sample where the store keeps all of them: one point per interval would cut the tops
     off a short swing.
@@ -82,11 +85,14 @@ def balance_axis(
 
 
 def line_slots(line: LoadLine, axis: TimeAxis, width: int) -> list[list[float | None]]:
-    """Return running requests, waiting requests and tokens/s, each by time slot, for `width` cells."""
+    """Return [running requests, waiting requests, tokens/s] of a backend, each as means by time slot.
+
+    The slots are those that a graph of `width` cells shows.
+    """
     table = (line.running, line.waiting, line.generation_tps)
     return held_slots(table, axis.end_slot, axis.step, 2 * width - (1 - axis.end_slot % 2))
 
 
 def added(columns: Sequence[Sequence[float | None]]) -> list[float | None]:
-    """Return the sum of all columns in each time slot; None where one of them is unknown."""
+    """Return for each time slot the sum over all columns; None where a column has no value."""
     return [None if None in row else sum(value or 0.0 for value in row) for row in zip(*columns, strict=True)]

@@ -1,4 +1,4 @@
-"""The picture of more than two backends: shares of all requests, loads as shades, token rates."""
+"""The graphs of more than two backends: shares of all requests, loads as shades, token rates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _AREA, _GROUP = 4, 2
 
 
 def many_rows(shown: GroupSlots, width: int, height: int) -> tuple[list[Row], list[Row]]:
-    """Draw the picture as `height` rows; return (rows, further rows).
+    """Draw the graphs of more than two backends as `height` rows; return (rows, further rows).
 
     The further rows are the token rates of each backend if they did not fit, else empty.
     """
@@ -60,14 +60,14 @@ def _in_scale(rows: list[Row]) -> list[Row]:
 
 
 def heat_heading(shown: GroupSlots, width: int) -> Row:
-    """Return the title row above the loads as shades, with an explanation of the shades."""
+    """Return the title row above the loads that are drawn as shades, with a legend of the shades."""
     words: Row = [("─ ", "border"), ("requests", "accent"), (" ·none ░▒▓█", "running")]
     words += [(" w some wait W most ", "waiting")]
     return ruled(words, f"█ to {numbers.tick(shown.load_top)}", width)
 
 
 def heat_rows(shown: GroupSlots, width: int) -> list[Row]:
-    """Return a row per backend: its name, its current number of requests, its load over time as shades."""
+    """Return a row per backend: name, current number of requests, and load over time as shades."""
     return [_heat(shown, index, width - GUTTER) for index in range(len(shown.names))]
 
 

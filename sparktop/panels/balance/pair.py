@@ -1,4 +1,4 @@
-"""The picture of two backends: their loads above and below a centre line, their token rates below."""
+"""The graphs of two backends: their loads above and below a centre line, and their token rates."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SPEED_FROM = 13
 
 
 def pair_rows(shown: GroupSlots, lead_margin: float | None, width: int, height: int) -> list[Row]:
-    """Draw loads and token rates as `height` rows, or a few more where that is not enough.
+    """Draw loads and token rates of two backends as `height` rows, or a few more if that is not enough.
 
     `lead_margin` is the excess over its share from which on a backend leads.
     """
@@ -46,9 +46,9 @@ def pair_rows(shown: GroupSlots, lead_margin: float | None, width: int, height: 
 
 
 def _heights(height: int) -> tuple[int, int, int]:
-    """Return heights in rows: (half of the loads' graph, half of the token rates' graph, the group's graph).
+    """Return (half the height of the loads, half that of the token rates, height of the group's token rate).
 
-    The second is 0 where the backends' token rates are not drawn.
+    All are in rows; the second is 0 where the backends' token rates are not drawn.
     """
     room = height - 3  # two rules and the centre line
     if room - 1 >= _SPEED_FROM:
@@ -83,7 +83,7 @@ def _loads(shown: GroupSlots, lead_margin: float | None, width: int, half: int) 
 
 
 def lead_runs(strip: str) -> Row:
-    """Return `strip`, a row of signs that shows which backend leads, as runs; muted where none leads."""
+    """Return `strip`, the signs that show which backend leads, as styled text; muted where none leads."""
     return [(run.group(), "border" if run.group()[0] in "─ " else "title") for run in _LEADS.finditer(strip)]
 
 

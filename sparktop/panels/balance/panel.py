@@ -1,4 +1,4 @@
-"""A group's balance on the full screen: the picture with its verdict, and the evidence behind the verdict."""
+"""A group's balance on the full screen: graphs with the verdict, and the evidence behind the verdict."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ questions."""
 def balance_screen(
     balance: Balance, snapshot: Snapshot, width: int, height: int, *, place: str = "", coarse: int = 1
 ) -> list[Row]:
-    """Draw one group on the full board as rows of `width` cells: `height` rows, or more, which scroll.
+    """Draw one group's balance on the full board: `height` rows of `width` cells, or more, which scroll.
 
-    `place` names its position among several groups ("group 2 of 3"), "" for a single one. A dot column of a
-    graph covers `coarse` times its usual time.
+    `place` names the group's position among several ("group 2 of 3"), "" for a single group. A dot column of
+    a graph covers `coarse` times its usual time.
     """
     inner = width - 4
     words = _words(balance, snapshot, inner, max(4, int(_WORDS_SHARE * (height - 2))))
@@ -54,9 +54,10 @@ def balance_screen(
 def evidence_screen(
     balance: Balance, snapshot: Snapshot, width: int, height: int, *, place: str = ""
 ) -> list[Row]:
-    """Draw the evidence on the full board: the verdict, two plots, and each question with its checks.
+    """Draw the evidence for one group's verdict: the verdict, two plots, each question with its checks.
 
-    The result has `height` rows, or more, which scroll.
+    The result has `height` rows, or more, which scroll. `place` names the group's position among several
+    groups.
     """
     inner = width - 4
     words = _words(balance, snapshot, inner, height)

@@ -1,4 +1,4 @@
-"""The plots behind a rhythm: autocorrelation of the load, and the share of its variance by period."""
+"""Two plots behind a rhythm of the loads: autocorrelation, and share of the variance by period."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TAPER = 1.5
 
 
 def plots(balance: Balance, width: int, height: int) -> tuple[list[Row], list[Row]]:
-    """Return the rows of two plots, (autocorrelation, spectrum), each `height` rows of `width` cells."""
+    """Return the plots of the load's autocorrelation and spectrum, each as `height` rows of `width` cells."""
     swing = balance.swing
     titles = ("load against itself, later", "share of the variance, by period")
     if swing is None or not swing.autocorrelation.values or not swing.spectrum.values:
@@ -48,7 +48,7 @@ def _empty(word: str, width: int, height: int) -> list[Row]:
 
 
 def _framed(rows: list[Row], edges: dict[int, str], marks: str, axis: PlotAxis) -> list[Row]:
-    """Return a plot's rows with a scale at their left, and with the row `marks` and the axis below them.
+    """Return a plot's rows with the scale at their left, and below them the text `marks` and the axis.
 
     `edges` has the labels of the scale by row index.
     """
@@ -62,7 +62,7 @@ def _framed(rows: list[Row], edges: dict[int, str], marks: str, axis: PlotAxis) 
 
 
 def _autocorrelation(swing: Swing, title: str, width: int, height: int) -> list[Row]:
-    """Draw the load's autocorrelation by lag in seconds: 1 means equal, -1 opposite."""
+    """Draw the autocorrelation of the load by lag in seconds, on a scale from -1 to 1."""
     curve = swing.autocorrelation
     axis = PlotAxis(0.0, curve.axis[-1], width - _EDGE)
     tall = max(4, height - 3)
@@ -102,7 +102,7 @@ def _spectrum(swing: Swing, window_s: float, title: str, width: int, height: int
 
 
 def _band(swing: Swing, window_s: float, axis: PlotAxis) -> str:
-    """Return the row below the spectrum: a line from the shortest to the longest period of the rhythm's band.
+    """Return the text below the spectrum: a line over the periods that belong to the rhythm.
 
     It is empty without a rhythm.
     """

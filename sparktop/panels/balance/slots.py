@@ -1,4 +1,4 @@
-"""The values by time slot that the picture of a group's balance shows, and parts of every such picture."""
+"""The values by time slot that the graphs of a group's balance show, and parts of all such graphs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SPACES = re.compile(" +")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupSlots:
-    """The values of a picture by time slot: a list per backend, with one scale for all backends."""
+    """The values of a group's graphs by time slot: a list per backend, and scales common to all backends."""
 
     names: tuple[str, ...]
     running: list[Slots]
@@ -52,7 +52,7 @@ class GroupSlots:
 
 
 def group_slots(balance: Balance, lines: Sequence[LoadLine], axis: TimeAxis, width: int) -> GroupSlots:
-    """Read the series for graphs of `width` cells, and compute their scales."""
+    """Read the backends' time series for graphs of `width` cells, and compute the scales."""
     read = [line_slots(line, axis, width) for line in lines]
     running, waiting, speeds = ([slots[kind] for slots in read] for kind in range(3))
     loads = [load_slots(run, wait) for run, wait in zip(running, waiting, strict=True)]
@@ -97,7 +97,7 @@ def _even_tps(balance: Balance, group: Slots, axis: TimeAxis) -> float | None:
 
 
 def newest(values: Slots) -> float | None:
-    """Return the value at the right edge of a graph; None if there is no value or it is unknown."""
+    """Return the last value, which is at the right edge of a graph; None if there is none."""
     return values[-1] if values else None
 
 
@@ -110,12 +110,15 @@ def in_gutter(gutter: Sequence[Row], graph: Sequence[Row]) -> list[Row]:
 
 
 def scale_end(words: Row, end: str) -> Row:
-    """Return a row for the column left of a graph: `words` at its left, an end of the scale at its right."""
+    """Return a row for the column left of a graph, with `words` and the value `end` of the graph's scale."""
     return spread_row(words, [(f"{end}┤", "muted")], GUTTER)
 
 
 def ruled(words: Row, window: str, width: int) -> Row:
-    """Return a title row with `words` at its left and the scale at its right, left out if it does not fit."""
+    """Return a title row of `width` cells with `words` at its left and the scale at its right.
+
+    The scale is left out if it does not fit.
+    """
     right: Row = [(f" {window} ", "muted"), ("─", "border")]
     gap = width - row_width(words) - row_width(right)
     if gap < 1:
@@ -129,15 +132,16 @@ def tps_heading(title: str, top: float, width: int, more: str = "") -> Row:
 
 
 def tps_words(sign: str, tps: float | None) -> Row:
-    """Return a row with `sign` and the current token rate."""
+    """Return a row with `sign` and the current token rate `tps`; muted if the rate is unknown."""
     known = tps is not None
     return [(f"{sign} ", "title"), (numbers.rate(tps, 6).strip(), "title" if known else "muted")]
 
 
 def layered(rows: Sequence[StackedRow], gradients: tuple[str, str], *, falls: bool) -> list[Row]:
-    """Return half of a mirrored picture as rows: further along the gradients away from the centre line.
+    """Return half of a mirrored graph as styled rows: colours follow the distance from the centre line.
 
-    `falls`: the half below the centre line. Each row of `rows` is a sequence of (text, layer).
+    `falls`: it is the half below the centre line. Each row of `rows` is a sequence of (text, layer), and
+    `gradients` has a gradient per layer.
     """
     half = len(rows)
     result: list[Row] = []
@@ -149,7 +153,7 @@ def layered(rows: Sequence[StackedRow], gradients: tuple[str, str], *, falls: bo
 
 
 def group_speed(shown: GroupSlots, width: int, height: int) -> list[Row]:
-    """Draw the group's token rate below a title, and the estimated rate of an even split as a dotted line."""
+    """Draw the group's token rate below a title, with an even split's estimated rate as a dotted line."""
     graph = width - GUTTER
     rows = area_rows(shown.group_tps, graph, height, shown.group_top, "generation", end_slot=shown.end_slot)
     more = ""

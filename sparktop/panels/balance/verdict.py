@@ -21,7 +21,7 @@ _WINDOW_BAR = 10
 
 
 def word_run(balance: Balance) -> Run:
-    """Return the announced verdict as one run, with a warning sign if it is bad."""
+    """Return the announced verdict as a styled text segment, with a warning sign if the verdict is bad."""
     sign = "▲ " if balance.bad else ""
     return f"{sign}{balance.word.value}", word_role(balance)
 
@@ -37,9 +37,9 @@ def short_seconds(seconds: float) -> str:
 
 
 def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bool = False) -> list[Row]:
-    """Return the verdict and its values as pieces for `flowed`, the most important first.
+    """Return the verdict and its values as pieces of text for `flowed`, the most important first.
 
-    `short` leaves out since when the verdict holds.
+    `short` leaves out the time since which the verdict holds.
     """
     since = [] if balance.since is None else [label(f" since {balance.since.astimezone():%H:%M:%S}")]
     pieces: list[Row] = [[word_run(balance), *([] if short else since)]]
@@ -62,7 +62,7 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
 
 
 def _judged(balance: Balance) -> list[Row]:
-    """Return pieces with the changes of the lead per minute, the most starved backend, and the share lost."""
+    """Return pieces of text: lead changes per minute, the most starved backend, the throughput lost."""
     flips = balance.lead_changes_per_min
     pieces: list[Row] = [
         [figure(numbers.rate(flips, 5).strip(), known=flips is not None), label(" flips/min")]
@@ -86,7 +86,7 @@ def _judged(balance: Balance) -> list[Row]:
 
 
 def _window_pieces(balance: Balance) -> list[Row]:
-    """Return pieces with the window's length, as a bar until the window is full, and the sampling rate."""
+    """Return pieces of text: the length of the window, with a bar until it is full, and the sampling rate."""
     pieces: list[Row] = []
     if balance.needed_s and balance.window_s < balance.needed_s - 1:
         share = balance.window_s / balance.needed_s

@@ -1,4 +1,4 @@
-"""The rows above and below the board: totals over all servers, and the keys."""
+"""The rows above and below the board: totals over all servers, and the keys that a user can press."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def _joined(pieces: Sequence[Row], gap: str) -> Row:
 
 
 def footer_row(keys: Sequence[tuple[str, str]], width: int) -> tuple[Row, list[tuple[int, int, str]]]:
-    """Return the keys as one row, and their clickable ranges: (first cell, cell after the last, key).
+    """Return the row of keys, and their clickable ranges as (first cell, cell after the last, key).
 
-    Keys that do not fit completely are left out.
+    `keys` has (key, what it does). Keys that do not fit completely are left out.
     """
     row: Row = []
     spots: list[tuple[int, int, str]] = []

@@ -36,7 +36,7 @@ TILE_HEIGHT = 5
 
 
 class Tiling(Enum):
-    """How backends are drawn in the rows that are left for them."""
+    """How the backends are drawn: as panels, as a table or as tiles."""
 
     PANELS = "panels"
     TABLE = "table"
@@ -45,7 +45,7 @@ class Tiling(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """Which kinds of panels are shown; the keys 1 to 4 toggle them."""
+    """Which kinds of panels the board shows; the keys 1 to 4 toggle them."""
 
     nodes: bool = True
     backends: bool = True
@@ -55,7 +55,7 @@ class Boxes:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A panel's rectangle on the board, in cells."""
+    """The rectangle of a panel on the board, in cells, and what the panel shows."""
 
     kind: str
     """"sweep", "node", "processes" (of a node), "router", "balance" or "evidence" (of a group), "backend",
@@ -82,7 +82,7 @@ def sweep_height(height: int) -> int:
 
 
 def below_band(layout: Layout, kind: str, width: int, band: int) -> Layout:
-    """Return `layout` moved down by `band` rows, with a panel of this kind and height above it."""
+    """Return `layout` moved down by `band` rows, with a panel `kind` of this height above it."""
     moved = (replace(place, y=place.y + band) for place in layout.places)
     return Layout((Place(kind, 0, 0, 0, width, band), *moved), layout.height + band)
 
@@ -94,9 +94,9 @@ def _split(total: int, parts: int) -> list[int]:
 
 
 def _grid(kind: str, count: int, columns: int, y: int, width: int, heights: list[int]) -> list[Place]:
-    """Return places for `count` panels in rows of `columns`, starting at row `y`; `heights` has one per row.
+    """Return the rectangles of `count` panels in rows of `columns`, from row `y` on.
 
-    A last row that is not full leaves its right end empty.
+    `heights` has the height of each row of panels. A last row that is not full leaves its right end empty.
     """
     places: list[Place] = []
     for row, height in enumerate(heights):
@@ -133,7 +133,7 @@ def arrange(
     routers: int = 0,
     groups: int = 0,
 ) -> Layout:
-    """Return the layout with a place for every panel; arguments without a unit are numbers of panels.
+    """Return a layout with a rectangle for every panel, given the numbers of nodes, backends and so on.
 
     Backends stand below each other as long as each is tall enough, so that their time axes line up; then in
     columns; then the board grows taller than the screen. Without backends there is one "empty" place. Routers
@@ -187,9 +187,10 @@ def _rows_wanted(width: int, backends: int, tiling: Tiling) -> tuple[int, int]:
 
 
 def _balance_places(width: int, y: int, room: int, count: int, wanted: tuple[int, int]) -> list[Place]:
-    """Return places for the balance panels, as tall as the backends can spare.
+    """Return rectangles for the groups' balance panels in the `room` rows that they share with backends.
 
-    They have only text where that is little, and the list is empty where it is less.
+    They are as tall as the backends can spare; low panels have only text, and the list is empty if there is
+    no room.
     """
     if not count:
         return []
@@ -245,7 +246,7 @@ def _backend_grid(width: int, room: int, count: int) -> tuple[int, list[int]]:
 
 
 def _tile_grid(width: int, room: int, count: int) -> tuple[int, list[int]]:
-    """Return (columns, height of each row) for `count` tiles, as tall as possible with all in sight."""
+    """Return (columns, height of each row) for `count` tiles, as tall as possible with all visible."""
     columns = max(1, min(count, width // TILE_WIDTH))
     rows = -(-count // columns)
     return columns, [max(TILE_HEIGHT, min(12, room // rows))] * rows

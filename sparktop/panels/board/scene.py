@@ -1,4 +1,4 @@
-"""The board as rows: the layout filled with the panels of one snapshot."""
+"""The board as rows of text: the layout, filled with the panels of one snapshot."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class PanelKey:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A panel's rectangle with its rows."""
+    """A drawn panel: its key, its rectangle and its rows."""
 
     key: PanelKey
     place: Place
@@ -67,7 +67,7 @@ def _axis(snapshot: Snapshot, step: float, series: list[Series]) -> TimeAxis:
 
 
 def _empty_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
-    """Draw the panel that stands in for backends if there are none: where was searched, and what to do."""
+    """Draw the panel that is shown if there are no backends: where servers are searched, what to do."""
     if snapshot.searching:
         ports = ", ".join(str(port) for port in ENGINE_PORTS)
         lines: list[Row] = [
@@ -138,7 +138,7 @@ class Scene:
             self.layout = below_band(self.layout, "sweep", width, band)
 
     def _show_detail(self, place: Place) -> None:
-        """Draw the zoomed panel in full; where it needs more rows than the screen has, the board grows."""
+        """Draw the zoomed panel in full, remember its rows, and enlarge the board if these need more room."""
         size, selected = (place.width, place.height), self.selected == self._key(place)
         if place.kind == "node":
             node = self.snapshot.nodes[place.index]
@@ -231,7 +231,7 @@ class Scene:
         return PanelKey(place.kind, "")
 
     def draw(self, first: int = 0, end: int | None = None) -> list[Drawn]:
-        """Draw the panels that overlap the board's rows [`first`, `end`); return the others without rows."""
+        """Draw the panels that overlap the board's rows [`first`, `end`); the others get no rows."""
         drawn: list[Drawn] = []
         for place in self.layout.places:
             if place.y + place.height <= first or (end is not None and place.y >= end):
@@ -247,7 +247,7 @@ class Scene:
     def process_tables(self, first: int, end: int) -> tuple[str, ...]:
         """Return the name of the node whose process table is visible in the board's rows [`first`, `end`).
 
-        The tuple has at most one name.
+        The tuple is empty if no such table is visible.
         """
         for place in self.layout.places:
             name = self._key(place).name
@@ -261,7 +261,7 @@ class Scene:
         return ()
 
     def _sweep_band(self, place: Place) -> Drawn:
-        """Draw the panel of a sweep that is about to start, running or finished."""
+        """Draw the panel of a sweep (a benchmark) that is about to start, running or finished."""
         key, sweep = self._key(place), self._sweep
         size, selected = (place.width, place.height), self.selected == self._key(place)
         if isinstance(sweep, Countdown):

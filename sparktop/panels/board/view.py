@@ -1,4 +1,4 @@
-"""What the overview shows and in which order: preset, panels, sort order and filter, as plain values."""
+"""What the overview shows and in which order: preset, kinds of panels, sort order and filter."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Preset(StrEnum):
 
 
 class Sort(StrEnum):
-    """The order of backends and nodes; by a number, the largest comes first."""
+    """The order of backends and nodes; numbers are sorted with the largest first."""
 
     CONFIG = "as configured"
     NAME = "name"
@@ -44,7 +44,7 @@ class Sort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The settings of the overview."""
+    """The user's settings of the overview."""
 
     preset: Preset = Preset.WATCH
     boxes: Boxes = field(default_factory=Boxes)
@@ -56,7 +56,7 @@ class View:
 
     @property
     def plain(self) -> bool:
-        """True when no filter hides a view and the order is the configured one."""
+        """True when no filter hides any node or backend, and their order is the configured one."""
         return not self.filter and self.sort is Sort.CONFIG
 
 
@@ -86,7 +86,10 @@ def _node_number(view: NodeView, sort: Sort) -> float | None:
 
 
 def _ordered(views: Sequence[Shown], sort: Sort, number: Callable[[Shown, Sort], float | None]) -> list[str]:
-    """Return the views' names by descending `number`; unknown numbers last, ties in the configured order."""
+    """Return the names of `views`, those with the largest `number` first.
+
+    Unknown numbers come last, ties in the configured order. "name" and "as configured" need no number.
+    """
     if sort is Sort.CONFIG:
         return [view.name for view in views]
     if sort is Sort.NAME:
@@ -115,7 +118,7 @@ def _matches(words: list[str], texts: Sequence[str | None]) -> bool:
 
 
 def filtered_backends(backends: Sequence[BackendView], text: str) -> list[BackendView]:
-    """Return backends in whose name, model, URL, engine, group, state or nodes all words of `text` occur."""
+    """Return backends whose name, model, URL, engine, group, state and nodes contain all words of `text`."""
     words = text.casefold().split()
     return [
         view
@@ -127,7 +130,7 @@ def filtered_backends(backends: Sequence[BackendView], text: str) -> list[Backen
 
 
 def filtered_nodes(nodes: Sequence[NodeView], text: str) -> list[NodeView]:
-    """Return nodes in whose name, way of access, product, system or GPU names all words of `text` occur."""
+    """Return nodes whose name, way of access, product, system and GPU names contain all words of `text`."""
     words = text.casefold().split()
     return [
         view
@@ -146,6 +149,6 @@ def filtered_nodes(nodes: Sequence[NodeView], text: str) -> list[NodeView]:
 
 
 def in_order(views: Sequence[Shown], names: Sequence[str]) -> tuple[Shown, ...]:
-    """Return `views` in the order of `names`; other views come last, in the given order."""
+    """Return `views` sorted by the order of `names`; views that it lacks come last, in their own order."""
     rank = {name: index for index, name in enumerate(names)}
     return tuple(sorted(views, key=lambda view: rank.get(view.name, len(rank))))

@@ -50,7 +50,10 @@ def drawn_node_detail(
     order: ProcessOrder | None = None,
     selected: bool = False,
 ) -> tuple[list[Row], int]:
-    """As `node_detail`, with the processes in `order`; return (rows, index of the processes' first row)."""
+    """Draw one node on the full screen; return (rows, index of the first row of the process table).
+
+    As `node_detail`, with the processes in `order`.
+    """
     detail = Detail(
         lead=[_serves(view, backends, width - 3), _trouble(view) or _speed(view)],
         sections=node_sections(view, column_width(width)),
@@ -81,7 +84,7 @@ def drawn_node_detail(
 
 
 def _trouble(view: NodeView) -> Row:
-    """Return the failure because of which there is no newer sample, as a row; empty without a failure."""
+    """Return the failure of the newest poll as a row, with the age of the values; empty without a failure."""
     if view.failure is None:
         return []
     age = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
@@ -89,7 +92,7 @@ def _trouble(view: NodeView) -> Row:
 
 
 def _speed(view: NodeView) -> Row:
-    """Return the GPUs' speed state as a row, with the likely cause if they are slow, else with its rule."""
+    """Return a row with the GPUs' speed state: with the likely cause if they are slow, else the reason."""
     speed = view.speed
     if view.sample is not None and not view.sample.gpus:
         return [label("speed  "), label("no GPU here")]
@@ -99,9 +102,9 @@ def _speed(view: NodeView) -> Row:
 
 
 def _serves(view: NodeView, backends: Sequence[BackendView], width: int) -> Row:
-    """Return a row of the backends that run on the node, with state and token rate.
+    """Return a row with the backends that run on the node, each with its state and token rate.
 
-    Maker and CPU of the machine stand at the right end if both fit.
+    Maker and CPU of the machine stand at the right end if they fit.
     """
     row = _backends(view, backends)
     words = identity_words(view)
@@ -124,7 +127,7 @@ def _backends(view: NodeView, backends: Sequence[BackendView]) -> Row:
 
 
 def _graphs(view: NodeView) -> list[Graph]:
-    """Return the graphs over time, the most important first."""
+    """Return graphs of the node's values over time, the most important first."""
     history = view.history
     cpu = _full("CPU", "cpu", history.cpu_percent)
     memory = _full("memory", "memory", history.memory_percent)
@@ -181,7 +184,7 @@ def _full(name: str, gradient: str, series: Series, edge: str = "100 %") -> Grap
 
 
 def _upto(name: str, gradient: str, series: Series, unit: str, least: float = 1.0) -> Graph:
-    """Return a graph with a scale from 0 to a round number above its peak, which is at least `least`."""
+    """Return a graph with a scale from 0 to a round number above its peak, at least `least`."""
     return Graph(
         [(name, gradient)], series, gradient, lambda top: numbers.count(top, 5).strip() + unit, least
     )

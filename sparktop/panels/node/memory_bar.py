@@ -59,7 +59,10 @@ def used_percent(memory: MemoryReading) -> float | None:
 
 
 def memory_parts(memory: MemoryReading, *, short: bool = False) -> list[Part]:
-    """Return the parts of the memory bar in order; only used and free memory where no parts are reported."""
+    """Return the parts of the memory bar in order, or used and free memory where no parts are reported.
+
+    `short` selects names for narrow columns.
+    """
     names = _SHORT if short else _NAMES
     parts = [
         Part(names.get(part.name, part.name), part.size_bytes, *_PATTERNS.get(part.name, _NEW_PATTERN))
@@ -95,7 +98,7 @@ def memory_section(memory: MemoryReading, headroom: Headroom, width: int) -> Sec
 
 
 def _window(memory: MemoryReading) -> str:
-    """Return the text at the right of the section's title: a peculiarity of the values, or else "now"."""
+    """Return the text at the right of the section's title: a peculiarity of the values, else "now"."""
     if memory.overlap_bytes:
         return f"{numbers.data(memory.overlap_bytes, 9).strip()} overlap, cut"
     return "from huge pages" if memory.huge_pages else "now"
@@ -132,7 +135,7 @@ def slope_text(slope_bytes_per_s: float) -> str:
 
 
 def trend_runs(headroom: Headroom, width: int) -> Row:
-    """Return the headroom's slope and the time until its limit, as runs of at most `width` cells.
+    """Return how fast the headroom changes and when it reaches its limit, as text of at most `width` cells.
 
     Only the time is returned where both do not fit, only the slope where no limit is approached, "–" without
     a trend.

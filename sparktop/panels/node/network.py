@@ -24,7 +24,7 @@ _KINDS = {"ethernet": "eth", "wifi": "wifi", "other": "other"}
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """Widths of the columns, in cells; 0 for a column that is left out."""
+    """Widths of the table's columns in cells; 0 for a column that is left out."""
 
     name: int
     rate: int
@@ -50,7 +50,7 @@ def used_percent_of(link: NetworkReading) -> float | None:
 
 
 def network_sections(links: Sequence[NetworkReading], width: int) -> list[Section]:
-    """Return a section with the interfaces, followed by a section with the RDMA ports if there are any."""
+    """Return a section with the interfaces, and another with the RDMA ports if there are any."""
     # Up before down, each in the kernel's order: sorted by traffic, rows would jump.
     order = sorted(links, key=lambda link: link.up is False)
     ports = [link for link in order if link.kind == RDMA]
@@ -82,7 +82,7 @@ def _speed(bits_per_s: float | None, width: int) -> str:
 
 
 def _link(link: NetworkReading, cells: _Cells, width: int) -> list[Row]:
-    """Return a row for an interface, and below it a row with the error counters that rise now, if any."""
+    """Return rows for an interface: its values, and below them the error counters that rise now, if any."""
     shown = link.name
     if link.kind == RDMA and link.netdev and len(link.name) + len(link.netdev) + 3 <= cells.name:
         shown = f"{link.name} {link.netdev}"

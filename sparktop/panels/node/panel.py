@@ -103,7 +103,7 @@ def _swap_rates(memory: MemoryReading) -> Row:
 
 
 def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
-    """Return two rows for one GPU, or for several together; one row with the reason if there is no GPU."""
+    """Return two rows for one or several GPUs, or one row with the reason why there is no GPU."""
     if not sample.gpus:
         missing: Row = [(" ", "text"), lost_run(view.gpus_lost)] if view.gpus_lost else []
         return [[label("GPU"), *missing, (f" {sample.gpu_note or '–'}", "muted")]]
@@ -127,7 +127,7 @@ def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
 
 
 def _slowed(gpu: GpuReading, view: NodeView) -> Run:
-    """Return the current throttle reasons, each with its share of the last minute, as one run.
+    """Return the GPU's current throttle reasons as a styled text segment, with shares of the last minute.
 
     Without a current reason it is the most frequent one of the last minute, else "no throttle".
     """
@@ -220,7 +220,7 @@ def _in_out(rx: float | None, tx: float | None, name: str) -> Row:
 
 
 def figure_rows(view: NodeView, width: int, height: int) -> list[Row]:
-    """Return the rows of the column of values, the most important first: at most `height` rows."""
+    """Return at most `height` rows with the node's values, the most important first."""
     sample = view.sample or _EMPTY
     gpus = _gpu_rows(view, sample, width)
     network = _network(sample.network) if view.sample else []
@@ -268,7 +268,7 @@ def _upper_edge(top: float, unit: str) -> str:
 
 
 def _graphs(view: NodeView, room: int, height: int, axis: TimeAxis) -> list[Row]:
-    """Return the rows of as many graphs side by side as fit into `room` cells, up to four."""
+    """Return the rows of up to four graphs side by side, as many as fit into `room` cells."""
     wanted = _series(view, axis.end - axis.span_s(MIN_GRAPH_WIDTH))
     count = max(1, min(len(wanted), room // 30, 4) if room >= 60 else min(2, room // (MIN_GRAPH_WIDTH + 1)))
     each = (room - (count - 1)) // count
@@ -294,7 +294,7 @@ def _graphs(view: NodeView, room: int, height: int, axis: TimeAxis) -> list[Row]
 
 
 def footnote(view: NodeView) -> Row:
-    """Return the lower edge's text: failure, lost GPUs, why a GPU is slow, or else product and system."""
+    """Return the text of the frame's lower edge: failure, lost GPUs, why a GPU is slow, or the system."""
     if view.failure is not None:
         since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
         return [(f" ✖{since}: {view.failure.message} ", "bad")]
@@ -328,7 +328,7 @@ def node_panel(
 
 
 def headline(view: NodeView) -> tuple[Row, Row]:
-    """Return (left, right) texts of the upper edge: name and GPUs; speed state and way of access."""
+    """Return the texts of the frame's upper edge: (name and GPUs, speed state and way of access)."""
     gpus = view.sample.gpus if view.sample is not None else ()
     name = fleet_name(gpus) if len(gpus) > 1 else gpus[0].name if gpus else None
     title: Row = [("┐", "border"), (view.name, "title"), ("┌", "border")]

@@ -1,4 +1,4 @@
-"""The processes of one machine as a table: GPU memory, memory, CPU, and the backend that each one serves."""
+"""The processes of one machine as a table: GPU memory, memory, CPU, and which backend each serves."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ProcessSort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProcessOrder:
-    """Filter and order of the processes listed."""
+    """Which processes are listed (a filter), and in which order."""
 
     sort: ProcessSort = ProcessSort.GPU
     filter: str = ""
@@ -118,9 +118,9 @@ _NUMBERS: Mapping[ProcessSort, Callable[[ProcessLine], float | None]] = {
 
 
 def listed(lines: Sequence[ProcessLine], order: ProcessOrder) -> list[ProcessLine]:
-    """Return the lines that pass the filter, in the requested order.
+    """Return the processes that pass the filter, in the requested order.
 
-    Numbers are ordered with the largest first and unknown ones last.
+    Names and PIDs are ordered ascending, other values with the largest first and unknown ones last.
     """
     words = order.filter.casefold().split()
     kept = [
@@ -166,7 +166,7 @@ _HEADS = {
 
 
 def _head(order: ProcessOrder, cells: _Cells) -> Row:
-    """Return the table's heading; the column that is sorted by stands out in colour and with a "▼"."""
+    """Return the heading row; the heading of the column sorted by is highlighted and begins with "▼"."""
 
     def word(sort: ProcessSort, width: int, *, right: bool = True) -> tuple[str, str]:
         chosen = sort is order.sort
@@ -201,7 +201,7 @@ def _size(value: int | None, width: int) -> Row:
 
 
 def _summary(view: NodeView, shown: int, order: ProcessOrder) -> str:
-    """Return as text the filter, the number of processes, and the age of the table."""
+    """Return a text with the filter, the number of processes, and the age of the process table."""
     table = view.sample.processes if view.sample is not None else None
     words = [f"filter: {order.filter}"] if order.filter else []
     if table is None:
@@ -227,7 +227,7 @@ def _missing(view: NodeView, order: ProcessOrder) -> str:
 
 
 def detail_processes(view: NodeView, order: ProcessOrder, width: int) -> list[Row]:
-    """Return the table with its title as rows of `width` cells, to stand below the node's other values."""
+    """Return the process table with its title as rows of `width` cells, for below the node's other values."""
     lines = listed(process_lines(view), order)
     cells = _cells(width)
     rows = [heading("processes", _summary(view, len(lines), order), width), _head(order, cells)]
@@ -249,7 +249,7 @@ def _known(view: NodeView) -> int:
 def process_panel(
     view: NodeView, order: ProcessOrder, width: int, height: int, *, first: int = 0, selected: bool = False
 ) -> tuple[list[Row], int]:
-    """Draw the table on the full board; return (rows, index of the first process shown).
+    """Draw the process table on the full board; return (rows, index of the first process shown).
 
     The heading is always visible. `first` is the requested index; it is lowered where fewer processes are
     left than rows.

@@ -79,7 +79,7 @@ def _cpu(cpu: CpuReading, width: int) -> list[Row]:
 
 
 def _group(group: CoreGroup, width: int) -> Row:
-    """Return a row for CPU cores of the same design: their number, mean use and highest frequency."""
+    """Return a row for a group of CPU cores of the same design: number, mean use and highest frequency."""
     fastest = "" if group.max_mhz is None else f"  max {group.max_mhz / 1000:.1f} GHz"
     name = fit(f"{len(group.cores)} × {group.name}", 19 if width >= WIDE_FACTS else 17)
     share = None if group.percent is None else group.percent / 100
@@ -118,7 +118,7 @@ def _core(index: int, percent: float, width: int) -> Row:
 
 
 def _nothing(view: NodeView, words: str) -> Row:
-    """Return a row with `words`, which state that a thing is missing; "–" before the first sample."""
+    """Return a row with `words`, that there is no such thing; or "–" before the first sample."""
     return [label("–" if view.sample is None else words)]
 
 

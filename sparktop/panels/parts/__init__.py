@@ -1,1 +1,1 @@
-"""The parts that all panels are made of: rows, frames, graphs, sections and formatted values."""
+"""What all panels consist of: rows, frames, graphs, sections and formatted values."""

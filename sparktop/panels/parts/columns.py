@@ -10,14 +10,14 @@ MIN_GRAPH_WIDTH = 12
 
 
 def graph_width(width: int) -> int:
-    """Return the width in cells of each of the two graphs in a panel of `width`; 0 where they do not fit."""
+    """Return the width in cells of each of two graphs in a panel of `width` cells; 0 if they do not fit."""
     room = width - 2 - figures_width(width) - 3
     each = room // 2
     return each if each >= MIN_GRAPH_WIDTH else 0
 
 
 def figures_width(width: int) -> int:
-    """Return the width in cells of the column of values in a panel of `width`."""
+    """Return the width in cells of the column of values in a panel of `width` cells."""
     if width >= 180:
         return WIDE_FIGURES_WIDTH
     return min(FIGURES_WIDTH, width - 4)

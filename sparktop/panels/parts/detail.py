@@ -1,4 +1,4 @@
-"""The layout of a full-screen view of one thing: a column of values beside graphs of their history."""
+"""The layout of a full-screen view of a node or backend: values beside graphs of their history."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEAST_GRAPHS = 2 * GRAPH_HEIGHT + 1
 
 
 def column_width(width: int) -> int:
-    """Return the width in cells of the column of values in a frame of `width`.
+    """Return the width in cells of the column of values in a frame that is `width` cells wide.
 
     It is all of the frame's inside if no graph fits beside the column.
     """
@@ -34,7 +34,7 @@ def column_width(width: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """The content of a full-screen view, each sequence with the most important entry first."""
+    """The content of the full-screen view of a node or backend, the most important entries first."""
 
     lead: Sequence[Row]
     """Rows above everything, as wide as the frame."""
@@ -49,7 +49,10 @@ class Detail:
 
 
 def aside_width(width: int, sections: int = 1) -> int:
-    """Return the width in cells of each of `sections` sections of `Detail.aside` in a frame of `width`."""
+    """Return the width in cells of each section below the graphs, in a frame that is `width` cells wide.
+
+    `sections` is their number.
+    """
     beside = width - 3 - WIDE_COLUMN - 2
     if width < _WIDE_FROM or beside < NARROW_COLUMN:
         return column_width(width)
@@ -62,7 +65,7 @@ def _aside_columns(beside: int, sections: int) -> int:
 
 
 def _aside_rows(sections: Sequence[Section], beside: int) -> list[Row]:
-    """Return the rows of the sections below the graphs, side by side where `beside` cells are enough."""
+    """Return the sections below the graphs as rows of `beside` cells, side by side where there is room."""
     if not sections:
         return []
     columns = _aside_columns(beside, len(sections))
@@ -77,7 +80,7 @@ def _aside_rows(sections: Sequence[Section], beside: int) -> list[Row]:
 
 
 def detail_rows(detail: Detail, width: int, height: int, axis: TimeAxis) -> list[Row]:
-    """Return the rows inside a frame of `width` x `height` cells: as many as fit, or more if needed."""
+    """Return the rows inside a frame of `width` x `height` cells, or more rows if the content needs them."""
     inner = width - 3
     lead = [fit_row(row, inner) for row in detail.lead]
     foot = [fit_row(row, inner) for row in detail.foot]

@@ -18,12 +18,12 @@ lost."""
 
 
 def label(text: str, width: int = 0) -> Run:
-    """Return `text` as a muted run (styled text segment), padded to `width` cells if `width` is given."""
+    """Return `text` as a muted run (styled text segment), padded to `width` cells unless that is 0."""
     return (fit(text, width) if width else text, "muted")
 
 
 def figure(text: str, *, known: bool = True, role: str = "title") -> Run:
-    """Return a formatted value as a run (styled text segment) of `role`; as muted as a label if not known."""
+    """Return the formatted value `text` as a run (styled text segment) of `role`; muted if not `known`."""
     return (text, role if known else "muted")
 
 
@@ -33,9 +33,9 @@ def tokens_rate(value: float | None, width: int = 6) -> Row:
 
 
 def quantile_text(quantile: Quantile | None, width: int = LATENCY_WIDTH) -> str:
-    """Format a latency quantile in `width` cells; "–" if unknown.
+    """Format a quantile of a latency in `width` cells, such as "1.2 s"; "–" if unknown.
 
-    It has "<" or ">" before it where it lies beyond the bounds of the histogram's buckets.
+    The text begins with "<" or ">" where the quantile is beyond the bounds of the histogram's buckets.
     """
     if quantile is None:
         return fit("–", width, "right")
@@ -70,9 +70,9 @@ def _named(name: str, value: str, width: int) -> Row:
 
 
 def bar_runs(fraction: float | None, width: int, gradient: str) -> Row:
-    """Return a bar of `width` cells that is filled to `fraction` (0 to 1, None if unknown).
+    """Return a bar of `width` cells, filled to `fraction` (0 to 1; None if unknown).
 
-    Its colour is the further along `gradient`, the larger the fraction.
+    The larger the fraction, the further along `gradient` is the bar's colour.
     """
     filled, empty = bar(fraction, width)
     level = 0 if fraction is None else round(min(1.0, max(0.0, fraction)) * (LEVELS - 1))
@@ -80,14 +80,17 @@ def bar_runs(fraction: float | None, width: int, gradient: str) -> Row:
 
 
 def share_role(percent: float | None, warn: float, bad: float) -> str:
-    """Return the role of a percentage: "warn" from `warn` on, "bad" from `bad` on, "muted" for None."""
+    """Return the role (colour name) of a percentage: "bad" from `bad` on, "warn" from `warn` on.
+
+    "muted" for None, "title" for smaller percentages.
+    """
     if percent is None:
         return "muted"
     return "bad" if percent >= bad else "warn" if percent >= warn else "title"
 
 
 def rate_words(view: BackendView) -> str:
-    """Return the time that a backend's rates cover: "over 10 s", or "over 2.4 s so far" after a start."""
+    """Return over which time a backend's rates are: "over 10 s", or "over 2.4 s so far" after a start."""
     window_s = view.rate_window_s
     if window_s is None or _NEARLY * _RATES_S <= window_s <= _RATES_S / _NEARLY:
         return f"over {_RATES_S:.0f} s"

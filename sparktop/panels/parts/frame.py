@@ -8,9 +8,10 @@ from sparktop.panels.parts.rows import Row, Run, fit_row, row_width
 
 
 def _edge(left: str, right: str, pieces: Sequence[Sequence[Run]], width: int, role: str) -> Row:
-    """Return a horizontal edge: the first of `pieces` at its left, the last other that fits at its right.
+    """Return a horizontal edge of a frame, with text in it.
 
-    `left` and `right` are the corner characters.
+    The first of `pieces` stands at its left, the last of the others that fits at its right; `left` and
+    `right` are the corner characters.
     """
     inside = width - 2
     starts = list(pieces[:1])
@@ -32,7 +33,7 @@ def _edge(left: str, right: str, pieces: Sequence[Sequence[Run]], width: int, ro
 
 
 def _shortened(piece: Sequence[Run], room: int) -> Row:
-    """Return `piece`, cut if it is wider than `room` cells, never padded."""
+    """Return the styled text `piece`, cut if it is wider than `room` cells, but never padded."""
     width = row_width(piece)
     return list(piece) if width <= room else fit_row(piece, room)
 

@@ -26,17 +26,17 @@ _SPEED_ROLES = {
 
 
 def speed_role(speed: SpeedState) -> str:
-    """Return the role (colour name) of the label of a GPU's speed state."""
+    """Return the role (colour name) of a GPU's speed state."""
     return _SPEED_ROLES.get(speed.word, "warn")
 
 
 def short_reason(reason: str) -> str:
-    """Return a throttle reason, abbreviated for a narrow column ("sw", "hw")."""
+    """Return a throttle reason with "software" and "hardware" abbreviated, for narrow columns."""
     return reason.replace("software", "sw").replace("hardware", "hw")
 
 
 def margin_role(margin_c: float | None) -> str:
-    """Return the role of the degrees left to the thermal limit; "title" (normal) if they are unknown."""
+    """Return the role (colour name) of a thermal margin in degrees: "bad" if small; "title" if unknown."""
     if margin_c is None or margin_c > _WARM_C:
         return "title"
     return "warn" if margin_c > _HOT_C else "bad"
@@ -62,12 +62,12 @@ def energy_text(energy_j: float) -> str:
 
 
 def clock_role(speed: SpeedState) -> str:
-    """Return the role of the clock: "bad" if the speed state is "slow clock", else "title" (normal)."""
+    """Return the role (colour name) of the clock: "bad" for the state "slow clock", else "title"."""
     return "bad" if speed.word == "slow clock" else "title"
 
 
 def lost_run(lost: Sequence[LostGpu]) -> Run:
-    """Return which GPUs are lost, as one run: "GPU 3 lost" or "GPUs 3, 5 lost"."""
+    """Return which GPUs are lost as a styled text segment: "GPU 3 lost" or "GPUs 3, 5 lost"."""
     numbers_lost = ", ".join(str(gpu.index) for gpu in lost)
     return f"GPU{'s' if len(lost) > 1 else ''} {numbers_lost} lost", "bad"
 
@@ -108,5 +108,5 @@ def share(part: float | None, total: float | None) -> float | None:
 
 
 def of_total(total: float | None, unit: str) -> str:
-    """Return " of 3003 MHz" for a total, or the unit alone if the total is unknown."""
+    """Format " of 3003 MHz" for a total and a unit; only the unit if the total is unknown."""
     return unit if total is None else f" of {numbers.count(total, 5).strip()}{unit}"

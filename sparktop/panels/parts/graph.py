@@ -14,7 +14,7 @@ from sparktop.panels.parts.slots import slots_of
 
 @dataclass(frozen=True, slots=True)
 class TimeAxis:
-    """The time axis shared by all graphs of the screen."""
+    """The time axis that several graphs share: the time at its right edge, and the time per dot column."""
 
     end: float
     """Time of the right edge, in monotonic seconds."""
@@ -31,9 +31,9 @@ class TimeAxis:
         return int(self.end // self.step)
 
     def values(self, series: Series, width: int) -> list[float | None]:
-        """Return the values of `series` in the time slots that `width` cells show; None for an empty slot.
+        """Return the mean values of `series` in the time slots that `width` cells show; None where unknown.
 
-        Each cell shows two slots, an even one and the next, so the newest cell may show only one.
+        A cell shows two slots, an even one and the next, so the newest cell may show only one.
         """
         cached = self._read.get((series, width))
         if cached is None:
@@ -48,7 +48,7 @@ class TimeAxis:
 
 
 def row_role(gradient: str, row: int, height: int) -> str:
-    """Return the role of row `row` (0 is the top) of a graph: higher rows are further along the gradient."""
+    """Return the role (colour name) of a graph's row; row 0 is the top, where the gradient ends."""
     if height < 2:
         return f"{gradient}/{LEVELS - 1}"
     return f"{gradient}/{round((LEVELS - 1) * (height - 1 - row) / (height - 1))}"
@@ -57,7 +57,7 @@ def row_role(gradient: str, row: int, height: int) -> str:
 def area_rows(
     values: Sequence[float | None], width: int, height: int, top: float, gradient: str, *, end_slot: int
 ) -> list[Row]:
-    """Draw one filled curve as `height` rows of `width` cells, on a scale from 0 to `top`.
+    """Draw `values` as a filled curve of `height` rows and `width` cells, on a scale from 0 to `top`.
 
     `end_slot` is the number of the newest value's time slot.
     """
@@ -75,9 +75,9 @@ def stacked_rows(
     *,
     end_slot: int,
 ) -> list[Row]:
-    """Draw the curve `upper` on top of `lower`, with sparser dots, so that they differ in more than colour.
+    """Draw two curves, `upper` stacked on `lower`, as `height` rows of `width` cells with a scale to `top`.
 
-    The result has `height` rows of `width` cells, on a scale from 0 to `top`.
+    The upper curve has sparser dots, so that they differ in more than colour.
     """
     rows: list[Row] = []
     for index, runs in enumerate(stacked(lower, upper, width, height, top, end_slot=end_slot)):

@@ -25,7 +25,7 @@ WIDE_GRAPH = 34
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The series that a graph shows, and the scale and the text that it has."""
+    """A graph of one or two time series: its caption, its scale and its colours."""
 
     words: Sequence[Run]
     series: Series
@@ -46,7 +46,7 @@ class Graph:
     """Text shown in the middle while no value is known."""
 
     def rows(self, width: int, height: int, axis: TimeAxis) -> list[Row]:
-        """Draw caption and graph as exactly `height` rows of `width` cells."""
+        """Draw the graph and its caption as exactly `height` rows of `width` cells."""
         values = axis.values(self.series, width)
         over = axis.values(self.over, width) if self.over is not None else [None] * len(values)
         if self.over_holds_both:
@@ -68,7 +68,7 @@ class Graph:
         return [head, *stacked_rows(values, over, width, tall, top, roles, end_slot=axis.end_slot)]
 
     def _edge_words(self, top: float, width: int) -> str:
-        """Return the value of the upper edge as text, after "max" if it is not fixed and there is room."""
+        """Return the scale's upper end as text, after "max" if it is not fixed and if that fits."""
         edge = self.edge(top)
         full = edge if self.fixed else f"max {edge}"
         return full if row_width(self.words) + 1 + len(full) <= width else edge
@@ -84,7 +84,7 @@ class Graph:
 
 
 def _mirror_role(graph: Graph, row: int, height: int) -> str:
-    """Return the role of row `row` of a mirrored graph: further along the gradient away from the centre."""
+    """Return the role (colour name) of a row of a mirrored graph, by its distance from the centre."""
     far = abs(2 * row + 1 - height) / max(1, height - 1)
     gradient = graph.gradient if 2 * row < height else graph.over_gradient or graph.gradient
     return f"{gradient}/{round(far * (LEVELS - 1))}"

@@ -40,10 +40,10 @@ without colour."""
 
 
 def part_role(index: int) -> str:
-    """Return the role of the part with this index; roles repeat when there are more parts."""
+    """Return the role (colour name) of the part of a group with this index; roles repeat after eight."""
     return PART_ROLES[index % len(PART_ROLES)]
 
 
 def part_letter(index: int) -> str:
-    """Return the letter that identifies the part with this index without colour; letters repeat after "z"."""
+    """Return the letter of the part of a group with this index, "a" for 0; letters repeat after "z"."""
     return ascii_lowercase[index % len(ascii_lowercase)]

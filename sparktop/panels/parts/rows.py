@@ -20,12 +20,12 @@ def row_width(row: Iterable[Run]) -> int:
 
 
 def row_text(row: Iterable[Run]) -> str:
-    """Return the text of a row without its roles."""
+    """Return the plain text of a row, without the roles (colours)."""
     return "".join(text for text, _ in row)
 
 
 def fit_row(runs: Iterable[Run], width: int) -> Row:
-    """Return `runs` as one row of exactly `width` cells: cut at the right with "…", or padded with spaces."""
+    """Return styled text segments as one row of exactly `width` cells, cut with "…" or padded with spaces."""
     row: Row = []
     left = width
     for text, role in runs:
@@ -44,7 +44,7 @@ def fit_row(runs: Iterable[Run], width: int) -> Row:
 
 
 def spread_row(left: Sequence[Run], right: Sequence[Run], width: int) -> Row:
-    """Return one row of `width` cells with `left` and `right` at its two ends; if too wide, `left` is cut."""
+    """Return a row of `width` cells with `left` and `right` at its ends; `left` is cut if both do not fit."""
     room = width - row_width(right)
     if room < 1:
         return fit_row(right, width)
@@ -57,7 +57,7 @@ def blank_row(width: int) -> Row:
 
 
 def merged(row: Iterable[Run]) -> Row:
-    """Join neighbouring runs of the same role, so that fewer bytes are sent to the terminal."""
+    """Join neighbouring text segments of the same role, so that fewer bytes are sent to the terminal."""
     result: Row = []
     for text, role in row:
         if result and result[-1][1] == role:
@@ -68,5 +68,5 @@ def merged(row: Iterable[Run]) -> Row:
 
 
 def in_role(row: Iterable[Run], role: str) -> Row:
-    """Return `row` as a single run in `role`, to dim a panel whose values are stale."""
+    """Return `row` as one text segment in `role`, to dim a panel whose values are stale."""
     return [(row_text(row), role)]

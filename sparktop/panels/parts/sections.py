@@ -20,15 +20,15 @@ VALUE_WIDTH = 6
 
 
 def name_width(width: int) -> int:
-    """Return the width in cells of the labels at the left of a column that is `width` cells wide."""
+    """Return the width in cells of the labels at the left of a column of `width` cells."""
     return _NAMES_WIDTH[width >= WIDE_FACTS]
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Rows under a title.
+    """A title and rows below it, a part of a full-screen view.
 
-    `window` names the time that their values cover; it stands at the right end of the title's line.
+    `window` names the time that the values cover; it stands at the right end of the title's line.
     """
 
     title: str
@@ -36,12 +36,12 @@ class Section:
     window: str = ""
 
     def lines(self, width: int) -> list[Row]:
-        """Return the title's line and the rows, each `width` cells wide."""
+        """Return the title as a row, followed by the section's rows, all `width` cells wide."""
         return [heading(self.title, self.window, width), *(fit_row(row, width) for row in self.rows)]
 
 
 def heading(title: str, window: str, width: int) -> Row:
-    """Return a horizontal rule of `width` cells with the title at its left and `window` at its right."""
+    """Return a horizontal line of `width` cells with the title at its left and `window` at its right."""
     left: Row = [("─ ", "border"), (title, "accent"), (" ", "border")]
     right: Row = [(f" {window} ", "muted"), ("─", "border")] if window else []
     gap = width - row_width(left) - row_width(right)
@@ -51,9 +51,9 @@ def heading(title: str, window: str, width: int) -> Row:
 
 
 def stack(sections: Sequence[Section], width: int, height: int) -> list[Row]:
-    """Return the rows of sections one below the other.
+    """Return the rows of all sections, one section below the other.
 
-    A blank row stands between them if all fit into `height` rows then.
+    Blank rows separate the sections if all rows then fit into `height`.
     """
     needed = sum(len(section.rows) + 1 for section in sections)
     airy = needed + len(sections) - 1 <= height
@@ -66,7 +66,7 @@ def stack(sections: Sequence[Section], width: int, height: int) -> list[Row]:
 
 
 def fact(name: str, text: str, unit: str = "", *, role: str = "title") -> Row:
-    """Return [label, value, unit] as a row for `facts`; an unknown value ("–") is muted and has no unit."""
+    """Return [label, value, unit] as a row for `facts`; the unknown value "–" is muted and has no unit."""
     known = text.strip() != numbers.UNKNOWN
     return [label(name), figure(text, known=known, role=role), label(unit if known else "")]
 
@@ -83,7 +83,7 @@ def facts(cells: Sequence[Row], width: int, columns: int = 2) -> list[Row]:
 
 
 def beside(cells: Sequence[Row], columns: int) -> list[Row]:
-    """Join cells of equal width into rows of `columns` cells, in reading order."""
+    """Join cells of equal width to rows of `columns` cells each, in reading order."""
     return [
         [run for cell in cells[start : start + columns] for run in cell]
         for start in range(0, len(cells), columns)
@@ -91,22 +91,22 @@ def beside(cells: Sequence[Row], columns: int) -> list[Row]:
 
 
 def bar_row(name: str, share: float | None, gradient: str, after: Row, width: int, tail: int) -> Row:
-    """Return a row with a label, a bar and the runs `after` the bar, for which `tail` cells are reserved.
+    """Return a row with a label, a bar filled to `share` (0 to 1; None if unknown), and the text `after`.
 
-    `share` (0 to 1, None if unknown) is the filled part of the bar.
+    `tail` cells are reserved for `after`.
     """
     length = max(4, width - name_width(width) - tail - 1)
     return [label(name, name_width(width)), *bar_runs(share, length, gradient), (" ", "text"), *after]
 
 
 def percent_run(percent: float | None, width: int = 4, *, role: str = "title") -> Row:
-    """Return a percentage (0 to 100) as a row of one run; unknown if None."""
+    """Return a percentage (0 to 100) of `width` cells as a row with one text segment; "–" for None."""
     return [figure(numbers.percent(percent, width), known=percent is not None, role=role)]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a bar that consists of several parts."""
+    """One part of a bar that is made of several parts, such as the uses of memory."""
 
     name: str
     size: float | None
@@ -125,7 +125,7 @@ def segmented_bar(parts: Sequence[Part], total: float, width: int) -> Row:
 
 
 def legend(parts: Sequence[Part], width: int) -> list[Row]:
-    """Return rows with the sign, the name and the size in bytes of each part, two parts per row."""
+    """Return a legend of a bar's parts as rows: sign, name and size in bytes, two parts per row."""
     each = width // 2
     size = 9 if width >= WIDE_FACTS else 8
     return beside([_legend_cell(part, each, size) for part in parts], 2)

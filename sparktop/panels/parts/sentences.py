@@ -11,7 +11,7 @@ from sparktop.panels.parts.rows import Row, Run, row_width
 
 
 def flowed(pieces: Sequence[Row], width: int) -> list[Row]:
-    """Put pieces side by side with " · " between them, in as many rows as needed; no piece is split."""
+    """Join pieces of text with " · " to as many rows of `width` cells as needed; no piece is split."""
     rows: list[Row] = []
     for piece in pieces:
         if rows and row_width(rows[-1]) + 3 + row_width(piece) <= width:
@@ -34,7 +34,7 @@ def wrapped(text: str, width: int) -> tuple[str, ...]:
 
 
 def sentence_rows(mark: Run, text: str, role: str, width: int) -> list[Row]:
-    """Return `text` wrapped into rows behind `mark`; further rows are indented by the mark's width."""
+    """Return `text`, wrapped into rows behind `mark` (such as a bullet); further rows are indented."""
     indent = row_width([mark])
     lines = wrapped(text, max(8, width - indent))
     return [[mark if not index else label(" " * indent), (line, role)] for index, line in enumerate(lines)]

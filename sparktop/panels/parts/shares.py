@@ -12,7 +12,7 @@ from sparktop.panels.parts.slots import Slots
 def share_rows(loads: list[Slots], height: int) -> list[Row]:
     """Draw each backend's share of the load over time as `height` rows.
 
-    `loads` holds the values of each backend. The newest column shows the letters of the backends.
+    `loads` has the values of each backend by cell. In the newest column stand the backends' letters.
     """
     return [_share_row(row) for row in share_area(loads, height)]
 

@@ -58,7 +58,7 @@ def _fill(
     values: Sequence[float],
     fills: Fills,
 ) -> None:
-    """Set empty slots in `means` between two samples to the value before them, where no sample is missing."""
+    """Set empty time slots in `means` to the value before them, where `fills` finds no sample missing."""
     slot, count = 0, len(means)
     while slot < count:
         if edges[slot] != edges[slot + 1]:
@@ -78,9 +78,9 @@ def _fill(
 
 
 def slots_of(series: Series, end_slot: int, step: float, count: int) -> list[float | None]:
-    """Return the means of `series` in the `count` slots up to `end_slot`, as `Series.slots` does.
+    """Return the means of `series` in the `count` time slots of `step` seconds up to slot `end_slot`.
 
-    An empty slot holds the value before it if the next sample was only late, else None.
+    An empty slot has the value before it if the next sample was only late, else None (as in `Series.slots`).
     """
 
     def late(times: Sequence[float], after: int) -> bool:
@@ -90,10 +90,10 @@ def slots_of(series: Series, end_slot: int, step: float, count: int) -> list[flo
 
 
 def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) -> list[list[float | None]]:
-    """Return the slot means of series that are polled faster at some times than at others.
+    """Return the means by time slot of several series that are not polled equally often at all times.
 
-    An empty slot between two samples holds the earlier value if the time between these is about as usual
-    around them: polls were rarer there, none was missed.
+    An empty slot between two samples has the earlier value if the time between these is about as usual around
+    them: polls were rarer there, none was missed.
     """
     return slot_means(table, end_slot - count + 1, step, count, _as_usual)
 

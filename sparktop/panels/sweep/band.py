@@ -18,7 +18,7 @@ _LEAST_TRACKS = 4
 
 
 def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = False) -> list[Row]:
-    """Draw a sweep, running or finished, as exactly `height` rows of `width` cells."""
+    """Draw a sweep (a benchmark), running or finished, as exactly `height` rows of `width` cells."""
     inner, inside = width - 4, height - 2
     names = letters([target.name for target in view.targets])
     if view.live is not None and width >= _BESIDE_FROM and inside >= _LEAST_TRACKS:
@@ -46,7 +46,7 @@ def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = Fal
 
 
 def _words(view: SweepView, width: int, height: int) -> list[Row]:
-    """Return the progress as `height` rows, followed by the newest levels or the findings if they fit."""
+    """Return `height` rows with the sweep's progress, then its newest levels or its findings if they fit."""
     rows = now_rows(view, width)
     room = height - len(rows)
     if room >= 3 and view.rows and not view.status.over:

@@ -10,7 +10,7 @@ from sparktop.panels.parts.sentences import flowed
 
 
 def countdown_band(countdown: Countdown, width: int, height: int, *, selected: bool = False) -> list[Row]:
-    """Draw the panel as exactly `height` rows of `width` cells."""
+    """Draw a sweep that is about to start, as exactly `height` rows of `width` cells."""
     inner = width - 4
     left = max(0.0, countdown.left_s)
     share = left / countdown.whole_s if countdown.whole_s > 0 else 0.0
@@ -42,7 +42,7 @@ def countdown_band(countdown: Countdown, width: int, height: int, *, selected: b
 
 
 def _what(countdown: Countdown) -> list[Row]:
-    """Return targets, concurrencies and request count as pieces for `flowed`."""
+    """Return the sweep's targets, concurrencies and request count as pieces of text for `flowed`."""
     first, *others = countdown.targets or ("nothing",)
     pieces: list[Row] = [[label("on "), (first, "title")], *([(name, "title")] for name in others)]
     levels = ", ".join(map(str, countdown.concurrency))

@@ -37,7 +37,7 @@ SEVERAL = "*"
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Maps concurrencies and values to dots of a grid."""
+    """Maps concurrencies and values to dots of a plot's grid."""
 
     axis: PlotAxis
     grid: DotGrid
@@ -46,12 +46,12 @@ class _Place:
     """Value at the lower end of the scale; above 0 the scale is logarithmic, at 0 linear."""
 
     def x(self, concurrency: float) -> int:
-        """Return the dot column of a concurrency."""
+        """Return the index of the dot column for a concurrency, clipped to the plot."""
         columns = self.grid.columns
         return min(columns - 1, max(0, int(self.axis.place(concurrency) * columns)))
 
     def y(self, value: float) -> int:
-        """Return the dot row of a value, counted from the bottom; values beyond the scale are clipped."""
+        """Return the index of the dot row for a value, counted from the bottom and clipped to the plot."""
         highest = self.grid.levels - 1
         if self.bottom <= 0:
             share = value / self.top
@@ -61,7 +61,7 @@ class _Place:
 
 
 def line_letter(lines: Sequence[CurveLine], index: int) -> str:
-    """Return the sign of a line: "a", "b" … for targets, "1", "2" … for references (published results)."""
+    """Return the character of a line: "a", "b" … for targets, "1", "2" … for published references."""
     before = [line for line in lines[:index] if (line.reference is None) == (lines[index].reference is None)]
     if lines[index].reference is None:
         return chr(ord("a") + len(before) % 26)
@@ -69,7 +69,7 @@ def line_letter(lines: Sequence[CurveLine], index: int) -> str:
 
 
 def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
-    """Draw one plot as `height` rows of `width` cells: title, curves, axis."""
+    """Draw a plot of a metric against concurrency as `height` rows of `width` cells: title, curves, axis."""
     tall = max(2, height - 2)
     concurrencies = sorted({point.concurrency for line in plot.lines for point in line.points})
     axis = _axis(concurrencies, max(4, width - _EDGE))
@@ -102,10 +102,10 @@ def _axis(concurrencies: Sequence[int], width: int) -> PlotAxis:
 
 
 def _top(plot: CurvePlot) -> float:
-    """Return the value at the upper end of the scale, at least the largest mean.
+    """Return the value at the upper end of the plot's scale, which is above all means.
 
-    Interval ends count up to 1.5 times the largest mean and limits up to twice that mean, so that they do not
-    flatten the curves.
+    Ends of confidence intervals count up to 1.5 times the largest mean, limits up to twice that mean, so that
+    they do not flatten the curves.
     """
     means = [point.value.mean for line in plot.lines for point in line.points]
     highs = [point.value.high or 0.0 for line in plot.lines for point in line.points]
@@ -116,9 +116,10 @@ def _top(plot: CurvePlot) -> float:
 
 
 def _ends(plot: CurvePlot) -> tuple[float, float]:
-    """Return (value at the upper end, at the lower end) of the scale.
+    """Return the values at the plot's (upper end, lower end).
 
-    The lower end is 0, or above 0 for a logarithmic scale: for latencies that differ more than tenfold.
+    The lower end is 0, or above 0 for a logarithmic scale, which is used for latencies that differ more than
+    tenfold.
     """
     top = _top(plot)
     smallest = min(point.value.mean for line in plot.lines for point in line.points)
@@ -190,7 +191,7 @@ def _draw_marks(place: _Place, line: CurveLine, letter: str, index: int) -> None
 
 
 def legend_pieces(plots: Sequence[CurvePlot]) -> list[Row]:
-    """Return a piece for each line: letter, line pattern, name, and the source of a reference."""
+    """Return a text for each line of the plots: letter, line pattern, name, and source of a reference."""
     lines = max((plot.lines for plot in plots), key=len, default=())
     samples = ("⠤⠤⠤", "⠤⠄⠠⠤", "⠄⠄⠄⠄", "⠤⠤⠠⠄")
     pieces: list[Row] = []
@@ -225,7 +226,7 @@ def legend_rows(plots: Sequence[CurvePlot], width: int) -> list[Row]:
 
 
 def plots_rows(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]:
-    """Draw as many plots as fit beside and below each other, as `height` rows of `width` cells."""
+    """Draw as many of `plots` as fit side by side and below each other, in `height` rows of `width` cells."""
     if not plots:
         return [fit_row([label("no curves: nothing was measured yet")], width)] * max(0, height)
     beside = min(len(plots), max(1, (width + 2) // (_WIDE + 2)))

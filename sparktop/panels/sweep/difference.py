@@ -70,7 +70,10 @@ def _untested(difference: Difference) -> bool:
 
 
 def difference_rows(difference: Difference, width: int) -> list[Row]:
-    """Return the rows inside the frame of a screen `width` cells wide: verdict, names, changes, notes."""
+    """Return the rows of a comparison of two results, for a screen `width` cells wide, without a frame.
+
+    They hold the verdict, the names of the results, the change of each metric by level, and notes.
+    """
     inner = width - 4
     rows: list[Row] = []
     rows += sentence_rows(("▸ ", "accent"), difference.verdict, "title", inner)
@@ -96,7 +99,7 @@ def difference_rows(difference: Difference, width: int) -> list[Row]:
 
 
 def _most(difference: Difference) -> float:
-    """Return the change in percent at the ends of the drawn intervals: the largest of all, at most 100."""
+    """Return the percentage at both ends of the drawn scale: the largest change, at most 100."""
     ends = [
         abs(value)
         for row in difference.rows
@@ -107,7 +110,7 @@ def _most(difference: Difference) -> float:
 
 
 def _level_names(difference: Difference) -> dict[_LevelKey, str]:
-    """Return {(concurrency, prompt tokens): short name of the level}, all names equally wide."""
+    """Return {(concurrency, prompt tokens): short name of this level of load}, all names equally wide."""
     keys = dict.fromkeys((row.concurrency, row.prompt_tokens) for row in difference.rows)
     lengths = several_lengths(length for _, length in keys)
     names = {key: level_name(*key, lengths=lengths) for key in keys}

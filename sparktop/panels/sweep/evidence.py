@@ -36,7 +36,7 @@ def evidence_screen(
     simulated: bool = False,
     lengths: bool = False,
 ) -> list[Row]:
-    """Draw a level in a frame as rows of `width` cells: `height` rows, or more, which scroll.
+    """Draw the evidence on one level of a sweep in a frame: `height` rows, or more, which scroll.
 
     `run` is the number of the load run whose requests are drawn: the newest one where None or unknown. With
     `lengths` the level's name includes its prompt length.
@@ -89,7 +89,7 @@ def _facts(evidence: LevelEvidence, width: int) -> list[Row]:
 
 
 def _shares(evidence: LevelEvidence, width: int) -> list[Row]:
-    """Return a row per server: requests, batch, queue, KV cache, and a graph of its running requests."""
+    """Return a row per server: its requests, batch, queue, KV cache and a graph of running requests."""
     shares = evidence.shares
     if not shares:
         return []
@@ -126,7 +126,10 @@ def _share(share: BackendShare, index: int, names: int, room: int, top: float) -
 
 
 def _fitted(values: Sequence[float | None], width: int) -> list[float | None]:
-    """Return at most `width` means of equally many consecutive values; None if all of these are unknown."""
+    """Return means of equally many consecutive values each, at most `width` of them, to fit into a graph.
+
+    A mean of only unknown values is None.
+    """
     size = max(1, -(-len(values) // width))
     result: list[float | None] = []
     for start in range(0, len(values), size):
@@ -136,7 +139,7 @@ def _fitted(values: Sequence[float | None], width: int) -> list[float | None]:
 
 
 def _balance(evidence: LevelEvidence, width: int) -> list[Row]:
-    """Return rows with the balance verdict on the level and its reasons; empty without a verdict."""
+    """Return rows with the verdict on the balance during the level, and its reasons; empty without one."""
     balance = evidence.balance
     word = balance.word_now.value if balance is not None else evidence.balance_word
     if word is None:

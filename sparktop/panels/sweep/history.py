@@ -38,7 +38,7 @@ _EMPTY = (
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the table: heading, width in cells, and the function that returns a result's text."""
+    """One column of the table of results: heading, width in cells, and the function that returns the text."""
 
     heading: str
     width: int
@@ -74,7 +74,7 @@ def _name_width(width: int) -> int:
 
 
 def _columns(width: int) -> tuple[list[Column], int]:
-    """Return (columns that fit, width in cells left for the note)."""
+    """Return (the columns that fit into `width` cells, the width left for the note)."""
     room = width - _SIGNS - _WHEN - 1 - _name_width(width) - 1 - _STATUS
     chosen = []
     for column in _COLUMNS:
@@ -86,7 +86,7 @@ def _columns(width: int) -> tuple[list[Column], int]:
 
 
 def room_of(height: int) -> int:
-    """Return the number of results that fit into a screen of `height` rows."""
+    """Return the number of results that a history screen of `height` rows shows at once."""
     detail = 2 if height >= _DETAIL_FROM else 0
     return max(1, height - TOP - 1 - detail)
 
@@ -111,7 +111,7 @@ def history_screen(
     first: int | None = None,
     unread: int = 0,
 ) -> list[Row]:
-    """Draw the table as exactly `height` rows of `width` cells.
+    """Draw the table of stored results as exactly `height` rows of `width` cells.
 
     `chosen` is the key of the row under the cursor, `marked` the keys selected for a comparison, `query` the
     search that found the rows; `notice` reports the last action ("deleted; u brings it back"). `first` is the
@@ -189,13 +189,13 @@ def _heading(width: int) -> Row:
 
 
 def _name(row: HistoryRow, width: int) -> str:
-    """Return the result's name in `width` cells; the mark " sim" of simulated results is never cut off."""
+    """Return a result's name in `width` cells; the mark " sim" of simulated results is never cut off."""
     sign = " sim" if row.simulated else ""
     return fit(fit(row.name, min(cell_width(row.name), width - len(sign))) + sign, width)
 
 
 def _status(row: HistoryRow) -> str:
-    """Return the final status in the width of its column, cut to its first word where it is too long."""
+    """Return a sweep's final status in the column's width, cut to its first word where it is too long."""
     return fit(row.status if cell_width(row.status) <= _STATUS else row.status.split()[0], _STATUS)
 
 

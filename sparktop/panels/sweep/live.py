@@ -42,7 +42,7 @@ rows."""
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """Height in rows of each kind of track; 0 for a track that is not drawn."""
+    """Heights in rows of the graphs of a running sweep; 0 for a graph that is not drawn."""
 
     tps: int
     flight: int
@@ -55,9 +55,9 @@ class _Room:
 def live_rows(
     live: LiveSeries, names: dict[str, str], width: int, height: int, *, lengths: bool = False
 ) -> list[Row]:
-    """Draw the tracks as exactly `height` rows of `width` cells; `names` maps target names to letters.
+    """Draw the graphs of a running sweep on one time axis as exactly `height` rows of `width` cells.
 
-    With `lengths` the names of levels include their prompt length.
+    `names` maps target names to letters. With `lengths` the names of levels include their prompt length.
     """
     axis = sweep_axis(live, max(8, width - GUTTER))
     small = _small_tracks(live)
@@ -81,9 +81,9 @@ def _level_words() -> Row:
 
 
 def _share_out(height: int, small: int, *, several: bool) -> _Room:
-    """Divide `height` rows among the tracks: first large ones, then small ones; the rest enlarges large ones.
+    """Divide `height` rows among the graphs: first the large ones, then those of one row, then enlarge.
 
-    `small` is the number of small tracks; `several`: there are more than two servers.
+    `small` is the number of graphs of one row; `several`: there are more than two servers.
     """
     if height < 4:
         return _Room(max(1, height), 0, 0, 0, 0)
@@ -108,7 +108,7 @@ def _share_out(height: int, small: int, *, several: bool) -> _Room:
 
 
 def _tps(axis: SweepAxis, height: int) -> list[Row]:
-    """Draw the token rate of all servers together; of two servers, one rate is stacked on the other."""
+    """Draw the token rate of all servers over time; for two servers their rates are stacked."""
     live = axis.live
     known = [line for line in live.backends if any(line.tps)]
     total = axis.columns(live.tps)
@@ -130,13 +130,13 @@ def _tps(axis: SweepAxis, height: int) -> list[Row]:
 
 
 def _last(values: Slots, step_s: float) -> float | None:
-    """Return the mean of the known values of the last two seconds; None without any."""
+    """Return the mean of the known values of the last two seconds; None if all of these are unknown."""
     known = [value for value in values[-max(1, round(2 / step_s)) :] if value is not None]
     return sum(known) / len(known) if known else None
 
 
 def _shares(axis: SweepAxis, height: int) -> list[Row]:
-    """Draw how the generated tokens are divided among many servers."""
+    """Draw each server's share of the generated tokens over time, for more than two servers."""
     rows = share_rows([axis.cells(line.tps) for line in axis.live.backends], height)
     return beside_gutter(gutter(("share", "accent"), [], "100%", "0", height), rows)
 
@@ -163,7 +163,7 @@ def _newest(values: Slots) -> float | None:
 
 
 def _ttft(axis: SweepAxis, height: int) -> list[Row]:
-    """Draw each time to first token as a dot on a logarithmic scale, and the median by time as a line."""
+    """Draw each time to first token as a dot on a logarithmic scale, and the median over time as a line."""
     live = axis.live
     known = [value for points in live.ttft_ms for value in points if value > 0]
     low, high = _decades(known)
@@ -191,9 +191,9 @@ def _ttft(axis: SweepAxis, height: int) -> list[Row]:
 
 
 def _decades(values: Sequence[float]) -> tuple[float, float]:
-    """Return (lower, upper) end of a scale around all values, at least a factor of ten apart.
+    """Return (lower end, upper end) of a logarithmic scale around all values, at least a decade apart.
 
-    Each end is 1, 2 or 5 times a power of ten, or ten times the lower end.
+    Each end is 1, 2 or 5 times a power of ten.
     """
     if not values:
         return 10.0, 1000.0
@@ -206,7 +206,7 @@ def _decades(values: Sequence[float]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class _Small:
-    """The values of a track that is one row high."""
+    """The values of a graph that is one row high."""
 
     kind: str
     name: str
@@ -216,9 +216,9 @@ class _Small:
 
 
 def _small_tracks(live: LiveSeries) -> list[_Small]:
-    """Return the small tracks, the most important first: load by server, power by machine and so on.
+    """Return the graphs of one row, the most important first: load by server, power by machine and so on.
 
-    Tracks without any value are left out.
+    Graphs without any value are left out.
     """
     servers = [line for line in live.backends if line.running]
     kinds = [
@@ -240,7 +240,7 @@ def _temperature(line: NodeLine, at: int) -> _Small:
 
 
 def _small(axis: SweepAxis, track: _Small) -> Row:
-    """Draw a small track as one row: name and current value, then one bar per cell."""
+    """Draw a graph of one row: name and current value, then one bar per cell."""
     cells = axis.cells(track.values)
     now = next((value for value in reversed(track.values) if value is not None), None)
     if track.kind == "load":
@@ -258,7 +258,7 @@ def _small(axis: SweepAxis, track: _Small) -> Row:
 
 
 def _load(axis: SweepAxis, track: _Small, cells: list[float | None]) -> Row:
-    """Draw running requests as one row of shades, with a letter in cells where requests wait."""
+    """Draw a server's running requests as a row of shades, with a letter in cells where requests wait."""
     waiting = axis.cells(track.other) if track.other else [None] * len(cells)
     known = [a + (b or 0.0) for a, b in zip(cells, waiting, strict=True) if a is not None]
     top = nice_ceiling(max(known, default=0.0), 4.0)

@@ -25,7 +25,7 @@ _LEAST_TABLE = 6
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
-    """The rectangle of the table of levels on the screen, in cells."""
+    """The rectangle on the screen, in cells, of the table of a sweep's levels."""
 
     x: int
     y: int
@@ -39,7 +39,7 @@ class TablePlace:
 
 @dataclass(frozen=True, slots=True)
 class DrawnSweep:
-    """The screen's rows, and where levels can be clicked."""
+    """The drawn screen of a sweep, with the places of its levels for mouse clicks."""
 
     rows: list[Row]
     spots: dict[int, LevelKey]
@@ -57,10 +57,10 @@ def drawn_sweep(
     curves: bool = True,
     note: str = "",
 ) -> DrawnSweep:
-    """Draw a sweep, running or finished, as exactly `height` rows of `width` cells.
+    """Draw a sweep on the full screen as exactly `height` rows of `width` cells.
 
-    With `curves` a finished sweep shows its curves in place of the tracks, otherwise the tracks stay.
-    `chosen` is the selected level; `note` stands on the lower edge.
+    With `curves` a finished sweep shows curves against concurrency in place of graphs over time. `chosen` is
+    the selected level; `note` stands on the lower edge.
     """
     inner, inside = width - 4, height - 2
     words = word_rows(view, inner, max(2, inside // 4))
@@ -93,14 +93,14 @@ def drawn_sweep(
 def sweep_screen(
     view: SweepView, width: int, height: int, *, chosen: LevelKey | None = None, curves: bool = True
 ) -> list[Row]:
-    """Return the rows of `drawn_sweep`."""
+    """Draw a sweep on the full screen; return only the rows of `drawn_sweep`."""
     return drawn_sweep(view, width, height, chosen=chosen, curves=curves).rows
 
 
 def _stacked(
     view: SweepView, width: int, height: int, chosen: LevelKey | None, *, curves: bool
 ) -> tuple[list[Row], TablePlace]:
-    """Return (rows, place of the table): the graphs above the table of levels.
+    """Return (rows, place of the table) with the graphs above the table of levels.
 
     The table gets no more rows than levels, heading and legend need.
     """
@@ -121,7 +121,10 @@ def _stacked(
 def _table_and_words(
     view: SweepView, width: int, height: int, chosen: LevelKey | None
 ) -> tuple[list[Row], TablePlace]:
-    """Return (rows, place of the table): the table, and below it the comparison's text as far as it fits."""
+    """Return (rows, place of the table) with the table of levels, and the comparison's text below it.
+
+    The text is cut where it does not fit.
+    """
     levels = len(all_levels(view))
     below = [] if view.topologies is None else words_rows(view.topologies, width)
     table = min(height, levels + 3) if below else height
@@ -131,7 +134,7 @@ def _table_and_words(
 
 
 def _picture(view: SweepView, width: int, height: int, *, curves: bool) -> list[Row]:
-    """Draw the tracks of a sweep, or its curves if it is finished or has no tracks."""
+    """Draw a sweep's graphs over time, or its curves if it is finished or has no such graphs."""
     live = view.live
     if live is not None and not (view.status.over and curves and view.plots):
         names = letters([target.name for target in view.targets])

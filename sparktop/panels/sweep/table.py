@@ -1,4 +1,7 @@
-"""The levels of a sweep as a table: planned ones, the running one with a bar, results of finished ones."""
+"""The levels of a sweep (a target with a concurrency each) as a table.
+
+Planned levels have only a state, the running one has a bar, and finished ones have results.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ _WORDS, _WIDE_WORDS = 10, 30
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of values."""
+    """One column of values in the table of levels."""
 
     heading: str
     width: int
@@ -65,7 +68,7 @@ def _spread(row: ResultRow) -> str:
 
 
 def interval_text(figure: Measured | None) -> str:
-    """Format half a 95 % interval as a percentage of the mean: "±2.1%"; "–" without an interval."""
+    """Format half of a 95 % confidence interval in percent of the mean, "±2.1%"; "–" without an interval."""
     if figure is None or figure.low is None or figure.high is None or figure.mean <= 0:
         return numbers.UNKNOWN
     half = 100 * (figure.high - figure.low) / 2 / figure.mean
@@ -95,7 +98,7 @@ _SHOWN = ("prefill", "decode", "95 %", "peak", "TTFT p50", "p95", "t/s each", "f
 
 
 def columns_for(view: SweepView, width: int) -> list[Column]:
-    """Return the columns that fit beside name and marks; a column without any value is left out."""
+    """Return the columns that fit into `width` cells beside name and marks, without columns of no value."""
     room = width - _name_width(view) - (_WORDS if width < 100 else _WIDE_WORDS)
     chosen: list[Column] = []
     for column in _COLUMNS:
@@ -110,7 +113,10 @@ def columns_for(view: SweepView, width: int) -> list[Column]:
 
 
 def _name_width(view: SweepView) -> int:
-    """Return the width in cells of a level's name: "▶✓ a c64", with the target's name if there are more."""
+    """Return the width in cells of the column of level names, such as "▶✓ a c64".
+
+    The names include the target's name if there are several targets.
+    """
     load = max((len(_load_words(view, level.key)) for level in all_levels(view)), default=0)
     if len(view.targets) < 2:
         return max(8, 4 + load)
@@ -123,7 +129,7 @@ def _load_words(view: SweepView, key: LevelKey) -> str:
 
 
 def table_heading(view: SweepView, width: int) -> Row:
-    """Return the heading row of the table."""
+    """Return the heading row of the table of levels."""
     name = _name_width(view)
     columns = columns_for(view, width)
     row: Row = [(fit("   level", name), "muted")]
@@ -132,7 +138,7 @@ def table_heading(view: SweepView, width: int) -> Row:
 
 
 def table_rows(view: SweepView, width: int, height: int, *, chosen: LevelKey | None = None) -> list[Row]:
-    """Return heading, levels and legend as `height` rows.
+    """Return the table of levels with heading and legend as `height` rows.
 
     The level `chosen`, or else the newest level that has begun, is visible.
     """
@@ -148,7 +154,7 @@ def table_rows(view: SweepView, width: int, height: int, *, chosen: LevelKey | N
 
 
 def all_levels(view: SweepView) -> tuple[PlannedLevel, ...]:
-    """Return the levels of the plan, or the measured levels where the plan is not known."""
+    """Return a sweep's planned levels, or the measured levels where its plan is not known."""
     return view.levels or tuple(PlannedLevel(row.key, LevelState.DONE, share=1.0) for row in view.rows)
 
 
@@ -160,7 +166,7 @@ def shown_levels(view: SweepView, height: int, chosen: LevelKey | None) -> tuple
 
 
 def newest_begun(levels: Sequence[PlannedLevel]) -> int:
-    """Return the index of the last level that has begun; 0 if no level has."""
+    """Return the index of the last level of a sweep that has begun; 0 if none has."""
     begun = [
         index for index, level in enumerate(levels) if level.state not in {*_WITHOUT_RUNS, LevelState.REFUSED}
     ]
@@ -195,7 +201,7 @@ def _first(levels: Sequence[PlannedLevel], room: int, chosen: LevelKey | None) -
 def level_row(
     view: SweepView, level: PlannedLevel, row: ResultRow | None, width: int, *, chosen: bool = False
 ) -> Row:
-    """Return one level as a row: its values if it has any, else its state with a bar of its progress."""
+    """Return one level of a sweep as a row: its values, or its state with a progress bar if it has none."""
     sign, role = STATES[level.state]
     name = _name_width(view)
     start: Row = [("▶" if chosen else " ", "selected"), (sign, role), (" ", "text")]
@@ -249,9 +255,9 @@ def _cell(row: ResultRow, column: Column) -> Row:
 
 
 def marks_words(row: ResultRow, room: int) -> Row:
-    """Return a level's marks as short labels, doubts first, in about `room` cells.
+    """Return a level's marks (reasons to doubt it, or why it is slow) as short labels, doubts first.
 
-    Marks that do not fit are counted ("+2"); the first mark is always included.
+    Marks that do not fit into `room` cells are counted ("+2"); the first mark is always included.
     """
     runs: Row = []
     used = 0

@@ -24,7 +24,7 @@ MOST_ROWS = 400
 
 
 def timeline_rows(timeline: Timeline, width: int) -> list[Row]:
-    """Draw the requests of a load run: title, legend, one row per request, axis, notes."""
+    """Draw the requests of a load run over time: title, legend, a row per request, axis and notes."""
     every = -(-len(timeline.bars) // MOST_ROWS) if timeline.bars else 1
     words = f"run {timeline.run + 1}, {len(timeline.bars)} requests{_split(timeline)}"
     if every > 1:
@@ -43,7 +43,7 @@ def timeline_rows(timeline: Timeline, width: int) -> list[Row]:
 
 
 def _split(timeline: Timeline) -> str:
-    """Return as text how many of the load run's requests each server got; "" for a single server."""
+    """Return the number of requests that each server got in the load run as text; "" for a single server."""
     if len(timeline.backends) <= 1:
         return ""
     counts = Counter(bar.backend for bar in timeline.bars)
@@ -82,7 +82,10 @@ def _bar_row(
 
 
 def _bar(bar: RequestBar, axis: PlotAxis, role: str, letter: str, until_s: float) -> Row:
-    """Return the bar of a request as runs; a phase of any length has at least one cell if a cell is free."""
+    """Return one request as a bar of styled text: waiting, prefill, decode.
+
+    A phase of any length has at least one cell if a cell is free.
+    """
     stop = bar.end_s if bar.end_s is not None else until_s
     first = bar.first_token_s if bar.first_token_s is not None else stop
     queued = bar.start_s + (bar.queue_s or 0.0)

@@ -83,19 +83,19 @@ def _row_at(rows: Sequence[Row], index: int, width: int) -> Row:
 
 
 def words_rows(compared: Topologies, width: int) -> list[Row]:
-    """Return advice, crossovers, splits of requests, deviations and notes as rows in one column."""
+    """Return rows with all text of a comparison of targets: advice, crossovers, splits, deviations, notes."""
     return [*advice_rows(compared, width), *rest_rows(compared, width)]
 
 
 def shown_metrics(compared: Topologies) -> tuple[ComparedMetric, ...]:
-    """Return the metrics on the screen in the order of `MAIN`; all metrics if none of `MAIN` was measured."""
+    """Return the metrics to show, in the order of `MAIN`; all metrics if none of `MAIN` was measured."""
     found = {metric.metric: metric for metric in compared.metrics}
     main = tuple(found[name] for name in MAIN if name in found)
     return main or compared.metrics
 
 
 def tables_rows(compared: Topologies, width: int) -> list[Row]:
-    """Return the tables of all shown metrics, one below the other."""
+    """Return a table for each metric to show, one below the other."""
     rows: list[Row] = []
     for metric in shown_metrics(compared):
         rows += metric_rows(compared, metric, width)
@@ -103,7 +103,7 @@ def tables_rows(compared: Topologies, width: int) -> list[Row]:
 
 
 def metric_rows(compared: Topologies, metric: ComparedMetric, width: int) -> list[Row]:
-    """Return one metric of all targets as a table with a row per level."""
+    """Return one metric as a table: a row per level of load, a column per target, and the winner."""
     levels = [_level_name(compared, level) for level in metric.levels]
     # A concurrency alone always has the same place, so that most tables stand alike.
     load = max((_LOAD, *map(len, levels))) if compared.several_lengths else _LOAD
@@ -128,7 +128,7 @@ def _level_name(compared: Topologies, level: ComparedLevel | DeviationRow | Spli
 
 
 def _heads(compared: Topologies, metric: ComparedMetric) -> tuple[str, ...]:
-    """Return alternative titles for the winner's column, longest first.
+    """Return alternative titles, longest first, for the column of winners.
 
     They name the target that the percentages are relative to.
     """
@@ -180,7 +180,7 @@ def _figure(metric: ComparedMetric, value: Measured | None) -> str:
 
 
 def _winner(level: ComparedLevel, width: int, against: str | None) -> Row:
-    """Return as runs the best target with its lead in percent, or that no difference is shown.
+    """Return the winner of a level and its lead in percent as styled text, or that no difference is shown.
 
     Without a significance test the target that is ahead is named. If the percentage is relative to another
     target than `against` (which the column's title names), that target is named, too.
@@ -213,7 +213,7 @@ def _undecided(level: ComparedLevel) -> tuple[str, ...]:
 
 
 def _unbeaten(level: ComparedLevel, name: str) -> bool:
-    """Return whether the target `name` is one of several leaders of which none is significantly better."""
+    """Return whether no target of a level is significantly better than `name`, one of several leaders."""
     if level.winner is not None or level.significant is not False:
         return False
     return name not in level.beats and bool(level.beats or name == level.ahead)
@@ -228,7 +228,10 @@ def signed_percent(percent: float) -> str:
 
 
 def advice_rows(compared: Topologies, width: int) -> list[Row]:
-    """Return rows on which target to use under which load, and how certain this is; empty without advice."""
+    """Return rows that advise which target to use under which load, and how certain this is.
+
+    Empty without advice.
+    """
     if not compared.advice:
         return []
     rows = [heading("when to use which", "", width)]
@@ -253,7 +256,7 @@ def _undecided_words(item: AdviceRow, targets: int) -> str:
 
 
 def rest_rows(compared: Topologies, width: int) -> list[Row]:
-    """Return rows with crossovers, requests by server, spreads that differ most, and notes."""
+    """Return rows with crossovers, requests by server, the largest differences in spread, and notes."""
     rows = _listed("crossovers", ("⇄ ", "accent"), compared.crossovers, "text", width)
     if compared.splits:
         rows.append(heading("who answered, and the batches that ran", "", width))
@@ -277,7 +280,7 @@ def rest_rows(compared: Topologies, width: int) -> list[Row]:
 
 
 def _listed(title: str, mark: tuple[str, str], sentences: Sequence[str], role: str, width: int) -> list[Row]:
-    """Return sentences as rows below a title; empty without a sentence."""
+    """Return `sentences` as rows below a title; empty if there are none."""
     if not sentences:
         return []
     rows = [heading(title, "", width)]
@@ -287,7 +290,7 @@ def _listed(title: str, mark: tuple[str, str], sentences: Sequence[str], role: s
 
 
 def _split_rows(split: SplitRow, level: str, width: int) -> list[Row]:
-    """Return a level's requests by server, batch sizes and router overhead, in as many rows as needed."""
+    """Return rows with a level's requests by server, its batch sizes and the router's overhead."""
     name = max(6, min(14, cell_width(split.target)))
     indent = name + cell_width(level) + 2
     pieces: list[Row] = []

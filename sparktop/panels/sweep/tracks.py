@@ -1,4 +1,4 @@
-"""Parts of a sweep's tracks: graphs one below the other on a time axis that spans the sweep so far."""
+"""Parts of the graphs of a running sweep, one below the other on a time axis that spans the sweep so far."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EDGE = "┊"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SweepAxis:
-    """The time axis shared by all tracks: the sweep's start is at the left."""
+    """The time axis of all graphs of a running sweep, which begins with the sweep."""
 
     live: LiveSeries
     width: int
@@ -39,16 +39,16 @@ class SweepAxis:
 
     @property
     def cell_s(self) -> float:
-        """Seconds per cell."""
+        """Seconds that one terminal cell covers."""
         return 2 * self.slots * self.live.step_s
 
     def columns(self, values: Slots) -> list[float | None]:
-        """Return the mean of `values` for each dot column; None to the right of the newest value."""
+        """Return the mean of `values` for each dot column of the graph; None after the newest value."""
         found = means(values, self.slots)
         return found + [None] * (2 * self.width - len(found))
 
     def cells(self, values: Slots) -> list[float | None]:
-        """Return the mean of `values` for each cell; None to the right of the newest value."""
+        """Return the mean of `values` for each cell of the graph; None after the newest value."""
         found = means(values, 2 * self.slots)
         return found + [None] * (self.width - len(found))
 
@@ -58,7 +58,7 @@ class SweepAxis:
 
     @property
     def edges(self) -> list[int]:
-        """The indexes of the cells in which levels begin, ascending."""
+        """The indexes of the cells in which levels of the sweep begin, ascending."""
         return sorted({self.cell(span.began_at) for span in self.live.spans})
 
 
@@ -87,7 +87,7 @@ def _parts(values: Slots, size: int) -> list[Slots]:
 
 
 def with_edges(rows: Sequence[Row], edges: Sequence[int]) -> list[Row]:
-    """Return a graph's rows with a line where each level begins, drawn in empty cells only."""
+    """Return a graph's rows with a vertical line in each cell column of `edges`, in empty cells only."""
     return [_edged(row, edges) for row in rows] if edges else list(rows)
 
 
@@ -106,7 +106,7 @@ def _edged(row: Row, edges: Sequence[int]) -> Row:
 
 
 def beside_gutter(gutter: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
-    """Put the rows `gutter` (a track's name and scale), `GUTTER` cells wide, to the left of its graph."""
+    """Join each graph row with a row of `gutter` at its left: the graph's name, value and scale."""
     return [
         [*fit_row(gutter[index] if index < len(gutter) else (), GUTTER), *row]
         for index, row in enumerate(rows)
@@ -114,7 +114,7 @@ def beside_gutter(gutter: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
 
 
 def gutter(name: Run, value: Row, top: str, bottom: str, height: int) -> list[Row]:
-    """Return `height` rows for the left of a track: name and upper end of the scale, value, lower end."""
+    """Return `height` rows for the left of a graph: its name, its current value, both ends of its scale."""
     if height <= 1:
         return [_ended([name, (" ", "text"), *value], "")]
     rows = [_ended([name], top), *([] for _ in range(height - 2)), _ended([], bottom)]
@@ -128,19 +128,19 @@ def _ended(words: Row, end: str) -> Row:
 
 
 def value_now(text: str, unit: str, *, role: str = "title") -> Row:
-    """Return the newest value of a track with its unit as runs; an unknown value has no unit."""
+    """Return the newest value of a graph with its unit as styled text; an unknown value has no unit."""
     stripped = text.strip()
     known = stripped != UNKNOWN
     return [figure(stripped, known=known, role=role), label(f" {unit}" if unit and known else "")]
 
 
 def letters(targets: Sequence[str]) -> dict[str, str]:
-    """Return {target name: letter}, "a" for the first target."""
+    """Return {target name: letter}, with "a" for the first target."""
     return {name: chr(ord("a") + index % 26) for index, name in enumerate(targets)}
 
 
 def short_level(key: LevelKey, names: dict[str, str], *, lengths: bool) -> str:
-    """Return the short name of a level, after the target's letter if there are several targets.
+    """Return the short name of a level of load, after its target's letter if there are several targets.
 
     With `lengths` the name includes the prompt length.
     """
@@ -149,7 +149,7 @@ def short_level(key: LevelKey, names: dict[str, str], *, lengths: bool) -> str:
 
 
 def level_strip(axis: SweepAxis, names: dict[str, str], *, lengths: bool) -> Row:
-    """Draw a row that shows when each level ran, with the level's name where it fits."""
+    """Draw a row that shows when each level of the sweep ran, with the level's name where it fits."""
     row: Row = []
     used = 0
     spans = axis.live.spans
@@ -173,7 +173,7 @@ def level_strip(axis: SweepAxis, names: dict[str, str], *, lengths: bool) -> Row
 
 
 def time_row(axis: SweepAxis) -> Row:
-    """Return a row with the labels of the time axis: time since the sweep began."""
+    """Return a row with the labels of the time axis, as time since the sweep began."""
     span = axis.width * axis.cell_s
     step = next((seconds for seconds in _LABELS_S if seconds >= _APART * axis.cell_s), _LABELS_S[-1])
     places = [(index * step, _elapsed(index * step)) for index in range(int(span // step) + 1)]

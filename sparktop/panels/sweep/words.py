@@ -49,7 +49,7 @@ def clock_text(seconds: float | None) -> str:
 
 
 def progress_pieces(view: SweepView) -> list[Row]:
-    """Return phase and progress as pieces for `flowed`, the most important first."""
+    """Return a sweep's phase and progress as pieces of text for `flowed`, the most important first."""
     if view.status.over:
         pieces: list[Row] = [[(view.words, "text")]]
         if view.elapsed_s is not None:
@@ -68,7 +68,7 @@ def progress_pieces(view: SweepView) -> list[Row]:
 
 
 def moment_pieces(view: SweepView) -> list[Row]:
-    """Return the current values of the running level as pieces for `flowed`; empty if no level runs."""
+    """Return the running level's current values as pieces of text for `flowed`; empty if none is running."""
     now = view.moment
     if now is None:
         return []
@@ -92,7 +92,7 @@ def _ms(value: float | None) -> str:
 
 
 def now_rows(view: SweepView, width: int) -> list[Row]:
-    """Return rows with phase and progress, or how the sweep ended; a sentence that is too long is wrapped."""
+    """Return rows with a sweep's phase and progress, or how it ended; long sentences are wrapped."""
     first, *others = progress_pieces(view)
     if row_width(first) <= width:
         return flowed([first, *others, *moment_pieces(view)], width)
@@ -102,7 +102,10 @@ def now_rows(view: SweepView, width: int) -> list[Row]:
 
 
 def guard_rows(view: SweepView, width: int) -> list[Row]:
-    """Return rows on the condition that stops the sweep early, as a warning if there is no such guard."""
+    """Return rows with the condition that stops the sweep early, or with a warning if there is none.
+
+    Empty if nothing is known about it.
+    """
     if view.guard is None:
         return []
     role = "warn" if view.guard.startswith("no guard") else "muted"
@@ -110,7 +113,7 @@ def guard_rows(view: SweepView, width: int) -> list[Row]:
 
 
 def word_rows(view: SweepView, width: int, most: int) -> list[Row]:
-    """Return progress and findings in at most `most` rows; the last row counts those that do not fit."""
+    """Return a sweep's progress and findings in at most `most` rows; the last row counts those left out."""
     guard, found = guard_rows(view, width), found_rows(view, width)
     # The guard of a finished sweep no longer matters: its findings come first.
     rows = [*now_rows(view, width), *([*found, *guard] if view.status.over else [*guard, *found])]
@@ -121,7 +124,7 @@ def word_rows(view: SweepView, width: int, most: int) -> list[Row]:
 
 
 def found_rows(view: SweepView, width: int) -> list[Row]:
-    """Return rows with the verdict and the doubts of a finished sweep, or a running one's newest notice."""
+    """Return rows with a finished sweep's verdict and doubts, or with a running sweep's newest notice."""
     rows: list[Row] = []
     if view.status.over:
         for index, sentence in enumerate(view.verdict):

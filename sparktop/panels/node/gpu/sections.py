@@ -32,7 +32,7 @@ _MOST_WORDS = 6
 
 
 def gpu_sections(view: NodeView, width: int) -> list[Section]:
-    """Return a section for a column of `width`: one GPU in full, several as a table, or why there is none."""
+    """Return a list with the section of GPUs: one in full, several as a table, or why there is none."""
     sample = view.sample
     gpus = sample.gpus if sample is not None else ()
     if not gpus:
@@ -46,7 +46,7 @@ def gpu_sections(view: NodeView, width: int) -> list[Section]:
 
 
 def fleet_name(gpus: Sequence[GpuReading]) -> str:
-    """Return the GPUs by name: "8 × NVIDIA H200", with a count for each name where they differ."""
+    """Return the number and name of the GPUs, such as "8 × NVIDIA H200", for each name that occurs."""
     names: dict[str, int] = {}
     for gpu in gpus:
         names[gpu.name or "–"] = names.get(gpu.name or "–", 0) + 1
@@ -68,7 +68,10 @@ def speed_section(view: NodeView, width: int) -> list[Section]:
 
 
 def _sentence(name: str, first: Row, text: str, names: int, width: int) -> list[Row]:
-    """Return `text` wrapped into rows behind the runs `first`, or without these behind the label `name`."""
+    """Return `text` wrapped into rows behind the styled text `first`, or else behind the label `name`.
+
+    `names` is the width of labels in cells.
+    """
     used = sum(len(run[0]) for run in first)
     indent = max(names, used + 1) if first else names
     lines = wrap(text, max(8, width - indent))[:_MOST_WORDS] or [""]
@@ -156,9 +159,9 @@ def _throttling(gpu: GpuReading, minute: Mapping[str, float], width: int) -> lis
 
 
 def _shares(gpu: GpuReading, minute: Mapping[str, float], width: int) -> list[Row]:
-    """Return rows with the percentage of the last minute for each throttle reason, two per row.
+    """Return rows with each throttle reason's percentage of the last minute, two reasons per row.
 
-    Percentages are those of the last sampling interval while there is no minute yet.
+    While there is no minute yet, percentages are those of the last sampling interval.
     """
     known: Mapping[str, float | None] = minute or gpu.throttled_percent
     each = width // 2

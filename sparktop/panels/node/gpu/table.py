@@ -82,7 +82,7 @@ def _used_of(gpu: GpuReading) -> Row:
 
 
 def _totals(gpus: Sequence[GpuReading]) -> Row:
-    """Return a row with mean use and total power and energy of the GPUs that report them.
+    """Return the table's last row: mean use, and sums of power and energy, of the GPUs that report them.
 
     The number of GPUs stands behind the power where not all report it.
     """
