@@ -1,7 +1,4 @@
-"""The sweep of the screen, from its countdown to its end: runs it, and saves its result.
-
-It does not know any widget: the screen reads the stage, and is notified when it changes.
-"""
+"""The sweep that the screen controls: countdown, execution, saving, stopping. It knows no widget."""
 
 from __future__ import annotations
 
@@ -36,14 +33,14 @@ from sparktop.sweep.view.source import SweepSource
 
 COUNTDOWN_S = 3.0
 LEAVE_S = 5.0
-"""Maximum seconds for the end of a sweep when the program exits: requests end within half a second."""
+"""Maximum seconds to wait for a sweep to end when the program exits; requests end within half a second."""
 _SUBJECT = "sweep"
 
 _log = logging.getLogger(__name__)
 
 
 class Stage(Enum):
-    """The state of the screen's sweep."""
+    """The state of the sweep that the screen controls."""
 
     NONE = "none"
     COUNTDOWN = "countdown"
@@ -52,77 +49,77 @@ class Stage(Enum):
 
 
 class Runner(Protocol):
-    """The part that executes a sweep: a `sparktop.sweep.run.runner.SweepRunner`."""
+    """Interface of the object that executes a sweep: a `sparktop.sweep.run.runner.SweepRunner`."""
 
     @property
     def result(self) -> SweepResult:
-        """The result so far."""
+        """The sweep's result so far."""
         ...
 
     def listen(self, hear: Callable[[SweepEvent], None]) -> None:
-        """Call the function with each event."""
+        """Call the given function with each event of the sweep from now on."""
         ...
 
     def cancel(self, reason: str = "called off") -> None:
-        """Cancel the sweep; completed results are kept."""
+        """Cancel the sweep; levels measured so far stay in the result, and `reason` is stored in it."""
         ...
 
     async def run(self) -> SweepResult:
-        """Execute the sweep."""
+        """Execute the sweep, and return its result at the end."""
         ...
 
 
 class Followed(SweepSource, Protocol):
-    """A run of another tool that is followed."""
+    """Interface of another tool's benchmark that is followed while it runs, see `sparktop.sweep.follow`."""
 
     async def run(self) -> None:
-        """Follow the run to its end."""
+        """Follow the benchmark until `cancel` is called."""
         ...
 
     def look(self, snapshot: Snapshot) -> None:
-        """Apply what servers and machines reported."""
+        """Add the samples of a snapshot to the view."""
         ...
 
     def cancel(self, reason: str = "called off") -> None:
-        """Stop following the run."""
+        """Stop following the benchmark, which itself continues; the view shows `reason`."""
         ...
 
 
 Save = Callable[[SweepResult], None]
 MakeRunner = Callable[[Plan, Store, Mapping[str, ModelFacts], Save | None], Runner]
-"""Creates a runner from the plan, the source of samples, facts about models, and the function that saves."""
+"""Returns a runner for a plan, the store of samples, facts by model, and a function that saves the result."""
 
 
 def real_runner(plan: Plan, store: Store, models: Mapping[str, ModelFacts], keep: Save | None) -> Runner:
-    """Return the runner that puts real load on real servers."""
+    """Return the runner that sends real requests; `keep` saves the result, None for no file."""
     simulated = store.snapshot().simulated
     return SweepRunner(plan, store, models=models, save=keep, simulated=simulated)
 
 
 class LiveSweep:
-    """The view of a running sweep; shows a failure if the sweep raised an exception."""
+    """The view of a running sweep: it computes findings in a thread, and shows an unexpected failure."""
 
     def __init__(self, plan: Plan, clock: Callable[[], float]) -> None:
-        """Start the view without events."""
+        """Start the view of a sweep without events; `clock` returns monotonic seconds."""
         self.live = LiveView(plan, clock=clock, digest=self._digest)
-        self.failure: str | None = None
+        self.failure: str | None = None  # the error message of a sweep that raised an exception
         self._wanted: tuple[Callable[[], Findings], Callable[[Findings], None]] | None = None
         self._making: asyncio.Task[None] | None = None
 
     @property
     def result(self) -> SweepResult | None:
-        """The result as of the newest level; None before the first."""
+        """The sweep's result as of the last completed level; None before the first one."""
         return self.live.result
 
     def take(self, event: SweepEvent) -> None:
-        """Apply an event of the sweep; an exception in the view never ends the sweep itself."""
+        """Update the view from an event; an exception in the view is logged and does not end the sweep."""
         try:
             self.live.take(event)
         except Exception:  # noqa: BLE001 - whatever it is, the sweep goes on
             _log.exception("the picture of a sweep could not take %s", type(event).__name__)
 
     def _digest(self, make: Callable[[], Findings], adopt: Callable[[Findings], None]) -> None:
-        """Compute findings in a thread, because those of three targets take a tenth of a second."""
+        """Compute findings in a thread; of calls during a computation, only the newest has an effect."""
         self._wanted = make, adopt
         if self._making is None or self._making.done():
             self._making = asyncio.get_running_loop().create_task(self._make_all())
@@ -136,28 +133,28 @@ class LiveSweep:
                 _log.exception("what the levels of a sweep say together could not be made")
 
     async def settled(self) -> None:
-        """Wait until the view contains all events."""
+        """Wait until findings over all levels so far are computed and in the view."""
         if self._making is not None:
             await self._making
 
     def view(self) -> SweepView:
-        """Return the present view."""
+        """Return the view of the sweep now; with status "failed" if the sweep raised an exception."""
         view = self.live.view()
         if self.failure is None or view.status.over:
             return view
         return replace(view, status=SweepStatus.FAILED, words=f"failed: {self.failure}", moment=None)
 
     def evidence(self, key: LevelKey) -> LevelEvidence | None:
-        """Return the evidence of a level; None if it has not begun."""
+        """Return the details of the level `key`, shown when its row is opened; None if it has not begun."""
         return self.live.evidence(key)
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Draw these references over the curves."""
+        """Replace the published tables whose curves are drawn in the plots."""
         self.live.refer(references)
 
 
 class Sweeping:
-    """Count down to a sweep, run, save and stop it; one sweep at a time."""
+    """The screen's sweep, at most one at a time: counts down, runs it, saves its result, and stops it."""
 
     def __init__(
         self,
@@ -171,9 +168,10 @@ class Sweeping:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """Use the samples of `store`, and the folder for results (None: results are not kept).
+        """Start without a sweep. `store` has the servers' samples; results go to `folder` unless it is None.
 
-        `say` shows a line to the user; `changed` is called after each change of the stage.
+        `say` shows a line to the user, `changed` is called after each change of the stage. `models` has facts
+        by model name, for estimates.
         """
         self._store = store
         self._folder = folder
@@ -185,7 +183,7 @@ class Sweeping:
         self._clock = clock
         self.stage = Stage.NONE
         self.path: Path | None = None
-        """The file of the newest sweep; None if it could not be reserved."""
+        """The file of the newest sweep's result; None if there is no file for it."""
         self._plan: Plan | None = None
         self._began_at = 0.0
         self._source: SweepSource | None = None
@@ -198,41 +196,41 @@ class Sweeping:
 
     @property
     def busy(self) -> bool:
-        """True while a sweep is about to start or is running."""
+        """True during a countdown, while a sweep runs, and while a followed benchmark is not over."""
         return self.stage is Stage.COUNTDOWN or (self.stage is Stage.RUNNING and not self._rests)
 
     @property
     def _rests(self) -> bool:
-        """True while a followed run is over, and only another run in the same file is waited for."""
+        """True while a followed benchmark is over, and a further one may begin in the same file."""
         source = self._source
         if self.stage is not Stage.RUNNING or self.loads or source is None:
             return False
         return source.view().status.over
 
     def _let_go(self) -> None:
-        """Stop waiting for another run in the followed file."""
+        """Stop waiting for a further benchmark in the followed file, if that is the current state."""
         if self._rests and self._runner is not None:
             self._runner.cancel("let go")
 
     @property
     def loads(self) -> bool:
-        """True while this sweep puts load on servers."""
+        """True while an own sweep runs and puts load on servers; False for another tool's benchmark."""
         return self.stage is Stage.RUNNING and isinstance(self._source, LiveSweep)
 
     @property
     def source(self) -> SweepSource | None:
-        """The running sweep, or the last one until it is dismissed."""
+        """What the sweep screen shows: the running sweep, or the last one until `dismiss`; else None."""
         return self._source if self.stage in {Stage.RUNNING, Stage.OVER} else None
 
     def band(self) -> SweepView | Countdown | None:
-        """Return what the board shows: the countdown, the view of the sweep, or None."""
+        """Return what the main screen shows of a sweep: its countdown, its view, or None without a sweep."""
         if self.stage is Stage.COUNTDOWN and self._plan is not None:
             return self._countdown(self._plan)
         source = self.source
         return None if source is None else source.view()
 
     def announce(self, plan: Plan) -> None:
-        """Start the countdown to a sweep; ignored while another one is about to start or is running."""
+        """Start the countdown to a sweep with this plan; do nothing while `busy`."""
         if self.busy:
             return
         self._let_go()
@@ -246,38 +244,38 @@ class Sweeping:
         self.start_now()
 
     def start_now(self) -> None:
-        """End the countdown and start the sweep."""
+        """Start the announced sweep without waiting for the end of the countdown; nothing without one."""
         if self.stage is not Stage.COUNTDOWN or self._plan is None:
             return
         self._end_counting()
         self._start(self._plan)
 
     def call_off(self) -> None:
-        """Cancel the countdown; nothing was sent yet."""
+        """Cancel the countdown, during which no request is sent; do nothing without a countdown."""
         if self.stage is Stage.COUNTDOWN:
             self._end_counting()
             self._to(Stage.NONE)
 
     def stop(self, reason: str = "stopped by hand") -> None:
-        """Stop the countdown or the sweep: its requests are aborted, and completed results are kept."""
+        """Stop the countdown or the sweep: abort its requests and keep the levels measured so far."""
         self.call_off()
         if self.stage is Stage.RUNNING and self._runner is not None:
             self._runner.cancel(reason)
 
     def dismiss(self) -> None:
-        """Remove the last sweep from the board; its file stays."""
+        """Remove a sweep that is over from the screen; its file stays. Do nothing while it runs."""
         if self.stage is Stage.OVER or self._rests:
             self._let_go()
             self._source = None
             self._to(Stage.NONE)
 
     def look(self, snapshot: Snapshot) -> None:
-        """Apply what servers and machines reported since the previous snapshot."""
+        """Pass a new snapshot to the running sweep's view, which adds its samples of servers and machines."""
         if self.stage is Stage.RUNNING and self._looker is not None:
             self._looker.look(snapshot)
 
     async def finish(self, reason: str) -> None:
-        """Stop everything, and wait until it is saved."""
+        """Stop the sweep, and wait up to `LEAVE_S` until its result is saved; then cancel its task."""
         self.stop(reason)
         task = self._task
         if task is None or task.done():
@@ -290,7 +288,7 @@ class Sweeping:
         await asyncio.gather(task, return_exceptions=True)
 
     def follow(self, run: Followed, what: str) -> None:
-        """Show a run of another tool; ignored while a sweep is about to start or is running."""
+        """Follow and show another tool's benchmark, named `what` in messages; do nothing while `busy`."""
         if self.busy:
             return
         self._let_go()
@@ -350,13 +348,13 @@ class Sweeping:
             return None
 
     def _keep(self, result: SweepResult) -> None:
-        """Save the present result; called in a thread after each level, and on the event loop at the end."""
+        """Save the current result; called in a thread after each level, and on the event loop at the end."""
         if self.path is not None:
             save(self.path, result)
             self._saved = True
 
     def _drop_empty_file(self) -> None:
-        """Delete the reserved file of a sweep without a result: an empty file is not a result."""
+        """Delete the file that was created for a sweep if no result was saved in it."""
         if self.path is not None and not self._saved:
             with suppress(OSError):
                 self.path.unlink()
@@ -394,7 +392,7 @@ def _bug(error: Exception) -> str:
 
 
 def shown_path(path: Path) -> str:
-    """Return a path as text, with "~" for the home folder."""
+    """Return a path as text without control characters, with "~" for the home folder."""
     with suppress(ValueError, RuntimeError):
         return clean(f"~/{path.relative_to(Path.home())}", 300)
     return clean(path, 300)

@@ -196,9 +196,10 @@ def _leaders(table: _Table, metric: Metric, load: Load, changes: Mapping[str, Ch
 
 
 def _shown(changes: Mapping[str, Change]) -> bool | None:
-    """Return whether the best target is significantly better than all others.
+    """Return whether the best target of a row is significantly better than all others.
 
-    Return None if a test is impossible and no possible test contradicts.
+    `changes` are its differences from the others. Return False if one of them is not significant; else None
+    if one of them could not be tested.
     """
     tested = [change.significant for change in changes.values()]
     return False if False in tested else None if None in tested else True

@@ -161,7 +161,10 @@ def _figure(series: Series, concurrency: int, like: SeriesLevel) -> SeriesLevel 
 
 
 def _sum(figures: Sequence[Figure]) -> Figure:
-    """Return the sum of the means, and the sums run by run up to the smallest number of runs."""
+    """Return the sum of several values of a metric.
+
+    Its mean is the sum of their means; its first run is the sum of their first runs, and so on.
+    """
     runs = min(len(figure.values) for figure in figures)
     values = tuple(sum(figure.values[run] for figure in figures) for run in range(runs))
     return Figure(sum(figure.mean for figure in figures), values)

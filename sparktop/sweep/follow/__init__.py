@@ -1,1 +1,1 @@
-"""`--follow FILE`: a run of another program, from its progress stream."""
+"""`--follow FILE`: another tool's benchmark, shown live from the progress stream that it writes."""

@@ -1,7 +1,7 @@
-"""A file or named pipe written by another program, read from its beginning as it grows.
+"""Reader of a file or named pipe that another program writes, from the beginning and as it grows.
 
-Reading never blocks: it returns what is available, in pieces of limited size. A file that was truncated,
-replaced or rewritten is read from its beginning again, and the piece reports that.
+Reading never blocks: each poll returns the data that are available, up to a limit. A file that was truncated,
+replaced or rewritten is read from its beginning again, which the result of the poll states.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pathlib import Path
 from sparktop.model.text import clean
 
 MOST_AT_ONCE = 1 << 17
-"""Maximum bytes of a piece: about a thousand lines."""
+"""Maximum bytes that a poll returns: about a thousand lines."""
 _HEAD = 256
-"""Bytes by which a file is recognised: the first line of a stream contains the time of its start."""
+"""Number of bytes at the beginning of a file that are compared to detect that the file was rewritten. The
+first line has the start time, so it differs."""
 _PIPE_BYTES = 1 << 20
-"""Requested size of the pipe's buffer, so that a writer of 10,000 lines per second never blocks; the default
-is 64 KiB."""
+"""Requested size of a pipe's buffer instead of 64 KiB, so that a writer of 10,000 lines/s never blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +30,16 @@ class Piece:
 
     data: bytes = b""
     anew: str | None = None
-    """Why everything before `data` is void; None if it is not."""
+    """Why the file is read from its beginning again, so that all earlier data are void; None if it is not."""
     waits: str | None = None
-    """Why there is nothing to read, as text; None once something could be read."""
+    """Why nothing could be read so far, as text; None once something could be read."""
 
 
 class FileTail:
-    """Read one path; `read` must not be called concurrently."""
+    """Reader of the file or pipe at one path; `read` must not be called concurrently."""
 
     def __init__(self, path: Path) -> None:
-        """Start without opening the file."""
+        """Store the path; the first `read` opens the file."""
         self.path = path
         self._fd: int | None = None
         self._is_pipe = False
@@ -47,7 +47,7 @@ class FileTail:
         self._head = b""
 
     def read(self) -> Piece:
-        """Return up to `MOST_AT_ONCE` new bytes; errors are reported in the piece."""
+        """Poll the file: return up to `MOST_AT_ONCE` new bytes, or in `waits` why there are none."""
         try:
             if self._fd is None:
                 waits = self._open()
@@ -67,7 +67,7 @@ class FileTail:
                 os.close(fd)
 
     def _open(self) -> str | None:
-        """Open the path; return why that is not possible at present, or None."""
+        """Open the file or pipe; return None, or the reason why that is not possible at present, as text."""
         try:
             # Non-blocking, because a pipe may not have a writer.
             fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

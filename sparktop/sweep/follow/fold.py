@@ -1,4 +1,7 @@
-"""Conversion of another tool's run, line by line, to the events of a sweep and to its result."""
+"""Conversion of another tool's benchmark, line by line, to the events of a sweep and to a result.
+
+A level is one load on one target; it is measured in several runs, each a repetition of the load.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +48,11 @@ from sparktop.sweep.view.live import LiveView
 
 MOST_LEVELS = 1000
 MOST_REQUESTS = 200_000
-"""Maximum requests of a level; further ones are ignored, so that a file cannot exhaust the memory."""
+"""Maximum requests of a level; further requests are ignored, so that a file cannot exhaust the memory."""
 MOST_READS = 4_000_000
-"""Maximum reads with tokens in a level, for the same reason."""
+"""Maximum chunks with tokens in a level; further chunks are ignored for the same reason."""
 LONGEST_S = 31 * 86400.0
-"""Times further from the first one are invalid."""
+"""Lines whose time differs from that of the first line by more than this are ignored."""
 CUT = "the run ended within this level"
 _STATUSES: dict[str, Literal["done", "cancelled", "failed"]] = {"ok": "done", "interrupted": "cancelled"}
 _BINS_PER_S = round(1 / BIN_S)
@@ -57,30 +60,39 @@ _BINS_PER_S = round(1 / BIN_S)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToMeasure:
-    """A completed level without figures; computing them takes long, so the caller does it in a thread."""
+    """A level whose metrics are to be computed. This takes long, so the caller does it in a thread."""
 
     level: FollowedLevel
     plan: Plan
     cut_short: str | None
+    """Why the level is incomplete, as text; None for a complete level."""
 
     def measure(self) -> LevelResult:
-        """Return the figures of the level."""
+        """Compute the metrics of the level from its requests so far."""
         return self.level.result(self.plan, self.cut_short)
 
 
 @dataclass(slots=True, eq=False)
 class _Pending:
-    """Events of one level that are passed on together, at the next `flush`."""
+    """Events of one level that `flush` passes to the view together."""
 
     events: list[LoadEvent] = field(default_factory=list)
     bins: Counter[int] = field(default_factory=Counter)
+    """Number of tokens by time bin."""
 
 
 class FollowedFold:
-    """Process lines; `live` is the view, `to_measure` holds the levels that are over."""
+    """One benchmark of another tool, built up from the lines that `take` receives.
+
+    `live` is its view for the screen, `result` its result so far, `to_measure` the queue of ended levels.
+    """
 
     def __init__(self, begun: Begun, offset_s: float, snapshot: Callable[[], Snapshot | None]) -> None:
-        """Start a run; adding `offset_s` converts its times to this machine's monotonic clock."""
+        """Start with the first line of a benchmark.
+
+        Adding `offset_s` to a line's time gives this machine's monotonic time. `snapshot` returns the newest
+        snapshot of the monitor, or None.
+        """
         self.tool = begun.tool
         self._offset_s = offset_s
         self._first_at = begun.at
@@ -91,14 +103,15 @@ class FollowedFold:
         self.plan = Plan((), (), tg=0, duration_s=math.inf, preset=begun.tool)
         self.live = LiveView(self.plan, clock=lambda: self.at)
         self.over = False
-        """True after the line about the end; `finish` then completes the result."""
+        """True after the line that reports the end of the benchmark; `finish` then completes the result."""
         self.passed_over: Counter[str] = Counter()
-        """Lines that do not fit those before, by reason."""
+        """Number of lines that were ignored because they contradict earlier lines, by reason."""
         self.to_measure: deque[ToMeasure] = deque()
+        """Levels that have ended and whose metrics the caller has to compute."""
         self._targets = FollowedTargets()
         self._levels: dict[tuple[str, Asked], FollowedLevel] = {}
         self._open: dict[int, tuple[FollowedLevel, FollowedRequest]] = {}
-        """Requests in flight."""
+        """(level, request) of each request in flight, by the tool's request number."""
         self._present: FollowedLevel | None = None
         self._run_reported = True
         self._reads = 0
@@ -114,7 +127,7 @@ class FollowedFold:
         )
 
     def take(self, line: Line) -> None:
-        """Process a line; token lines reach the view with the next `flush`."""
+        """Process one line. Its tokens and the ends of its requests reach the view with the next `flush`."""
         at = line.at + self._offset_s
         if abs(line.at - self._first_at) > LONGEST_S:
             self.passed_over["of another month"] += 1
@@ -135,7 +148,7 @@ class FollowedFold:
                 pass
 
     def flush(self) -> None:
-        """Pass on the events since the last call to the view."""
+        """Pass the events that were collected since the last call to the view."""
         pending, level = self._pending, self._present
         if level is None or not (pending.events or pending.bins):
             return
@@ -146,7 +159,7 @@ class FollowedFold:
         )
 
     def look(self, snapshot: Snapshot) -> None:
-        """Apply what servers and machines reported."""
+        """Use a snapshot of the monitor: find the targets among its servers, and add samples to the view."""
         if self._targets.place(snapshot):
             self._grow(self._present)
         reached = {name for one in self.plan.targets for name in watched_backends(one, snapshot)}
@@ -156,14 +169,14 @@ class FollowedFold:
         self.live.look(snapshot)
 
     def measure_present(self) -> None:
-        """Queue the present level for measurement although it is not over."""
+        """Queue the current level for measurement although it has not ended; nothing without a level."""
         level = self._present
         if level is not None and level.runs:
             self.flush()
             self.to_measure.append(ToMeasure(level, self.plan, CUT))
 
     def measured(self, done: ToMeasure, made: LevelResult) -> None:
-        """Enter the figures of a level."""
+        """Add the computed metrics `made` of the level `done` to the result and the view."""
         name = done.level.target
         target = self._targets.by_name[name]
         known = self.result.target(name) or TargetResult(name=name, url=target.url)
@@ -177,7 +190,10 @@ class FollowedFold:
             self._levels.pop((name, done.level.asked), None)
 
     def finish(self) -> None:
-        """Complete the result and report the end; requires that every level is measured."""
+        """Complete the result and report the end of the benchmark to the view.
+
+        `measured` must have been called for every level before.
+        """
         status = _STATUSES.get(self._status, "failed")
         series = [one for one in series_of(self.result) if one.levels]
         self.result = self.result.model_copy(
@@ -270,7 +286,10 @@ class FollowedFold:
         self._emit(LoadTold(level.target, level.load, (LevelStarted(at, level.level),)))
 
     def _leave(self, cut_short: str | None = None) -> None:
-        """Close the present level."""
+        """End the current level, if any: report its end to the view and queue it for measurement.
+
+        `cut_short` is the reason why the level is incomplete, or None.
+        """
         level = self._present
         if level is None:
             return
@@ -285,7 +304,7 @@ class FollowedFold:
         self._present = None
 
     def _end_run(self) -> None:
-        """Report the end of the newest run, once."""
+        """Report the end of the current level's newest run to the view, unless it was reported before."""
         self.flush()
         level = self._present
         if not self._run_reported and level is not None:
@@ -297,7 +316,7 @@ class FollowedFold:
         self._emit(PhaseChanged(Phase.RUNNING, level.target, level.load, run, self._usual_runs))
 
     def _grow(self, level: FollowedLevel | None) -> None:
-        """Extend the plan by what is known of the run so far."""
+        """Extend the plan, and that of the view, by the targets known so far and by the load of `level`."""
         plan = self.plan
         lengths, concurrency = list(plan.prompt_lengths), list(plan.concurrency)
         tokens = plan.tg
@@ -334,5 +353,5 @@ class FollowedFold:
 
 
 def stamps_note(tool: str) -> str:
-    """Return the note that the figures depend on the other tool's time stamps."""
+    """Return the note for the user that latencies depend on the other tool's own time stamps."""
     return f"figures by {tool}'s own stamps: latencies hold its delays, most where many are in flight"

@@ -1,8 +1,8 @@
-"""`--follow FILE`: the view of a running llama-benchy, from its progress stream.
+"""`--follow FILE`: the live view of a benchmark by llama-benchy, from the progress stream that it writes.
 
-Its lines have the wall clock of the machine that it runs on. A single offset, determined when the first line
-is read, converts them to this machine's monotonic clock, with the accuracy at which the two wall clocks
-agree. If its clock is ahead of ours, the first line is assumed to have been written just now.
+Lines have wall-clock times of the machine on which llama-benchy runs. One offset, determined when the first
+line is read, converts them to this machine's monotonic clock; it is as exact as the two wall clocks agree. If
+the first line's time is in the future, the line is assumed to have been written just now.
 """
 
 from __future__ import annotations
@@ -28,26 +28,27 @@ from sparktop.sweep.result.results import SweepResult
 
 POLL_S = 0.05
 SLICE_S = 0.004
-"""Maximum seconds of parsing before the event loop gets its turn."""
+"""Maximum seconds of parsing before other tasks of the event loop may run."""
 _LINES_PER_CHECK = 32
-"""Lines parsed between two checks of that limit."""
+"""Number of lines that are parsed between two checks of `SLICE_S`."""
 FIRST_LOOK_S = 2.0
-"""Maximum seconds to wait for a first snapshot, with the names of watched servers, before reading."""
+"""Maximum seconds to wait, before reading the file, for a first snapshot, which names the servers."""
 QUIET_S = 300.0
-"""Seconds without a line after which a run counts as interrupted, until a line arrives: long prompts take
-minutes."""
+"""Seconds without a line after which the benchmark counts as interrupted until another line arrives; long
+prompts may take minutes."""
 LOOK_ON_S = 3.0
 """Seconds after the end during which snapshots are still used, because samples arrive late."""
 LATE_S = 2.0
-"""Lines with a larger delay in seconds were not written just now, or by another clock."""
+"""Maximum delay in seconds from the time of a line to its arrival. With a longer delay, the line is old or
+the clocks differ, so samples of servers are not shown beside it."""
 _REST = 10
-"""Factor by which a file is polled less often when its run is over."""
+"""Factor by which the file is polled less often after the end of its benchmark."""
 _AHEAD_S = 0.05
-"""Seconds that a writer's clock may be ahead of ours without a notice."""
+"""Seconds that the writer's clock may be ahead of ours without a notice for the user."""
 
 
 class FollowedRun:
-    """A followed file: `run` follows it, the other methods return its view at any time."""
+    """A followed file: `run` reads it until cancelled, and other methods return its view at any time."""
 
     def __init__(
         self,
@@ -58,7 +59,11 @@ class FollowedRun:
         poll_s: float = POLL_S,
         first_look_s: float = FIRST_LOOK_S,
     ) -> None:
-        """Prepare to follow `path`; `clock` is the monotonic clock of snapshots, `wall` the Unix time."""
+        """Prepare to follow the file `path`, which need not exist yet.
+
+        `clock` is the monotonic clock of snapshots, `wall` returns the Unix time. The file is polled every
+        `poll_s` seconds, after up to `first_look_s` seconds of waiting for a first snapshot.
+        """
         self.path = path
         self._clock = clock
         self._wall = wall
@@ -71,13 +76,13 @@ class FollowedRun:
         self._has_snapshot = asyncio.Event()
         self._stop = asyncio.Event()
         self._stopped: str | None = None
-        """Why the file is no longer followed; None while it is."""
+        """Why the file is no longer followed, as text; None while it is followed."""
         self._waits: str | None = "it was not read yet"
         self._caught_up = False
         self._newest_line_at = -math.inf
-        """Time when the newest line arrived that was not there from the start."""
+        """Monotonic time when the newest line arrived, of those written while the file is followed."""
         self._late_s = 0.0
-        """Seconds between the time stamp of that line and its arrival."""
+        """Seconds between the time stamp of the newest line and its arrival."""
         self._was_quiet = False
         self._finished: FollowedFold | None = None
         self._notes: list[str] = []
@@ -86,22 +91,25 @@ class FollowedRun:
 
     @property
     def result(self) -> SweepResult | None:
-        """The result as of the newest level; None before the first."""
+        """The result as of the last completed level; None before the first one."""
         return None if self._fold is None else self._fold.live.result
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Draw these references over the curves from now on."""
+        """Replace the published tables whose curves are drawn in the plots, also for later benchmarks."""
         self._references = references
         if self._fold is not None:
             self._fold.live.refer(references)
 
     def cancel(self, reason: str = "called off") -> None:
-        """Stop following the file; the followed run continues."""
+        """Stop following the file; the other tool's benchmark itself continues.
+
+        The view shows `reason`.
+        """
         self._stopped = reason
         self._stop.set()
 
     def look(self, snapshot: Snapshot) -> None:
-        """Apply what servers and machines reported since the previous snapshot."""
+        """Add the samples of a snapshot to the view, if the benchmark runs at present on a similar clock."""
         self._snapshot = snapshot
         self._has_snapshot.set()
         fold = self._fold
@@ -112,7 +120,7 @@ class FollowedRun:
             fold.look(snapshot)
 
     async def run(self) -> None:
-        """Follow the file until `cancel` is called; another run may begin in it after the end of one."""
+        """Follow the file until `cancel` is called; it may contain several benchmarks one after the other."""
         await self._until(self._has_snapshot, self._first_look_s)
         try:
             while not self._stop.is_set():
@@ -133,7 +141,7 @@ class FollowedRun:
                 await asyncio.gather(self._measuring, return_exceptions=True)
 
     def view(self) -> SweepView:
-        """Return the present view."""
+        """Return the view at the current time: of the newest benchmark, or of waiting for its first line."""
         fold = self._fold
         if fold is None:
             return self._before()
@@ -159,12 +167,15 @@ class FollowedRun:
         return view if why is None else replace(view, status=SweepStatus.BROKEN_OFF, words=why, moment=None)
 
     def evidence(self, key: LevelKey) -> LevelEvidence | None:
-        """Return the evidence of a level; None if it has not begun."""
+        """Return the details of the level `key`, shown when its row is opened; None if it has not begun."""
         fold = self._fold
         return None if fold is None else fold.live.evidence(key, self._now(fold))
 
     def _before(self) -> SweepView:
-        """Return the view before the first line; the reason comes first, because a long path is cut."""
+        """Return the view before the first line of a benchmark.
+
+        Its text states the reason before the path, because the screen cuts off long texts.
+        """
         path = clean(self.path, 120)
         words = f"{self._waits or 'no line of a run came yet'}: waiting for {path}"
         if self._stopped is not None:
@@ -181,7 +192,10 @@ class FollowedRun:
         return None
 
     def _now(self, fold: FollowedFold) -> float:
-        """Return the time at the right edge of the view: now, or the last time of a run in the past."""
+        """Return the time at the right edge of the view, in monotonic seconds.
+
+        It is the current time less the delay of late lines, or the last line's time if the benchmark is over.
+        """
         if not self._caught_up or self._stopped is not None or self._is_quiet(fold):
             return fold.at
         late_s = 0.0 if self._is_beside(fold) else self._late_s
@@ -194,11 +208,11 @@ class FollowedRun:
         return self._clock() - self._newest_at(fold) > QUIET_S
 
     def _is_beside(self, fold: FollowedFold) -> bool:
-        """Return whether the times of the run match those of present samples."""
+        """Return whether the lines' times agree with this machine's clock, as samples of servers do."""
         return self._late_s <= LATE_S and fold.at - self._clock() <= LATE_S
 
     def _line_notices(self, fold: FollowedFold | None) -> tuple[str, ...]:
-        """Return notices about lines that could not be used, or had implausible times."""
+        """Return messages for the user about lines that could not be used, or whose times are implausible."""
         notices = list(self._notes)
         if fold is not None and self._late_s > LATE_S:
             late = numbers.duration(self._late_s, 7).strip()
@@ -216,7 +230,7 @@ class FollowedRun:
         return tuple(notices)
 
     async def _take(self, piece: Piece) -> None:
-        """Process a piece of the file, yielding to the event loop every few milliseconds."""
+        """Process the result of one poll of the file, pausing every few milliseconds for other tasks."""
         if piece.anew is not None:
             self._begin_anew(piece.anew)
             self._reader = LineReader()
@@ -267,7 +281,7 @@ class FollowedRun:
         self._fold = None
 
     def _show(self) -> None:
-        """Update the view, and start measuring levels that are over."""
+        """Pass collected events to the view, and start to compute the metrics of levels that have ended."""
         fold = self._fold
         if fold is None:
             return
@@ -290,7 +304,7 @@ class FollowedRun:
         self._finished = fold
 
     def _check_silence(self) -> None:
-        """Measure the incomplete level once, when no line has arrived for `QUIET_S`."""
+        """If no line has arrived for `QUIET_S`, compute the metrics of the incomplete level once."""
         fold = self._fold
         if fold is not None and fold.over:
             return

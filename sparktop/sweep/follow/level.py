@@ -1,4 +1,4 @@
-"""One level of another tool's run: its requests as their lines arrive, and finally its figures."""
+"""One level of another tool's benchmark: its requests, updated as lines arrive, and its metrics."""
 
 from __future__ import annotations
 
@@ -32,37 +32,44 @@ _STATUS = re.compile(r"HTTP (\d{3})\b")
 
 @dataclass(slots=True, eq=False)
 class FollowedRequest:
-    """A request; times are monotonic seconds of this machine."""
+    """A request of another tool; times are in monotonic seconds of this machine."""
 
     request_id: str
     run: int
     told_at: float
-    """Time of the line before sending: in a burst, all these lines precede the first request."""
+    """Time of the line that announces the request; a burst's announcements all precede its first request."""
     prompt_tokens: int
-    """Tokens requested."""
+    """Number of requested prompt tokens."""
     sent_at: float | None = None
-    """Start according to the tool's own stamp; known after the first chunk of the answer."""
+    """Start time computed from the tool's own measurement; None before the first chunk of the answer."""
     response_s: float | None = None
+    """Seconds from the start to the first chunk, as the tool reports it; None before."""
     token_s: float | None = None
+    """Seconds from the start to the first token, as the tool reports it; None before."""
     times: array[float] = field(default_factory=lambda: array("d"))
+    """Time of each chunk with tokens, ascending."""
     counts: array[int] = field(default_factory=lambda: array("q"))
+    """Number of tokens in each chunk of `times`."""
     is_guess: bool = False
-    """True if chunks were counted as tokens."""
+    """True if the tool counted chunks as tokens, because the server sent no token ids."""
     end: RequestEnded | None = None
 
     @property
     def start(self) -> float:
-        """The best known start time."""
+        """The best known start time: `sent_at`, or `told_at` before the first chunk of the answer."""
         return self.told_at if self.sent_at is None else self.sent_at
 
     def responded(self, at: float, after_s: float) -> None:
-        """Record the first chunk, which came `after_s` seconds after the start."""
+        """Record the first chunk of the answer: its line has the time `at`.
+
+        The tool measured `after_s` seconds from the request's start to this chunk.
+        """
         if self.response_s is None:
             self.response_s = after_s
             self.sent_at = min(max(at - after_s, self.told_at), max(at, self.told_at))
 
     def gave_tokens(self, at: float, count: int, *, is_guess: bool) -> None:
-        """Record a chunk with tokens."""
+        """Record a chunk with `count` tokens at the time `at`; with `is_guess`, the count is estimated."""
         self.is_guess |= is_guess
         if not self.times and self.token_s is not None:
             at = self.start + self.token_s
@@ -70,7 +77,7 @@ class FollowedRequest:
         self.counts.append(count)
 
     def ended(self, line: Ended, at: float) -> RequestEnded:
-        """Record the end; return its event."""
+        """Record the end of the request at the time `at`; return the load event for it."""
         at = max(at, self.times[-1] if self.times else self.start)
         error = _failure(line.error, at) if line.error else None
         guessed = self.is_guess and line.tokens > 0
@@ -92,7 +99,7 @@ class FollowedRequest:
         return self.end
 
     def events(self) -> Iterator[LoadEvent]:
-        """Yield everything known of the request as events."""
+        """Yield the load events of the request so far, in order of time."""
         name, start = self.request_id, self.start
         yield RequestStarted(name, start, self.run, self.prompt_tokens)
         if self.response_s is not None:
@@ -105,24 +112,24 @@ class FollowedRequest:
 
 @dataclass(slots=True, eq=False)
 class FollowedLevel:
-    """A level; `result` can be called at any time, and from another thread."""
+    """A level of another tool's benchmark; `result` may be called at any time, also from another thread."""
 
     target: str
     asked: Asked
     began_at: float
     runs: list[list[FollowedRequest]] = field(default_factory=list)
     run_number: int | None = None
-    """Number of the newest run as the tool counts."""
+    """Number of the newest run in the tool's own counting; None before the first run."""
     in_flight: int = 0
 
     @property
     def load(self) -> Load:
-        """The load on the target."""
+        """The concurrency of the level, and its prompt tokens including the context."""
         return Load(self.asked.all_prompt_tokens, self.asked.concurrency)
 
     @property
     def level(self) -> Level:
-        """The level as a plan describes it."""
+        """The level in the form of a load event, with the number of runs so far."""
         load = self.load
         return Level(
             self.target,
@@ -133,7 +140,7 @@ class FollowedLevel:
         )
 
     def begin(self, request_id: int, number: int, at: float) -> FollowedRequest:
-        """Record that a request of the tool's run `number` is about to be sent."""
+        """Add a request that is about to be sent, in the tool's run `number`; return the request."""
         if number != self.run_number or not self.runs:
             self.runs.append([])
             self.run_number = number
@@ -144,22 +151,29 @@ class FollowedLevel:
 
     @property
     def loads_contexts(self) -> bool:
-        """True if each run begins with a burst that only loads contexts into the prefix cache."""
+        """True if each run begins with a burst whose requests only load contexts into the prefix cache.
+
+        This is inferred from a run that has more requests than the concurrency.
+        """
         most = self.asked.concurrency
         return self.asked.context_tokens > 0 and any(most < len(run) <= 2 * most for run in self.runs)
 
     @property
     def run_is_over(self) -> bool:
-        """True if all requests of the newest run have ended, as far as known."""
+        """True if the newest run has as many requests as the concurrency, and all of them have ended."""
         return self.in_flight == 0 and bool(self.runs) and len(self.runs[-1]) >= self.asked.concurrency
 
     def measured(self) -> list[FollowedRequest]:
-        """Return the requests that count in figures."""
+        """Return the requests that count for metrics: all except those that only load contexts."""
         skipped = self.asked.concurrency if self.loads_contexts else 0
         return [request for run in self.runs for request in run[skipped:]]
 
     def result(self, plan: Plan, cut_short: str | None) -> LevelResult:
-        """Return the figures by sparktop's definitions, without those that need the generator or servers."""
+        """Compute the metrics of the level by sparktop's definitions, with the doubts about them.
+
+        Metrics that need sparktop's own load generator or the servers' counters are missing. `cut_short` is
+        the reason why the level is incomplete, or None.
+        """
         events = [event for request in self.measured() for event in request.events()]
         made = level_result(self.level, collect(events))
         return made.model_copy(update={"validity": judge(plan, made, LevelFacts(cut_short=cut_short))})

@@ -1,7 +1,7 @@
-"""Parsing of the lines of llama-benchy's `--emit-progress` (schema llama-benchy-progress.v1).
+"""Parser of the progress stream that llama-benchy writes with `--emit-progress`: one JSON object per line.
 
-The lines are untrusted: one that is not JSON, has another schema, an unknown type or lacks a required field
-is counted and ignored. The text of tokens is not read.
+The lines are untrusted. A line that is not JSON, has another schema than llama-benchy-progress.v1, an unknown
+type, or lacks a required field, is counted and ignored. The text of tokens is not read.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from sparktop.sweep.compare.imports.reading import concurrency_at, finite, whole
 
 SCHEMA = "llama-benchy-progress.v1"
 MOST_LINE = 1 << 20
-"""Maximum bytes of a line: that of a failed request contains the server's complete answer."""
+"""Maximum bytes of a line; the line of a failed request contains the server's complete answer."""
 _MOST_WALL_S = 1e11
-"""Larger Unix times are invalid: five thousand years."""
+"""Maximum valid Unix time in seconds, about the year 5100."""
 _MOST_SECONDS = 1e6
 _MOST_TOKENS = 100_000
-"""Maximum tokens in one line, or requested by one request."""
+"""Maximum number of tokens in one line, and of output tokens that a request may ask for."""
 _MOST_PROMPT = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What all requests of a level have in common: target and lengths."""
+    """What all requests of a level have in common: target, concurrency and lengths."""
 
     model: str
     url: str
     """Without /v1, user name and password."""
     label: str
+    """The tool's own name for the target; empty without one."""
     concurrency: int
     prompt_tokens: int
     context_tokens: int
@@ -42,13 +43,16 @@ class Asked:
 
     @property
     def all_prompt_tokens(self) -> int:
-        """Tokens of context and prompt together."""
+        """Number of tokens of context and prompt together."""
         return self.context_tokens + self.prompt_tokens
 
 
 @dataclass(slots=True)
 class Begun:
-    """A stream begins. All times `at` are Unix seconds of the writer."""
+    """The first line of a benchmark.
+
+    In this class and the following ones, `at` is the Unix time in seconds by the writer's clock.
+    """
 
     at: float
     tool: str
@@ -66,25 +70,27 @@ class Started:
 
 @dataclass(slots=True)
 class Responded:
-    """The first chunk of an answer was read, `after_s` seconds after the start by the tool's stamps."""
+    """The first chunk of a request's answer arrived."""
 
     at: float
     request_id: int
     after_s: float
+    """Seconds from the request's start to the chunk, as the tool measured them."""
 
 
 @dataclass(slots=True)
 class GaveToken:
-    """The first chunk with text was read; `after_s` as in `Responded`."""
+    """The first chunk with text of a request's answer arrived."""
 
     at: float
     request_id: int
     after_s: float
+    """Seconds from the request's start to the chunk, as the tool measured them."""
 
 
 @dataclass(slots=True)
 class GaveTokens:
-    """A chunk with text was read, including the first one."""
+    """A chunk with text of a request's answer arrived; the first such chunk has this line, too."""
 
     at: float
     request_id: int
@@ -95,20 +101,21 @@ class GaveTokens:
 
 @dataclass(slots=True)
 class Ended:
-    """A request is over."""
+    """A request has ended, successfully or not."""
 
     at: float
     request_id: int
     tokens: int
-    """As counted by the server, else by the tool."""
+    """Number of generated tokens by the server's count, else by the tool's."""
     prompt_tokens: int | None
+    """Number of prompt tokens by the server's count; None if unknown."""
     error: str
-    """Empty if the request succeeded."""
+    """The error message; empty if the request succeeded."""
 
 
 @dataclass(slots=True)
 class Completed:
-    """The complete run is over."""
+    """The last line of a benchmark."""
 
     at: float
     status: str
@@ -119,18 +126,19 @@ Line = Begun | Started | Responded | GaveToken | GaveTokens | Ended | Completed
 
 
 class LineReader:
-    """Split data into lines and parse them; count those that cannot be parsed."""
+    """Parser of a stream that arrives in pieces; it counts the lines that it cannot parse."""
 
     def __init__(self) -> None:
-        """Start without data."""
+        """Start at the beginning of a stream."""
         self._rest = b""
+        """The beginning of a line whose end has not arrived yet."""
         self._skips = False
-        """True inside a line that is too long."""
+        """True while the rest of a line that is too long is ignored."""
         self.passed_over: Counter[str] = Counter()
-        """Number of ignored lines by reason, in clean words."""
+        """Number of ignored lines by reason."""
 
     def feed(self, data: bytes) -> Iterator[Line]:
-        """Yield the lines that the data completes."""
+        """Add data to the stream; yield each valid line, parsed, that ends in these data."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             if self._skips:
@@ -150,7 +158,7 @@ class LineReader:
 
 
 def _read(line: bytes) -> Line | str | None:
-    """Parse a line; return the reason if it is invalid, None if it is of no use here."""
+    """Parse a line; return a text with the reason if it is invalid, None if sparktop does not need it."""
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError):
@@ -167,7 +175,7 @@ def _read(line: bytes) -> Line | str | None:
 
 
 def passed_words(counts: Counter[str]) -> str | None:
-    """Return a line about the ignored lines; None if there are none."""
+    """Return a message that counts the ignored lines of a stream by reason; None if there are none."""
     total = counts.total()
     parts = ", ".join(f"{count} {why}" for why, count in counts.most_common())
     return f"{total} line{'' if total == 1 else 's'} passed over: {parts}" if total else None
@@ -256,7 +264,7 @@ def _seconds(value: object) -> float | None:
 
 
 def _address(url: object) -> str:
-    """Return a server's address without the parts that may be secret; "" if it is invalid."""
+    """Return a server's URL without user name, password, query and /v1; "" if it is not an HTTP URL."""
     try:
         parts = urlsplit(url if isinstance(url, str) else "")
         host, port = parts.hostname or "", parts.port

@@ -1,4 +1,4 @@
-"""The targets of another tool's run: their names, and the watched server or router that each one is."""
+"""The targets of another tool's benchmark: their names, and which monitored server or router each one is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Identity = tuple[str, str, str, int, int | None]
 
 @dataclass(slots=True, eq=False)
 class FollowedTargets:
-    """Name targets as they appear; a name stands for one address, model and output length."""
+    """The targets so far, named as they appear; a name stands for one address, model and output length."""
 
     by_name: dict[str, SweepTarget] = field(default_factory=dict)
     _names: dict[_Identity, str] = field(default_factory=dict)
@@ -24,10 +24,10 @@ class FollowedTargets:
     """Context tokens of each level, by (name, concurrency, all prompt tokens)."""
 
     def name(self, asked: Asked, snapshot: Snapshot | None) -> str:
-        """Return the name of the target that a request is sent to.
+        """Return the name of the target of a level; a new target gets a new name.
 
-        Levels of the same load that differ in context length get different names, because a table has only
-        one row for each load of a target.
+        Levels of the same load that differ in context length count as different targets, because a table has
+        only one row for each load of a target.
         """
         place = _name_of(asked, snapshot)
         whole = (asked.url, asked.label, asked.model, asked.output_tokens, None)
@@ -54,7 +54,7 @@ class FollowedTargets:
         return name
 
     def place(self, snapshot: Snapshot) -> bool:
-        """Update which watched server or router each target is; return whether anything changed."""
+        """Find each target among the servers and routers of a snapshot; return whether any target changed."""
         found = {name: placed(one, snapshot) for name, one in self.by_name.items()}
         changed = found != self.by_name
         self.by_name = found
@@ -62,7 +62,10 @@ class FollowedTargets:
 
 
 def placed(target: SweepTarget, snapshot: Snapshot | None) -> SweepTarget:
-    """Return a target as the watched one at its address; unchanged if none is watched there."""
+    """Return a target with URL and kind of the monitored server or router at its address.
+
+    Return the target unchanged if none is monitored there.
+    """
     address = address_of(target.url)
     if snapshot is None or address is None:
         return target
@@ -78,7 +81,7 @@ def placed(target: SweepTarget, snapshot: Snapshot | None) -> SweepTarget:
 
 
 def _name_of(asked: Asked, snapshot: Snapshot | None) -> str:
-    """Return the tool's own label, else the name of the watched server there, else host and port."""
+    """Return the tool's label of a target, else the name of the monitored server, else host and port."""
     if asked.label:
         return asked.label
     address = address_of(asked.url)

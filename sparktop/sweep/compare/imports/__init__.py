@@ -1,1 +1,4 @@
-"""Results of other load generators, and sparktop's own, as series: one module per tool."""
+"""Import of result files of other load generators for comparisons: one module per tool.
+
+Each module has `is_it`, which recognises the tool's file, and `read`, which returns its levels as series.
+"""

@@ -1,6 +1,7 @@
 """Import of aiperf's JSON export: one level per file.
 
-Its "inter_token_latency" has one value per request, which is TPOT here; the gaps between chunks are the ITL.
+aiperf's "inter_token_latency" has one value per request, which sparktop calls TPOT; aiperf's gaps between
+chunks are imported as ITL.
 """
 
 from __future__ import annotations
@@ -37,15 +38,17 @@ _DEFINITIONS = {
 
 
 def is_it(data: object) -> bool:
-    """Return whether this is a result of aiperf."""
+    """Return whether the JSON value of a file is a result of aiperf."""
     return part(data, "aiperf_version") is not None
 
 
 def read(data: object, name: str, source: str) -> list[Series]:
-    """Return its level as a series.
+    """Convert a result of aiperf to a list with one series, which has one level.
+
+    `name` is the name of the series, `source` that of the file.
 
     Raises:
-        ImportFormatError: its concurrency is missing.
+        ImportFormatError: the file states no concurrency.
     """
     concurrency, phase = _concurrency(data)
     figures = {ours: single(_mean(data, theirs)) for theirs, ours in _FIGURES.items()}
@@ -82,7 +85,10 @@ def _concurrency(data: object) -> tuple[int, object]:
 
 
 def _mean(data: object, metric: str) -> float | None:
-    """Return a mean in milliseconds or per second; some versions write seconds, micro- or nanoseconds."""
+    """Return the mean of a latency in milliseconds, or of a rate per second; None if it is missing.
+
+    Some versions of aiperf write latencies in seconds, micro- or nanoseconds.
+    """
     value = number(data, metric, "avg")
     scale = {"s": 1000.0, "sec": 1000.0, "us": 1e-3, "ns": 1e-6}.get(words(data, metric, "unit") or "", 1.0)
     return None if value is None else value * scale

@@ -1,4 +1,4 @@
-"""Result files of any known tool, read as series, and the arguments of `compare` as series."""
+"""Reader of result files of all known tools, and of the arguments of the command `compare`."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _KNOWN = "a sparktop sweep, or a result of llama-benchy, vllm bench serve, aiper
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The series and references that command-line arguments name."""
+    """What the arguments of the command `compare` name: files and references (published tables)."""
 
     series: tuple[Series, ...]
-    """The series, with unique names."""
+    """The series of all arguments, with unique names."""
     rule: TableRule | None
-    """The rule of a reference that is the only argument; else None."""
+    """What the percentages of a reference refer to, if it is the only argument; else None."""
     facts: Mapping[str, Mapping[str, JsonValue]]
-    """Facts that references state beside their tables, by reference name."""
+    """Facts that references state in addition to their tables, by reference name."""
 
 
 def read_file(path: Path) -> list[Series]:
-    """Return the series of a result file.
+    """Read a result file of sparktop or of another known tool; return its series, at least one.
 
     Raises:
-        UsageError: the file cannot be read or is of no known tool; one line with fault and remedy.
+        UsageError: the file cannot be read, is from an unknown tool, or has no level; one line of text.
     """
     name, data = clean(path), read_json(path)
     if _is_progress(data):
@@ -62,7 +62,9 @@ def read_file(path: Path) -> list[Series]:
 
 
 def is_sweep(path: Path) -> bool:
-    """Return True for a file that names a schema of sparktop, whether or not it is valid.
+    """Return whether a JSON file names a schema, as sparktop's results do; other tools' results do not.
+
+    The file may still be invalid.
 
     Raises:
         UsageError: the file cannot be read.
@@ -72,13 +74,13 @@ def is_sweep(path: Path) -> bool:
 
 
 def choose(words: Sequence[str]) -> Chosen:
-    """Return the series of files, references ("ref:…") and named files ("NAME=FILE").
+    """Read the arguments of `compare`: "FILE", "ref:NAME" for a reference, or "NAME=FILE".
 
-    Files with the same NAME become one series: several levels, or several runs of one. Series with equal
-    names get the name of their file added.
+    Files with the same NAME are merged into one series: they have different levels, or runs of one level.
+    To series with equal names, the name of their file is added.
 
     Raises:
-        UsageError: an argument cannot be used.
+        UsageError: a file or a reference cannot be read.
     """
     parts: list[Series] = []
     named: dict[str, list[Series]] = {}
@@ -118,7 +120,7 @@ def _name_and_path(word: str) -> tuple[str | None, Path]:
 
 
 def _distinct(series: Iterable[Series]) -> list[Series]:
-    """Return the series with unique names: the name of the file is added, then a number."""
+    """Return the series with unique names, by adding the name of the file, and a number if still needed."""
     listed = list(series)
     names = [one.name for one in listed]
     taken: set[str] = set()

@@ -1,7 +1,7 @@
 """Import of guidellm's JSON report: one level per benchmark.
 
-Its "inter_token_latency_ms" has one value per request, which is TPOT here; its "time_per_output_token_ms"
-includes the wait for the first token and has no counterpart here.
+guidellm's "inter_token_latency_ms" has one value per request, which sparktop calls TPOT. Its
+"time_per_output_token_ms" includes the wait for the first token; sparktop has no such metric.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _STREAMS = {"concurrent", "throughput"}
 
 
 def is_it(data: object) -> bool:
-    """Return whether this is a report of guidellm."""
+    """Return whether the JSON value of a file is a report of guidellm."""
     return isinstance(part(data, "benchmarks"), list) and (
         part(data, "metadata", "guidellm_version") is not None
         or words(data, "benchmarks", 0, "type_") == "generative_benchmark"
@@ -47,11 +47,13 @@ def is_it(data: object) -> bool:
 
 
 def read(data: object, name: str, source: str) -> list[Series]:
-    """Return its benchmarks of a fixed concurrency as one series.
+    """Convert a report of guidellm to a list with one series, which has a level per benchmark.
+
+    Only benchmarks with a fixed concurrency are used, not those with a fixed request rate. `name` is the name
+    of the series, `source` that of the file.
 
     Raises:
-        ImportFormatError: it has no such benchmark; a rate of requests per second does not define a
-        concurrency.
+        ImportFormatError: no benchmark has a fixed concurrency.
     """
     levels = tuple(_levels(data))
     if not levels:

@@ -1,8 +1,9 @@
-"""Import of llama-benchy's JSON (0.3 and 0.4): a list of levels, rates with one value per run, bursts.
+"""Import of llama-benchy's JSON result (versions 0.3 and 0.4): several levels, measured in bursts.
 
-Its latencies have one value per request, run after run. If their number is a multiple of the concurrency, the
-mean of each run is computed; else (some requests failed) only the overall mean is used. At a concurrency of 1
-its rates are means over requests, and the latency of its probe is subtracted from the prompt's time.
+Rates have one value per run, latencies one value per request, in the order of the runs. If the number of
+latencies is a multiple of the concurrency, the mean of each run is computed; otherwise some requests failed,
+and only the overall mean is used. At concurrency 1, llama-benchy's rates are means over requests, and it
+subtracts the latency of a probe request from the prompt processing time.
 """
 
 from __future__ import annotations
@@ -37,15 +38,17 @@ _DEFINITIONS = {
 
 
 def is_it(data: object) -> bool:
-    """Return whether this is a result of llama-benchy."""
+    """Return whether the JSON value of a file is a result of llama-benchy."""
     return part(data, "latency_mode") is not None and isinstance(part(data, "benchmarks"), list)
 
 
 def read(data: object, name: str, source: str) -> list[Series]:
-    """Return its levels as one series.
+    """Convert a result of llama-benchy to a list with one series.
+
+    `name` is the name of the series, `source` that of the file.
 
     Raises:
-        ImportFormatError: it has no level.
+        ImportFormatError: the file has no level.
     """
     levels = tuple(_levels(data))
     if not levels:

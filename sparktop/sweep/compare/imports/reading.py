@@ -1,4 +1,7 @@
-"""Access to values in other tools' JSON: a value that is missing or of another type is unknown."""
+"""Access to values in other tools' JSON files: missing values and those of a wrong type are unknown.
+
+A path is a sequence of object keys and list indices that leads from `data` to a value.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,14 @@ from sparktop.sweep.result.parts import LARGEST, MOST_CONCURRENCY
 
 
 class ImportFormatError(Exception):
-    """A result file lacks something essential; the message states what, in a few clean words."""
+    """A result file lacks a value that is required; the message states which one and how to obtain it."""
 
 
 Json = Mapping[str, object]
 
 
 def part(data: object, *path: str | int) -> object:
-    """Return the value at a path of keys and indices; None if there is none."""
+    """Return the value at a path of keys and indices; None if the path does not exist."""
     for step in path:
         if isinstance(step, str):
             data = data.get(step) if isinstance(data, Mapping) else None
@@ -28,24 +31,24 @@ def part(data: object, *path: str | int) -> object:
 
 
 def table(data: object, *path: str | int) -> Json:
-    """Return the object at a path; an empty one if there is none."""
+    """Return the JSON object at a path; an empty mapping if there is no object."""
     found = part(data, *path)
     return found if isinstance(found, Mapping) else {}
 
 
 def listed(data: object, *path: str | int) -> Sequence[object]:
-    """Return the list at a path; an empty one if there is none."""
+    """Return the list at a path; an empty sequence if there is no list."""
     found = part(data, *path)
     return found if isinstance(found, list) else ()
 
 
 def number(data: object, *path: str | int) -> float | None:
-    """Return the finite number at a path; None if there is none."""
+    """Return the number at a path; None if there is none, or if it is infinite or implausibly large."""
     return finite(part(data, *path))
 
 
 def finite(value: object) -> float | None:
-    """Return a value as a finite number; None if it is not one, or too large to be a measurement."""
+    """Return a JSON number as float; None for other types, infinite and implausibly large values."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -56,33 +59,33 @@ def finite(value: object) -> float | None:
 
 
 def whole(data: object, *path: str | int) -> int | None:
-    """Return the non-negative integer at a path; None if there is none."""
+    """Return the non-negative integer at a path; None if there is no such number."""
     found = number(data, *path)
     return int(found) if found is not None and found == int(found) and found >= 0 else None
 
 
 def concurrency_at(data: object, *path: str | int) -> int | None:
-    """Return the concurrency at a path; None if the value is not a valid one."""
+    """Return the concurrency at a path; None unless it is an integer from 1 to `MOST_CONCURRENCY`."""
     found = whole(data, *path)
     return found if found is not None and 1 <= found <= MOST_CONCURRENCY else None
 
 
 def words(data: object, *path: str | int) -> str | None:
-    """Return the text at a path, cleaned; None if there is none."""
+    """Return the text at a path without control characters; None if there is no text or it is empty."""
     found = part(data, *path)
     return clean(found) or None if isinstance(found, str) else None
 
 
 def numbers(data: object, *path: str | int) -> tuple[float, ...]:
-    """Return the finite numbers in the list at a path."""
+    """Return the finite numbers in the list at a path; other entries are left out."""
     return tuple(value for one in listed(data, *path) if (value := finite(one)) is not None)
 
 
 def single(value: float | None, scale: float = 1.0) -> Figure | None:
-    """Return a figure of a single run, its value multiplied by `scale`; None for None."""
+    """Return the value of a metric from a single run, multiplied by `scale`; None for None."""
     return None if value is None else Figure(value * scale, (value * scale,))
 
 
 def known(figures: Mapping[str, Figure | None]) -> dict[str, Figure]:
-    """Return the figures that are not None."""
+    """Return a copy of a mapping of metric values without those that are None."""
     return {name: figure for name, figure in figures.items() if figure is not None}

@@ -1,4 +1,4 @@
-"""The start time of another tool's run, from its result file."""
+"""The start time of another tool's benchmark, from its result file."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from datetime import UTC, datetime
 from sparktop.sweep.compare.imports.reading import number, part, words
 
 _TEXTS = (("start_time",), ("timestamp",), ("date",))
-"""Where llama-benchy, `vllm bench serve` and aiperf write it."""
+"""Keys under which aiperf, llama-benchy and `vllm bench serve` write the start time."""
 _COMPACT = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)")
 
 
 def started_at(data: object) -> datetime | None:
-    """Return the start of the run; None if the file has none. A time without a zone is local."""
+    """Return the start time of a benchmark in UTC, from the JSON value of its result file; None if unknown.
+
+    A time without a time zone is local time.
+    """
     first = part(data, 0) if isinstance(data, list) else data
     for path in _TEXTS:
         text = words(first, *path)

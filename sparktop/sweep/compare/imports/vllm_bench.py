@@ -1,8 +1,8 @@
-"""Import of `vllm bench serve`'s JSON: one level per result; with --save-detailed all figures are recomputed.
+"""Import of `vllm bench serve`'s JSON result: one level per result in the file.
 
-Its first gap is the one between the role-only first event and the first token. If there are as many gaps as
-tokens, its "TTFT" ends at that event, which is TTFR here. Recomputed figures follow sparktop's definitions,
-with the time stamps in the file.
+For files written with --save-detailed, all metrics are recomputed from the time stamps of the requests by
+sparktop's definitions. If such a request has as many gaps as tokens, the first gap is the one between a first
+event without text and the first token, and the tool's "TTFT" ends at this event: sparktop calls it TTFR.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _ANEW = "made anew from its detailed stamps, with sparktop's definitions"
 
 
 def is_it(data: object) -> bool:
-    """Return whether this is a result of `vllm bench serve`."""
+    """Return whether the JSON value of a file is a result of `vllm bench serve`."""
     first = part(data, 0) if isinstance(data, list) else data
     return (
         part(first, "request_throughput") is not None and number(first, "total_token_throughput") is not None
@@ -69,10 +69,13 @@ def is_it(data: object) -> bool:
 
 
 def read(data: object, name: str, source: str) -> list[Series]:
-    """Return its levels as one series; a file written with --append-result holds several.
+    """Convert the results of `vllm bench serve` to a list with one series.
+
+    A file written with --append-result has several levels. `name` is the name of the series, `source` that of
+    the file.
 
     Raises:
-        ImportFormatError: the concurrency of a level is missing.
+        ImportFormatError: a result states no concurrency.
     """
     results = data if isinstance(data, list) else [data]
     detailed = [_detailed(result) for result in results]
@@ -126,7 +129,10 @@ def _validity(result: object) -> tuple[str, ...]:
 
 
 def _detailed(result: object) -> SeriesLevel | None:
-    """Return the level recomputed from the time stamps of its requests; None if the file has none."""
+    """Return the level of a result, recomputed from the time stamps of its requests.
+
+    Return None if the result has no time stamps.
+    """
     events = list(_events(result))
     if not events:
         return None
