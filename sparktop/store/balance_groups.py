@@ -91,7 +91,7 @@ def judged_groups(
 
 
 def _by_role(name: str, tracks: Sequence[BackendTrack]) -> Iterator[tuple[str, Sequence[BackendTrack]]]:
-    """Yield (title, backends) of the complete group, or of each role that at least two backends have.
+    """Yield (title, backends): one pair for the complete group, or one for each role that several have.
 
     Also set the role of each backend.
     """

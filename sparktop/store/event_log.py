@@ -34,7 +34,7 @@ class EventLog:
             self._add(event)
 
     def note(self, event: Event) -> None:
-        """Add an event, unless an event with the same subject and message is still kept."""
+        """Add an event, unless the log still has an event with the same subject and message."""
         if not any(kept.subject == event.subject and kept.message == event.message for kept in self._events):
             self._events.append(event)
 

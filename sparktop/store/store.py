@@ -206,7 +206,7 @@ class Store:
                 raise TypeError(f"{key.label} cannot be a {type(identity).__name__}")
 
     def note(self, subject: str, message: str, severity: Severity = Severity.INFO) -> None:
-        """Add an event about `subject`, unless an event with the same subject and message is still kept."""
+        """Add an event about `subject`, unless the log still has one with the same subject and message."""
         instant = self._begin(Change.NOTE, subject, message, severity)
         self._events.note(Event(instant.wall, severity, subject, message))
 

@@ -383,7 +383,7 @@ class SweepDesk:
         self._app.notify(message, severity=toast, timeout=timeout, markup=False)  # type: ignore[arg-type]  # one of its three words
 
     def _ready(self) -> Sweeping | None:
-        """Return the sweep session, created at first; without a store, notify and return None."""
+        """Return the sweep session, created at the first call; without a store, warn and return None."""
         if self.sweeping is None and self._store is None:
             self.say("there is nobody who watches: nothing to sweep with", Severity.WARNING)
         elif self.sweeping is None and self._store is not None:

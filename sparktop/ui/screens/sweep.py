@@ -278,14 +278,14 @@ class SweepScreen(Screen[None]):
         self._show(Page.CURVES)
 
     def action_topologies(self) -> None:
-        """Show the comparison of targets; if it is shown already, the main page."""
+        """Show the page that compares the targets; if it is shown already, show the main page."""
         if self._view is not None and self._view.topologies is None:
             self._say("one target alone: nothing to lay beside one another")
             return
         self._show(Page.TOPOLOGIES)
 
     def action_notices(self) -> None:
-        """Show all findings and notices of the sweep; if they are shown already, the main page."""
+        """Show the page of all findings and notices; if it is shown already, show the main page."""
         self._show(Page.NOTICES)
 
     def action_reference(self) -> None:
