@@ -193,7 +193,7 @@ def _digest(token: str) -> bytes:
 
 
 def _reason(error: Exception) -> str:
-    """Return the system's text for an error without its number, beginning in lower case."""
+    """Return the system's text for an error, without the error number and beginning in lower case."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     with suppress(AttributeError):
         text = getattr(error, "reason", None) or text

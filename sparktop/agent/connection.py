@@ -46,7 +46,10 @@ class Limits:
 
 
 def refusal(status: str, text: str) -> bytes:
-    """Return a complete HTTP response with `text` as its body, to be sent without aiohttp."""
+    """Return a complete HTTP response with the body `text` and a status such as "503 Service Unavailable".
+
+    It is sent without aiohttp.
+    """
     body = f"{text}\n"
     head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}"
     return f"{head}\r\nConnection: close\r\n\r\n{body}".encode()

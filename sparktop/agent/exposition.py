@@ -205,9 +205,10 @@ def _links(network: Sequence[NetworkReading]) -> Iterator[Metric]:
 
 
 def _families(figures: Iterable[_Figure[Part]], parts: Sequence[tuple[Labels, Part]]) -> Iterator[Metric]:
-    """Yield a metric family for each figure that has a finite value in at least one part.
+    """Yield a metric family for each of `figures` that has a finite value in at least one part.
 
-    `parts` has labels and the object that the values are read from; each makes one series of every family.
+    `parts` has pairs of labels and the object that values are read from; each pair adds one series to a
+    family.
     """
     for figure in figures:
         name = PREFIX + figure.name

@@ -118,9 +118,9 @@ class Sampler:
     async def ask(self, ask: Ask, *, fresh_s: float | None = None) -> tuple[NodeSample, ...] | Failure:
         """Return the samples newer than `ask.since`, oldest first; if it is None, only the newest sample.
 
-        A new sample is taken first if the newest is older than `fresh_s` seconds or 80 % of the interval, or
-        lacks the requested process table. Only the last sample has that table. If the new sample fails,
-        return the `Failure`, unless samples newer than `ask.since` exist.
+        A new sample is read first if the newest is older than `fresh_s` seconds or than 80 % of the sampling
+        interval, or lacks the requested process table. Only the last sample has that table. If the new sample
+        fails, return the `Failure`, unless samples newer than `ask.since` exist.
         """
         now = self._clock()
         missing = self._note(ask, now)
@@ -152,7 +152,7 @@ class Sampler:
     def _note(self, ask: Ask, now: float) -> bool:
         """Record the request `ask`.
 
-        Return True if it wants the process table, which samples did not include.
+        Return True if it wants the process table and earlier requests did not.
         """
         self._asked_at = now
         wished_s = DEFAULT_INTERVAL_S if ask.interval_s is None else ask.interval_s

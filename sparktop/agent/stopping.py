@@ -17,7 +17,7 @@ EXIT_CODES = {signal.SIGTERM: 0, signal.SIGHUP: 0, signal.SIGINT: 130}
 def stopped_by_signals() -> Iterator[asyncio.Future[int]]:
     """Yield a future; the first signal of `EXIT_CODES` sets its result to the exit code.
 
-    Requires a running event loop. The signal handlers are removed at the end.
+    Requires a running event loop. The signal handlers are removed when the context ends.
     """
     stop: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 

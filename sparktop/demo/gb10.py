@@ -97,7 +97,7 @@ ALONE = Machine()
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What the load does to one machine since the previous sample; all readings are computed from this."""
+    """What the load did to one machine since the previous sample; all readings are computed from this."""
 
     busy: float
     """Fraction of the time spent in engine steps, 0 to 1."""

@@ -72,9 +72,9 @@ async def engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
 
 
 def _machine(scenario: Scenario, place: int, start_s: float, rank: int | None) -> MachineReader:
-    """Create the machine with the index `place`.
+    """Create the reader of the simulated machine with the index `place`.
 
-    `rank` is its tensor-parallel rank in an engine that spans several machines, else None.
+    `rank` is the machine's tensor-parallel rank in an engine that spans several machines, else None.
     """
     thermal = scenario.thermal_of(place, start_s=start_s)
     machine = replace(scenario.machine_of(place, start_s=start_s), rank=rank)

@@ -123,7 +123,10 @@ class Scenario:
         return replace(machine, rank=node % span) if span > 1 else machine
 
     def thermal_of(self, node: int, *, start_s: float) -> MachineHeat:
-        """Return the thermal model of the machine with the index `node`, idle since before `start_s`."""
+        """Return the thermal model of the machine with the index `node`.
+
+        At the time `start_s` (seconds) it is idle and its temperature settled.
+        """
         thermal = MachineHeat(ambient_c=self.ambient_c, at=start_s)
         if self.machines.get(node, Machine()).slow_clock:
             thermal.pinned_mhz = SLOW_MHZ

@@ -54,10 +54,7 @@ def field(found: object, *path: str) -> object:
 
 
 def words(found: object, limit: int = 200) -> str | None:
-    """Return a JSON string cleaned for display, at most `limit` long.
-
-    None when it is empty or not a string.
-    """
+    """Return a JSON string cleaned for display, at most `limit` characters; None if empty or not a string."""
     return clean(found, limit) or None if isinstance(found, str) else None
 
 

@@ -11,7 +11,7 @@ _Series = dict[Labels, dict[float, float]]
 
 
 def read_histogram(buckets: Family, sums: Family, counts: Family) -> Histogram | None:
-    """Build one histogram from the samples of a metric; the sum of all series (one per model or process).
+    """Build one histogram, the sum of all series of a metric (one series per model or process).
 
     Return None rather than a wrong histogram: for bounds that are missing, not numbers or repeated; for
     cumulative counts that are negative, infinite or falling; for a sum that is missing or negative; for

@@ -36,7 +36,7 @@ _READER = Reader(names_of(_FIELDS, (), _SECONDS))
 
 
 def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
-    """Read a page that has at least one `llamacpp:` sample.
+    """Parse a metrics page with at least one `llamacpp:` sample into a sample dated `at` (monotonic s).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.

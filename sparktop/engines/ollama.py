@@ -17,7 +17,7 @@ FACTS = ("/api/version",)
 
 
 def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
-    """Parse the list of loaded models (`/api/ps`).
+    """Parse the list of loaded models (`/api/ps`) into a sample dated `at` (monotonic seconds).
 
     Raises:
         PageError: the body is not such a list.

@@ -19,7 +19,7 @@ NOTE = "only its list of models is known: nothing tells how many requests run"
 
 
 def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
-    """Parse the list of models (`/v1/models`).
+    """Parse the list of models (`/v1/models`) into a sample dated `at` (monotonic seconds).
 
     Raises:
         PageError: the body is not such a list.

@@ -37,7 +37,7 @@ _READER = Reader(names_of(_FIELDS, _HISTOGRAMS, *_FINISHED.values()))
 
 
 def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
-    """Read a page that has at least one `tgi_` sample.
+    """Parse a metrics page with at least one `tgi_` sample into a sample dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.

@@ -49,7 +49,7 @@ _READER = Reader(names_of(_FIELDS, _HISTOGRAMS, START, _BLOCKS, _BLOCK_TOKENS))
 
 
 def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
-    """Read a page that has at least one `trtllm_` sample.
+    """Parse a metrics page with at least one `trtllm_` sample into a sample dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.

@@ -48,9 +48,9 @@ _EMPTY: Family = {}
 
 
 def _asleep(family: Family) -> bool | None:
-    """Return whether an engine core sleeps: `awake` is 0, or the sample of a sleep level is set.
+    """Return whether an engine core sleeps; None if unknown.
 
-    None if unknown.
+    It sleeps if the sample `awake` is 0 or, on pages without that sample, if a sleep level is above 0.
     """
     awake = where(family, "sleep_state", "awake")
     if awake:
@@ -116,7 +116,7 @@ _READER = Reader(NAMES)
 
 
 def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
-    """Read a page that has at least one `vllm:` sample.
+    """Parse a metrics page with at least one `vllm:` sample into a sample dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.

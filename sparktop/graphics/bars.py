@@ -61,7 +61,7 @@ def segments(parts: Sequence[float], total: float, width: int) -> list[int]:
 
 
 def _show_all(widths: list[int], shares: Sequence[float]) -> None:
-    """Assign a cell to each part that is above 0 but has none, by changing `widths`.
+    """Change `widths` so that each part whose share is above 0 has at least one cell.
 
     The cell is taken from the widest part, or from the last one, the rest of the bar, which may become 0.
     """
@@ -79,11 +79,9 @@ def _show_all(widths: list[int], shares: Sequence[float]) -> None:
 
 
 def sparkrow(values: Sequence[float | None], width: int, top: float) -> str:
-    """Return a row of vertical bars, a cell per value, the newest value at the right.
+    """Return a row of `width` vertical bars, a cell for each of the newest values, the newest at the right.
 
-    Only the last `width` values.
-
-    Values are clipped to 0…`top`; 0 has the lowest bar, None a space.
+    Values are clipped to 0…`top`; 0 has the lowest bar, None a space. Missing values at the left are spaces.
     """
     if width <= 0:
         return ""

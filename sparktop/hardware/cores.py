@@ -128,7 +128,7 @@ def _parse_cpuinfo(content: bytes) -> dict[int, _Core]:
 
 
 def _number(digits: bytes | None) -> int | None:
-    """Parse a number as the kernel writes it, such as 12 or 0xd85; None when it is not one."""
+    """Parse a number as the kernel writes it, such as 12 or 0xd85; None for other text and for None."""
     try:
         return None if digits is None else int(digits, 0)
     except ValueError:
@@ -166,10 +166,11 @@ def _by_hybrid(root: Path, numbers: frozenset[int]) -> dict[str, frozenset[int]]
 
 
 def _by_size(sizes: dict[int, int], name: str) -> dict[str, frozenset[int]]:
-    """Group cores by size (a capacity or a clock); return core numbers by group name, which `name` formats.
+    """Group cores by size, which is a capacity or a clock; return core numbers by group name.
 
-    `sizes` has the size of each core. In descending order, a new group begins where the size drops by the
-    factor `_DIFFERENT` to the next core. Empty if there is only one group.
+    `sizes` has the size of each core; `name` is a format string for group names, such as "{} MHz". In
+    descending order of size, a new group begins where the size drops by the factor `_DIFFERENT`. Empty for a
+    single group.
     """
     found: dict[str, set[int]] = {}
     last: int | None = None
@@ -192,7 +193,10 @@ def _sizes(root: Path, numbers: frozenset[int], entry: str) -> dict[int, int]:
 
 
 def _max_mhz(root: Path, numbers: frozenset[int]) -> dict[int, int]:
-    """Return the highest clock of each core in MHz, by core number; cores without one are left out."""
+    """Return the highest clock of each core in MHz, by core number.
+
+    Cores without a known clock are left out.
+    """
     kilohertz = _sizes(root, numbers, "cpufreq/cpuinfo_max_freq")
     return {core: khz // _KHZ_PER_MHZ for core, khz in kilohertz.items() if khz >= _KHZ_PER_MHZ}
 
@@ -219,9 +223,9 @@ def _parse_list(text: str | None) -> frozenset[int]:
 
 
 def _line(cores: dict[int, _Core], designs: list[Design]) -> str | None:
-    """Describe the processors in one line, such as "10 x Cortex-X925 + 10 x Cortex-A725".
+    """Return a description of the processors, such as "10 x Cortex-X925 + 10 x Cortex-A725".
 
-    They are counted by design if `designs` is not empty, else by model name. None if no name is known.
+    Cores are counted by design if `designs` is not empty, else by model name. None if no name is known.
     """
     if designs:
         counted = [(design.name, len(design.cores)) for design in designs]

@@ -12,7 +12,7 @@ _WIDTHS = (32, 64)
 
 
 class CounterRates(Generic[Key]):
-    """Computes the growth per second of each counter since the previous step."""
+    """Computes the increase per second of each counter since the previous call of `step`."""
 
     def __init__(self) -> None:
         self._at: float | None = None
@@ -47,9 +47,9 @@ class CounterRates(Generic[Key]):
 def wrapped(before: int, after: int, most: float) -> int | None:
     """Return by how much a counter grew that wrapped around at 32 or 64 bits; None where it was reset.
 
-    A counter that fell from `before` to `after` was either reset or wrapped around. It has wrapped only if
-    the increase is at most `most`, what it can count in the elapsed time. Where `most` is more than half of
-    the counter's range, the two cases cannot be distinguished: None.
+    A counter that fell from `before` to `after` was either reset or wrapped around. A wrap-around is assumed
+    only if the increase is at most `most`, the largest possible increase in the elapsed time. Where `most` is
+    more than half of the counter's range, the two cases cannot be distinguished: None.
     """
     for bits in _WIDTHS:
         if before < 1 << bits:

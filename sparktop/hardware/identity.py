@@ -135,6 +135,6 @@ def _product(root: Path) -> str | None:
 
 
 def _dmi(path: Path) -> str | None:
-    """Return one DMI string; None when it is missing or a placeholder."""
+    """Return the DMI string in the file `path`; None if missing or a placeholder such as "default string"."""
     text = read_text(str(path))
     return None if text is None or text.lower() in _PLACEHOLDERS else text

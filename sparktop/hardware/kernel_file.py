@@ -1,4 +1,4 @@
-"""Reads small files of the kernel (/proc, /sys): each returns the complete content, or None."""
+"""Functions that read small files of the kernel (/proc, /sys), completely; None if a file cannot be read."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The machine's memory, which a GPU may share, from /proc/meminfo, /proc/vmstat and PSI (memory pressure).
 
 On a machine whose GPU uses the same memory, MemAvailable counts free CMA pages that ordinary allocations
-cannot use: processes were killed with 10.4 GiB "available", 8.8 GiB of them CmaFree. Hence the reading's
-headroom.
+cannot use: processes were killed with 10.4 GiB "available", 8.8 GiB of them CmaFree. So a reading also has
+the headroom: the available memory without these pages.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class MemoryReader:
     ) -> MemoryReading:
         """Return a reading from `meminfo`, which was read at `now` (seconds).
 
-        `unified` is whether a GPU uses the machine's memory, `gpu_processes_bytes` what GPU processes hold;
-        both come from NVML. Swap rates are None in the first reading.
+        `unified` is whether a GPU uses the machine's memory, `gpu_processes_bytes` the memory that GPU
+        processes hold; both come from NVML. Swap rates are None in the first reading.
         """
         total, available = meminfo.get("MemTotal"), meminfo.get("MemAvailable")
         huge_pages = bool(unified and meminfo.get("HugePages_Total"))

@@ -24,9 +24,9 @@ _MOST_DEVICES = 64
 
 
 class NvmlReturn(IntEnum):
-    """The return codes of NVML that this program distinguishes (nvmlReturn_t of nvml.h.
+    """The return codes of NVML that this program distinguishes, numbered as nvmlReturn_t of nvml.h.
 
-    The numbers never change).
+    NVML never changes these numbers.
     """
 
     UNINITIALIZED = 1
@@ -195,7 +195,7 @@ class Nvml:
         return self._unknown.get((index, key), (0.0, None))[1] == NvmlReturn.NOT_SUPPORTED
 
     def is_unknown(self, now: float, index: int, key: Hashable) -> bool:
-        """Return whether a field (function name or key) is not queried now because it is not supported."""
+        """Return whether a GPU's field (function name or key) is not queried now, as it is not supported."""
         return now < self._unknown.get((index, key), (now, None))[0]
 
     def constant(self, name: str) -> int | None:

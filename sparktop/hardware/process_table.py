@@ -56,7 +56,8 @@ class ProcessTableReader:
     ) -> None:
         """Read /proc below `root`.
 
-        Memory is counted in pages, CPU time in ticks (None: this machine's sizes).
+        `page_bytes` is the size of a memory page, `ticks_per_s` the kernel's clock ticks per second (None:
+        those of this machine).
         """
         self._proc = root / "proc"
         self._page_bytes = page_bytes or os.sysconf("SC_PAGE_SIZE")

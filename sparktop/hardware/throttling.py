@@ -52,7 +52,8 @@ def reason_words(bits: int) -> tuple[str, ...]:
 
 
 def throttle_fields(driver: str | None) -> dict[int, str]:
-    """Return the counters of throttled time in a driver's version: NVML field number to reason."""
+    """Return which NVML fields count throttled time in this driver version: throttle reason by field number.
+    """
     fields = dict(_POLICY_FIELDS)
     try:
         version = tuple(int(part) for part in (driver or "").split("."))
@@ -71,7 +72,7 @@ class ThrottleShares:
     """Converts one GPU's counters of throttled time (ns) into shares of the time between two readings."""
 
     def __init__(self, fields: Mapping[int, str]) -> None:
-        """Read these fields (see `throttle_fields`)."""
+        """Read the NVML fields that `throttle_fields` returned."""
         self._fields = fields
         self._rates: CounterRates[str] = CounterRates()
         self._first: dict[str, tuple[float, int]] = {}

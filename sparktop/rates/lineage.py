@@ -40,7 +40,7 @@ class LinkKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """How a sample relates to the previous sample, and the baseline from which its counters are counted."""
+    """How a sample relates to the previous sample, and the baseline from which its increases are counted."""
 
     kind: LinkKind
     baseline: EngineSample | None
@@ -138,8 +138,8 @@ def _zero_lane(lane: LaneSample) -> LaneSample:
 def _zero_at_start(last: EngineSample, sample: EngineSample, wall_at: float) -> EngineSample | None:
     """Return `sample` with counters at zero, dated at the server's start.
 
-    None unless the start lies between `last` and `sample`, and at least `LIVE_SPAN_S` before `sample`; a
-    start outside of that means that the clocks disagree, or that a rate would span too short a time.
+    None unless the start lies between `last` and `sample`, and at least `LIVE_SPAN_S` before `sample`.
+    Otherwise the clocks disagree, or a rate would span too short a time.
     """
     age_s = wall_at - (sample.start_time or 0.0)
     if LIVE_SPAN_S <= age_s <= sample.at - last.at:
@@ -150,8 +150,8 @@ def _zero_at_start(last: EngineSample, sample: EngineSample, wall_at: float) -> 
 def _zero_at_last(lineage: Lineage, last: EngineSample, sample: EngineSample) -> EngineSample | None:
     """Return `sample` with counters at zero, dated at `last.at`, if the server probably restarted since then.
 
-    That is so if few tokens are counted (`FRESH_SHARE`) and at a plausible rate (`PLAUSIBLE_RISE`); else
-    None.
+    A restart is assumed if the new token count is small (`FRESH_SHARE`) and implies a plausible token rate
+    (`PLAUSIBLE_RISE`); otherwise None.
     """
     tokens, span_s = _tokens(sample), sample.at - last.at
     fresh = tokens <= FRESH_SHARE * _tokens(last)

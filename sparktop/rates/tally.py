@@ -130,9 +130,9 @@ def _grown(total: Histogram | None, lanes: list[Histogram], steps: list[Histogra
 
 
 class Window:
-    """The newest tallies, and rates and latencies computed from them.
+    """The newest tallies of a server, and the rates and latencies computed from them.
 
-    All tallies of a short time (`append`) are kept, and before it about one per second for a minute.
+    Every tally of the newest seconds is kept (see `append`), and about one per second of the last minute.
     """
 
     def __init__(self) -> None:
@@ -228,10 +228,10 @@ class Window:
         return (newest.counters[name] - oldest.counters[name], span_s) if span_s > 0 else None
 
     def figure(self, of: CounterFigure, rate_s: float, least_s: float, ratio_s: float) -> float | None:
-        """Return the value of an engine-specific figure: a rate per second, or a percentage (0 to 100).
+        """Return the value of `of`, a metric that only some servers report.
 
-        The rate is computed over `rate_s` seconds and is None below a span of `least_s`; the percentage over
-        `ratio_s`. None also where the counters are not reported.
+        It is a rate per second, computed over `rate_s` seconds and None below a span of `least_s`; or a
+        percentage (0 to 100), computed over `ratio_s`. None also where the counters are not reported.
         """
         if of.of is None:
             return self.rate(of.counter, rate_s, least_s)

@@ -33,7 +33,7 @@ class HttpFigures(Collector):
         self._coarse: dict[tuple[str, str], Buckets] = {}
 
     def count(self, method: str, handler: str, status: int, took_s: float, body_bytes: int) -> None:
-        """Count a response that took `took_s` seconds, to a request with `body_bytes` bytes."""
+        """Count a response that took `took_s` seconds, to a request with a body of `body_bytes` bytes."""
         key = (handler, method, f"{status // 100}xx")
         self._answers[key] = self._answers.get(key, 0) + 1
         requests, size = self._sent.get(handler, (0, 0))
@@ -42,7 +42,7 @@ class HttpFigures(Collector):
         self._coarse.setdefault((handler, method), Buckets(_COARSE_S)).observe(took_s)
 
     def describe(self) -> Iterable[Metric]:
-        """Return no metric families, so that none are needed at registration."""
+        """Return nothing: the families need not be described when the collector is registered."""
         return ()
 
     def collect(self) -> Iterable[Metric]:

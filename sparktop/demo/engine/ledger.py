@@ -105,7 +105,7 @@ class Ledger:
         self._asked[request_id] = max_tokens
 
     def hear(self, event: EngineEvent) -> None:
-        """Count an event of the engine: first token, further tokens, or the end of a request."""
+        """Count the time to a first token or a gap between tokens; forget a request that has ended."""
         if isinstance(event, RequestEnded):
             self._newest_s.pop(event.request_id, None)
             return

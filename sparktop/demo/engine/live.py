@@ -50,7 +50,10 @@ class Answer:
             self._waiter.set_result(None)
 
     async def more(self) -> Delta:
-        """Wait for new tokens or the end, and return them; the delta with `ended` is the last one."""
+        """Wait for new tokens or the end of the request; return what happened since the previous call.
+
+        The delta with `ended` is the last one.
+        """
         if not self._tokens and self._ended is None:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter

@@ -77,7 +77,7 @@ class Families(Collector):
         self._made = made
 
     def describe(self) -> Iterable[Metric]:
-        """Return no metric families, so that none are needed at registration."""
+        """Return nothing: the families need not be described when the collector is registered."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
@@ -86,7 +86,7 @@ class Families(Collector):
 
 
 def engine_page(engine: Engine, ledger: Ledger, started_unix_s: float) -> bytes:
-    """Return the page with those metrics of an engine that viewers read, and its start time.
+    """Return the metrics page of an engine, with only those metrics that viewers read.
 
     `started_unix_s` is the process start time on the page.
     """

@@ -1,4 +1,4 @@
-"""The GPUs of a machine, read through NVML; every field is optional."""
+"""Reads the GPUs of a machine through NVML; values that the driver does not report are None."""
 
 from __future__ import annotations
 
@@ -189,9 +189,9 @@ class GpuReader:
         return None
 
     def _slowdown_c(self, now: float, device: _Device) -> float | None:
-        """Return the temperature in °C at which the GPU slows down, if the driver reports no margin to it.
+        """Return the temperature (°C) at which the GPU slows down, if the driver does not report the margin.
 
-        None while the margin is supported, or when neither is known.
+        None for drivers that report the margin to that temperature, or where it is unknown.
         """
         if not self._nvml.is_unknown(now, device.index, _MARGIN):
             return None

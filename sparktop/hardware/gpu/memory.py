@@ -62,9 +62,9 @@ class GpuMemoryReader:
         """Return the memory of the GPU called `name`, in a machine with `machine_bytes` of memory.
 
         Drivers of a GB10 report in one of three ways that it has no memory of its own: NOT_SUPPORTED, a total
-        of 0, or the machine's total. For other GPUs each can mean something else (a discrete GPU without the
-        function; an H200 in a machine of 128 GiB). There the memory clock decides: only a GPU with its own
-        memory has one.
+        of 0, or the machine's total. For other GPUs each of these can mean something else (a discrete GPU
+        without the function; an H200 in a machine of 128 GiB). For them the memory clock decides: only a GPU
+        with its own memory has one.
         """
         if _UNIFIED_NAME.search(name or ""):
             self._unified = True
