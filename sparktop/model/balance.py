@@ -87,8 +87,8 @@ class Convoys:
     """Evidence for convoys: groups of requests that end together and return to the same backend together.
 
     Compares how requests are spread over the backends at full times, while nearly all are present, and at
-    part times, while about half are. A spread is Σ(x - share)² / share / (n - 1), which is 1 for random
-    routing.
+    part times, while about half are. A spread is Σ(x - share)² / share / (n - 1) over n backends with x
+    requests each, where `share` is the backend's expected number; it is 1 for random routing.
     """
 
     full_times: int
