@@ -116,7 +116,9 @@ class Sampler:
         return self._clock()
 
     async def ask(self, ask: Ask, *, fresh_s: float | None = None) -> tuple[NodeSample, ...] | Failure:
-        """Return the samples newer than `ask.since`, oldest first; if it is None, only the newest sample.
+        """Return the samples newer than `ask.since`, oldest first.
+
+        Without `ask.since`, only the newest sample.
 
         A new sample is read first if the newest is older than `fresh_s` seconds or than 80 % of the sampling
         interval, or lacks the requested process table. Only the last sample has that table. If the new sample

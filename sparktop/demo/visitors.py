@@ -24,7 +24,7 @@ _READ_BYTES = 4096
 
 
 class Visitors:
-    """Reports the requests that other clients send to a server to the process of the demo's load."""
+    """Reports to the process of the demo's load when other clients' requests begin and end at a server."""
 
     def __init__(self, pipe: int | None = None) -> None:
         """Write to the file descriptor `pipe`; None: report nothing, because there is no load to pause."""

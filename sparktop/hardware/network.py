@@ -36,7 +36,7 @@ _ERRORS = {"rx_errors": 2, "tx_errors": 10}
 
 @dataclass(frozen=True, slots=True)
 class _Link:
-    """The state, type and rates of an interface, which change seldom."""
+    """Values of an interface that change seldom: state, type, link rate and rate of its PCIe link."""
 
     up: bool | None
     kind: str

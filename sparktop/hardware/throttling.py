@@ -52,8 +52,7 @@ def reason_words(bits: int) -> tuple[str, ...]:
 
 
 def throttle_fields(driver: str | None) -> dict[int, str]:
-    """Return which NVML fields count throttled time in this driver version: throttle reason by field number.
-    """
+    """Return the NVML fields that count throttled time in this driver version: reason by field number."""
     fields = dict(_POLICY_FIELDS)
     try:
         version = tuple(int(part) for part in (driver or "").split("."))
