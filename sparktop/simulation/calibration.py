@@ -2,16 +2,17 @@
 
 The published reference tables (`sparktop/references/`) give decode rate, prefill rate and TTFT of bursts of c
 simultaneous requests. Topology table: one engine ("solo"), two machines as one engine ("TP = 2"), and two
-solo engines behind LiteLLM with the strategies simple-shuffle ("shuffle") and least-busy. The speed of an
-engine is four numbers of `StepCost`, fitted to all values of a table at once; the other two come from the
-model's architecture and from a third table. `benchmarks/simulation.py` prints each table beside the simulated
-values.
+solo engines behind LiteLLM with the strategies simple-shuffle ("shuffle") and least-busy. Concurrency-first
+table: one engine with the recipe of `GX10_PATCHED`. Long-context table: one engine, `LONG_CONTEXT`. The speed
+of an engine is four numbers of `StepCost`, fitted to all values of a table at once; the other two come from
+the model's architecture and from a third table. `benchmarks/simulation.py` prints each table beside the
+simulated values.
 
 What the fit assumes, with the evidence in the tables:
 
-* The first tokens of a burst are generated in one step: TTFT = prompt tokens x c / prefill rate holds to 1.3
-  % at c = 2 to 32 in the topology table. So a step computes all prompts there, and `max_num_batched_tokens`
-  is 65,536. The concurrency-first recipe states its own 8,192.
+* The first tokens of a burst are generated in one step: TTFT = prompt tokens x c / prefill rate holds to
+  1.3 % at c = 2 to 32 in the topology table. So a step computes all prompts there, and
+  `max_num_batched_tokens` is 65,536. The concurrency-first recipe states its own 8,192.
 * `SLOTS` = 48 explains c = 64 of solo and of TP = 2, in all six values, to 8 %: 48 requests run, 16 wait for
   them. With 32 slots, which the plateau from c = 32 on suggests, solo's decode rate would be 14 % too low and
   its TTFT 24 % too high. The shuffle column also rules out 32 slots: the simulated prefill rate at c = 64 is
@@ -30,8 +31,8 @@ For two solo engines behind a router, one more number is fitted, `HOPS_PER_SPREA
 least-busy column at c = 2 to 64. The mechanism is burst herding. The requests of a burst reach the router one
 by one over some time (the spread), and the router's count of a backend rises only a delay (the hop) after it
 chose this backend. So all requests that arrive within the first hop go to the first backend, later ones to
-the other. With exponential delays, the part of the burst that goes to the first backend depends mainly on hop
-/ spread, hardly on c: a ratio of 1.5 sends 78 % of a burst of 64 to one backend. The root mean square
+the other. With exponential delays, the part of the burst that goes to the first backend depends mainly on
+hop / spread, hardly on c: a ratio of 1.5 sends 78 % of a burst of 64 to one backend. The root mean square
 difference to the column is 7 % with 48 slots; with the best ratio for each number of slots, it is 8 % with 44
 and with 52, 11 to 13 % with 40 and with 56.
 
@@ -51,12 +52,12 @@ What the model does not reproduce, and was not adjusted for:
 * Only the ratio of hop to spread follows from the table. `HOP_S` itself is an assumption: short compared to a
   step.
 * The long-context table counts its tokens over the whole request: tokens per second times latency gives 205,
-  165 and 207 tokens at 4,978, 19,570 and 39,026 prompt tokens. With the batch table's step of 31.6 ms at c =
-  1, what is left for prefill grows from 0.13 to 0.18 ms a token: a linear plus a quadratic term.
+  165 and 207 tokens at 4,978, 19,570 and 39,026 prompt tokens. With the batch table's step of 31.6 ms at
+  c = 1, what is left for prefill grows from 0.13 to 0.18 ms a token: a linear plus a quadratic term.
   `LONG_CONTEXT` reproduces both within 2 %; beyond 39,026 tokens nothing was measured, and its formula is
   extrapolated.
-* Padding explains a dip of the decode rate by 15 to 18 % at c = 5 and 10. The recipe's text states 17 to 25
-  %; its table, which compares with another person's machine, 32 to 35 %.
+* Padding explains a dip of the decode rate by 15 to 18 % at c = 5 and 10. The recipe's text states 17 to
+  25 %; its table, which compares with another person's machine, 32 to 35 %.
 """
 
 from __future__ import annotations
