@@ -286,7 +286,8 @@ def _sensors(gpu_c: float, load: float) -> tuple[SensorReading, ...]:
 def _rails(at: float, gpu_w: float, cpu_percent: float) -> tuple[PowerRail, ...]:
     """Return the readings of the power rails, as the third-party driver spbm reports them.
 
-    The entire machine is simulated to draw 17 W more than the package, which consists of GPU, CPU and 3.5 W.
+    The simulated machine draws 17 W in addition to its package; the package draws 3.5 W in addition to GPU
+    and CPU.
     """
     big, little = 1.2 + 0.35 * cpu_percent, 0.6 + 0.08 * cpu_percent
     package = gpu_w + big + little + 3.5

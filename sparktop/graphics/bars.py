@@ -63,7 +63,8 @@ def segments(parts: Sequence[float], total: float, width: int) -> list[int]:
 def _show_all(widths: list[int], shares: Sequence[float]) -> None:
     """Change `widths` so that each part whose share is above 0 has at least one cell.
 
-    The cell is taken from the widest part, or from the last one, the rest of the bar, which may become 0.
+    The last element is the rest of the bar. A missing cell is taken from the widest element, or from the rest
+    if no element has two cells; if the rest has none either, the smallest parts stay without a cell.
     """
     rest = len(widths) - 1
     hidden = [index for index in range(rest) if shares[index] > 0 and not widths[index]]

@@ -47,7 +47,7 @@ def _bits(dots: tuple[int, ...], rows: Sequence[int]) -> int:
 def _cells(left: Sequence[int], right: Sequence[int]) -> tuple[str, ...]:
     """Return the braille character of each pair of bit masks, a space for a pair without dots.
 
-    The pair `left[i]`, `right[j]` is at the index 5 * i + j.
+    There are five left and five right masks; the pair `left[i]`, `right[j]` is at the index 5 * i + j.
     """
     return tuple(chr(0x2800 + a + b) if a + b else " " for a in left for b in right)
 

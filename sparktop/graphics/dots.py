@@ -59,7 +59,10 @@ class DotGrid:
             self.dot(x, y, layer)
 
     def line(self, start: tuple[int, int], end: tuple[int, int], layer: int, pattern: Sequence[int]) -> None:
-        """Draw a line of dots from `start` to `end`, both (x, y), in a layer; see `SOLID` for `pattern`."""
+        """Draw a line of dots from `start` to `end`, both (x, y), in a layer.
+
+        `pattern` is like `SOLID` or `DASHED`.
+        """
         (x0, y0), (x1, y1) = start, end
         steps = max(abs(x1 - x0), abs(y1 - y0))
         on = _drawn(pattern, steps + 1)

@@ -156,7 +156,7 @@ def _design_name(midr: tuple[int, int]) -> str:
 
 
 def _by_hybrid(root: Path, numbers: frozenset[int]) -> dict[str, frozenset[int]]:
-    """Return core numbers of a hybrid x86 processor by "P-cores" and "E-cores"; empty on other processors."""
+    """Return the core numbers of a hybrid x86 processor by type ("P-cores", "E-cores"); empty on others."""
     found = {
         word: _parse_list(read_text(str(root / "sys/devices" / folder / "cpus"))) & numbers
         for folder, word in _HYBRID.items()

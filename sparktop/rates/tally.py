@@ -51,7 +51,10 @@ class Tally:
 
 
 def lane_counters(lane: LaneSample) -> dict[str, float]:
-    """Return the counters that an engine core reports, by name, and the derived ones of `Tally.counters`."""
+    """Return the counters that an engine core (lane) reports, by name.
+
+    They include the derived counters that `Tally.counters` lists.
+    """
     reported = {
         name: value
         for name, value in zip(LANE_COUNTERS, _counters_of(lane), strict=True)

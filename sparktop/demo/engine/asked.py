@@ -95,7 +95,7 @@ def read_prompt(body: Mapping[str, Any], *, chat: bool) -> tuple[int, ...]:
     """Return the token ids of the prompt or, with `chat`, of the messages.
 
     Raises:
-        RefusedError: the request has no prompt, or it cannot be parsed.
+        RefusedError: the request has no prompt, or its prompt cannot be parsed.
     """
     key = "messages" if chat else "prompt"
     found = body.get(key)
