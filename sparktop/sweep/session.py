@@ -244,7 +244,7 @@ class Sweeping:
         self.start_now()
 
     def start_now(self) -> None:
-        """Start the announced sweep without waiting for the end of the countdown; nothing without one."""
+        """End the countdown and start the announced sweep; do nothing without a countdown."""
         if self.stage is not Stage.COUNTDOWN or self._plan is None:
             return
         self._end_counting()

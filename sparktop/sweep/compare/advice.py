@@ -75,9 +75,9 @@ def leaders(part: _Part) -> tuple[str, ...]:
 
 
 def _lead(metric: ComparedMetric, part: _Part) -> ComparedLevel | None:
-    """Return the level without a winner at which the best target leads its rival by the most.
+    """Return the level without a winner at which the best target has the largest lead.
 
-    Only leads beyond the noise floor are considered; return None if there is none.
+    Only leads beyond the noise floor are considered; return None if there is no such lead.
     """
     open_ = [
         level
@@ -108,7 +108,7 @@ def not_shown(metric: ComparedMetric, part: _Part) -> str:
 
 
 def _no_winner(part: _Part) -> str:
-    """Return the text that no target wins, and the names of those that the best one beats at every level."""
+    """Return a text that no target wins, and the targets that the best one beats at every level, if any."""
     behind = [name for name in part[0].beats if all(name in level.beats for level in part)]
     if not behind or len({level.ahead for level in part}) > 1:
         return NO_WINNER
@@ -116,9 +116,9 @@ def _no_winner(part: _Part) -> str:
 
 
 def _runs_needed(level: ComparedLevel, limit: FoundDifference) -> int | None:
-    """Return the number of runs per target at which a level's lead would be significant.
+    """Return the number of runs per target with which the lead of a level's best target would be significant.
 
-    Return None if it exceeds the maximum of `runs_needed`.
+    Return None if `runs_needed` finds no such number.
     """
     percent = level.lead_percent or 0.0
     larger = max(percent, 100 * (1 / (1 + percent / 100) - 1))

@@ -45,8 +45,8 @@ def compare(
 ) -> ComparisonResult:
     """Compare series, whose names must differ, in all metrics.
 
-    `baseline` names the series that percentages refer to. `table` is the percentage rule of a published table
-    that is compared on its own. `same` names two series of the same server, whose difference is noise; by
+    `baseline` names the series that percentages refer to. `table` is given for a single published table: what
+    its percentages refer to. `same` names two series of the same server, whose difference is noise; by
     default, two targets of one sweep with the same address and model are used.
     """
     rows_of = aligned(series)
@@ -208,7 +208,7 @@ def _shown(changes: Mapping[str, Change]) -> bool | None:
 def _leads(figures: Mapping[str, Figure], ranked: Sequence[str]) -> bool:
     """Return whether the first of the `ranked` targets has a better value than all others.
 
-    It has not if the second has an equal value, or if a range overlaps with it.
+    Return False if the second target has an equal value, or if ranges of values overlap.
     """
     first = figures[ranked[0]]
     if first.mean == figures[ranked[1]].mean and first.span == figures[ranked[1]].span:
@@ -301,7 +301,7 @@ def _changes_of_winner(rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
 def _left(earlier: Sequence[ComparisonRow], winner: str, after: ComparisonRow) -> ComparisonRow | None:
     """Return the row before a crossover: the last row won by the target that `winner` replaces at `after`.
 
-    `earlier` are the rows before row `after`, in its order. Return None if no winner is replaced.
+    `earlier` are the rows before row `after`. Return None if `winner` replaces no other target.
     """
     for other in dict.fromkeys(row.winner for row in reversed(earlier)):
         if other is None or other == winner or other not in after.values:

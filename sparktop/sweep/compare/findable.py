@@ -1,4 +1,4 @@
-"""Statistical power: the smallest difference that a number of runs can detect, and vice versa.
+"""Statistical power: the smallest difference that runs can detect, and the number of runs that detects one.
 
 A difference is detected if it is significant at a given level in at least four of five comparisons (power
 80 %). All targets are assumed to differ by that much at every level, and all levels to have the same standard

@@ -21,9 +21,9 @@ _FLOOR_PERCENT = 3.0
 
 
 def independent_engines(series: Sequence[Series]) -> Iterator[IndependentEngines]:
-    """Yield the comparison with its upper bound for each router among `series`.
+    """Compare each router among `series` with the upper bound that its engines allow.
 
-    Routers are left out if no engine behind them, and no similar one, was measured alone.
+    Routers are left out if neither an engine behind them nor a similar engine was measured alone.
     """
     for routed in series:
         alone = _alone(routed, series)
@@ -75,7 +75,7 @@ def _share(found: IndependentEngines) -> str:
 
 
 def made_of(found: IndependentEngines) -> str:
-    """Return a text for the series that the upper bound is the sum of, such as "2 × solo at c/2"."""
+    """Return a text that states what the upper bound is the sum of, such as "2 × solo at c/2"."""
     names = dict.fromkeys(found.alone)
     count = len(found.alone)
     parts = (f"{found.alone.count(name)} × {name}" if found.alone.count(name) > 1 else name for name in names)
@@ -97,8 +97,8 @@ def _is_router(series: Series) -> bool:
 def _alone(routed: Series, series: Sequence[Series]) -> list[Series]:
     """Return the series of each engine behind the router `routed`, as measured without the router.
 
-    An engine that was not measured alone gets the series of another one of them, or of a published single
-    engine. Return an empty list if `routed` is not a router, or if there is no such series.
+    For an engine that was not measured alone, use the series of another engine of the router, or of a single
+    engine in a published table. Return an empty list if `routed` is not a router, or without such a series.
     """
     if not _is_router(routed):
         return []

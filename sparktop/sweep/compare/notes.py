@@ -40,8 +40,8 @@ def notes_of(
 ) -> Iterator[str]:
     """Yield the notes on a comparison, each at most a sentence.
 
-    `pair` names two series of the same server, whose difference is taken for noise. `table` is the percentage
-    rule of a published table.
+    `pair` names two series of the same server, whose difference is taken for noise. `table` is given for a
+    single published table: what its percentages refer to.
     """
     if any(row.significant is None for row in rows):
         yield _untested(rows)

@@ -52,8 +52,8 @@ def proofs(
 ) -> dict[tuple[str, Pair], dict[Load, Proven]]:
     """Test all differences of a table; return the results by (metric, pair of targets), then by load.
 
-    `tests` has the ratio of the pair's values in the same structure; every ratio has a p-value. The noise
-    floor is left to the caller.
+    `tests` has the ratio of the pair's values in the same structure; every ratio has a p-value. The caller
+    must compare significant differences with the noise floor.
     """
     asked = {key: levels for key, levels in tests.items() if levels}
     tested = {key: _tested(levels) for key, levels in asked.items()}

@@ -169,7 +169,7 @@ class FollowedFold:
         self.live.look(snapshot)
 
     def measure_present(self) -> None:
-        """Queue the current level for measurement although it has not ended; nothing without a level."""
+        """Queue the current level, if any, for measurement although it has not ended."""
         level = self._present
         if level is not None and level.runs:
             self.flush()

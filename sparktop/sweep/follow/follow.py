@@ -109,7 +109,10 @@ class FollowedRun:
         self._stop.set()
 
     def look(self, snapshot: Snapshot) -> None:
-        """Add the samples of a snapshot to the view, if the benchmark runs at present on a similar clock."""
+        """Add the samples of a snapshot to the view.
+
+        The snapshot is ignored if the benchmark is over or interrupted, or if its clock differs from ours.
+        """
         self._snapshot = snapshot
         self._has_snapshot.set()
         fold = self._fold
@@ -208,7 +211,7 @@ class FollowedRun:
         return self._clock() - self._newest_at(fold) > QUIET_S
 
     def _is_beside(self, fold: FollowedFold) -> bool:
-        """Return whether the lines' times agree with this machine's clock, as samples of servers do."""
+        """Return whether the times of lines agree with this machine's clock within `LATE_S` seconds."""
         return self._late_s <= LATE_S and fold.at - self._clock() <= LATE_S
 
     def _line_notices(self, fold: FollowedFold | None) -> tuple[str, ...]:

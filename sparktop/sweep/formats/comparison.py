@@ -134,8 +134,8 @@ def _rules(comparison: ComparisonResult) -> Iterator[str]:
 def _versus(comparison: ComparisonResult, series: Sequence[Series], metrics: Sequence[str]) -> Iterator[str]:
     """Yield Markdown tables that compare our values with those of others, one per metric.
 
-    With a baseline, it is "ours" and compared with all others; else each measured series is, and compared
-    with the published ones.
+    "Ours" is the baseline, which is compared with all other series. Without a baseline, "ours" is each
+    measured series in turn, which is compared with the published ones.
     """
     if comparison.baseline is not None:
         others = {comparison.baseline: [one.name for one in series if one.name != comparison.baseline]}

@@ -289,8 +289,8 @@ def intervals(series: Series, metrics: Sequence[str]) -> Grid:
 def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
     """Return the cell with the winner of a row and its lead in percent, or that no difference is shown.
 
-    What the percentage refers to is named if it is not `vs`, that of the column's heading. A "*" marks a
-    winner without a test.
+    The cell also names what the percentage refers to, unless this is `vs`, which the column's heading names.
+    A "*" marks a lead that could not be tested, for winners of published tables only with `mark_untested`.
     """
     if row.significant is False:
         if row.leaders:

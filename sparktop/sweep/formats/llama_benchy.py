@@ -30,7 +30,10 @@ def render(result: SweepResult, target: str | None = None) -> str:
 
 
 def to_json(result: SweepResult, target: str | None = None) -> dict[str, Any]:
-    """Return the results of one target as an object in llama-benchy's format; see `render`."""
+    """Return the results of one target as an object in llama-benchy's format.
+
+    `target` and errors are as for `render`.
+    """
     chosen = _chosen(result, target)
     levels = chosen.in_order()
     return {

@@ -123,7 +123,7 @@ def _lengths(result: SweepResult) -> str:
 
 
 def _effort(plan: PlanResult) -> str:
-    """Return the number of runs per level as text, or the duration of a level if that is what is fixed."""
+    """Return the planned size of a level as text: its number of runs, or its duration in seconds."""
     if plan.runs is None and plan.duration_s is not None:
         return f"{plan.duration_s:g} s or more a level"
     return f"{'?' if plan.runs is None else plan.runs} run{'' if plan.runs == 1 else 's'} a level"

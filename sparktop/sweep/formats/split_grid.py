@@ -19,9 +19,10 @@ _NOTE = (
 
 
 def split_grid(target: TargetResult) -> Grid:
-    """Return the table: Concurrency | requests and batch of each backend | largest share of a run.
+    """Return the table of a router: Concurrency | requests and batch of each backend | largest share.
 
-    It has one row per level, and no rows unless the target is a router with several backends.
+    The largest share is the percentage of a run's requests that one backend answered. There is one row per
+    level, and no row unless the target is a router with several backends.
     """
     names = sorted({name for level in target.levels for name in level.known_servers})
     title = f"Who answered: {code(target.name)}"

@@ -57,9 +57,10 @@ class Deleted:
         return moved
 
     def bring_back(self) -> Moved:
-        """Move the results of the newest deletion back; return which were moved: none without a deletion.
+        """Undo the newest deletion by moving its results back; return which results were moved.
 
-        A result is not restored if there is another one of the same name; it can be restored later.
+        A result stays deleted if another one has its name now; it can be restored later. Return an empty
+        outcome if there is no deletion.
         """
         for batch in reversed(self._batches()):
             keys = _keys(batch)

@@ -288,9 +288,9 @@ def title_of(row: HistoryRow) -> str:
 
 
 def _without_requests(data: object) -> object:
-    """Remove the completed requests one by one from the JSON value of a result; return the same object.
+    """Remove the values of single completed requests from a result in JSON form; return the same object.
 
-    The history does not use them, and validating them takes long.
+    The history does not use these values, and validating them takes long.
     """
     for target in listed(data, "targets"):
         for level in listed(target, "levels"):

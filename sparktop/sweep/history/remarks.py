@@ -102,7 +102,7 @@ class RemarkFile:
         return self._change(change)
 
     def forget(self, keys: Iterable[str]) -> str | None:
-        """Delete the remarks on the results `keys`; without any, the file is not written.
+        """Delete the remarks on the results `keys`; do nothing if there are none.
 
         Return a message for the user if the file was unreadable and had to be renamed, else None.
 

@@ -90,7 +90,10 @@ def _best_decode(levels: Sequence[LevelResult]) -> float | None:
 
 
 def _first_ttft(result: SweepResult) -> float | None:
-    """Return the mean TTFT in milliseconds at the lowest concurrency, the smallest of several; or None."""
+    """Return the mean TTFT in milliseconds at the lowest concurrency; None if unknown.
+
+    Of several levels with this concurrency, the smallest mean is used.
+    """
     known = [
         (level.concurrency, level.ttft_ms.mean)
         for target in result.targets

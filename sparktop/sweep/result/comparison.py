@@ -58,7 +58,7 @@ class ComparisonRow(Part):
 
 
 class Crossover(Part):
-    """Two neighbouring levels between which the winner changes."""
+    """Two levels between which the winner in a metric changes, with the winner at each of them."""
 
     metric: Text
     between: tuple[int, int]
@@ -103,7 +103,10 @@ class EnginesLevel(Part):
 
 
 class IndependentEngines(Part):
-    """A router's values compared with an upper bound: N engines, each alone at 1/N of the concurrency."""
+    """A router's values of a metric, compared with the upper bound that its engines allow at each level.
+
+    The bound is the sum of the values of N engines, each measured alone at 1/N of the concurrency.
+    """
 
     metric: Text
     routed: Text

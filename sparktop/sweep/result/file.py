@@ -64,4 +64,4 @@ def _parsed(data: bytes) -> object:
 
 
 def _nothing(_: str) -> None:
-    """Return None: the value of the JSON constants NaN, Infinity and -Infinity."""
+    """Return None, which replaces the constants NaN, Infinity and -Infinity of a JSON file."""

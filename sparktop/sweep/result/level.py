@@ -146,7 +146,8 @@ def run_starts(traces: Iterable[RequestTrace]) -> dict[int, float]:
 def uncounted(traces: Sequence[RequestTrace], starts: Mapping[int, float]) -> UncountedRequests | None:
     """Return the columns of requests that do not count for latencies, such as failed ones.
 
-    `starts` has the start time of each run's first request. Return None for no requests or too many.
+    `starts` has the start time of each run's first request. Return None if there are no requests, or more
+    than `MOST_EACH`.
     """
     if not 0 < len(traces) <= MOST_EACH:
         return None

@@ -87,8 +87,8 @@ def prompt_tokens(run: Sequence[RequestTrace]) -> int | None:
 def rate_rules(level: Level) -> dict[str, Callable[[Sequence[RequestTrace]], float | None]]:
     """Return by metric name the functions that compute a run's rates from the traces of its requests.
 
-    A function returns tokens/s or requests/s, or None where the rate is unknown. A closed loop has no
-    `prefill_tps` and `decode_tps`, a burst no `sustained_tps`.
+    A function returns tokens/s or requests/s, or None where the rate is unknown. Levels in closed-loop mode
+    have no `prefill_tps` and `decode_tps`, levels in burst mode have no `sustained_tps`.
     """
     rules: dict[str, Callable[[Sequence[RequestTrace]], float | None]] = {
         "pure_decode_tps": lambda run: pure_decode_tps(run, level.concurrency),
@@ -118,10 +118,11 @@ def prefill_tps(run: Sequence[RequestTrace]) -> float | None:
 
 
 def decode_tps(run: Sequence[RequestTrace]) -> float | None:
-    """Return tokens/s: tokens after each request's first read / (latest last read - earliest first read).
+    """Return the decode rate of a run in tokens/s.
 
-    Return None if too many token times are unknown, or if tokens that were generated before a first read
-    could change the rate by more than `CERTAIN_SHARE`.
+    It is the number of tokens that arrived after the first network read of their request, divided by the time
+    from the earliest first read to the latest last read. Return None if too many token times are unknown, or
+    if tokens generated before a first read could change the rate by more than `CERTAIN_SHARE`.
     """
     streams = [trace.arrivals for trace in run if trace.arrivals]
     if not streams or not _are_placed([trace for trace in run if not trace.spans_all]):
@@ -148,9 +149,9 @@ def decode_tps(run: Sequence[RequestTrace]) -> float | None:
 def pure_decode_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None:
     """Return the tokens/s of all streams together while `concurrency` streams generate at the same time.
 
-    Each stream's rate is measured from its first to its last token within such an interval: the tokens of a
-    batch's step arrive shortly one after the other, and a common end would cut some of them off. Return None
-    if there is no such interval, or if too many token times are unknown.
+    Each stream's rate is measured from its own first to its own last token in such a period, because the
+    tokens of one engine step arrive one after the other, and a common end would cut some of them off. Return
+    None if there is no such period, or if too many token times are unknown.
     """
     if not _are_placed(run):
         return None
@@ -180,7 +181,7 @@ def sustained_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None
 
 
 def peak_tps(run: Sequence[RequestTrace]) -> float | None:
-    """Return the maximum number of tokens in any second of a run.
+    """Return the maximum number of tokens that arrived in any period of one second of a run.
 
     Return None for runs of less than a second, or if too many token times are unknown.
     """

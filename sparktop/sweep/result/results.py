@@ -262,7 +262,7 @@ class LoopLag(Part):
 
 
 class ClientResult(Part):
-    """Whether the load generator was fast enough for its measurements to be trusted."""
+    """The load generator's own speed during a sweep, and whether its measurements can be trusted."""
 
     loop: Literal["uvloop", "asyncio"] | None = None
     cpu_percent: Number = None
@@ -273,7 +273,7 @@ class ClientResult(Part):
 
 
 class RanRun(Part):
-    """One executed run of a level. The result lists them in the order of execution, which may affect it."""
+    """One executed run of a level. A result lists its runs in the order of execution."""
 
     target: Text
     concurrency: int

@@ -23,7 +23,7 @@ _MOST_SAME_TIME = 1000
 
 @dataclass(frozen=True, slots=True)
 class StoredSweep:
-    """A file of the store: its result, or the reason why it cannot be read."""
+    """A stored result file: the result in it, or the reason why it cannot be read."""
 
     path: Path
     result: SweepResult | None

@@ -122,7 +122,7 @@ class RequestTrace:
 
     @property
     def likely_first_s(self) -> float | None:
-        """Estimated time of the first token: the first read's time minus `hidden_before` x time per token.
+        """Estimated time of the first token: time of the first read - `hidden_before` * time per token.
 
         None before the first read.
         """
@@ -182,7 +182,10 @@ class RequestTrace:
 
     @property
     def stream_tps(self) -> float | None:
-        """Tokens/s of this request: tokens after the first read / (last read - first read), or None."""
+        """Tokens/s of this request: tokens after the first read / (last read - first read).
+
+        None for a single read, or if too many token times are unknown.
+        """
         tpot_s = self.tpot_s
         return None if tpot_s is None else 1 / tpot_s
 

@@ -30,7 +30,7 @@ class _Open:
 
 @dataclass(slots=True, eq=False)
 class BarLedger:
-    """The requests of a running sweep, collected from its events by level and run; warm-ups are left out."""
+    """The requests of a running sweep, collected from the events of measured runs, by level and run."""
 
     _runs: dict[LevelKey, dict[int, dict[str, _Open]]] = field(default_factory=dict)
 
@@ -71,7 +71,7 @@ class BarLedger:
         """Return a timeline for each run of the level `key`; requests that still run are drawn up to `now`.
 
         `prefill_s` has the mean prefill time in seconds that each server reports. The part of a request's
-        time to first token that exceeds it is shown as waiting.
+        time to first token that exceeds this prefill time is shown as waiting.
         """
         runs = self._runs.get(key, {})
         # All runs are used, so that a server keeps its letter.

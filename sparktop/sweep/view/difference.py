@@ -37,7 +37,10 @@ class Compared:
 
 
 def labelled(before: Compared, first: Series, after: Compared, second: Series) -> Difference:
-    """Return the difference of series `second` from series `first`, labelled "target, title of result"."""
+    """Return the difference of series `second` of the result `after` from series `first` of `before`.
+
+    The series are labelled "target, title of the result".
+    """
     labels = (f"{first.name}, {before.title}", f"{second.name}, {after.title}")
     return difference(first, second, labels=labels)
 
@@ -45,7 +48,7 @@ def labelled(before: Compared, first: Series, after: Compared, second: Series) -
 def series_pairs(before: Sequence[Series], after: Sequence[Series]) -> list[tuple[Series, Series]]:
     """Return (target of `before`, target of `after`) for each pair that is worth comparing.
 
-    Targets of equal name come first; then each remaining target is paired with all remaining ones of `after`.
+    Targets of equal name come first. Then each other target of `before` is paired with each other of `after`.
     """
     names = {one.name for one in before} & {one.name for one in after}
     by_name = {one.name: one for one in after}

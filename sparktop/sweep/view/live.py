@@ -127,7 +127,7 @@ class LiveView:
         return self._result
 
     def grow(self, plan: Plan) -> None:
-        """Replace the plan by a more complete one: that of another tool's run is only known step by step."""
+        """Replace the plan by a more complete one: another tool's plan is only found out step by step."""
         self._plan = self._ledger.plan = plan
         if self._result is None:
             self._found = replace(self._found, targets=tuple(map(_target, plan.targets)))
@@ -276,7 +276,7 @@ class LiveView:
         self._ledger.change(event, now)
 
     def _find(self, result: SweepResult) -> None:
-        """Store the result, recompute the findings over all levels, and leave out targets with an error."""
+        """Store the result, recompute the findings, and mark levels of failed targets as left out."""
         self._result = result
         self._digest(self._making(result), self._adopter())
         for target in result.targets:

@@ -111,7 +111,7 @@ def result_view(result: SweepResult, *, title: str = "", references: Sequence[Re
 
 
 def end_words(status: SweepStatus, result: SweepResult) -> str:
-    """Return a line of text with the end of a sweep, the reason, and the number of measured levels."""
+    """Return a line of text that states how a sweep ended, why, and how many levels were measured."""
     made = sum(len(target.levels) for target in result.targets)
     refused = sum(level.error is not None for target in result.targets for level in target.levels)
     kept = f"{made - refused} level{'' if made - refused == 1 else 's'}"

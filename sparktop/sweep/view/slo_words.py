@@ -48,7 +48,8 @@ def _up_to(holds: Holds) -> str:
 def _range(holds: Holds, may_from: int | None, surely_from: int | None) -> str:
     """Return the end of the sentence, such as "from c = 4 to 16", for a minimum and maximum concurrency.
 
-    `may_from` is the smallest concurrency that may meet it, `surely_from` the smallest that certainly does.
+    `may_from` and `surely_from` are the smallest concurrencies that possibly and certainly meet the condition
+    that sets the minimum; None if unknown.
     """
     least, most = may_from or 1, holds.interval[1]
     first, last = holds.from_concurrency, holds.concurrency

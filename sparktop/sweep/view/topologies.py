@@ -43,7 +43,7 @@ def topologies(
     *,
     result: SweepResult | None = None,
 ) -> Topologies:
-    """Convert a comparison of `series` for the screen.
+    """Convert a comparison of `series` to the values that the screen shows, with one column per series.
 
     `result` adds which backends answered the requests of routers, and their batch sizes.
     """
@@ -169,7 +169,7 @@ def _splits(result: SweepResult | None) -> Iterator[SplitRow]:
 def _deviations(metrics: Sequence[ComparedMetric], series: Sequence[Series]) -> Iterator[DeviationRow]:
     """Yield, for each level, the targets with the smallest and the largest standard deviation between runs.
 
-    Only targets with at least `LEAST_RUNS` runs are considered; levels with fewer than two are left out.
+    Only targets with at least `LEAST_RUNS` runs count; levels with fewer than two of them are left out.
     """
     names = [one.name for one in series]
     for metric in metrics:
