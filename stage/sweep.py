@@ -201,7 +201,7 @@ class _RehearsedLog(ServerLog):
         self._stage = stage
 
     async def wait_for(self, done: Callable[[], bool], limit_s: float) -> bool:
-        """Advance the virtual time until `done()`, at most by `limit_s` seconds; return whether it is so."""
+        """Advance the virtual time until `done()`, at most by `limit_s` seconds; return `done()` then."""
         end_s = self._rehearsal.now_s + limit_s
         while not done() and self._rehearsal.now_s < end_s:
             self._rehearsal.advance(min(end_s, self._rehearsal.now_s + _LOOK_S))

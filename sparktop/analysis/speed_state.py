@@ -168,7 +168,7 @@ def _state(
 
 
 def _by_clock(gpu: GpuReading, *, low: bool, judged: bool) -> SpeedState:
-    """Return the state normal or unknown, for a GPU that neither a throttle reason nor a slow clock slows.
+    """Return the state "normal" or "unknown" of a GPU that is neither throttled nor slow under load.
 
     `low`: the clock is below its limit, but the load is too small to judge. `judged`: there is a limit.
     """
@@ -255,7 +255,7 @@ def _why(reason: str, gpu: GpuReading) -> tuple[str, str]:
 
 
 def _heat_cause(gpu: GpuReading) -> str:
-    """Return as text why heat slows a GPU: the GPU is at its thermal limit, or well below it."""
+    """Return as text why heat slows a GPU: it is at its thermal limit, or other parts may be hot."""
     margin = gpu.limit_margin_c
     if margin is None and gpu.slowdown_c is not None and gpu.temperature_c is not None:
         margin = gpu.slowdown_c - gpu.temperature_c

@@ -137,7 +137,7 @@ def _first(columns: Sequence[Sequence[float]], shares: Sequence[float], index: i
 
 
 def _second(leads: Sequence[int]) -> int:
-    """Return how often the backend led that led second most often; 0 if only one backend led.
+    """Return the number of leads of the backend with the second-most leads; 0 if only one backend led.
 
     `leads` has the index of the leading backend at each time, or `_TIE`.
     """

@@ -34,7 +34,7 @@ _FULL = 1.5
 
 
 def fewest_requests(backends: int) -> int:
-    """Return the least number of requests in a group for which most rules behind a verdict can count."""
+    """Return how many requests a group needs to be judged by most of the rules on its balance."""
     return max(16, 8 * backends)
 
 
@@ -287,9 +287,9 @@ class Skew:
 
 
 def skew(grid: LoadGrid, slots: Sequence[int]) -> Skew | None:
-    """Return the mean excess of the backend that is furthest above its share; None without a time slot.
+    """Return the `Skew` of the backend furthest above its share on average; None without a time slot.
 
-    Of two equal backends A and B with A ahead, this is the mean of (A - B) / (A + B).
+    Of two equal backends A and B with A ahead, its mean is that of (A - B) / (A + B).
     """
     if not slots:
         return None

@@ -167,7 +167,10 @@ def fail_by_turns(errors: Sequence[float]) -> bool:
 
 
 def least_lead_changes(*, failing: bool) -> int:
-    """Return how often the backend with most load must change to count as a swing."""
+    """Return the number of lead changes from which on they count as a swing.
+
+    The lead is the backend with clearly most load; `failing`: both backends of a pair fail repeatedly.
+    """
     return FAILING_CHANGES if failing else SWING_CHANGES
 
 
@@ -219,7 +222,10 @@ def least_turns(backends: int) -> float:
 
 
 def least_turning_spread(convoys: Convoys | None, *, failing: bool) -> tuple[float, float]:
-    """Return (varying part of the loads' spread, size of the swing) that fill-and-empty turns must reach."""
+    """Return (varying part of the loads' spread, size of the swing) from which on turns are a swing.
+
+    A turn is a backend's way from full to empty or back; `failing`: both backends of a pair fail repeatedly.
+    """
     if failing:
         return (TURNS_Z, FAILING_TURNS_RMS)
     return (COMING_TURNS_Z, COMING_TURNS_RMS) if comes_and_goes(convoys) else (TURNS_Z, TURNS_RMS)

@@ -205,10 +205,7 @@ def _twiddles(size: int) -> tuple[complex, ...]:
 
 
 def _transform(values: Sequence[complex]) -> list[complex]:
-    """Return the discrete Fourier transform (Cooley and Tukey).
-
-    The size must be a power of two, at least 4.
-    """
+    """Return the discrete Fourier transform (Cooley and Tukey) of a power of two values, at least 4."""
     size = len(values)
     if size == 4:  # noqa: PLR2004 - the smallest one worth a call
         one, two, three, four = values
@@ -268,11 +265,11 @@ def _band(spectrum: Sequence[float], points: int, lag: int) -> _Band:
 
 
 def _chance(band: _Band, hz: float, memory: float, step: float, bands: float) -> float:
-    """Return the probability that drift alone (red noise) has so much power in any frequency band.
+    """Return the probability that drift alone (red noise) has as much power as `band` in any band.
 
-    Corrected for the number `bands` of bands (Bonferroni). The red noise has the autocorrelation `memory`
-    from one point to the next; the power of a band is χ² with 4 degrees of freedom. A swing of few cycles
-    looks like memory, so its probability is overestimated, never underestimated.
+    Corrected for the number `bands` of frequency bands (Bonferroni). The red noise has the autocorrelation
+    `memory` from one point to the next; the power of a band is χ² with 4 degrees of freedom. A swing of few
+    cycles looks like memory, so its probability is overestimated, never underestimated.
     """
     decay = -step / math.log(min(max(memory, 0.01), 0.999))
     low, high = (math.atan(2 * math.pi * edge * hz * decay) for edge in (band.low, band.high))

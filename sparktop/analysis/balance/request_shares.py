@@ -70,9 +70,10 @@ class RequestShares:
 def request_shares(
     counts: Mapping[str, float], weights: Mapping[str, float] | None = None
 ) -> RequestShares | None:
-    """Test the requests that each backend received; None without two backends or without a request.
+    """Compare the numbers of requests that backends received with what random routing gives.
 
-    `weights` are the relative parts that the backends should get; equal by default.
+    None without two backends or without a request. `weights` are the relative parts that the backends should
+    get; equal by default.
     """
     whole = {name: max(0, round(count)) for name, count in counts.items()}
     total = sum(whole.values())

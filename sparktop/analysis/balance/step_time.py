@@ -112,7 +112,7 @@ many."""
 
 
 def with_slope(step: StepTime, errors: float) -> StepTime:
-    """Return the line `step` with its slope changed by `errors` standard errors, about its middle."""
+    """Return the step-time line rotated about its middle: its slope grows by `errors` standard errors."""
     if step.slope_error_s == 0:
         return step
     height = step.base_s + step.per_request_s * step.middle
@@ -186,7 +186,7 @@ def _middle(pairs: Sequence[Pair]) -> Pair:
 
 
 def variance_factor(total: float, backends: int, step: StepTime | None, slots: int | None = None) -> float:
-    """Return how many times the multinomial's variance random routing gives a backend's load.
+    """Return the variance of a backend's load under random routing, relative to the multinomial's.
 
     1 if unknown. It is above 1, because a loaded backend finishes requests more slowly. `total` is the number
     of requests in the group, `slots` the number that a backend runs at once.

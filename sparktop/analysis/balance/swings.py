@@ -10,7 +10,10 @@ from sparktop.model.balance import Balance, Convoys, Swing
 
 
 def lead(balance: Balance) -> Rule:
-    """Return the rule that the backend with clearly most load changes more often than by chance."""
+    """Return the rule that the lead passes from backend to backend more often than by chance.
+
+    The lead is the backend with clearly most load.
+    """
     pair = len(balance.backends) <= limits.PAIR
     spread, size = (
         (limits.SWING_Z, limits.SWING_RMS) if pair else (limits.SWING_Z_OF_MANY, limits.SWING_RMS_OF_MANY)

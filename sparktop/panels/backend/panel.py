@@ -35,7 +35,7 @@ class GroupScale:
 
 
 def group_scale(backends: list[BackendView], axis: TimeAxis, width: int) -> GroupScale:
-    """Return upper edges of the graphs that no value of the group's backends exceeds in `width` cells."""
+    """Return graph scales that hold all values of the group's backends within the newest `width` cells."""
     since = axis.end - axis.span_s(width)
     rate = max((b.history.generation_tps.peak(since) or 0.0 for b in backends), default=0.0)
     load = 0.0
@@ -192,7 +192,10 @@ def _graphs(view: BackendView, width: int, height: int, axis: TimeAxis, scale: G
 
 
 def headline(view: BackendView) -> tuple[Row, Row]:
-    """Return the texts of the frame's upper edge: (name, engine and model; the state for its right end)."""
+    """Return the texts of the frame's upper edge: (for the left, for the right).
+
+    At the left stand name, engine and model, at the right the backend's state.
+    """
     engine = " ".join(part for part in (view.engine, view.version) if part)
     title: Row = [("┐", "border"), (view.name, "title"), ("┌", "border")]
     if engine or view.model:

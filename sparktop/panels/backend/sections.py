@@ -36,7 +36,7 @@ so it is never exactly 60 s."""
 
 
 def window_words(latencies: Sequence[Latency]) -> str:
-    """Return the longest time window of `latencies` as text: "over 60 s", or shorter "over 12 s so far"."""
+    """Return the longest time window of `latencies` as text: "over 60 s", or "over 12 s so far"."""
     spans = [latency.window_s for latency in latencies if latency.window_s is not None]
     longest = max(spans, default=None)
     if longest is None or _MINUTE_S[0] <= longest <= _MINUTE_S[1]:

@@ -110,7 +110,10 @@ def _graphs(
 
 
 def _strip(balance: Balance, lines: Sequence[LoadLine], snapshot: Snapshot, coarse: int) -> Row:
-    """Draw which of two backends has more load as a row: dots in its upper half for the first, else below."""
+    """Draw a row of dots that shows over time which of two backends has more load.
+
+    A dot in the upper half of the row means the first backend, in the lower half the second.
+    """
     axis = balance_axis(balance, lines, snapshot, _STRIP, coarse)
     one, other = (load_slots(*line_slots(line, axis, _STRIP)[:2]) for line in lines)
     ahead = [_ahead(a, b) for a, b in zip(one, other, strict=True)]

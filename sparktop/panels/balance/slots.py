@@ -85,7 +85,7 @@ def _peak(columns: Sequence[Slots]) -> float:
 
 
 def _even_tps(balance: Balance, group: Slots, axis: TimeAxis) -> float | None:
-    """Return an estimate of the group's tokens/s under an even split, from the loss that the verdict gives.
+    """Estimate the group's tokens/s under an even split: its mean rate in the window plus what was lost.
 
     None unless the verdict is bad and the loss is known and worth showing.
     """
@@ -102,7 +102,7 @@ def newest(values: Slots) -> float | None:
 
 
 def in_gutter(gutter: Sequence[Row], graph: Sequence[Row]) -> list[Row]:
-    """Put the rows `gutter`, cut or padded to `GUTTER` cells, to the left of a graph's rows."""
+    """Join each row of a graph with a row of `gutter` at its left, cut or padded to `GUTTER` cells."""
     return [
         [*fit_row(gutter[index] if index < len(gutter) else (), GUTTER), *row]
         for index, row in enumerate(graph)

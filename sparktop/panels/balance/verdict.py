@@ -27,7 +27,7 @@ def word_run(balance: Balance) -> Run:
 
 
 def word_role(balance: Balance) -> str:
-    """Return the role (colour) of a group's announced verdict; without a known router it is not a warning."""
+    """Return the role (colour name) of the announced verdict; "text" for a bad one without a known router."""
     return WORD_ROLES[balance.word] if balance.router is not None or not balance.word.bad else "text"
 
 

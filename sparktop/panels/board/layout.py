@@ -111,10 +111,10 @@ def _grid(kind: str, count: int, columns: int, y: int, width: int, heights: list
 
 
 def _node_height(height: int, rows: int, *, alone: bool) -> int:
-    """Return the height of each of `rows` rows of node panels, at least 4.
+    """Return the height, in rows of text, of each of `rows` rows of node panels; at least 4.
 
     It is 6, 8 or 10 by the board's `height`, and at most half of the board for all rows together. Without
-    other panels on the board (`alone`) the rows share all of it.
+    other panels on the board (`alone`) the node panels share all of it.
     """
     if alone:
         return max(4, height // rows)

@@ -293,7 +293,7 @@ class Scene:
         return [Drawn(PanelKey("table", ""), place, [merged(row) for row in framed_rows]), *spots]
 
     def _first_row(self, room: int) -> int:
-        """Return the table's first row: the requested one, or one near it so that the selection is seen."""
+        """Return the table's first row: the requested one, moved if needed to show the selected backend."""
         last = max(0, len(self.snapshot.backends) - room)
         first = max(0, min(self.first_row, last))
         names = [view.name for view in self.snapshot.backends]

@@ -43,7 +43,7 @@ def _cells(width: int, *, rdma: bool) -> _Cells:
 
 
 def used_percent_of(link: NetworkReading) -> float | None:
-    """Return the busier direction as a percentage of what link and bus can carry; None if unknown."""
+    """Return the busier direction's traffic in percent of what link and bus can carry; None if unknown."""
     rates = [rate for rate in (link.rx_bytes_per_s, link.tx_bytes_per_s) if rate is not None]
     capacity = link.capacity_bits_per_s
     return 100 * 8 * max(rates) / capacity if rates and capacity else None

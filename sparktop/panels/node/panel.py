@@ -129,7 +129,7 @@ def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
 def _slowed(gpu: GpuReading, view: NodeView) -> Run:
     """Return the GPU's current throttle reasons as a styled text segment, with shares of the last minute.
 
-    Without a current reason it is the most frequent one of the last minute, else "no throttle".
+    Without a current reason, return the most frequent one of the last minute, or "no throttle".
     """
     share = {short_reason(name): percent for name, percent in view.throttled_percent.items() if percent}
     reasons = gpu.throttle_reasons
@@ -240,10 +240,11 @@ def figure_rows(view: NodeView, width: int, height: int) -> list[Row]:
 
 
 def _series(view: NodeView, since: float) -> list[tuple[list[Run], Series, str, float | None, str]]:
-    """Return the node's graphs, the most important first.
+    """Return the node's graphs, the most important first, for the panel.
 
     Each entry is (caption, series, gradient, upper edge or None for a round number above the peak, unit). The
-    last graph is RDMA or the interfaces, whichever had the higher peak since the time `since`.
+    last graph shows bytes received by the RDMA ports or by the network interfaces, whichever had the higher
+    peak since the time `since`.
     """
     history = view.history
     graphs: list[tuple[list[Run], Series, str, float | None, str]] = [
@@ -328,7 +329,11 @@ def node_panel(
 
 
 def headline(view: NodeView) -> tuple[Row, Row]:
-    """Return the texts of the frame's upper edge: (name and GPUs, speed state and way of access)."""
+    """Return the texts of the frame's upper edge: (for the left, for the right).
+
+    At the left stand name and GPUs; at the right the speed state, unless it is normal, and how the node is
+    accessed.
+    """
     gpus = view.sample.gpus if view.sample is not None else ()
     name = fleet_name(gpus) if len(gpus) > 1 else gpus[0].name if gpus else None
     title: Row = [("┐", "border"), (view.name, "title"), ("┌", "border")]

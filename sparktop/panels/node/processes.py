@@ -94,7 +94,7 @@ def process_lines(view: NodeView) -> list[ProcessLine]:
 
 
 def _held(sample: NodeSample) -> Mapping[int, GpuProcess]:
-    """Return {PID: process} for all that hold GPU memory, summed over GPUs where a process uses several.
+    """Return {PID: process} of all processes with GPU memory, which is summed over the GPUs.
 
     The sum is None if one of its parts is unknown.
     """
@@ -166,7 +166,7 @@ _HEADS = {
 
 
 def _head(order: ProcessOrder, cells: _Cells) -> Row:
-    """Return the heading row; the heading of the column sorted by is highlighted and begins with "▼"."""
+    """Return the heading row of the table; the sort column's heading is highlighted and begins with "▼"."""
 
     def word(sort: ProcessSort, width: int, *, right: bool = True) -> tuple[str, str]:
         chosen = sort is order.sort
@@ -227,7 +227,10 @@ def _missing(view: NodeView, order: ProcessOrder) -> str:
 
 
 def detail_processes(view: NodeView, order: ProcessOrder, width: int) -> list[Row]:
-    """Return the process table with its title as rows of `width` cells, for below the node's other values."""
+    """Return the process table with its title as rows of `width` cells.
+
+    It stands below the node's other values and lists at most `ROWS_IN_DETAIL` processes.
+    """
     lines = listed(process_lines(view), order)
     cells = _cells(width)
     rows = [heading("processes", _summary(view, len(lines), order), width), _head(order, cells)]

@@ -118,7 +118,7 @@ def _core(index: int, percent: float, width: int) -> Row:
 
 
 def _nothing(view: NodeView, words: str) -> Row:
-    """Return a row with `words`, that there is no such thing; or "–" before the first sample."""
+    """Return `words` (such as "no interface") as a row, or "–" before the first sample."""
     return [label("–" if view.sample is None else words)]
 
 

@@ -90,7 +90,7 @@ def share_role(percent: float | None, warn: float, bad: float) -> str:
 
 
 def rate_words(view: BackendView) -> str:
-    """Return over which time a backend's rates are: "over 10 s", or "over 2.4 s so far" after a start."""
+    """Return the time window of a backend's rates as text: "over 10 s", or "over 2.4 s so far"."""
     window_s = view.rate_window_s
     if window_s is None or _NEARLY * _RATES_S <= window_s <= _RATES_S / _NEARLY:
         return f"over {_RATES_S:.0f} s"

@@ -108,5 +108,5 @@ def share(part: float | None, total: float | None) -> float | None:
 
 
 def of_total(total: float | None, unit: str) -> str:
-    """Format " of 3003 MHz" for a total and a unit; only the unit if the total is unknown."""
+    """Format a total with its unit as " of 3003 MHz"; return only the unit if the total is unknown."""
     return unit if total is None else f" of {numbers.count(total, 5).strip()}{unit}"

@@ -68,7 +68,10 @@ class Graph:
         return [head, *stacked_rows(values, over, width, tall, top, roles, end_slot=axis.end_slot)]
 
     def _edge_words(self, top: float, width: int) -> str:
-        """Return the scale's upper end as text, after "max" if it is not fixed and if that fits."""
+        """Return the upper end of the scale as text, with "max" before it unless the scale is fixed.
+
+        "max" is left out, too, where it does not fit into the caption's `width` cells.
+        """
         edge = self.edge(top)
         full = edge if self.fixed else f"max {edge}"
         return full if row_width(self.words) + 1 + len(full) <= width else edge

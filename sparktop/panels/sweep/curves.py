@@ -116,7 +116,7 @@ def _top(plot: CurvePlot) -> float:
 
 
 def _ends(plot: CurvePlot) -> tuple[float, float]:
-    """Return the values at the plot's (upper end, lower end).
+    """Return the values at the (upper end, lower end) of the plot's scale.
 
     The lower end is 0, or above 0 for a logarithmic scale, which is used for latencies that differ more than
     tenfold.

@@ -41,7 +41,7 @@ def difference_screen(
     pair: str = "",
     scroll: int | None = None,
 ) -> list[Row]:
-    """Draw a comparison of two results in a frame: `height` rows of `width` cells, or more without `scroll`.
+    """Draw a comparison of two results in a frame: `height` rows, or more if `scroll` is None.
 
     `scroll` is the number of rows scrolled away at the top; `pair` names this comparison among several ("pair
     1 of 2").
@@ -99,7 +99,7 @@ def difference_rows(difference: Difference, width: int) -> list[Row]:
 
 
 def _most(difference: Difference) -> float:
-    """Return the percentage at both ends of the drawn scale: the largest change, at most 100."""
+    """Return the change in percent at the ends of the drawn scale: the largest change, at most 100."""
     ends = [
         abs(value)
         for row in difference.rows

@@ -126,9 +126,9 @@ def _share(share: BackendShare, index: int, names: int, room: int, top: float) -
 
 
 def _fitted(values: Sequence[float | None], width: int) -> list[float | None]:
-    """Return means of equally many consecutive values each, at most `width` of them, to fit into a graph.
+    """Reduce `values` to at most `width` means, each of equally many consecutive values.
 
-    A mean of only unknown values is None.
+    A mean is None if all its values are unknown.
     """
     size = max(1, -(-len(values) // width))
     result: list[float | None] = []

@@ -92,7 +92,7 @@ def room_of(height: int) -> int:
 
 
 def first_in_sight(count: int, room: int, index: int, first: int) -> int:
-    """Return the index of the first row to show: `first`, moved as little as makes row `index` visible.
+    """Return the index of the first row to show: `first`, changed only as needed to show row `index`.
 
     `count` is the number of rows, `room` how many are visible.
     """

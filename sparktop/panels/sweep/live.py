@@ -81,9 +81,10 @@ def _level_words() -> Row:
 
 
 def _share_out(height: int, small: int, *, several: bool) -> _Room:
-    """Divide `height` rows among the graphs: first the large ones, then those of one row, then enlarge.
+    """Divide `height` rows among the graphs of a running sweep: first the large ones, then those of one row.
 
-    `small` is the number of graphs of one row; `several`: there are more than two servers.
+    Rows that are left enlarge the large graphs. `small` is the number of graphs of one row; `several`: there
+    are more than two servers.
     """
     if height < 4:
         return _Room(max(1, height), 0, 0, 0, 0)

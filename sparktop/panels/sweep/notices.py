@@ -11,7 +11,7 @@ from sparktop.panels.parts.sentences import sentence_rows
 
 
 def notices_screen(view: SweepView, width: int, height: int) -> list[Row]:
-    """Draw findings, doubts and notices in a frame as rows of `width` cells: `height` rows, or more."""
+    """Draw a sweep's findings, doubts and notices in a frame: `height` rows, or more, which scroll."""
     inner = width - 4
     rows: list[Row] = []
     for word, sentences, sign in (

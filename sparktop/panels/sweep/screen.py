@@ -121,7 +121,7 @@ def _stacked(
 def _table_and_words(
     view: SweepView, width: int, height: int, chosen: LevelKey | None
 ) -> tuple[list[Row], TablePlace]:
-    """Return (rows, place of the table) with the table of levels, and the comparison's text below it.
+    """Return (rows, place of the table): the table of levels, and below it the text on compared targets.
 
     The text is cut where it does not fit.
     """

@@ -68,7 +68,10 @@ def _spread(row: ResultRow) -> str:
 
 
 def interval_text(figure: Measured | None) -> str:
-    """Format half of a 95 % confidence interval in percent of the mean, "±2.1%"; "–" without an interval."""
+    """Format a 95 % confidence interval as its half-width in percent of the mean, such as "±2.1%".
+
+    "–" without an interval.
+    """
     if figure is None or figure.low is None or figure.high is None or figure.mean <= 0:
         return numbers.UNKNOWN
     half = 100 * (figure.high - figure.low) / 2 / figure.mean
@@ -98,7 +101,7 @@ _SHOWN = ("prefill", "decode", "95 %", "peak", "TTFT p50", "p95", "t/s each", "f
 
 
 def columns_for(view: SweepView, width: int) -> list[Column]:
-    """Return the columns that fit into `width` cells beside name and marks, without columns of no value."""
+    """Return the columns that fit into `width` cells beside name and marks; empty columns are left out."""
     room = width - _name_width(view) - (_WORDS if width < 100 else _WIDE_WORDS)
     chosen: list[Column] = []
     for column in _COLUMNS:

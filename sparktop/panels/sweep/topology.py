@@ -213,7 +213,7 @@ def _undecided(level: ComparedLevel) -> tuple[str, ...]:
 
 
 def _unbeaten(level: ComparedLevel, name: str) -> bool:
-    """Return whether no target of a level is significantly better than `name`, one of several leaders."""
+    """Return whether the target `name` is one of several leaders of a level that has no winner."""
     if level.winner is not None or level.significant is not False:
         return False
     return name not in level.beats and bool(level.beats or name == level.ahead)

@@ -63,7 +63,7 @@ class SweepAxis:
 
 
 def sweep_axis(live: LiveSeries, width: int) -> SweepAxis:
-    """Return the finest axis of `width` cells that holds the sweep so far."""
+    """Return the time axis with the least time per cell on which the sweep so far fits into `width` cells."""
     least = max(1, -(-live.count // (2 * max(1, width))))
     fine = max(least, round(_LEAST_COLUMN_S / live.step_s))
     return SweepAxis(live, width, next((step for step in _STEPS if step >= fine), fine))

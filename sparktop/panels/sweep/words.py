@@ -23,13 +23,13 @@ _BAR = 20
 
 
 def status_run(view: SweepView) -> Row:
-    """Return the status of a sweep as runs for the right end of the upper edge."""
+    """Return a sweep's status as styled text for the right end of the frame's upper edge."""
     simulated: Row = [("simulated ", "warn")] if view.simulated else []
     return [*simulated, ("┐", "border"), (view.status.value, STATUS_ROLES[view.status]), ("┌", "border")]
 
 
 def title_run(view: SweepView) -> Row:
-    """Return title and plan of a sweep as runs for the left end of the upper edge."""
+    """Return a sweep's title and plan as styled text for the left end of the frame's upper edge."""
     return [
         ("┐", "border"),
         (f"sweep {fit(view.title, min(30, cell_width(view.title)))}", "title"),

@@ -161,7 +161,7 @@ def _throttling(gpu: GpuReading, minute: Mapping[str, float], width: int) -> lis
 def _shares(gpu: GpuReading, minute: Mapping[str, float], width: int) -> list[Row]:
     """Return rows with each throttle reason's percentage of the last minute, two reasons per row.
 
-    While there is no minute yet, percentages are those of the last sampling interval.
+    If the last minute is not known yet, percentages are those of the last sampling interval.
     """
     known: Mapping[str, float | None] = minute or gpu.throttled_percent
     each = width // 2
