@@ -165,10 +165,11 @@ class Calibration:
         return form.without([CHUNK_USAGE]) if exact and not self._command.target.router else form
 
     async def _first_event_is_token(self, form: BodyForm, prompt: NewPrompt) -> bool:
-        """Return whether the server sends its first event (the role) with its first token, as vLLM does.
+        """Return whether the server sends its first event at the time of its first token, as vLLM does.
 
-        Such a server sends a complete answer of a single token at once, while others send the role as soon as
-        they accept the request. False without a trial request if every token's time is known anyway.
+        The first event has only the role "assistant"; other servers send it as soon as they accept a request.
+        The test is whether all events of an answer of one token arrive together. If the time of every token
+        is known anyway, return False without a trial request.
         """
         end = None if self._tried is None else self._tried.end
         if end is None or not (end.token_source is TokenSource.USAGE or end.hidden_before):
@@ -207,11 +208,11 @@ class Calibration:
     async def _measure_length(
         self, form: BodyForm, tokens: PromptTokens | None, *, is_exact: bool
     ) -> tuple[NewPrompt, PromptLength]:
-        """Return a function that makes prompts, and how exactly these have the requested length.
+        """Return a function that makes prompts, and how exactly these prompts have the requested length.
 
-        `tokens` are the token costs of words as the server reports them (None: it does not), `is_exact`
-        whether they give exact prompts. If not, the server's counts of complete trial requests are used where
-        it sends any.
+        `tokens` are the token costs of words as the server counts them, None if it does not count words.
+        `is_exact` is True if these costs are known to add up. If they do not add up or are not known, the
+        server's token counts of complete trial requests are used, if it reports any.
         """
         asked, got = self._command.prompt_tokens, self._reported_length()
         if tokens is not None and (got is None or (is_exact and got == asked)):

@@ -51,7 +51,8 @@ class LoadClient:
     ) -> None:
         """Create the run `load` over `pool`: `form` and `prompt` make its requests, `log` records its events.
 
-        `first_event_is_token` is True if the server sends its first event, the role, with its first token.
+        `first_event_is_token` is True if the server sends its first event, which has only the role
+        "assistant", at the time of its first token.
         """
         self.cancelled = False
         self._load = load

@@ -66,7 +66,7 @@ class Terms:
 
 
 class Exchange:
-    """A request and its answer on one connection, which it needs until it calls `freed`, once."""
+    """A request and its answer on one connection. Calls `freed` once, when it is done with the connection."""
 
     def __init__(
         self,
@@ -154,9 +154,10 @@ class Exchange:
 
     @property
     def came_at_once(self) -> bool:
-        """True if the first event, with the role alone, and the end of the answer arrived almost together.
+        """True if the first event and the end of the answer arrived almost together.
 
-        That is at most a tenth of the request's duration apart. False for failed requests and if unknown.
+        That is at most a tenth of the request's duration apart. False for a failed request, and if the first
+        event has more than the role "assistant".
         """
         prelude_s = self.stream.prelude_s
         if prelude_s is None or self.end is None or not self.end.ok:

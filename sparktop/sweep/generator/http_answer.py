@@ -84,7 +84,10 @@ class HttpAnswer:
         return self.done
 
     def _read_head(self, data: bytes) -> bytes:
-        """Parse the next data of the head; return the data after the head, b"" while it is incomplete."""
+        """Parse the next data of the head (status line and headers).
+
+        Return the data that follows the head; b"" while the head is incomplete.
+        """
         self._buffer += data
         while True:
             end = self._buffer.find(b"\r\n\r\n")

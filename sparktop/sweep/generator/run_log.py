@@ -65,12 +65,12 @@ class RunLog:
     def first_token(
         self, request_id: str, at: float, count: int, served_by: str | None, *, reasoning: bool
     ) -> None:
-        """Record the read that brought the first `count` tokens of an answer."""
+        """Record the read at the time `at` that brought the first tokens of an answer, `count` of them."""
         self._events.append(FirstToken(request_id, at, count, reasoning))
         self.later_tokens(at, count, served_by)
 
     def later_tokens(self, at: float, count: int, served_by: str | None) -> None:
-        """Record a read that brought `count` tokens of any answer."""
+        """Record a read at the time `at` that brought `count` more tokens of an answer."""
         self.tokens += count
         key = (int(at * _BINS_PER_S), served_by)
         bins = self._bins

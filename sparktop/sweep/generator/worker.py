@@ -69,7 +69,7 @@ class Worker:
         self._out.write(encode_message(message))
 
     def take(self, command: Calibrate | RunLoad | Cancel) -> None:
-        """Queue a command for `work`; `Cancel` instead cancels all other commands at once."""
+        """Queue a command for `work`. `Cancel` at once cancels the present and all queued ones."""
         if not isinstance(command, Cancel):
             self._waiting.put_nowait(command)
             return
@@ -111,7 +111,10 @@ class Worker:
             pool.close()
 
     async def _calibrate(self, command: Calibrate, pool: ConnectionPool) -> Recipe | RequestFailure:
-        """Calibrate, send the result, return the recipe or the failure; keep the recipe for later runs."""
+        """Calibrate, send the result, and return the recipe (how to make requests) or the failure.
+
+        The recipe is also stored for later runs.
+        """
         if not self._called_off:
             self._calibrating = asyncio.create_task(Calibration(command, pool).find())
             await asyncio.wait([self._calibrating])

@@ -35,7 +35,7 @@ _BOUNDS = {"runs": "runs", "duration": "seconds", "requests": "requests"}
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The contents of the editor's fields, exactly as typed."""
+    """The contents of the sweep editor's fields, exactly as typed."""
 
     preset: str = DEFAULT
     """Name of the preset that the fields were filled from."""
@@ -103,7 +103,8 @@ def draft_of(preset: SweepSettings, targets: tuple[str, ...], guard: GuardLimits
 def with_preset(draft: Draft, preset: SweepSettings, guard: GuardLimits, known: Collection[str]) -> Draft:
     """Return `draft` with its fields filled from another preset; model and API stay as they are.
 
-    The selected targets stay as well, unless the preset names targets that are among the `known` names.
+    If the preset names targets that are among the `known` names, these are selected; otherwise the selected
+    targets stay.
     """
     named = tuple(name for name in preset.targets if name in known)
     return replace(draft_of(preset, named or draft.targets, guard), model=draft.model, api=draft.api)
@@ -246,7 +247,7 @@ class _Form:
     def check_bounds(self) -> None:
         """Enter a problem if runs, duration and requests do not limit a level, or contradict each other.
 
-        On the command line the last option applies instead, but in the editor all fields are visible.
+        On the command line a later option overrides an earlier one; in the editor this would not be visible.
         """
         given = [name for name in _BOUNDS if str(getattr(self.draft, name)).strip()]
         if self.draft.mode == LoadMode.STEADY.value:

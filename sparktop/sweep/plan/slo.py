@@ -100,12 +100,12 @@ def rises(condition: SloCondition) -> bool:
 
 
 def any_rises(conditions: Iterable[SloCondition]) -> bool:
-    """Return whether any condition gets better as concurrency grows, and so limits it from below."""
+    """Return whether any condition limits the concurrency from below: it gets better as concurrency grows."""
     return any(rises(one) for one in conditions)
 
 
 def any_falls(conditions: Iterable[SloCondition]) -> bool:
-    """Return whether any condition gets worse as concurrency grows, and so limits it from above."""
+    """Return whether any condition limits the concurrency from above: it gets worse as concurrency grows."""
     return any(not rises(one) for one in conditions)
 
 

@@ -1,4 +1,4 @@
-"""Estimate of the remaining time of a sweep, from the runs made so far."""
+"""Estimate of the remaining time of a sweep, from the durations of the load runs that have ended."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Estimate:
         self._known.setdefault((target, load), []).append(seconds)
 
     def learn_pause(self, seconds: float) -> None:
-        """Record the seconds in which the servers became idle after the runs of one stint and its warm-up."""
+        """Record how many seconds the servers took to become idle after a series of runs of one level."""
         self._pauses.append(seconds)
 
     def run_s(self, target: str, load: Load) -> float | None:

@@ -50,7 +50,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """Times of a measured level: `run_s` is the mean duration of a run, `first_s` the mean TTFT in it."""
+    """Times of a measured level: `run_s` is the mean duration of a load run, `first_s` the mean TTFT."""
 
     load: Load
     output_tokens: int
@@ -88,7 +88,8 @@ class _Earlier:
     def sure(self, wanted: Iterable[Load], output_tokens: int) -> int:
         """Return how far this sweep is from the loads `wanted`; smaller is better.
 
-        0: all of them were measured. 1: all their lengths were, but at other concurrencies. 2: neither.
+        0: all of them were measured. 1: some were not, but all their prompt and output lengths were measured,
+        at other concurrencies. 2: some lengths were not measured.
         """
         made = {(one.load, one.output_tokens) for one in self.points}
         lengths = {(one.load.prompt_tokens, one.output_tokens) for one in self.points}
@@ -281,7 +282,7 @@ def _distance(point: _Point, prompt_tokens: int, output_tokens: int) -> float:
 
 
 def _scaled(point: _Point, prompt_tokens: int, output_tokens: int) -> float:
-    """Return the seconds of the run `point`, scaled to other lengths.
+    """Return the duration in seconds of the measured run `point`, scaled to other prompt and output lengths.
 
     The time to first token scales with the prompt length, the rest with the output length.
     """
@@ -290,7 +291,7 @@ def _scaled(point: _Point, prompt_tokens: int, output_tokens: int) -> float:
 
 
 def _between(points: Sequence[tuple[int, float]], concurrency: int) -> float:
-    """Return the seconds at `concurrency`, interpolated or extrapolated on logarithmic scales.
+    """Return the expected seconds of a run at `concurrency`, inter- or extrapolated on logarithmic scales.
 
     `points` are (concurrency, seconds) in ascending order, at least one.
     """

@@ -48,7 +48,7 @@ _GONE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class NodeLimits:
-    """The limits for one machine; None means no limit."""
+    """The limits for one machine: minimum free memory, maximum GPU temperature; None means no limit."""
 
     min_headroom_gib: float | None = None
     max_gpu_c: float | None = None
@@ -67,8 +67,8 @@ class NodeLimits:
 def limits_of(guard: Guard, *, unified: bool) -> NodeLimits:
     """Return the limits that apply to a machine, with or without `unified` memory of CPU and GPU.
 
-    A limit of 0 in `guard` means no limit. A limit of None means the default with unified memory, else no
-    limit.
+    `guard` has the configured limits. There, 0 means no limit. None means the default limit on machines with
+    unified memory, and no limit on other machines.
     """
     least, most = guard.min_headroom_gib, guard.max_gpu_c
     if unified:
@@ -111,9 +111,9 @@ def guard_words(guard: Guard, targets: Mapping[str, Sequence[str]], nodes: Itera
 
 
 class GuardWatch:
-    """Checks readings and requests against the limits of a sweep.
+    """Checks samples of machines and results of requests against the limits of a sweep.
 
-    Each check returns the reason to stop the sweep, or None; only `check_failure` returns a mere notice.
+    A check returns the reason to stop the sweep, or None. Only `check_failure` returns a notice for the user.
     """
 
     def __init__(self, guard: Guard) -> None:
@@ -141,7 +141,7 @@ class GuardWatch:
     def check_failure(self, name: str, failure: Failure) -> str | None:
         """Return a notice for the user that the machine `name` does not answer and so is not guarded.
 
-        None if this outage was reported before; it ends with the next `check_node` of this machine.
+        None if this outage was reported before; the outage ends with the next `check_node` of the machine.
         """
         if name in self._silent:
             return None
@@ -161,8 +161,8 @@ class GuardWatch:
     def check_run(self, target: str, ok: int, words: Iterable[str], reason: str) -> str | None:
         """Return why to stop if no request of a finished run succeeded because the server is gone; else None.
 
-        `ok` is the number of successful requests, `words` are the error codes of the run, and `reason` is the
-        message of the newest failure.
+        A server is gone if all error codes of the run, `words`, are typical of that. `ok` is the number of
+        successful requests, `reason` the message of the newest failure.
         """
         codes = list(words)
         if ok or not codes or not _GONE.issuperset(codes):

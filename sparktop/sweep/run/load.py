@@ -53,7 +53,7 @@ class InFlight:
 
     @property
     def most(self) -> int:
-        """The maximum number in flight at the same time."""
+        """The maximum number of requests in flight at the same time; 0 without requests."""
         return max(self._counts, default=0)
 
     def most_between(self, begin: float, end: float) -> int:

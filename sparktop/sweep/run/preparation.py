@@ -102,10 +102,11 @@ async def prepare(
     snapshot: Callable[[], Snapshot],
     busy: Collection[str] = (),
 ) -> PreparedTarget:
-    """Calibrate each prompt length of the plan on a target, and collect what is known of its servers.
+    """Prepare a target: calibrate each prompt length of the plan, and collect what is known of its servers.
 
-    If the target cannot be measured, the result has an `error`. `snapshot` returns the newest state of all
-    watched servers; `busy` names the servers that ran requests before this sweep sent any.
+    To calibrate is to find out by trial requests how to make prompts of this length. If the target cannot be
+    measured, the result has an `error`. `snapshot` returns the newest state of all watched servers; `busy`
+    names the servers that ran requests before this sweep sent any.
 
     Raises:
         WorkerGoneError: the load generator's process exited.

@@ -49,7 +49,8 @@ class LoadTold:
     """A batch of the load events since the previous batch; at most 20 batches come per second.
 
     Tokens are summed in `bins` of a tenth of a second. Backends have the names under which they are watched.
-    In `abba` order the runs of a level come in several parts, each from a `LevelStarted` to a `LevelEnded`.
+    If the plan interleaves the runs of its targets (order `abba`), the events of a level come in several
+    parts, each from a `LevelStarted` to a `LevelEnded`.
     """
 
     target: str

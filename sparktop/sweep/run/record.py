@@ -48,6 +48,6 @@ class RunRecord:
     def events(self) -> list[LoadEvent]:
         """Return all events so far in order of arrival.
 
-        Until the exact token times have arrived at the end of the run, requests have no `Tokens` events.
+        `Tokens` events (tokens after the first) are included once the run has ended, when exact times arrive.
         """
         return with_tokens(self._events, self._tokens)

@@ -90,7 +90,7 @@ class ResultBook:
         self._change(ran=(*self.result.ran, run_entry))
 
     def level(self, target: str, level: LevelResult, health: Iterable[ClientHealth]) -> LevelResult:
-        """Enter the result of a level, and the generator's health in its runs.
+        """Enter the result of a level, and the load generator's `health` in each run of the level.
 
         Replace an earlier result of the same load. Return the level as stored: with the router overhead and
         the doubts that depend on other levels.
@@ -110,7 +110,7 @@ class ResultBook:
         return next(one for one in entered.levels if (one.concurrency, one.pp, one.tg) == load)
 
     def slo(self, target: str, search: SloSearch) -> None:
-        """Enter the range of concurrencies in which the SLO conditions hold, as `search` knows it so far."""
+        """Enter the range of concurrencies in which `target` meets the SLO conditions, as found so far."""
         before = self.result.slo
         holds = dict(before.holds_to) if before is not None else {}
         holds[target] = Holds(

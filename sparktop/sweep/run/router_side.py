@@ -49,7 +49,7 @@ def router_side(
     strategy: str | None = None,
     errors: Mapping[str, float | None] | None = None,
 ) -> dict[str, JsonValue]:
-    """Return a level's load balance as JSON: the runs test of the router's choices, and the balance verdict.
+    """Return a level's load balance as JSON: a test if the router chose at random, and the balance verdict.
 
     The verdict is included with several backends only, in the format of a JSON snapshot. `looks` are the
     samples by backend, `e2e_s` is the median duration of a request, `until` the end of the last run in
@@ -102,9 +102,9 @@ def backend_errors(
 ) -> dict[str, float | None]:
     """Return the number of failed requests of each backend in a level: the largest of the available counts.
 
-    The counts are the server's own (`grown`), ours of failed answers that name the backend, and the router's
-    (`routed`). A router repeats a failed request at another backend. So if the router does not count failures
-    (`routed` is None) and the other counts are 0, the number is unknown: None.
+    There are up to three counts: by the backend's own counters (`grown`), by failed answers that name the
+    backend (`events`), and by the router (`routed`). A router repeats a failed request at another backend. So
+    if it does not count failures (`routed` is None) and the other counts are 0, the number is unknown: None.
     """
     ends = [event for event in events if isinstance(event, RequestEnded) and event.error is not None]
     ours = Counter(end.served_by for end in ends)

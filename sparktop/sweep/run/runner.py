@@ -243,7 +243,7 @@ class SweepRunner:
                     yield Stint(one.target, load, numbers(plan, load))
 
     async def _refused(self, stint: Stint, words: str) -> None:
-        """Enter a level that the server refuses, with `words` as error; save, and drop its other stints."""
+        """Enter a level that the server refuses, with `words` as error; save, and skip the level's runs."""
         name, load = stint.target.name, stint.load
         made = LevelResult(concurrency=load.concurrency, pp=load.prompt_tokens, tg=self._plan.tg, error=words)
         level = self._book.level(name, made, ())
@@ -282,7 +282,7 @@ class SweepRunner:
             self._emit(Notice(f"{name}: c = {concurrency} {word}: {found.why}"))
 
     async def _make(self, maker: LevelMaker, stint: Stint, record: LevelRecord) -> LevelResult | None:
-        """Execute a stint, enter and return the result of its level so far (None: nothing measured), save."""
+        """Execute a stint, save and return the result of its level so far; None if nothing was measured."""
         try:
             await maker.make(stint, record)
         except WorkerGoneError as error:

@@ -243,7 +243,7 @@ class ServerLog:
         return [one for one in self._nodes.get(name, ()) if _inside(one.at, spans)]
 
     def router_failures(self, name: str, since: float) -> dict[str, float] | None:
-        """Return the failed answers since the time `since` by deployment, as the router counts them.
+        """Return a router's own count of failed answers since the time `since`, by deployment (backend id).
 
         This is the difference between the router's last sample before `since` and its newest sample. None if
         there are no two such samples, if the router does not count failures, or if it was restarted.

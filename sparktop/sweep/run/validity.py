@@ -139,7 +139,7 @@ def _client(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
 
 
 def _queue(facts: LevelFacts, level: LevelResult) -> Iterator[Validity]:
-    """Yield a doubt if requests waited for a slot or for KV cache at any of the servers."""
+    """Yield a doubt if requests queued at a server, because it had no free request slot or no KV cache."""
     several = len(facts.queues) > 1
     found = [(one.name, queue_reason(one, level.concurrency)) for one in facts.queues]
     reasons = [f"{name}: {why}" if several else why for name, why in found if why is not None]
@@ -269,7 +269,7 @@ def _requests(level: LevelResult) -> Iterator[Validity]:
 
 
 def with_clock_shifts(targets: Iterable[TargetResult]) -> tuple[TargetResult, ...]:
-    """Return the targets with a doubt on levels of equal load in which machines ran at different SM clocks.
+    """Return the targets, with a doubt added to levels of the same load if their SM clocks differ too much.
 
     Earlier doubts of this kind that no longer apply are removed.
     """

@@ -1,1 +1,1 @@
-"""Definitions of metrics, error codes of requests, codes of doubts, statistics of small samples, limits."""
+"""Definitions of metrics, error codes, reasons to doubt a result, statistics of small samples, limits."""

@@ -95,7 +95,10 @@ none."""
 
 @dataclass(slots=True)
 class _Found:
-    """A passage that the server counted: the first `pieces` pieces of text, then the filler `tail`."""
+    """A passage whose tokens the server has counted.
+
+    It has the first `pieces` words and punctuation marks of the text, and the filler words `tail` at its end.
+    """
 
     pieces: int
     tail: str
@@ -234,9 +237,9 @@ class PassageSearch:
         return ""
 
     async def _count(self, pieces: int, tail: str = "") -> int | None:
-        """Return the tokens of a passage as the server counts them, with its words in a new order each time.
+        """Ask the server for the number of tokens of a passage; None if the server reports none.
 
-        None if the server reports no count.
+        The passage has the first `pieces` pieces of the text and the filler `tail`, each time in a new order.
         """
         self._counted += 1
         prompt, _ = self._passage(pieces, tail, 0).prompt(self._counted, "length")

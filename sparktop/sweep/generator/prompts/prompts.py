@@ -63,10 +63,7 @@ class PromptTokens:
     def __init__(
         self, overhead: float = 0.0, costs: Mapping[str, float] | None = None, otherwise: float = 1.0
     ) -> None:
-        """Keep the tokens that every prompt has (`overhead`), and the tokens of each piece (`costs`).
-
-        Pieces that are not in `costs` count as `otherwise` tokens.
-        """
+        """Store token counts: `overhead` for every prompt, `costs` by piece, `otherwise` for other pieces."""
         self.overhead = overhead
         """Tokens of the chat template and the first word of a prompt."""
         self.costs: Mapping[str, float] = costs or {}
@@ -106,15 +103,15 @@ class Book:
 
 @lru_cache(maxsize=2)
 def book_of(seed: int, least_pieces: int) -> Book:
-    """Return the generated text of a seed from a cache, because generating a text takes 60 ms."""
+    """Return `Book(seed, least_pieces)` from a cache, because generating a book takes 60 ms."""
     return Book(seed, least_pieces)
 
 
 class PromptMaker:
-    """Makes prompts with a given number of tokens out of a generated text, the book."""
+    """Makes prompts with a given number of tokens out of a generated text (the book)."""
 
     def __init__(self, book: Book, tokens: PromptTokens) -> None:
-        """Use slices of `book`; `tokens` has the number of tokens of each piece."""
+        """Make prompts of the text `book`; `tokens` has the token count of each word and punctuation mark."""
         self._book = book
         self._tokens = tokens
         cost = {piece: tokens.of(piece) for piece in book.distinct}

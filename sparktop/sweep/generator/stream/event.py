@@ -104,7 +104,7 @@ def read_event(data: bytes) -> StreamEvent:
 
 
 def _with_total(data: bytes, key: int) -> StreamEvent:
-    """Parse an event with text; `key` is the offset in `data` of the key of the running token total."""
+    """Parse an event with text and a running token total, whose key is at the offset `key` of `data`."""
     made = _number_at(data, key)
     if made is None:
         return _read_all(data)

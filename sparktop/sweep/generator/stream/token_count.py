@@ -92,11 +92,11 @@ class TokenCount:
         self.counts.append(count)
 
     def empty(self, at: float) -> None:
-        """Record a chunk with an empty text: either a token without text, or no token."""
+        """Record a chunk with an empty text at the time `at`; it may later count as a token without text."""
         self._empty_at.append(at)
 
     def begin(self, at: float, *, shows_token: bool) -> None:
-        """Record the first event of the stream; if it shows no token, it is taken for the role alone."""
+        """Record the first event of the stream; without a token, it is taken to have only the role."""
         if not shows_token:
             self._role_at = at
 
@@ -146,11 +146,11 @@ class TokenCount:
         return CountedTokens(times, counts, known, reported, hidden, answer_from, spans_all)
 
     def _hidden_before(self) -> int:
-        """Return how many tokens that the server counts for the first chunk were generated before that chunk.
+        """Return how many tokens of the first chunk's running total were generated earlier, but not shown.
 
-        If the first chunk has no more tokens than later chunks on average, output is batched: none were. If
-        it has more, all but one were generated earlier and hidden. The average leaves out the last chunk,
-        which may be smaller.
+        If the total is not larger than the mean number of tokens in later chunks, all its tokens belong to
+        the first chunk, and the result is 0. If it is larger, all but one are hidden tokens. The mean leaves
+        out the last chunk, which may be smaller.
         """
         first, *later = [size for size in self._sizes if size]
         usual = later[:-1] or later or [1]
@@ -159,7 +159,7 @@ class TokenCount:
     def _with_silent(
         self, times: array[float], counts: list[int], missing: int
     ) -> tuple[array[float], list[int]]:
-        """Return (times, counts) of the reads, with `missing` chunks without visible text as one token each.
+        """Return (times, counts) of the reads after adding `missing` tokens, one for each chunk without text.
 
         These are all chunks with an empty text, the finish event, or both. Return the arguments unchanged if
         none of these choices has exactly `missing` chunks.
@@ -177,7 +177,7 @@ class TokenCount:
     def _with_both_ends(
         self, times: array[float], counts: list[int], reported: int
     ) -> tuple[array[float], list[int]] | None:
-        """Return (times, counts) of the reads, with the role as first and the finish event as last token.
+        """Return (times, counts) of the reads, with role event and finish event as first and last token.
 
         None if this is not plausible: at the mean token rate (with a margin of `_SLACK`), the missing tokens
         must account for the time from the role to the first chunk. Otherwise the role came before the first

@@ -11,7 +11,7 @@ from sparktop.sweep.generator.stream.token_count import CountedTokens, TokenCoun
 
 
 class Fault(StrEnum):
-    """A violation of the stream's format; each value completes a sentence that begins with the server."""
+    """A violation of the stream's format; the value follows the server's name in an error message."""
 
     ENDLESS_EVENT = "sends an event without an end"
     NO_JSON = "sent an event that is not a JSON object"

@@ -24,7 +24,7 @@ def encode_event(event: LoadEvent) -> list[Any]:  # noqa: PLR0911 - one for each
     """Return an event as a list for JSON that starts with a letter for the event's type.
 
     Raises:
-        TypeError: a level's start or end, which the load generator does not send.
+        TypeError: the event is a level's start or end, which the load generator does not send.
     """
     match event:
         case RequestStarted():

@@ -1,1 +1,1 @@
-"""Execution and recording of the runs of one level."""
+"""Execute and record the load runs of one level: one prompt length and concurrency on one target."""

@@ -1,6 +1,6 @@
 """Execution of levels: warm-up run, measured runs, then a wait until the servers are idle.
 
-The guard's limits are checked all the time. A stint is a series of consecutive runs of one level on one
+Limits of failed requests are checked meanwhile. A stint is a series of consecutive runs of one level on one
 target; in `abba` order a level has several stints.
 """
 
@@ -51,7 +51,7 @@ class LevelRefusedError(Exception):
 
 @dataclass(slots=True, eq=False)
 class LevelMaker:
-    """Executes stints (series of consecutive runs of one level), one after the other, with one generator."""
+    """Executes stints (series of consecutive runs of one level) in sequence, with one load generator."""
 
     plan: Plan
     worker: SweepWorker
@@ -133,7 +133,7 @@ class LevelMaker:
         return self.clock() - began
 
     async def _count_run(self, stint: Stint, record: LevelRecord) -> None:
-        """Enter how many requests of the last run each server finished, by the servers' own counters.
+        """Enter into `record` how many requests of the last run each server finished, by its own counters.
 
         Used if the router's answers do not name backends. Not done for a level limited by a duration, which
         the wait for idle servers would use up.

@@ -73,7 +73,10 @@ class LevelRecord:
         return len(self.run_s)
 
     def add_run(self, record: RunRecord, events: list[LoadEvent], *, warm_up: bool) -> None:
-        """Add a load run, complete or not; `events` are its events with the watched names of backends."""
+        """Add a load run, completed or interrupted; of a warm-up run only the token counts.
+
+        `events` are the run's events, in which backends have the names under which they are watched.
+        """
         traces = collect(events)
         self.asked = self.asked.plus(asked_of(traces, self.level.output_tokens))
         if warm_up:
@@ -96,7 +99,7 @@ class LevelRecord:
         warm: Mapping[str, ServerPoint],
         after: Mapping[str, ServerPoint],
     ) -> None:
-        """Add the growth of the servers' counters over a stint (a series of consecutive runs of the level).
+        """Add how much the servers' counters grew over a stint (a series of consecutive runs of the level).
 
         The samples by server were taken while idle: `before` the stint, after its warm-up (`warm`), `after`
         it.
@@ -338,7 +341,7 @@ def asked_of(traces: Sequence[RequestTrace], output_tokens: int) -> Asked:
 
 
 def named(events: list[LoadEvent], prepared: PreparedTarget) -> list[LoadEvent]:
-    """Return the events with the watched names of backends in place of the router's ids or URLs."""
+    """Return the events with names of watched backends in place of the ids or URLs that a router reports."""
     names = prepared.names
     if names is None:
         return events

@@ -58,7 +58,7 @@ class Judgement:
 
     @property
     def both(self) -> Verdict:
-        """The worse of the two verdicts."""
+        """The worse of the two verdicts, on falling and on rising conditions."""
         return min(self.falling, self.rising)
 
 

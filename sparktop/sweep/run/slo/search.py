@@ -54,7 +54,7 @@ class SloSearch:
 
     @property
     def holds_from(self) -> int | None:
-        """The smallest measured concurrency at which all conditions hold.
+        """The smallest measured concurrency at which all SLO conditions hold.
 
         None if they hold nowhere so far, or if no condition gets better with concurrency.
         """
@@ -62,14 +62,15 @@ class SloSearch:
 
     @property
     def holds_to(self) -> int | None:
-        """The largest measured concurrency up to which all conditions hold without a gap; None if nowhere."""
+        """The largest measured concurrency up to which all SLO conditions hold without gap; None if none."""
         return max(self._range(), default=None)
 
     @property
     def interval(self) -> Bounds:
-        """The upper end of the range: (largest concurrency that certainly holds, largest that may hold).
+        """The upper end of the range of concurrencies in which the SLO conditions hold, as an interval.
 
-        A value that is not found is None.
+        It is (largest concurrency at which they certainly hold, largest at which they may hold); a value that
+        is not found is None.
         """
         falling = self._falling()
         is_searched = self._falls or bool(self._range())
@@ -79,9 +80,10 @@ class SloSearch:
 
     @property
     def from_interval(self) -> Bounds | None:
-        """The lower end of the range: (smallest concurrency that may hold, smallest that certainly holds).
+        """The lower end of the range of concurrencies in which the SLO conditions hold, as an interval.
 
-        None if no condition gets better with concurrency; the second value is None if not found.
+        It is (smallest concurrency at which they may hold, smallest at which they certainly hold). None if no
+        condition gets better with concurrency; the second value is None if not found.
         """
         if not self._rises:
             return None
@@ -95,7 +97,7 @@ class SloSearch:
         return max(failing, default=0) + 1, surely
 
     def next(self) -> int | None:
-        """Return the next concurrency to measure; None when the search is over."""
+        """Return the next concurrency to measure; None when the search for the range is over."""
         for level in self._levels:
             if level not in self._judged and not self._is_beyond(level):
                 return level
@@ -105,12 +107,15 @@ class SloSearch:
         return found
 
     def _is_beyond(self, level: int) -> bool:
-        """Return whether `level` need not be measured, because a lower level limits the range already."""
+        """Return whether the concurrency `level` can be skipped, because conditions may fail below it."""
         worst = Verdict.UNSURE if self._falls else Verdict.FAILS
         return any(one.falling <= worst and level > below for below, one in self._judged.items())
 
     def _next_above(self) -> int | None:
-        """Return the next concurrency in the search for the upper end of the range; None when it is found."""
+        """Return the next concurrency to measure for the upper end of the range in which conditions hold.
+
+        None when this end is found.
+        """
         judged = {level: one.falling for level, one in self._judged.items()}
         holding, bad = max(_run_up(judged), default=None), min(_not_holding(judged), default=None)
         if bad is None:
@@ -129,7 +134,10 @@ class SloSearch:
         return _between(unsure, fails, _OUTER_SHARE)
 
     def _next_below(self) -> int | None:
-        """Return the next concurrency in the search for the lower end of the range; None when it is found."""
+        """Return the next concurrency to measure for the lower end of the range in which conditions hold.
+
+        None when this end is found.
+        """
         rising = self._rising()
         surely = self._surely_from()
         if surely is None:
@@ -147,8 +155,8 @@ class SloSearch:
     def _climb(self) -> int | None:
         """Return twice the highest measured concurrency, to be tried while rising conditions hold nowhere.
 
-        None if the maximum is reached, if falling conditions do not hold there, or if the metric no longer
-        grows.
+        Rising conditions get better as concurrency grows. None if the maximum is reached, if falling
+        conditions do not hold there, or if the metric no longer grows.
         """
         top = max(self._judged)
         if top >= self._most or self._judged[top].falling is not Verdict.HOLDS:
@@ -161,21 +169,27 @@ class SloSearch:
         return min(2 * top, self._most)
 
     def _peak(self) -> int:
-        """Return the measured concurrency that met the rising conditions best, the lowest of equal ones."""
+        """Return the measured concurrency that best met the conditions that get better with concurrency.
+
+        Of equal ones the lowest is returned.
+        """
         return max(self._judged, key=lambda level: (self._judged[level].reached or 0.0, -level))
 
     def _rising(self) -> dict[int, Verdict]:
-        """Return the verdicts on rising conditions by concurrency, up to the one that met them best."""
+        """Return by concurrency the verdicts on rising conditions (better with concurrency) up to the peak.
+
+        The peak is the concurrency that met these conditions best.
+        """
         if not self._judged:
             return {}
         peak = self._peak()
         return {level: one.rising for level, one in self._judged.items() if level <= peak}
 
     def _falling(self) -> dict[int, Verdict]:
-        """Return the verdicts by concurrency that decide on the upper end of the range.
+        """Return by concurrency the verdicts that decide on the upper end of the range.
 
-        These are the verdicts on falling conditions. Above the concurrency that met rising conditions best,
-        the worse of both verdicts counts, because rising conditions may get worse again there.
+        These are the verdicts on falling conditions (worse with concurrency). Above the concurrency that met
+        rising conditions best, rising conditions may fail again, so there the worse of both verdicts counts.
         """
         if not self._rises or not self._judged:
             return {level: one.falling for level, one in self._judged.items()}
@@ -183,16 +197,16 @@ class SloSearch:
         return {level: one.both if level > peak else one.falling for level, one in self._judged.items()}
 
     def _surely_from(self) -> int | None:
-        """Return the smallest measured concurrency from which on rising conditions hold; None if nowhere.
+        """Return the smallest measured concurrency from which on rising conditions hold up to the peak.
 
-        "From which on" means up to the concurrency that met them best.
+        The peak is the concurrency that met these conditions best. None if they do not hold there.
         """
         rising = self._rising()
         bad = max(_not_holding(rising), default=0)
         return min((level for level in rising if level > bad), default=None)
 
     def _range(self) -> list[int]:
-        """Return the measured concurrencies at which all conditions hold, without a gap between them."""
+        """Return the measured concurrencies at which all SLO conditions hold, without a gap between them."""
         surely = self._surely_from() if self._rises else 0
         if surely is None:
             return []
