@@ -275,7 +275,7 @@ class Sweeping:
             self._looker.look(snapshot)
 
     async def finish(self, reason: str) -> None:
-        """Stop the sweep, and wait up to `LEAVE_S` until its result is saved; then cancel its task."""
+        """Stop the sweep, and wait until its result is saved; after `LEAVE_S`, abort it instead."""
         self.stop(reason)
         task = self._task
         if task is None or task.done():

@@ -144,7 +144,7 @@ def _rows(table: _Table, metric: Metric) -> Iterator[ComparisonRow]:
 
 
 def _certain(figure: Figure, metric: Metric) -> float:
-    """Return the value by which targets are ranked: the mean, or for a range its worse end."""
+    """Return the value by which targets are ranked: the mean, or the worse end of a range."""
     if figure.span is None:
         return figure.mean
     return min(figure.span) if metric.more_is_better else max(figure.span)

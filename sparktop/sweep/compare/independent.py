@@ -21,7 +21,7 @@ _FLOOR_PERCENT = 3.0
 
 
 def independent_engines(series: Sequence[Series]) -> Iterator[IndependentEngines]:
-    """Compare each router among `series` with the upper bound that its engines allow.
+    """Compare the token rate of each router among `series` with the rate that its engines allow at best.
 
     Routers are left out if neither an engine behind them nor a similar engine was measured alone.
     """
@@ -52,7 +52,7 @@ def by_engines(found: Sequence[IndependentEngines]) -> list[list[IndependentEngi
 
 
 def engines_sentence(found: Sequence[IndependentEngines]) -> str:
-    """Return a sentence with the upper bound of a set of engines, and the share of it that routers achieved.
+    """Return a sentence with the token rate that a set of engines allows, and what routers achieve of it.
 
     `found` are the comparisons of routers over the same engines, at least one.
     """

@@ -144,7 +144,10 @@ class FollowedRun:
                 await asyncio.gather(self._measuring, return_exceptions=True)
 
     def view(self) -> SweepView:
-        """Return the view at the current time: of the newest benchmark, or of waiting for its first line."""
+        """Return the view of the newest benchmark in the file at the current time.
+
+        Before the first line, the view states what is waited for.
+        """
         fold = self._fold
         if fold is None:
             return self._before()

@@ -90,7 +90,7 @@ class GaveToken:
 
 @dataclass(slots=True)
 class GaveTokens:
-    """A chunk with text of a request's answer arrived; the first such chunk has this line, too."""
+    """A chunk with text of a request's answer arrived, the first or a later one."""
 
     at: float
     request_id: int

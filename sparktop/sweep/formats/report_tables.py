@@ -151,8 +151,8 @@ def mark_words(mark: Mark) -> str:
 def _marks(level: LevelResult) -> str:
     """Return the names of a level's most serious marks and the number of further ones; "–" without marks.
 
-    If doubts would fill the cell, the last of them is replaced by a reason why the level is slow. Padding and
-    refusals are shown elsewhere in the table.
+    At most `_MOST_MARKS` are named: the most serious doubts, and a reason why the level is slow if there is
+    one. Padding and refusals are left out, because the table shows them elsewhere.
     """
     marks = [mark for mark in marks_of(level) if mark.code not in {PADDING, REFUSED}]
     named, left = marks[:_MOST_MARKS], marks[_MOST_MARKS:]

@@ -144,14 +144,14 @@ class RequestTrace:
 
     @property
     def ttfr_s(self) -> float | None:
-        """Time to first response (TTFR) in seconds: first event of the answer - start of the request."""
+        """Time to first response (TTFR): seconds from the start to the first event; None before it."""
         return None if self.first_event is None else self.first_event - self.start
 
     @property
     def ttft_s(self) -> float | None:
-        """Time to first token (TTFT) in seconds: first read with tokens, reasoning included - start.
+        """Time to first token (TTFT): seconds from the start to the first read with tokens; reasoning counts.
 
-        None if hidden tokens may have been generated noticeably earlier.
+        None before that read, and if hidden tokens may have been generated noticeably earlier.
         """
         if self.first_token is None:
             return None
@@ -168,7 +168,7 @@ class RequestTrace:
 
     @property
     def e2e_s(self) -> float | None:
-        """End-to-end latency in seconds: end - start; None while the request runs."""
+        """End-to-end latency: seconds from the start to the end; None while the request runs."""
         return None if self.ended is None else self.ended.at - self.start
 
     @property

@@ -127,7 +127,7 @@ class PlanLedger:
         return PlannedLevel(key, runs=self.plan.runs_of(key.concurrency), share=0.0)
 
     def _leave(self) -> None:
-        """Mark the current level as partly done: a run of another level begins before it is complete."""
+        """Mark the current level as partly done, unless it is complete: another level has its turn."""
         level = None if self.present is None else self._levels.get(self.present)
         if level is not None and level.state in _GOING_ON:
             self._levels[level.key] = replace(level, state=LevelState.PART)

@@ -85,7 +85,10 @@ def at_once(make: Callable[[], Findings], adopt: Callable[[Findings], None]) -> 
 
 
 class LiveView:
-    """A running sweep for the screen: `take` and `look` update its state, `view` and `evidence` return it."""
+    """The screen's view of a running sweep.
+
+    `take` (an event) and `look` (a snapshot) update the view; `view` and `evidence` return what to draw.
+    """
 
     def __init__(
         self,
