@@ -126,9 +126,10 @@ class _Visit:
         self._where = (place_of(target.url) or Place("?", 0)).shown
 
     async def read_page(self) -> tuple[Check, EngineSample | None]:
-        """Read the server's metrics page, or the best substitute, as the monitor would.
+        """Read the server's metrics page, as the monitor would; return its check and the sample in it.
 
-        Return the check of the page, and the sample in it (None if no page can be read).
+        A server without a metrics page may have a list of models that is read instead. The sample is None if
+        nothing can be read.
         """
         name = f"{self._target.name} metrics"
         finder = RouteFinder(self._target.engine, time.monotonic)

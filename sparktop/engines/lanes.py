@@ -85,7 +85,10 @@ class LanePage:
         return {lane: self._keep(family) for lane, family in split.items()} if self._keep else split
 
     def read(self, fields: Fields, histograms: Histograms) -> defaultdict[str, dict[str, Any]]:
-        """Return the values found by these tables: for each lane, value by field of `LaneSample`."""
+        """Return the values of all fields that the two tables list: by lane, then by field of `LaneSample`.
+
+        A field whose metric is not on the page is absent.
+        """
         found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         for field, names, combine in fields:
             for lane, family in self.lanes(self.present(names)).items():

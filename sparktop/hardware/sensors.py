@@ -68,7 +68,7 @@ def _celsius(path: str) -> float | None:
 
 
 def _find_sensors(root: Path) -> tuple[_Sensor, ...]:
-    """Return every temperature input of the hwmon chips below `root`, with a name that no other has."""
+    """Return every temperature input of the hwmon chips in /sys below `root`, each with a unique name."""
     found: list[_Sensor] = []
     rdma_names = _rdma_names(root)
     chips = root / "sys/class/hwmon"

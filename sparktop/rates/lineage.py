@@ -90,7 +90,10 @@ def follow(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Line
 
 
 def _link(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Link, EngineSample | None]:
-    """Return the link of `sample`, and the last sample of the earlier server that answers again (or None)."""
+    """Return how `sample` relates to the previous sample, and which earlier server answers again.
+
+    The earlier server is represented by its last sample; None if no earlier server was recognised.
+    """
     last, start, earlier_start = lineage.last, sample.start_time, lineage.start_time
     if last is None:
         return Link(LinkKind.FIRST, None), None

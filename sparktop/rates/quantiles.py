@@ -81,7 +81,7 @@ def histogram_quantile(histogram: Histogram, share: float) -> Quantile | None:
 def histogram_latency(observed: Histogram, window_s: float) -> Latency:
     """Return mean and quantiles (seconds) of the observations made in a window of `window_s` seconds.
 
-    Without observations both are None; below `LEAST_OBSERVATIONS` the quantiles are None.
+    Mean and quantiles are None without observations, the quantiles also below `LEAST_OBSERVATIONS`.
     """
     count = observed.count
     if not count > 0:

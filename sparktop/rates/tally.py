@@ -242,10 +242,11 @@ class Window:
         return None if share is None else 100.0 * share
 
     def live_rate(self, name: str, interval_s: float) -> float | None:
-        """Return the increase per second of counter `name` over the last second (or one longer interval).
+        """Return the increase per second of counter `name` over the last second, or one longer interval.
 
-        `interval_s` is the poll interval. None where a sample is missing within that span, because the tokens
-        may have arrived at any moment of the gap; and where the span has no earlier tally with the counter.
+        `interval_s` is the poll interval. None where a sample is missing within that time, because the tokens
+        may have arrived at any moment of the gap; and where no tally is old enough or an earlier tally lacks
+        the counter.
         """
         newest = self.newest
         if newest is None or name not in newest.counters:
