@@ -58,9 +58,9 @@ def numbers(plan: Plan, load: Load) -> tuple[int, ...] | None:
 
 
 def _interleaved(targets: list[SweepTarget], load: Load, runs: int) -> Iterator[Stint]:
-    """Yield the stints of a level with its targets in the order A B B A A B …, one run at a time.
+    """Yield the stints of a level with its runs interleaved over the targets, such as A B, B A, A B.
 
-    This order makes slow drift affect all targets alike. Consecutive runs of a target are one stint.
+    This order makes slow drift affect all targets alike. Two consecutive runs of a target are one stint.
     """
     turns = [
         (target, run)

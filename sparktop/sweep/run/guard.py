@@ -123,7 +123,7 @@ class GuardWatch:
         """Machines that do not answer at present."""
 
     def check_node(self, name: str, point: NodePoint) -> str | None:
-        """Return why to stop if the sample `point` exceeds a limit of memory or GPU temperature; else None.
+        """Return why to stop if a machine's sample violates a limit of memory or GPU temperature; else None.
 
         A value that the machine does not report does not stop the sweep.
         """

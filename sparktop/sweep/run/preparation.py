@@ -143,7 +143,7 @@ async def prepare(
 async def _ask_lengths(
     plan: Plan, asks: WorkerTarget, asked: _Lengths, views: Sequence[BackendView], worker: SweepWorker
 ) -> None:
-    """Calibrate each prompt length of the plan, and enter the results into `asked`.
+    """Calibrate each prompt length of the plan by trial requests, and enter the results into `asked`.
 
     A length that exceeds a known context is entered as refused without a request. Stop at the first failure
     that is not a refusal, with `asked.error` set.

@@ -282,7 +282,7 @@ class SweepRunner:
             self._emit(Notice(f"{name}: c = {concurrency} {word}: {found.why}"))
 
     async def _make(self, maker: LevelMaker, stint: Stint, record: LevelRecord) -> LevelResult | None:
-        """Execute a stint, save and return the result of its level so far; None if nothing was measured."""
+        """Execute a stint (runs of a level); save and return the level's result (None: nothing measured)."""
         try:
             await maker.make(stint, record)
         except WorkerGoneError as error:

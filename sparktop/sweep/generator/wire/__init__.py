@@ -1,1 +1,1 @@
-"""The messages between the generator's process and its parent, and their encoding."""
+"""The commands and messages between the load generator's process and its parent, and their encoding."""

@@ -128,7 +128,10 @@ class PromptLength:
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """Message: the result of a calibration; `failure` is set if the server cannot process requests at all."""
+    """Message: the result of a calibration, the trial requests that find out how to use a server.
+
+    `failure` is set if the server cannot process requests at all.
+    """
 
     id: str
     model: str | None

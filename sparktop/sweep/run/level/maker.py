@@ -42,7 +42,7 @@ REST_INTERVALS = 6.0
 
 
 class TargetFailedError(Exception):
-    """No run can begin on this target, because its requests fail in general."""
+    """No run can begin on this target, because requests to it fail, whatever they ask for."""
 
 
 class LevelRefusedError(Exception):
@@ -87,10 +87,12 @@ class LevelMaker:
     run. """
 
     async def make(self, stint: Stint, record: LevelRecord) -> None:
-        """Execute a stint with its warm-up, wait until the servers are idle, fill in the level's `record`.
+        """Execute a stint (series of runs of a level) and its warm-up, and fill in the level's `record`.
+
+        Before it returns, wait until the servers are idle again.
 
         Raises:
-            TargetFailedError: requests to the target fail in general.
+            TargetFailedError: requests to the target fail, whatever they ask for.
             LevelRefusedError: the server rejected every request of the level.
             WorkerGoneError: the load generator's process exited.
         """
@@ -180,10 +182,10 @@ class LevelMaker:
             run += 1
 
     async def _run(self, stint: Stint, record: LevelRecord, run: int, *, warm_up: bool) -> bool:
-        """Execute one run and enter it into `record`; return whether any answer named its backend.
+        """Execute one load run and enter it into `record`; return whether any answer named its backend.
 
         Raises:
-            TargetFailedError: requests to the target fail in general.
+            TargetFailedError: requests to the target fail, whatever they ask for.
             LevelRefusedError: the server rejected every request of the level.
             WorkerGoneError: the load generator's process exited.
         """

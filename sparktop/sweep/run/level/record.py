@@ -198,7 +198,7 @@ class LevelRecord:
         )
 
     def _sum(self, growth: Mapping[str, Counters]) -> Counters | None:
-        """Return the sum of `growth` over all servers of the target; None if one of them is missing."""
+        """Return the sum of `growth` over all servers of the target; None if `growth` lacks one of them."""
         names = self.prepared.backends
         if not names or any(name not in growth for name in names):
             return None

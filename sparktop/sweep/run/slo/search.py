@@ -169,9 +169,9 @@ class SloSearch:
         return min(2 * top, self._most)
 
     def _peak(self) -> int:
-        """Return the measured concurrency that best met the conditions that get better with concurrency.
+        """Return the measured concurrency at which the rising conditions were met best.
 
-        Of equal ones the lowest is returned.
+        Rising conditions get better as concurrency grows. Of equal concurrencies the lowest is returned.
         """
         return max(self._judged, key=lambda level: (self._judged[level].reached or 0.0, -level))
 
