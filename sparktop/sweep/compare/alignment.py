@@ -87,7 +87,7 @@ def _keys(loads: Sequence[Sequence[Load]]) -> list[Mapping[Load, Load]]:
             taken = [(index, rows[load]) for index, load in members]
             if len(set(taken)) == len(taken):
                 break
-        else:  # a series has a level of unknown lengths beside others: no levels can share a row
+        else:  # a series has levels of unknown and of known lengths: no levels can share a row
             rows = {load: load for _, load in members}
         for index, load in members:
             keys[index][load] = rows[load]

@@ -141,5 +141,5 @@ def _over_one(value: float) -> float:
 def _interval(difference: float, half: float) -> tuple[float, float]:
     try:
         return math.exp(difference - half), math.exp(difference + half)
-    except OverflowError:  # runs so far apart that nothing follows from them
+    except OverflowError:  # the values of the runs differ too much for any conclusion
         return 0.0, LARGEST

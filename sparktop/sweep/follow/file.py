@@ -80,7 +80,7 @@ class FileTail:
             self.close()
             return "it is neither a file nor a pipe"
         if self._is_pipe:
-            with suppress(OSError, AttributeError):  # as large as the system allows
+            with suppress(OSError, AttributeError):  # where the system allows it
                 fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         return None
 

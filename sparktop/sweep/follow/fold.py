@@ -185,8 +185,8 @@ class FollowedFold:
         self.result = self.result.model_copy(update={"plan": self._plan_result()})
         self._emit(LevelMeasured(name, made, self.result))
         if done.level is not self._present:
-            # Its tokens take as much memory as everything else. If the same load comes again, it is a new
-            # level.
+            # Its tokens take as much memory as everything else. If the same load is measured again, that is a
+            # new level.
             self._levels.pop((name, done.level.asked), None)
 
     def finish(self) -> None:
@@ -237,7 +237,7 @@ class FollowedFold:
             request.responded(at, line.after_s)
         elif request.token_s is None:
             request.token_s = line.after_s
-            # From the tool's own stamps of start and token, as in its own tables.
+            # By the time that the tool measured, as in the tool's own tables.
             self._pending.events.append(FirstToken(request.request_id, request.told_at + line.after_s))
 
     def _tokens(self, line: GaveTokens, at: float) -> None:

@@ -116,7 +116,7 @@ class FollowedRun:
         self._snapshot = snapshot
         self._has_snapshot.set()
         fold = self._fold
-        # Present samples do not belong to a run of yesterday, and would squeeze it into one time slot.
+        # Samples of now do not belong to a benchmark of yesterday, and would compress it into one time slot.
         if fold is None or not self._caught_up or self._is_quiet(fold) or not self._is_beside(fold):
             return
         if not fold.over or self._clock() - fold.at <= LOOK_ON_S:
@@ -251,8 +251,8 @@ class FollowedRun:
         self._show()
         fold = self._fold
         if piece.data and fold is not None and self._caught_up:
-            # It was written since the last poll, so the time between its stamp and now is not a pause of the
-            # run.
+            # The line was written since the last poll, so the time since its stamp is a delay, not a pause of
+            # the benchmark.
             self._newest_line_at = self._clock()
             self._late_s = self._newest_line_at - fold.at
 

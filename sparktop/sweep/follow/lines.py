@@ -169,7 +169,7 @@ def _read(line: bytes) -> Line | str | None:
     if at is None or not 0 < at < _MOST_WALL_S:
         return "without a time"
     if kind == "latency_measured":
-        return None  # the latency of its probe is subtracted from its own figures; sparktop has no use for it
+        return None  # llama-benchy subtracts this latency from its own metrics; sparktop does not
     read = _READERS.get(kind) if isinstance(kind, str) else None
     return "of an unknown type" if read is None else read(at, fields) or f"{kind} without what it needs"
 

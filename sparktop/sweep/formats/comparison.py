@@ -108,7 +108,7 @@ def notes_in_markdown(comparison: ComparisonResult) -> Iterator[str]:
             if one.metric in METRICS
         )
         yield "### Crossovers\n\n" + "\n".join(found)
-    # All notes except that one contain names from outside.
+    # All notes except `NO_TEST` contain untrusted names.
     notes = [f"- {note if note == NO_TEST else code(note)}" for note in comparison.notes]
     notes += [f"- {line}" for line in _rules(comparison)]
     if notes:

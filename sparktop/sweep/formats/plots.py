@@ -42,7 +42,7 @@ def _plot(series: Sequence[Series], name: str, width: int, height: int, *, colou
     places = sorted({concurrency for _, points in curves for concurrency in points})
     if len(places) < _LEAST_POINTS:
         return ""
-    from plotext import figure  # late: 60 ms that nothing else needs
+    from plotext import figure  # late, because it takes 60 ms and nothing else needs it
 
     figure.clear()
     figure.plot_size(max(width, _LEAST_WIDTH), max(height, _LEAST_HEIGHT))

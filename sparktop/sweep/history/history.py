@@ -228,7 +228,7 @@ class History:
         Raises:
             UsageError: the file cannot be read, or is not from a known tool.
         """
-        with suppress(RuntimeError):  # an unknown home directory: the file does not exist either
+        with suppress(RuntimeError):  # without a home directory, reading the file reports that it is missing
             path = path.expanduser()
         read_file(path)
         copied = copy_in(path, self.folder / IMPORTS)

@@ -208,7 +208,7 @@ def _put_aside(path: Path, problem: str | None) -> str | None:
 
 
 def _replace(path: Path, tree: Tree) -> None:
-    text = json.dumps(tree, indent=1) + "\n"  # in ASCII: text of other programs may be invalid
+    text = json.dumps(tree, indent=1) + "\n"  # ASCII, because text by other programs may be invalid Unicode
     write_whole(path, text)
 
 

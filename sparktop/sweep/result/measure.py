@@ -128,7 +128,7 @@ def decode_tps(run: Sequence[RequestTrace]) -> float | None:
     if not streams or not _are_placed([trace for trace in run if not trace.spans_all]):
         return None
     if any(trace.unplaced for trace in run) and not all(trace.is_counted for trace in run):
-        return None  # a chunk may hold several tokens here, and of a broken stream only chunks are known
+        return None  # a chunk may hold several tokens, and of a failed request only the chunks are known
     tokens = sum(
         trace.tokens - arrivals[0][1] if trace.spans_all else trace.placed - arrivals[0][1]
         for trace in run
@@ -139,7 +139,7 @@ def decode_tps(run: Sequence[RequestTrace]) -> float | None:
     shown = _per_second(tokens, end - begin)
     unseen = sum(trace.hidden_before for trace in run)
     if shown is not None and unseen:
-        # At its own pace each stream began earlier than shown, and the ramp has another share of that window.
+        # If hidden tokens came at the usual pace, streams began earlier: is the rate since then different?
         began = min(trace.likely_first_s for trace in run if trace.likely_first_s is not None)
         likely = (tokens + unseen) / (end - began)
         return shown if abs(likely - shown) <= CERTAIN_SHARE * shown else None
@@ -162,7 +162,7 @@ def pure_decode_tps(run: Sequence[RequestTrace], concurrency: int) -> float | No
         inside = [arrivals for arrivals in streams if arrivals[0][0] <= begin and end <= arrivals[-1][0]]
         rates = [_own_tps(arrivals, begin, end) for arrivals in inside]
         known = [rate for rate in rates if rate is not None]
-        if len(known) == len(inside):  # in a shorter interval some stream has no two reads
+        if len(known) == len(inside):  # otherwise the interval is too short for two reads of each stream
             tokens += sum(known) * (end - begin)
             whole_s += end - begin
     return tokens / whole_s if whole_s > 0 else None
@@ -189,7 +189,7 @@ def peak_tps(run: Sequence[RequestTrace]) -> float | None:
         return None
     times, upto = _arrivals(run)
     before = [0, *upto]
-    # A fullest window ends with an arrival.
+    # One of the windows with the most tokens ends with an arrival, so only these windows are compared.
     return max(
         (upto[at] - before[bisect_right(times, end - PEAK_WINDOW_S)] for at, end in enumerate(times)),
         default=0,
@@ -219,7 +219,7 @@ def requests_per_s(run: Sequence[RequestTrace]) -> float | None:
 
 def spans_with(spans: Iterable[Span], least: float) -> list[Span]:
     """Return the time intervals in which at least `least` of the spans overlap, in ascending order."""
-    # Where a span ends as another begins, the end is counted first: fewer overlap at that moment.
+    # Of an end and a beginning at the same time, the end is processed first, so these spans do not overlap.
     changes = sorted(change for begin, end in spans for change in ((begin, 1), (end, -1)) if end > begin)
     found: list[Span] = []
     count, since = 0, None

@@ -60,7 +60,7 @@ class BarLedger:
         return None
 
     def _find(self, runs: dict[int, dict[str, _Open]], request_id: str) -> _Open | None:
-        for bars in reversed(runs.values()):  # the newest run has it, except for stragglers
+        for bars in reversed(runs.values()):  # newest first: most requests in progress belong to that run
             if request_id in bars:
                 return bars[request_id]
         return None
@@ -74,7 +74,7 @@ class BarLedger:
         time to first token that exceeds this prefill time is shown as waiting.
         """
         runs = self._runs.get(key, {})
-        # All runs are used, so that a server keeps its letter.
+        # The names of all runs are used, so that each server has the same letter in all timelines.
         served = {one.backend for bars in runs.values() for one in bars.values() if one.backend is not None}
         named = tuple(sorted(served | set(prefill_s)))
         return tuple(

@@ -51,8 +51,8 @@ class ForeignView:
         self._levels = {}
         for one in self.series:
             for level in one.levels:
-                # The table has one row per concurrency and prompt length: the first of several output
-                # lengths.
+                # The table has one row per concurrency and prompt length. If the levels of such a row differ
+                # in output length, the first one is shown.
                 key = LevelKey(one.name, level.load.concurrency, level.load.pp)
                 self._levels.setdefault(key, (one, level))
         self._view = self._made()

@@ -138,7 +138,7 @@ class PlanLedger:
             return
         inside = self._inside_run(level.key.concurrency, now - self._began_at, ended)
         if level.runs is None:
-            # Without a fixed number of runs, only the time says how much is done.
+            # Without a fixed number of runs, the completed share is unknown.
             return
         share = None if inside is None else min(1.0, (level.runs_done + inside) / level.runs)
         self._levels[level.key] = replace(level, share=share)

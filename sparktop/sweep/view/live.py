@@ -205,13 +205,13 @@ class LiveView:
         """Return the details of the level `key`, running or complete; None if it has not begun."""
         looks = self._looks.get(key, LevelLooks())
         level = None if self._result is None else level_of(self._result, key)
-        # A measured level uses the figures of its file, so that it looks the same when opened later.
+        # A measured level uses the values of its file, so that it is drawn the same when opened later.
         prefill_s = looks.prefill_s() if level is None else stored_prefill_s(level) or looks.prefill_s()
         timelines = self._bars.timelines(key, self._clock() if now is None else now, prefill_s)
         if level is None and not timelines and key != self._present.key:
             return None
         row = next((one for one in self._found.rows if one.key == key), bare_row(key))
-        # A snapshot's balance includes times before this level, so a level that is done uses its own counts.
+        # A snapshot's balance covers time before this level, so a complete level uses its own counts.
         runs = level is None or (key == self._present.key and self._present.measuring)
         judged = None if runs else level
         return LevelEvidence(
