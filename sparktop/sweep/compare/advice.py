@@ -182,7 +182,7 @@ def _short(metric: ComparedMetric) -> str:
 
 
 def _against(metric: ComparedMetric, part: _Part) -> str:
-    """Return the text of what percentages refer to: "against NAME", or the runner-up if names differ."""
+    """Return what percentages refer to as text: "against NAME", or the runner-up if levels differ in it."""
     others = list(dict.fromkeys(level.against for level in part if level.against is not None))
     if len(others) == 1:
         return f"against {others[0]}"

@@ -299,9 +299,10 @@ def _changes_of_winner(rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
 
 
 def _left(earlier: Sequence[ComparisonRow], winner: str, after: ComparisonRow) -> ComparisonRow | None:
-    """Return the row before a crossover: the last row won by the target that `winner` replaces at `after`.
+    """Return the row from which a crossover leads to `winner` at the row `after`; None without a crossover.
 
-    `earlier` are the rows before row `after`. Return None if `winner` replaces no other target.
+    Another target won this row, which is the last of the rows `earlier` with values of both targets. That
+    target must also have a value at `after`.
     """
     for other in dict.fromkeys(row.winner for row in reversed(earlier)):
         if other is None or other == winner or other not in after.values:

@@ -56,7 +56,7 @@ class _Rule(_Strict):
 
 
 class StatedChanges(_Strict):
-    """Percentages by which a published table compares one of its series with the others."""
+    """Percentages, stated by a published table, by which one of its series differs from the others."""
 
     baseline_of: str
     metric: str

@@ -112,7 +112,7 @@ class RequestTrace:
 
     @property
     def router_ms(self) -> float | None:
-        """Milliseconds that the router added before the answer, as it reports; None if it does not."""
+        """Milliseconds that a router reports to have added before the answer; None without such a report."""
         return None if self.ended is None else self.ended.router_ms
 
     @property

@@ -138,8 +138,8 @@ def stored_timelines(
 ) -> tuple[Timeline, ...]:
     """Return a timeline for each run of a stored level.
 
-    `only` is the backend of requests whose answer named none. For files without start times, the requests of
-    a burst are drawn from its beginning; for other load modes the result is empty.
+    `only` is the backend of requests whose answer named none. In a file without start times, all requests of
+    a burst begin with the run; in other load modes (`burst` is False) the result is then empty.
     """
     runs: dict[int, list[_Open]] = {}
     for part in (level.each, level.uncounted):
