@@ -80,7 +80,7 @@ class Calibration:
         """The successful trial request for `TRIED_TOKENS` output tokens; None until one succeeds."""
 
     async def find(self) -> tuple[Calibrated, Recipe | None]:
-        """Execute the calibration; return its result for the parent, and the recipe for later runs.
+        """Execute the calibration; return its result for the parent, and how to make requests in later runs.
 
         If the server cannot be used, the recipe is None and the result has the `failure`.
         """

@@ -172,7 +172,8 @@ class _Form:
     def read(self, name: str, how: Callable[[str], Value], needs: str = "") -> Value | None:
         """Return the field `name`, parsed by `how`; None if it is empty or invalid.
 
-        Enter a problem if the field is invalid, or if it is empty and `needs` has a message for that case.
+        An invalid field is added to `problems`, and an empty one with the message `needs` unless that is
+        empty.
         """
         text = str(getattr(self.draft, name)).strip()
         if not text:
@@ -188,7 +189,7 @@ class _Form:
     def choice(self, name: str, kind: type[Word]) -> Word | None:
         """Return the field `name` as a member of the enumeration `kind`.
 
-        Enter a problem and return None if the field is not the value of a member.
+        If the field is not the value of a member, add it to `problems` and return None.
         """
         word = str(getattr(self.draft, name))
         for member in kind:
@@ -245,7 +246,7 @@ class _Form:
         )
 
     def check_bounds(self) -> None:
-        """Enter a problem if runs, duration and requests do not limit a level, or contradict each other.
+        """Add to `problems` if runs, duration and requests do not limit a level, or contradict each other.
 
         On the command line a later option overrides an earlier one; in the editor this would not be visible.
         """
@@ -263,7 +264,7 @@ class _Form:
             self._add_problem(name, f"a burst level ends by {first} or by {second}: empty one of them")
 
     def check_search(self) -> None:
-        """Enter a problem if there are SLO conditions and another field rules out a search with them."""
+        """Add to `problems` if there are SLO conditions and another field rules out a search with them."""
         if not self.draft.slo.strip() or "slo" in self.problems:
             return
         if len([part for part in re.split(r"[,\s]+", self.draft.pp.strip()) if part]) > 1:

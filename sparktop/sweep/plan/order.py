@@ -60,7 +60,7 @@ def numbers(plan: Plan, load: Load) -> tuple[int, ...] | None:
 def _interleaved(targets: list[SweepTarget], load: Load, runs: int) -> Iterator[Stint]:
     """Yield the stints of a level with its runs interleaved over the targets, such as A B, B A, A B.
 
-    This order makes slow drift affect all targets alike. Two consecutive runs of a target are one stint.
+    This order makes slow drift affect all targets alike. Consecutive runs of one target make one stint.
     """
     turns = [
         (target, run)

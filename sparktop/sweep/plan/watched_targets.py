@@ -75,9 +75,10 @@ def chosen_names(targets: Sequence[SweepTarget], snapshot: Snapshot, kind: str, 
 
 
 def _of_group(engines: Sequence[str], snapshot: Snapshot, group: str) -> list[str]:
-    """Return the names in `engines` that belong to a balance group.
+    """Return the names in `engines` of the backends in a balance group.
 
-    The engine cores (lanes: data-parallel ranks) of one server form a group that has the name of the server.
+    If the group is made of the engine cores (lanes: data-parallel ranks) of one server, return this server,
+    after which the group is named.
     """
     members = {view.name for view in snapshot.backends if view.group == group}
     members |= {name for one in snapshot.balance if one.group == group for name in one.backends}

@@ -62,7 +62,8 @@ class _Point:
 class _Earlier:
     """One earlier sweep of a target, with the times that a forecast uses.
 
-    `begin_s` are the seconds before the first level, `pause_s` those without load after each stint.
+    `begin_s` are the seconds before the first level. `pause_s` are the mean seconds without load after each
+    stint, which is a series of consecutive runs of one level.
     """
 
     result: SweepResult
@@ -237,7 +238,7 @@ def _point(level: LevelResult, result: SweepResult) -> _Point | None:
 
 
 def _between_runs(result: SweepResult) -> tuple[float, float]:
-    """Return (seconds before the first level, mean seconds without load after each stint) of a sweep.
+    """Return (seconds before the first level, mean seconds without load between two levels) of a sweep.
 
     Return the assumed values `_BEGIN_S` and `_PAUSE_S` if the result does not have all start times and
     levels.

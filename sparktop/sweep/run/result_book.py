@@ -54,7 +54,7 @@ class ResultBook:
         )
 
     def prepared(self, prepared: PreparedTarget) -> None:
-        """Enter what the preparation of a target found: its engine and model, or why it cannot be used."""
+        """Store what the preparation of a target found: its engine and model, or why it cannot be used."""
         target = self.result.target(prepared.target.name)
         assert target is not None  # noqa: S101 - every target of the plan is entered above
         found = target.model_copy(
@@ -69,7 +69,7 @@ class ResultBook:
         self.result = self.result.with_target(found)
 
     def guarded(self, words: str) -> None:
-        """Enter the text that describes the limits that stop the sweep."""
+        """Store the text `words`, which describes the limits at which the sweep stops itself."""
         self._change(guard=words)
 
     def seen(self, *, simulated: bool) -> None:
@@ -77,7 +77,7 @@ class ResultBook:
         self._change(simulated=self.result.simulated or simulated)
 
     def target_failed(self, name: str, error: str) -> None:
-        """Enter the message `error`: why the target `name` was not measured completely."""
+        """Store the message `error`: why the target `name` was not measured completely."""
         target = self.result.target(name)
         if target is not None:
             self.result = self.result.with_target(target.model_copy(update={"error": error}))
@@ -90,10 +90,10 @@ class ResultBook:
         self._change(ran=(*self.result.ran, run_entry))
 
     def level(self, target: str, level: LevelResult, health: Iterable[ClientHealth]) -> LevelResult:
-        """Enter the result of a level, and the load generator's `health` in each run of the level.
+        """Store the result of a level, and the load generator's `health` in each run of the level.
 
         Replace an earlier result of the same load. Return the level as stored: with the router overhead and
-        the doubts that depend on other levels.
+        the reasons for doubt that depend on other levels.
         """
         self._health += health
         result = self.result.with_level(target, level)
@@ -110,7 +110,7 @@ class ResultBook:
         return next(one for one in entered.levels if (one.concurrency, one.pp, one.tg) == load)
 
     def slo(self, target: str, search: SloSearch) -> None:
-        """Enter the range of concurrencies in which `target` meets the SLO conditions, as found so far."""
+        """Store the range of concurrencies in which `target` meets the SLO conditions, as found so far."""
         before = self.result.slo
         holds = dict(before.holds_to) if before is not None else {}
         holds[target] = Holds(
@@ -123,7 +123,7 @@ class ResultBook:
         self._change(slo=SloResult(conditions=conditions, holds_to=holds))
 
     def finish(self, status: Status, reason: str | None, finished_at: datetime) -> SweepResult:
-        """Enter the end of the sweep; compare the targets if several were measured. Return the result."""
+        """Store how the sweep ended, compare the targets if several were measured, and return the result."""
         self._change(status=status, stop_reason=reason, finished_at=finished_at.astimezone(UTC))
         series = [one for one in series_of(self.result) if one.levels]
         if len(series) > 1:

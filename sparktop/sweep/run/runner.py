@@ -243,7 +243,7 @@ class SweepRunner:
                     yield Stint(one.target, load, numbers(plan, load))
 
     async def _refused(self, stint: Stint, words: str) -> None:
-        """Enter a level that the server refuses, with `words` as error; save, and skip the level's runs."""
+        """Store a level that the server refuses, with `words` as error; save, and skip the level's runs."""
         name, load = stint.target.name, stint.load
         made = LevelResult(concurrency=load.concurrency, pp=load.prompt_tokens, tg=self._plan.tg, error=words)
         level = self._book.level(name, made, ())

@@ -139,7 +139,7 @@ def _client(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
 
 
 def _queue(facts: LevelFacts, level: LevelResult) -> Iterator[Validity]:
-    """Yield a doubt if requests queued at a server, because it had no free request slot or no KV cache."""
+    """Yield a reason to doubt the level if requests queued at a server for a free slot or for KV cache."""
     several = len(facts.queues) > 1
     found = [(one.name, queue_reason(one, level.concurrency)) for one in facts.queues]
     reasons = [f"{name}: {why}" if several else why for name, why in found if why is not None]
@@ -160,7 +160,7 @@ def _cache(facts: LevelFacts) -> Iterator[Validity]:
 
 
 def _counts(facts: LevelFacts) -> Iterator[Validity]:
-    """Yield doubts from comparing our token counts with the growth of the servers' counters.
+    """Yield reasons to doubt the level: servers counted more or fewer tokens than we sent and received.
 
     Requests of other clients make the servers' counts larger. Cancelled requests make the expected count a
     range, because the server may have generated tokens that we did not receive.
@@ -199,9 +199,9 @@ def _counts(facts: LevelFacts) -> Iterator[Validity]:
 
 
 def _hidden(plan: Plan, level: LevelResult) -> Iterator[Validity]:
-    """Yield a doubt if the server counted tokens that appear in no chunk of the streamed answers.
+    """Yield a reason to doubt the level if the server counted tokens that no chunk of the answers shows.
 
-    No doubt if only a few requests are affected and every metric can still be computed from the others, as
+    None if only a few requests are affected and every metric can still be computed from the others, as
     when a character is split between two chunks.
     """
     hidden, requests = level.tokens.hidden, level.tokens.hidden_requests
@@ -269,9 +269,9 @@ def _requests(level: LevelResult) -> Iterator[Validity]:
 
 
 def with_clock_shifts(targets: Iterable[TargetResult]) -> tuple[TargetResult, ...]:
-    """Return the targets, with a doubt added to levels of the same load if their SM clocks differ too much.
+    """Return the targets; levels of the same load whose SM clocks differ too much get a reason for doubt.
 
-    Earlier doubts of this kind that no longer apply are removed.
+    Earlier reasons of this kind that no longer apply are removed.
     """
     listed = list(targets)
     clocks: dict[tuple[int, int | None, int | None], list[float]] = {}

@@ -96,7 +96,7 @@ class TokenCount:
         self._empty_at.append(at)
 
     def begin(self, at: float, *, shows_token: bool) -> None:
-        """Record the first event of the stream; without a token, it is taken to have only the role."""
+        """Record the first event of the stream; without a token, it has only the role "assistant"."""
         if not shows_token:
             self._role_at = at
 
@@ -108,7 +108,7 @@ class TokenCount:
 
     @property
     def prelude_s(self) -> float | None:
-        """Seconds from the first event, if this was the role alone, to the finish event; otherwise None."""
+        """Seconds from the first event, if it has only the role "assistant", to the finish; else None."""
         begun, ended = self._role_at, self._ended_at
         return None if begun is None or ended is None else ended - begun
 
@@ -116,7 +116,7 @@ class TokenCount:
         """Return the tokens of the complete answer, with the best counts that its chunks allow.
 
         `reported` is the total that the server sent at the end (None: not sent). `first_event_is_token` is
-        True for a server that sends the role at the time of its first token.
+        True for a server whose first event, with only the role "assistant", comes with its first token.
         """
         times, counts, hidden = self.times, self.counts, 0
         placed = sum(counts)
@@ -177,11 +177,10 @@ class TokenCount:
     def _with_both_ends(
         self, times: array[float], counts: list[int], reported: int
     ) -> tuple[array[float], list[int]] | None:
-        """Return (times, counts) of the reads, with role event and finish event as first and last token.
+        """Return (times, counts) of the reads, counting the first event and the finish event as a token each.
 
-        None if this is not plausible: at the mean token rate (with a margin of `_SLACK`), the missing tokens
-        must account for the time from the role to the first chunk. Otherwise the role came before the first
-        token.
+        Both events show no token, but may have come with one. None if this is not plausible for the first
+        event: the time until the first chunk is longer than the missing tokens take at the mean token rate.
         """
         begin, end = self._role_at, self._ended_at
         if begin is None or end is None or not times or not begin <= times[0] <= end:

@@ -102,7 +102,7 @@ class TokenStream:
 
     @property
     def prelude_s(self) -> float | None:
-        """Seconds from the first event, if this was the role alone, to the finish event; otherwise None."""
+        """Seconds from the first event, if it has only the role "assistant", to the finish; else None."""
         return self._count.prelude_s
 
     def counted(self, *, first_event_is_token: bool = False) -> CountedTokens:

@@ -130,7 +130,7 @@ class LevelRecord:
             self.run_finished.append({name: count for name, count in known.items() if count})
 
     def result(self, log: ServerLog, models: Mapping[str, ModelFacts]) -> LevelResult:
-        """Return the result of the level so far: metrics, what servers and machines reported, and doubts.
+        """Return the level's result so far: metrics, what servers and machines reported, reasons to doubt.
 
         `log` has the samples, `models` has known facts by model name.
         """

@@ -49,7 +49,7 @@ class SloSearch:
         self._judged: dict[int, Judgement] = {}
 
     def add(self, concurrency: int, judgement: Judgement) -> None:
-        """Enter the judgement of the level measured at `concurrency`."""
+        """Store the verdicts on the level that was measured at `concurrency`."""
         self._judged[concurrency] = judgement
 
     @property
