@@ -246,9 +246,9 @@ class _Form:
         )
 
     def check_bounds(self) -> None:
-        """Add to `problems` if runs, duration and requests do not limit a level, or contradict each other.
+        """Add messages to `problems` if runs, duration and requests do not fit the load mode.
 
-        On the command line a later option overrides an earlier one; in the editor this would not be visible.
+        Steady mode needs runs, and a duration or requests. Burst mode needs exactly one of the three.
         """
         given = [name for name in _BOUNDS if str(getattr(self.draft, name)).strip()]
         if self.draft.mode == LoadMode.STEADY.value:
@@ -264,7 +264,7 @@ class _Form:
             self._add_problem(name, f"a burst level ends by {first} or by {second}: empty one of them")
 
     def check_search(self) -> None:
-        """Add to `problems` if there are SLO conditions and another field rules out a search with them."""
+        """Add a message to `problems` if another field rules out a search with the SLO conditions."""
         if not self.draft.slo.strip() or "slo" in self.problems:
             return
         if len([part for part in re.split(r"[,\s]+", self.draft.pp.strip()) if part]) > 1:

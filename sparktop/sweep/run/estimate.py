@@ -41,7 +41,7 @@ class Estimate:
         self._pauses.append(seconds)
 
     def run_s(self, target: str, load: Load) -> float | None:
-        """Return the expected duration of one load run in seconds; None before any run has ended.
+        """Return the expected duration of one load run in seconds; None if it cannot be estimated yet.
 
         This is the duration that the plan fixes, else the mean of the ended runs of this target and load,
         else the mean of the nearest load that was run, scaled to this one.

@@ -80,7 +80,7 @@ def _ordered(words: Sequence[str], index: int) -> Iterator[str]:
 
 
 def _turned(words: list[str], random: Random) -> list[str]:
-    """Return the words rotated by a random amount, and reordered with a random stride."""
+    """Return the words in a random order that is fast to make: rotated, then every n-th word in n passes."""
     if not words:
         return words
     begin, step = random.randrange(len(words)), random.randint(1, _MOST_STEP)

@@ -108,7 +108,7 @@ class TokenCount:
 
     @property
     def prelude_s(self) -> float | None:
-        """Seconds from the first event, if it has only the role "assistant", to the finish; else None."""
+        """Seconds from the first event to the finish event; None unless the first event has only the role."""
         begun, ended = self._role_at, self._ended_at
         return None if begun is None or ended is None else ended - begun
 
@@ -161,8 +161,8 @@ class TokenCount:
     ) -> tuple[array[float], list[int]]:
         """Return (times, counts) of the reads after adding `missing` tokens, one for each chunk without text.
 
-        These are all chunks with an empty text, the finish event, or both. Return the arguments unchanged if
-        none of these choices has exactly `missing` chunks.
+        Chunks without text are those with an empty text and a finish event that comes late. Return the
+        arguments unchanged unless their number, with or without the finish event, is exactly `missing`.
         """
         silent = list(self._empty_at)
         if len(silent) != missing and self._finish_at is not None and self._is_late(self._finish_at):

@@ -102,7 +102,7 @@ class TokenStream:
 
     @property
     def prelude_s(self) -> float | None:
-        """Seconds from the first event, if it has only the role "assistant", to the finish; else None."""
+        """Seconds from the first event to the finish event; None unless the first event has only the role."""
         return self._count.prelude_s
 
     def counted(self, *, first_event_is_token: bool = False) -> CountedTokens:
