@@ -168,8 +168,8 @@ class Calibration:
         """Return whether the server sends its first event at the time of its first token, as vLLM does.
 
         The first event has only the role "assistant"; other servers send it as soon as they accept a request.
-        The test is whether all events of an answer of one token arrive together. If the time of every token
-        is known anyway, return False without a trial request.
+        The test is whether all events of an answer of one token arrive together. If this does not
+        matter for the token counts of this server, return False without a trial request.
         """
         end = None if self._tried is None else self._tried.end
         if end is None or not (end.token_source is TokenSource.USAGE or end.hidden_before):

@@ -129,7 +129,7 @@ class Exchange:
         self._free(reusable=False)
 
     def cancel(self, at: float) -> None:
-        """Cancel the request at the time `at` and close its connection; do nothing if the request is over."""
+        """Cancel the request at the time `at` unless it is over; close its connection if still in use."""
         self._over(at, EndReason.ABORT, None)
         self._free(reusable=False)
 

@@ -194,7 +194,7 @@ def _steady_s(plan: Plan, load: Load, run_s: float) -> float | None:
 def _stints(plan: Plan) -> int:
     """Return the number of stints (series of consecutive runs of one level) of each target.
 
-    After each of them the sweep waits until the target's servers are idle.
+    After each stint the sweep waits until the servers are idle. In `abba` order every run counts as a stint.
     """
     each = plan.runs if plan.order is Order.ABBA and len(plan.targets) > 1 else 1
     return len(loads(plan)) * each

@@ -161,8 +161,8 @@ class TokenCount:
     ) -> tuple[array[float], list[int]]:
         """Return (times, counts) of the reads after adding `missing` tokens, one for each chunk without text.
 
-        Chunks without text are those with an empty text and a finish event that comes late. Return the
-        arguments unchanged unless their number, with or without the finish event, is exactly `missing`.
+        These chunks are all that have an empty text, or the finish event if it came late, or both. Return the
+        arguments unchanged if none of these three choices has exactly `missing` chunks.
         """
         silent = list(self._empty_at)
         if len(silent) != missing and self._finish_at is not None and self._is_late(self._finish_at):

@@ -68,9 +68,10 @@ def judge_level(
     traces: Sequence[RequestTrace],
     max_error_share: float,
 ) -> Judgement:
-    """Return the verdicts on a level: FAILS for too many failed requests, else by the conditions' intervals.
+    """Return the verdicts on a level by the intervals of its conditions.
 
-    `traces` are the requests of the level's completed runs; `max_error_share` is from 0 to 1.
+    Too many failed requests make the verdict on falling conditions FAILS. `traces` are the requests of the
+    level's completed runs; `max_error_share` is from 0 to 1.
     """
     ended = level.requests.ok + level.requests.failed
     falling = rising = Verdict.HOLDS
