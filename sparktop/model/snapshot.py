@@ -9,6 +9,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from sparktop.model.balance import Balance
+from sparktop.model.event import Alert, Event
 from sparktop.model.failure import Failure
 from sparktop.model.fleet import NO_COST, NO_TOTALS, SelfView, Totals
 from sparktop.model.node import LostGpu, NodeIdentity, NodeSample
@@ -36,14 +37,6 @@ class BackendState(StrEnum):
     IDLE = "idle"
     UNKNOWN = "unknown"
     """The server answers, but does not report what the rules for states need."""
-
-
-class Severity(StrEnum):
-    """The importance of an alert or an event."""
-
-    INFO = "info"
-    WARNING = "warning"
-    CRITICAL = "critical"
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,30 +333,6 @@ class NodeView:
     def ok(self) -> bool:
         """Whether the newest poll of the node succeeded; False before the first."""
         return self.failure is None and self.age_s is not None
-
-
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """An alert: a condition of a backend or node that holds now and needs attention."""
-
-    id: str
-    severity: Severity
-    subject: str
-    """Name of the backend or node."""
-    message: str
-    since: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """An event in the log on the screen, such as a server that went down, came back or restarted."""
-
-    at: datetime
-    severity: Severity
-    subject: str
-    message: str
-    values: Mapping[str, float | str | None] = field(default_factory=lambda: _NO_NUMBERS)
-    """The numbers behind the message, by name; each name includes the unit."""
 
 
 NODE_INTERVALS = 2.0

@@ -13,23 +13,13 @@ the key is absent. Example:
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from datetime import UTC, datetime
-
 from sparktop import __version__
+from sparktop.events.document import event_json
 from sparktop.model.engine import COUNTER_FIGURES
+from sparktop.model.event import Alert
+from sparktop.model.plain import json_time, plain
 from sparktop.model.router import RouterView
-from sparktop.model.snapshot import (
-    Alert,
-    BackendView,
-    Event,
-    LaneView,
-    Latency,
-    Quantile,
-    Snapshot,
-)
-from sparktop.model.text import clean
+from sparktop.model.snapshot import BackendView, LaneView, Latency, Quantile, Snapshot
 from sparktop.report.current import current
 from sparktop.report.json_balance import balance_json
 from sparktop.report.json_node import fields_of, node_json
@@ -61,7 +51,6 @@ _FIGURE_KEYS = (
 )
 _ROUTER_KEYS = ("cooldown_s", "cooldowns_disabled", "failures", "cooldowns", "refusals")
 _QUANTILES = ("p50", "p90", "p95", "p99")
-_TEXT_LIMIT = 1000
 
 
 def to_json(snapshot: Snapshot) -> dict[str, object]:
@@ -70,16 +59,16 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
     cost = snapshot.self_cost
     body = {
         "schema": SCHEMA,
-        "taken_at": _time(snapshot.taken_at),
+        "taken_at": json_time(snapshot.taken_at),
         "sparktop": __version__,
         "interval_s": snapshot.interval_s,
         "simulated": snapshot.simulated,
         "nodes": [node_json(node) for node in snapshot.nodes],
         "backends": [_backend(backend) for backend in snapshot.backends],
         "routers": [_router(router) for router in snapshot.routers],
-        "balance": [balance_json(balance, _time) for balance in snapshot.balance],
-        "alerts": [_alert(alert) for alert in snapshot.alerts],
-        "events": [_event(event) for event in snapshot.events],
+        "balance": [balance_json(balance, json_time) for balance in snapshot.balance],
+        "alerts": [_alert(alert, snapshot.at) for alert in snapshot.alerts],
+        "events": [event_json(event) for event in snapshot.events],
         "self": {
             "cpu_percent": cost.cpu_percent,
             "rss_bytes": cost.rss_bytes,
@@ -87,34 +76,12 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
             "poll_ms": cost.poll_ms,
         },
     }
-    return {key: _plain(value) for key, value in body.items()}
-
-
-def _plain(value: object) -> object:
-    """Convert a value to one that JSON can hold.
-
-    Text is cleaned and cut, tuples become lists, NaN and infinities become None.
-    """
-    if isinstance(value, Mapping):
-        return {clean(key, _TEXT_LIMIT): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, str):
-        return clean(value, _TEXT_LIMIT)
-    if isinstance(value, float):
-        # Micro-units are far below the precision of all measurements.
-        return round(value, 6) if math.isfinite(value) else None
-    return value
+    return {key: plain(value) for key, value in body.items()}
 
 
 def _count(value: float | None) -> float | None:
     """Return a count as an integer if it has no fraction (metrics pages write 3.0 for 3); None stays None."""
     return int(value) if value is not None and value.is_integer() else value
-
-
-def _time(time: datetime) -> str:
-    known = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return known.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _backend(backend: BackendView) -> dict[str, object]:
@@ -200,21 +167,14 @@ def _exact_ms(quantile: Quantile | None) -> float | None:
     return None if quantile is None or quantile.below or quantile.above else quantile.seconds * 1000
 
 
-def _alert(alert: Alert) -> dict[str, object]:
+def _alert(alert: Alert, at: float) -> dict[str, object]:
+    """Return an alert that holds at `at` (monotonic seconds)."""
     return {
         "id": alert.id,
         "severity": alert.severity.value,
         "subject": alert.subject,
         "message": alert.message,
-        "since": _time(alert.since),
-    }
-
-
-def _event(event: Event) -> dict[str, object]:
-    return {
-        "at": _time(event.at),
-        "severity": event.severity.value,
-        "subject": event.subject,
-        "message": event.message,
-        "values": event.values,
+        "since": json_time(alert.since),
+        "duration_s": None if alert.since_s is None else max(0.0, at - alert.since_s),
+        "values": alert.values,
     }

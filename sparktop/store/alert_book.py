@@ -1,58 +1,164 @@
-"""The alerts that are active now, by alert id such as "backend:spark-a:kv-full"."""
+"""The active alerts by id; each one is reported in the event log when it begins and when it ends."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from dataclasses import dataclass, field
 
-from sparktop.model.snapshot import Alert, Severity
+from sparktop.graphics import numbers
+from sparktop.model.event import NO_VALUES, Alert, Event, Phase, Severity, Values
+from sparktop.model.instant import Instant
+from sparktop.store.event_log import EventLog, condition_label
 from sparktop.store.keys import SourceKey
 
-_RANK = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A condition that holds now, with the numbers that show it."""
+
+    severity: Severity
+    subject: str
+    message: str
+    values: Values = field(default_factory=lambda: NO_VALUES)
 
 
 class AlertBook:
     """The active alerts."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: EventLog) -> None:
+        """Start without alerts; `log` receives an event when one begins, becomes more severe or ends."""
+        self._log = log
         self._alerts: dict[str, Alert] = {}
+        self._silent: set[str] = set()
         self._sorted: tuple[Alert, ...] | None = ()
 
-    def hold(self, alert_id: str, severity: Severity, subject: str, message: str, now: datetime) -> bool:
-        """Raise an alert, or update it and keep its start time; return True if it was not active before."""
-        old = self._alerts.get(alert_id)
-        alert = Alert(alert_id, severity, subject, message, old.since if old else now)
+    def hold(
+        self,
+        alert_id: str,
+        found: Finding,
+        when: Instant,
+        *,
+        since: Instant | None = None,
+        begins: str | None = None,
+        silent: bool = False,
+    ) -> None:
+        """Raise an alert at the time of a reading, or update one that is active, whose `since` stays.
+
+        `since` is when it began (None: at `when`), `begins` the message of the event (None: the alert's).
+        With `silent`, the caller reports beginning and end.
+        """
+        start, old = since or when, self._alerts.get(alert_id)
+        worst = found.severity
+        if old is not None and old.worst is not None and old.worst.rank > worst.rank:
+            worst = old.worst
+        alert = Alert(
+            alert_id,
+            found.severity,
+            found.subject,
+            found.message,
+            start.wall if old is None else old.since,
+            found.values,
+            start.at if old is None else old.since_s,
+            worst,
+        )
         if alert != old:
             self._alerts[alert_id] = alert
             self._sorted = None
-        return old is None
+        if silent:
+            self._silent.add(alert_id)
+        elif old is None:
+            self._report(alert, when, Phase.BEGIN, begins or found.message)
+        elif worst is not old.worst:
+            self._report(alert, when, Phase.WORSE, found.message)
 
-    def clear(self, alert_id: str) -> bool:
-        """Remove an alert; return True if it was active."""
-        if self._alerts.pop(alert_id, None) is None:
-            return False
+    def clear(
+        self, alert_id: str, when: Instant, message: str | None = None, *, unknown: str | None = None
+    ) -> None:
+        """Drop an alert, if it is active, at the time of a reading.
+
+        The event's message is `message` with the duration added (None: that the condition ended). `unknown`
+        is the reason why it is not known any more whether the condition holds.
+        """
+        alert = self._alerts.pop(alert_id, None)
+        if alert is None:
+            return
         self._sorted = None
-        return True
+        if alert_id in self._silent:
+            self._silent.discard(alert_id)
+            return
+        duration_s = lasted_s(alert, when)
+        after = "" if duration_s is None else f" after {numbers.age(duration_s)}"
+        label = condition_label(alert_id)
+        if unknown is not None:
+            said = f"unknown{after}: {label} ({unknown})"
+        else:
+            said = f"ended{after}: {label}" if message is None else f"{message}{after}"
+        self._log.add(
+            Event(
+                when.wall,
+                Severity.INFO,
+                alert.subject,
+                said,
+                alert.values,
+                when.at,
+                alert_id,
+                Phase.END,
+                duration_s,
+                alert.worst,
+            )
+        )
 
     def severity(self, alert_id: str) -> Severity | None:
-        """Return the severity of an alert; None if the alert is not active."""
+        """Return the severity of an alert; None when it is not active."""
         alert = self._alerts.get(alert_id)
         return alert.severity if alert else None
 
-    def clear_source(self, key: SourceKey, *, but: frozenset[str] = frozenset()) -> None:
-        """Remove all alerts about the source `key`, except the alerts whose name is in `but`.
+    def get(self, alert_id: str) -> Alert | None:
+        """Return an alert; None when it is not active."""
+        return self._alerts.get(alert_id)
 
-        A name is the last part of an alert id, such as "restarts".
+    def clear_source(
+        self, key: SourceKey, when: Instant, why: str, *, but: frozenset[str] = frozenset()
+    ) -> None:
+        """Drop all alerts about a source, except those whose ids end in a name in `but`.
+
+        `why` is the reason why it is not known any more whether these conditions hold.
         """
-        of_it = [alert for alert in self._alerts if alert.startswith(f"{key.label}:")]
-        for alert_id in of_it:
-            if alert_id.removeprefix(f"{key.label}:") not in but:
-                self.clear(alert_id)
+        prefix = f"{key.label}:"
+        for alert_id in [one for one in self._alerts if one.startswith(prefix)]:
+            name = alert_id.removeprefix(prefix)
+            # A name with a colon is that of another source, such as "spark-a:8001" beside "spark-a".
+            if ":" not in name and name not in but:
+                self.clear(alert_id, when, unknown=why)
 
     def view(self) -> tuple[Alert, ...]:
-        """Return all active alerts, the most severe first; of equal severity, the oldest first."""
+        """Return all alerts, the most severe first, then the oldest."""
         if self._sorted is None:
             order = sorted(
-                self._alerts.values(), key=lambda alert: (_RANK[alert.severity], alert.since, alert.id)
+                self._alerts.values(),
+                key=lambda alert: (-alert.severity.rank, alert.since_s or 0.0, alert.id),
             )
             self._sorted = tuple(order)
         return self._sorted
+
+    def _report(self, alert: Alert, when: Instant, phase: Phase, message: str) -> None:
+        self._log.add(
+            Event(
+                when.wall,
+                alert.severity,
+                alert.subject,
+                message,
+                alert.values,
+                when.at,
+                alert.id,
+                phase,
+            )
+        )
+
+
+def lasted_s(alert: Alert, when: Instant) -> float | None:
+    """Return the seconds from an alert's beginning to `when`; None where its beginning is not known."""
+    return None if alert.since_s is None else max(0.0, when.at - alert.since_s)
+
+
+def _order(alert: Alert) -> tuple[int, float, str]:
+    return -alert.severity.rank, alert.since_s or 0.0, alert.id

@@ -5,15 +5,16 @@ An alert is cleared at another level than it is raised at, so that it does not f
 
 from __future__ import annotations
 
-from datetime import datetime
-
+from sparktop.model.event import NO_VALUES, Event, Severity, Values
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.snapshot import Severity
+from sparktop.model.instant import Instant
 from sparktop.model.targets import StateThresholds
-from sparktop.store.alert_book import AlertBook
+from sparktop.rates import LinkKind
+from sparktop.store.alert_book import AlertBook, Finding
 from sparktop.store.backend import BackendTrack
-from sparktop.store.health import Health
-from sparktop.store.keys import SourceKey
+from sparktop.store.figures import RATE_WINDOW_S
+from sparktop.store.health import DOWN_AFTER_FAILURES, DOWN_AFTER_S, Health
+from sparktop.store.keys import SourceKey, SourceKind
 
 KV_CLEARS_BELOW = 3.0
 """The "KV-full" alert clears this many percentage points below its threshold."""
@@ -39,54 +40,107 @@ def failure_id(key: SourceKey, failure: Failure) -> str:
     return f"{key.label}:{'engine-dead' if failure.kind is FailureKind.ENGINE_DEAD else 'unreachable'}"
 
 
-def judge_health(book: AlertBook, key: SourceKey, health: Health, now: datetime) -> bool | None:
-    """Raise or clear the alerts "unreachable" and "engine-dead" of the source `key`.
-
-    Return True if the source has just gone down, or changed between these two alerts; False if it has just
-    come back; None if nothing changed.
-    """
+def judge_health(book: AlertBook, key: SourceKey, health: Health, when: Instant) -> None:
+    """Raise or clear the alerts "unreachable" and "engine-dead" of a source after a poll at `when`."""
     failure = health.failure
-    ids = (f"{key.label}:unreachable", f"{key.label}:engine-dead")
+    router = "router " if key.kind is SourceKind.ROUTER else ""
     if failure is None or failure.kind is FailureKind.LOADING:
-        return False if [one for one in ids if book.clear(one)] else None
-    if not health.down:
-        return None
+        message = "answers again" if failure is None else "answers that it is loading"
+        for name in ("unreachable", "engine-dead"):
+            book.clear(f"{key.label}:{name}", when, f"{router}{message}")
+        return
+    if not health.down or health.failing_at is None or health.failing_since is None:
+        return
     severity = Severity.WARNING if failure.kind in _MILD else Severity.CRITICAL
     alert_id = failure_id(key, failure)
     if book.severity(alert_id) is None:
-        book.clear_source(key, but=_OUTLIVES)  # other alerts may no longer apply
-    since = health.failing_since or now
-    return True if book.hold(alert_id, severity, key.name, failure.message, since) else None
+        book.clear_source(key, when, "it does not answer", but=_OUTLIVES)
+    values: Values = {
+        "failure": failure.kind.value,
+        "failures": health.failures,
+        "limit_failures": DOWN_AFTER_FAILURES,
+        "limit_s": DOWN_AFTER_S,
+        "window_s": failure.at - health.failing_at,
+    }
+    began = Instant(health.failing_at, health.failing_since)
+    said = f"router down: {failure.message}" if router else failure.message
+    book.hold(alert_id, Finding(severity, key.name, failure.message, values), when, since=began, begins=said)
 
 
 def judge_backend(
-    book: AlertBook, key: SourceKey, track: BackendTrack, thresholds: StateThresholds, now: datetime
+    book: AlertBook, key: SourceKey, track: BackendTrack, thresholds: StateThresholds, when: Instant
 ) -> None:
-    """Raise, update or clear "kv-full", "preempting" and "restarts" after a successful poll of a backend."""
-    kv_id, preempting_id = f"{key.label}:kv-full", f"{key.label}:preempting"
-    kv_percent, limit = track.view.kv_fullest_percent, thresholds.kv_full_percent
-    if kv_percent is None or kv_percent < limit - KV_CLEARS_BELOW:
-        book.clear(kv_id)  # what is no longer reported may no longer be full
-    elif kv_percent >= limit:
-        book.hold(kv_id, Severity.WARNING, key.name, f"KV cache at or above {limit:g} % of its room", now)
-    _judge_restarts(book, key, track, now)
-    at, preempted_at = track.health.good_at, track.preempted_at
-    if at is None or preempted_at is None or at - preempted_at > PREEMPTING_CLEARS_AFTER_S:
-        book.clear(preempting_id)
-    elif preempted_at == at or book.severity(preempting_id):
+    """Raise, update or clear "kv-full", "preempting" and "restarts" after a successful poll at `when`."""
+    _judge_kv_cache(book, key, track.view.kv_fullest_percent, thresholds.kv_full_percent, when)
+    _judge_restarts(book, key, track, when)
+    alert_id, preempted_at = f"{key.label}:preempting", track.preempted_at
+    if preempted_at is None or when.at - preempted_at > PREEMPTING_CLEARS_AFTER_S:
+        book.clear(alert_id, when)
+    elif preempted_at == when.at or book.severity(alert_id):
+        values: Values = {
+            "preemptions_per_s": track.view.preemptions_per_s,
+            "limit_per_s": 0.0,
+            "clears_after_s": PREEMPTING_CLEARS_AFTER_S,
+            "window_s": RATE_WINDOW_S,
+        }
         message = "preempts running requests: the KV cache is too small for the load"
-        book.hold(preempting_id, Severity.WARNING, key.name, message, now)
+        book.hold(alert_id, Finding(Severity.WARNING, key.name, message, values), when)
 
 
-def _judge_restarts(book: AlertBook, key: SourceKey, track: BackendTrack, now: datetime) -> None:
+def _judge_kv_cache(
+    book: AlertBook, key: SourceKey, percent: float | None, limit: float, when: Instant
+) -> None:
+    """Raise, update or clear "kv-full" for a KV cache of which `percent` is used; None is unknown."""
+    alert_id, clears = f"{key.label}:kv-full", limit - KV_CLEARS_BELOW
+    if percent is None or percent < clears:
+        book.clear(alert_id, when)  # what is no longer reported may no longer be full
+    elif percent >= limit:
+        values = {
+            "kv_cache_percent": percent,
+            "limit_percent": limit,
+            "clears_below_percent": clears,
+            "window_s": 0.0,
+        }
+        message = f"KV cache at or above {limit:g} % of its room"
+        book.hold(alert_id, Finding(Severity.WARNING, key.name, message, values), when)
+
+
+def _judge_restarts(book: AlertBook, key: SourceKey, track: BackendTrack, when: Instant) -> None:
     """Raise, update or clear the "restarts" alert; its message has the number of recent restarts."""
-    at, restarted_at = track.health.good_at, track.restarted_at
-    while at is not None and restarted_at and restarted_at[0] <= at - RESTARTS_WITHIN_S:
+    restarted_at = track.restarted_at
+    while restarted_at and restarted_at[0] <= when.at - RESTARTS_WITHIN_S:
         restarted_at.popleft()
     count, restarts_id = len(restarted_at), f"{key.label}:{RESTARTS}"
     if count < RESTARTS_WARN:
-        book.clear(restarts_id)
+        book.clear(restarts_id, when)
         return
     severity = Severity.CRITICAL if count >= RESTARTS_CRITICAL else Severity.WARNING
     message = f"restarted {count} times in {RESTARTS_WITHIN_S / 60:.0f} min: its log says why it ends"
-    book.hold(restarts_id, severity, key.name, message, now)
+    values = _restart_values(track)
+    book.hold(restarts_id, Finding(severity, key.name, message, values), when)
+
+
+def _restart_values(track: BackendTrack) -> Values:
+    return {
+        "restarts": len(track.restarted_at),
+        "limit_restarts": RESTARTS_WARN,
+        "window_s": RESTARTS_WITHIN_S,
+    }
+
+
+def link_events(key: SourceKey, track: BackendTrack, kind: LinkKind, when: Instant) -> list[Event]:
+    """Return an event if a sample of a restarted server arrived, or the first one of a second server.
+
+    None where the alert "restarts" already reports the restart.
+    """
+    if kind is LinkKind.RESTARTED:
+        if len(track.restarted_at) >= RESTARTS_WARN:
+            return []
+        about, message, values = f"{key.label}:restarted", "restarted", _restart_values(track)
+    elif kind is LinkKind.OTHER_SERVER and not track.shared_address:
+        track.shared_address = True
+        about, values = f"{key.label}:shared-address", NO_VALUES
+        message = "several servers answer at this address in turn: no rates across a change"
+    else:
+        return []
+    return [Event(when.wall, Severity.WARNING, key.name, message, values, when.at, about)]

@@ -15,11 +15,15 @@ from sparktop.analysis.balance.judge import judge, window_s
 from sparktop.analysis.balance.limits import MANY, MANY_S, SKEW, STEADY
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.analysis.balance.request_shares import request_shares, weigh_requests
+from sparktop.analysis.balance.rules import ahead, requests, starved
+from sparktop.analysis.balance.swings import WAYS_TO_SWING
 from sparktop.analysis.roles import Role
+from sparktop.graphics import numbers
 from sparktop.model.balance import Balance, BalanceChange, BalanceWord
+from sparktop.model.event import Event, Phase, Severity, Values
+from sparktop.model.instant import Instant
 from sparktop.model.router import RouterSample
-from sparktop.model.snapshot import Event, Severity
-from sparktop.store.alert_book import AlertBook
+from sparktop.store.alert_book import AlertBook, Finding, lasted_s
 from sparktop.store.balance_groups import JudgedGroup, Member
 from sparktop.store.load_log import length_variation, median_life_s
 from sparktop.store.router import RouterTrack
@@ -87,7 +91,7 @@ class BalanceBook:
         self._looked_at = at
         if period(at) > self._grouped_in:
             self._groups, self._grouped_in = groups(), period(at)
-            self._forget({group.name for group in self._groups}, alerts)
+            self._forget({group.name for group in self._groups}, alerts, Instant(at, now))
         events: list[Event] = []
         judged = 0
         for group in sorted(self._groups, key=lambda group: self._judged_at.get(group.name, -math.inf)):
@@ -121,11 +125,14 @@ class BalanceBook:
         watch = self._watch(group.name)
         found, change = watch.update(judge_group(group, watch, at), at, now)
         self._found[group.name], self._judged_at[group.name] = found, at
-        quiet = self._is_own_load(group, at)
-        self._hold(found, alerts, now, quiet=quiet)
-        return _event(change, found) if change is not None and not quiet else None
+        quiet, when = self._is_own_load(group, at), Instant(at, now)
+        held = alerts.get(self._alerts.get(group.name, ""))
+        self._hold(found, alerts, when, quiet=quiet)
+        if change is None or quiet:
+            return None
+        return _event(change, found, when, None if held is None else lasted_s(held, when))
 
-    def _hold(self, found: Balance, alerts: AlertBook, now: datetime, *, quiet: bool) -> None:
+    def _hold(self, found: Balance, alerts: AlertBook, when: Instant, *, quiet: bool) -> None:
         """Raise or update the group's alert while its announced verdict is bad; clear the alert otherwise.
 
         The message changes only while the newest verdict is the announced one. With `quiet` there is no
@@ -134,20 +141,22 @@ class BalanceBook:
         alert_id = f"balance:{found.group}:{found.word.value}" if found.bad and not quiet else None
         before = self._alerts.get(found.group)
         if before is not None and before != alert_id:
-            alerts.clear(before)
+            alerts.clear(before, when)
             del self._alerts[found.group]
         if alert_id is None or (before == alert_id and found.word_now is not found.word):
             return
         self._alerts[found.group] = alert_id
         said = "; ".join(filter(None, (*found.reasons[:1], found.hint)))
-        alerts.hold(alert_id, Severity.WARNING, found.group, f"{found.word.value}: {said}", now)
+        message = f"{found.word.value}: {said}"
+        finding = Finding(Severity.WARNING, found.group, message, _values(found, found.word))
+        alerts.hold(alert_id, finding, when, silent=True)
 
-    def _forget(self, names: set[str], alerts: AlertBook) -> None:
+    def _forget(self, names: set[str], alerts: AlertBook, when: Instant) -> None:
         for gone in self._watches.keys() - names:
             del self._watches[gone]
             self._found.pop(gone, None)
             self._judged_at.pop(gone, None)
-            alerts.clear(self._alerts.pop(gone, ""))
+            alerts.clear(self._alerts.pop(gone, ""), when)
 
 
 def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
@@ -306,18 +315,51 @@ def _with_router(found: Balance, counted: RouterSample | None) -> Balance:
     return replace(found, reasons=(*found.reasons, f"the router counts {said}")) if said else found
 
 
-def _event(change: BalanceChange, found: Balance) -> Event | None:
-    """Return an event if a bad verdict begins, changes or ends; else, or without a router, return None."""
+def _event(change: BalanceChange, found: Balance, when: Instant, bad_s: float | None) -> Event | None:
+    """Return an event if a bad verdict begins, changes or ends; else, or without a router, return None.
+
+    `bad_s` is how long the verdict before the change was bad, in seconds; None if it was not.
+    """
     if found.router is None or not (change.after.bad or change.before.bad):
         return None
-    hint = found.hint if change.after.bad else None
-    severity = Severity.WARNING if change.after.bad else Severity.INFO
-    message = "; ".join(filter(None, (change.sentence, hint)))
-    values = {
-        "before": change.before.value,
-        "verdict": change.after.value,
+    begins = change.after.bad
+    word = change.after if begins else change.before
+    hint = found.hint if begins else None
+    after = "" if begins or bad_s is None else f" (it lasted {numbers.age(bad_s)})"
+    return Event(
+        change.at,
+        Severity.WARNING if begins else Severity.INFO,
+        change.group,
+        "; ".join(filter(None, (f"{change.sentence}{after}", hint))),
+        {"before": change.before.value, "verdict": change.after.value, **_values(found, word)},
+        when.at,
+        f"balance:{change.group}:{word.value}",
+        Phase.BEGIN if begins else Phase.END,
+        None if begins else bad_s,
+        None if begins else Severity.WARNING,
+    )
+
+
+_RULES_OF = {
+    BalanceWord.OSCILLATING: WAYS_TO_SWING,
+    BalanceWord.STARVED: (starved,),
+    BalanceWord.UNEVEN: (ahead, requests),
+}
+_UNITS = {"%": "_percent", "×": "_ratio", "ms": "_ms", "s": "_s", "life": "_s", "chance": "_chance"}
+
+
+def _values(found: Balance, word: BalanceWord) -> Values:
+    """Return the numbers behind a bad verdict: each value of the rule that decides, with its limit."""
+    rules = [rule(found) for rule in _RULES_OF.get(word, ())]
+    deciding = next((rule for rule in rules if rule.holds), None)
+    values: dict[str, float | str | None] = {
         "period_s": found.period_s,
         "lost_percent": found.lost_percent,
         "window_s": found.window_s,
+        "rule": None if deciding is None else deciding.name,
     }
-    return Event(change.at, severity, change.group, message, values)
+    for check in deciding.checks if deciding is not None else ():
+        if check.limit is not None:
+            name = f"{check.name.replace(' ', '_')}{_UNITS.get(check.unit, '')}"
+            values |= {name: check.value, f"limit_{name}": check.limit}
+    return values

@@ -1,62 +1,242 @@
-"""The newest events in order of time; an event that is repeated often becomes a single line with a count."""
+"""The newest events in order of time; a condition that comes and goes becomes a single line with its rate.
+
+All durations are differences of monotonic times, so a step of the wall clock changes nothing.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from dataclasses import replace
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
-from sparktop.model.snapshot import Event
+from sparktop.graphics import numbers
+from sparktop.model.event import Event, Phase, Severity
+from sparktop.model.instant import Instant
 
 EVENTS_KEPT = 200
-REPEATS_WITHIN = timedelta(minutes=10)
-"""Two equal events count as a repetition if at most this time lies between them."""
+REPEATS_WITHIN_S = 600.0
+"""Occurrences of the last 10 minutes are counted; a line that goes on is announced again after that time."""
 FOLDED_FROM = 3
-"""Number of occurrences from which on equal events become one line. Two outages are better shown
+"""Number of occurrences from which on a condition has a single line. Two outages are better shown
 separately."""
+_LEAST_QUIET_S = 60.0
+"""A condition that came and went has settled once nothing has changed for twice the usual time between two
+occurrences, and for at least this many seconds."""
+_MOST_COUNTED = 1000
+"""Occurrences remembered of one condition: more than one a second in `REPEATS_WITHIN_S`."""
+_MINUTES_FROM_S = 90.0
+
+Announce = Callable[[Event], None]
+"""A listener, called once with each event that is announced; must not raise."""
+
+_LABELS = {
+    "unreachable": "down",
+    "kv-full": "KV cache full",
+    "restarts": "restarting",
+    "headroom": "low headroom",
+    "headroom-limit": "headroom near its limit",
+    "thermal": "hot GPU",
+    "power-cap": "power-capped",
+    "swap-in": "swapping",
+    "rdma-errors": "RDMA errors",
+    "sensors": "hot sensor",
+    "gpu-lost": "GPU lost",
+    "gpus-gone": "no GPU answers",
+    "boot": "machine restarted",
+}
+"""Short names of conditions, where they are not the words of the kind itself ("slow-clock": "slow clock")."""
+
+
+def condition_label(event_id: str) -> str:
+    """Return a short name for the condition of an alert's id: "KV cache full" for "backend:a:kv-full"."""
+    kind = event_id.rpartition(":")[2].partition("/")[0]
+    label = _LABELS.get(kind, kind.replace("-", " "))
+    return f"router {label}" if event_id.startswith("router:") else label
+
+
+@dataclass(slots=True)
+class _Repeats:
+    """The recent occurrences of one condition."""
+
+    changed_s: float
+    """Monotonic time at which the condition last began or ended."""
+    times: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_COUNTED))
+    """Monotonic times of the occurrences within `REPEATS_WITHIN_S` before the newest, oldest first."""
+    newest: Event | None = None
+    """The newest occurrence as it was reported."""
+    line: Event | None = None
+    """The single line that stands for all of them in the log; None while they stand there separately."""
+    announced: tuple[float, Severity] = (-math.inf, Severity.INFO)
+    """Time and severity of the last announcement of that line."""
 
 
 class EventLog:
-    """The newest `EVENTS_KEPT` events."""
+    """The newest `EVENTS_KEPT` events, and the listeners that new ones are announced to.
+
+    From its third occurrence within ten minutes on, a condition has one line, which counts them. The line is
+    announced when it appears, when its severity rises, and every ten minutes while it goes on. When nothing
+    has changed for a while, it is announced once more with the state that remains.
+    """
 
     def __init__(self) -> None:
         """Start without events."""
         self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
-        self._repeats: dict[tuple[str, str], tuple[int, datetime]] = {}
-        """By (subject, message): how often that event has occurred in a row, and when it last occurred."""
+        self._repeats: dict[str, _Repeats] = {}
+        self._listeners: tuple[Announce, ...] = ()
 
     def __len__(self) -> int:
         return len(self._events)
 
+    def listen(self, listener: Announce) -> Callable[[], None]:
+        """Call `listener` with each event that is announced; return a function that stops this."""
+        self._listeners = (*self._listeners, listener)
+
+        def end() -> None:
+            self._listeners = tuple(one for one in self._listeners if one is not listener)
+
+        return end
+
     def add(self, *events: Event) -> None:
         """Add events, oldest first. From the third occurrence on, an event replaces its earlier ones."""
         for event in events:
-            self._add(event)
+            if event.at_s is None or event.about is None:
+                self._append(event)
+            else:
+                self._add(event, event.at_s, event.about)
 
     def note(self, event: Event) -> None:
         """Add an event, unless the log still has an event with the same subject and message."""
         if not any(kept.subject == event.subject and kept.message == event.message for kept in self._events):
-            self._events.append(event)
+            self._append(event)
+
+    def settle(self, instant: Instant) -> None:
+        """Announce each condition that came and went repeatedly and has stayed as it is since.
+
+        Called about once a second.
+        """
+        for about, repeats in list(self._repeats.items()):
+            line = repeats.line
+            if line is None or instant.at - repeats.changed_s < _settled_after_s(repeats):
+                continue
+            del self._repeats[about]
+            if line.phase is not None:
+                self._replace(line, _settled(line, repeats, instant))
 
     def view(self) -> tuple[Event, ...]:
         """Return the events, oldest first."""
         return tuple(self._events)
 
-    def _add(self, event: Event) -> None:
-        key = (event.subject, event.message)
-        count, last = self._repeats.get(key, (0, event.at))
-        count = count + 1 if event.at - last <= REPEATS_WITHIN else 1
-        self._repeats = {
-            name: seen for name, seen in self._repeats.items() if event.at - seen[1] <= REPEATS_WITHIN
-        } | {key: (count, event.at)}
-        if count >= FOLDED_FROM:
-            old = {event.message, _counted(event.message, count - 1)}
-            kept = (one for one in self._events if one.subject != event.subject or one.message not in old)
-            self._events = deque(kept, maxlen=EVENTS_KEPT)
-            event = replace(event, message=_counted(event.message, count))
+    def _append(self, event: Event) -> None:
         self._events.append(event)
+        self._announce(event)
+
+    def _announce(self, event: Event) -> None:
+        for listener in self._listeners:
+            listener(event)
+
+    def _remove(self, matches: Callable[[Event], bool]) -> None:
+        kept = (one for one in self._events if not matches(one))
+        self._events = deque(kept, maxlen=EVENTS_KEPT)
+
+    def _replace(self, line: Event, event: Event) -> None:
+        """Remove a line and append an event that is announced."""
+        self._remove(lambda one: one is line)
+        self._append(event)
+
+    def _add(self, event: Event, at_s: float, about: str) -> None:
+        self._repeats = {
+            name: one for name, one in self._repeats.items() if at_s - one.changed_s <= REPEATS_WITHIN_S
+        }
+        repeats = self._repeats.setdefault(about, _Repeats(at_s))
+        repeats.changed_s = at_s
+        if event.phase in {None, Phase.BEGIN}:
+            repeats.newest = event
+            repeats.times.append(at_s)
+            while repeats.times[0] < at_s - REPEATS_WITHIN_S:
+                repeats.times.popleft()
+            if len(repeats.times) >= FOLDED_FROM:
+                self._fold(repeats, event, at_s)
+                return
+            repeats.line = None
+        if repeats.line is None:
+            self._append(event)
+        else:
+            self._change_line(repeats, repeats.line, event, at_s)
+
+    def _fold(self, repeats: _Repeats, event: Event, at_s: float) -> None:
+        """Replace the lines of all recent occurrences by one with their number."""
+        first_s, old = repeats.times[0], repeats.line
+        self._remove(lambda one: one is old or _is_since(one, event.about, first_s))
+        message = f"{_counted(event, repeats, at_s)}{_detail(event)}"
+        severity = event.severity if old is None else max(old.severity, event.severity, key=_rank)
+        line = replace(
+            event, message=message, severity=severity, count=len(repeats.times), span_s=at_s - first_s
+        )
+        repeats.line = line
+        self._events.append(line)
+        self._announce_line(repeats, line, at_s)
+
+    def _change_line(self, repeats: _Repeats, line: Event, event: Event, at_s: float) -> None:
+        """Store in the single line of a condition that it has ended or become worse."""
+        severity = line.severity if event.phase is Phase.END else event.severity
+        changed = replace(
+            line, phase=event.phase, severity=severity, worst=event.worst, duration_s=event.duration_s
+        )
+        repeats.line = changed
+        kept = (changed if one is line else one for one in self._events)
+        self._events = deque(kept, maxlen=EVENTS_KEPT)
+        if event.phase is not Phase.END:
+            self._announce_line(repeats, changed, at_s)
+
+    def _announce_line(self, repeats: _Repeats, line: Event, at_s: float) -> None:
+        announced_s, severity = repeats.announced
+        if at_s - announced_s >= REPEATS_WITHIN_S or line.severity.rank > severity.rank:
+            repeats.announced = (at_s, line.severity)
+            self._announce(line)
 
 
-def _counted(message: str, count: int) -> str:
-    """Return a message with the number of its occurrences appended, such as "restarted (×3)"."""
-    return f"{message} (×{count})"
+def _rank(severity: Severity) -> int:
+    return severity.rank
+
+
+def _is_since(event: Event, about: str | None, first_s: float) -> bool:
+    return event.about == about and event.at_s is not None and event.at_s >= first_s
+
+
+def _counted(event: Event, repeats: _Repeats, at_s: float) -> str:
+    """Return the name of a condition with the number of its occurrences: "down 7 times in 10 min"."""
+    label = condition_label(event.about or "")
+    return f"{label} {len(repeats.times)} times in {_span(at_s - repeats.times[0])}"
+
+
+def _detail(event: Event) -> str:
+    """Return what the newest occurrence adds to the name of its condition, after a colon; "" for nothing."""
+    label = condition_label(event.about or "")
+    detail = event.message.removeprefix(label).removeprefix(": ")
+    return f": {detail}" if detail else ""
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= _MINUTES_FROM_S else f"{seconds:.0f} s"
+
+
+def _settled_after_s(repeats: _Repeats) -> float:
+    """Return the seconds without a change after which a condition that came and went has settled."""
+    between_s = (repeats.times[-1] - repeats.times[0]) / max(1, len(repeats.times) - 1)
+    return min(REPEATS_WITHIN_S, max(_LEAST_QUIET_S, 2 * between_s))
+
+
+def _settled(line: Event, repeats: _Repeats, instant: Instant) -> Event:
+    """Return the event that a condition has not changed for a while after it came and went repeatedly."""
+    quiet_s = instant.at - repeats.changed_s
+    newest = repeats.newest or line
+    counted = _counted(newest, repeats, repeats.times[-1])
+    since = numbers.age(quiet_s)
+    if line.phase is Phase.END:
+        message, severity = f"quiet for {since} ({counted} before)", Severity.INFO
+    else:
+        label = condition_label(newest.about or "")
+        message = f"{label} for {since} now ({counted}){_detail(newest)}"
+        severity = line.severity
+    return replace(line, at=instant.wall, at_s=instant.at, message=message, severity=severity)

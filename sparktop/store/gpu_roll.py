@@ -8,11 +8,13 @@ a missing GPU replaces that GPU.
 
 from __future__ import annotations
 
-from datetime import datetime
+from dataclasses import replace
 
+from sparktop.graphics import numbers
+from sparktop.model.event import Event, Phase, Severity, Values
+from sparktop.model.instant import Instant
 from sparktop.model.node import LostGpu, NodeSample
-from sparktop.model.snapshot import Event, Severity
-from sparktop.store.alert_book import AlertBook
+from sparktop.store.alert_book import AlertBook, Finding
 from sparktop.store.keys import SourceKey
 
 RESTART_S = 60.0
@@ -29,10 +31,9 @@ class GpuRoll:
         self._single: set[str] = set()
         """Keys of missing GPUs that were lost individually; they stay here even if all other GPUs go missing
         later."""
-        self._announced: dict[str, LostGpu] = {}
-        """Lost GPUs for which an event has been added, by key."""
+        self._announced: dict[str, tuple[LostGpu, float]] = {}
+        """Lost GPUs for which an event has been added, with the monotonic time of the loss, by key."""
         self._driver_gone_at: float | None = None
-        self._driver_announced = False
 
     def call(self, sample: NodeSample) -> tuple[LostGpu, ...]:
         """Update the known GPUs from `sample`; return the missing GPUs by index, each with the reason."""
@@ -63,63 +64,80 @@ class GpuRoll:
         return tuple(sorted(lost, key=lambda gpu: gpu.index))
 
     def judge(
-        self, book: AlertBook, key: SourceKey, sample: NodeSample, lost: tuple[LostGpu, ...], now: datetime
+        self, book: AlertBook, key: SourceKey, sample: NodeSample, lost: tuple[LostGpu, ...], when: Instant
     ) -> list[Event]:
-        """Raise, update or clear the alerts "gpu-lost" and "gpus-gone" of a node; return new events.
+        """Raise, update or clear "gpu-lost" and "gpus-gone" of a node; return events about single GPUs.
 
-        `lost` is the result of `call` for the same sample.
+        `lost` is the result of `call` for the same sample, `when` the sample's time.
         """
         single = [gpu for gpu in lost if _key(gpu.index, gpu.uuid) in self._single]
         lost_id, gone_id = f"{key.label}:gpu-lost", f"{key.label}:gpus-gone"
+        counts: Values = {"gpus": len(sample.gpus), "limit_gpus": len(self._known), "window_s": 0.0}
         if single:
-            book.hold(lost_id, Severity.CRITICAL, key.name, "; ".join(map(loss_text, single)), now)
+            message = "; ".join(map(loss_text, single))
+            book.hold(lost_id, Finding(Severity.CRITICAL, key.name, message, counts), when, silent=True)
         else:
-            book.clear(lost_id)
-        gone = bool(lost) and not sample.gpus and not single
-        events: list[Event] = []
-        if gone:
-            gone_s = sample.at - (sample.at if self._driver_gone_at is None else self._driver_gone_at)
+            book.clear(lost_id, when)
+        if lost and not sample.gpus and not single:
+            gone_s = when.at - (when.at if self._driver_gone_at is None else self._driver_gone_at)
             severity = Severity.CRITICAL if gone_s >= RESTART_S else Severity.WARNING
             which = "its GPU does not answer" if len(lost) == 1 else f"none of its {len(lost)} GPUs answers"
             message = f"{which}: {lost[0].reason or 'the driver gives no reason'}"
-            book.hold(gone_id, severity, key.name, message, now)
-            if not self._driver_announced:
-                events.append(Event(now, severity, key.name, message))
+            values = {**counts, "window_s": gone_s, "limit_s": RESTART_S}
+            book.hold(gone_id, Finding(severity, key.name, message, values), when)
         else:
-            book.clear(gone_id)
-            if self._driver_announced and sample.gpus:
-                events.append(Event(now, Severity.INFO, key.name, "the GPUs answer again"))
-        self._driver_announced = gone or (self._driver_announced and not sample.gpus)
-        return events + self._announce(key, single, lost, now)
+            book.clear(gone_id, when, "the GPUs answer again" if sample.gpus else None)
+        return self._announce(key, single, lost, counts, when)
 
     def _announce(
-        self, key: SourceKey, single: list[LostGpu], lost: tuple[LostGpu, ...], now: datetime
+        self,
+        key: SourceKey,
+        single: list[LostGpu],
+        lost: tuple[LostGpu, ...],
+        counts: Values,
+        when: Instant,
     ) -> list[Event]:
         """Return an event for each GPU that was lost individually or came back since the previous sample.
 
-        `single` are the individually lost GPUs among `lost`.
+        `single` are the individually lost GPUs among `lost`, `counts` the numbers of GPUs.
         """
         missing = {_key(gpu.index, gpu.uuid) for gpu in lost}
-        back = {name: gpu for name, gpu in self._announced.items() if name not in missing}
-        events = [
-            Event(now, Severity.INFO, key.name, f"{gpu.label} answers again")
-            for name, gpu in back.items()
-            if name in self._known
-        ]
+        back = {name: one for name, one in self._announced.items() if name not in missing}
+        events: list[Event] = []
+        for gpu, lost_s in (one for name, one in back.items() if name in self._known):
+            duration_s = max(0.0, when.at - lost_s)
+            message = f"{gpu.label} answers again after {numbers.age(duration_s)}"
+            event = _event(key, gpu, message, counts, when)
+            events.append(
+                replace(
+                    event,
+                    severity=Severity.INFO,
+                    phase=Phase.END,
+                    duration_s=duration_s,
+                    worst=event.severity,
+                )
+            )
         fresh = {_key(gpu.index, gpu.uuid): gpu for gpu in single}
         events += [
-            Event(now, Severity.CRITICAL, key.name, loss_text(gpu))
+            _event(key, gpu, loss_text(gpu), counts, when)
             for name, gpu in fresh.items()
             if name not in self._announced
         ]
-        kept = {name: gpu for name, gpu in self._announced.items() if name in missing}
-        self._announced = kept | fresh
+        kept = {name: one for name, one in self._announced.items() if name in missing}
+        self._announced = {name: (gpu, when.at) for name, gpu in fresh.items()} | kept
         return events
 
 
 def loss_text(gpu: LostGpu) -> str:
     """Return a sentence that names the lost GPU and the reason."""
     return f"{gpu.label} is lost: {gpu.reason or 'the driver gives no reason'}"
+
+
+def _event(key: SourceKey, gpu: LostGpu, message: str, counts: Values, when: Instant) -> Event:
+    """Return the event that a GPU was lost, without its end."""
+    about = f"{key.label}:gpu-lost/{gpu.index}"
+    severity = Severity.CRITICAL
+    return Event(when.wall, severity, key.name, message, counts, when.at, about, Phase.BEGIN)
 
 
 def _key(index: int, uuid: str | None) -> str:

@@ -51,6 +51,10 @@ class NodeTrack:
         """The GPUs that the node has reported."""
         self.beyond_at: dict[str, float] = {}
         """By alert id: monotonic time at which the alert's value was last beyond its limit."""
+        self.span_s: float | None = None
+        """Seconds between the two newest samples; None before the second."""
+        self.boot_id: str | None = None
+        """The newest boot id that the machine reported."""
         self._thresholds = thresholds
         self._histories = HistoryTable(_REMEMBERED)
         self._minute = ThrottledMinute()
@@ -64,6 +68,7 @@ class NodeTrack:
     def identify(self, identity: NodeIdentity) -> None:
         """Store what the machine reports about itself."""
         self.view = replace(self.view, identity=identity)
+        self.boot_id = identity.boot_id or self.boot_id
 
     def assign(self, processes: tuple[EngineProcess, ...]) -> None:
         """Store which backend each engine process belongs to."""
@@ -146,7 +151,7 @@ class NodeTrack:
         `known_at` is the time of the last sample before them, `step_s` the usual time between two samples.
         """
         for sample in fresh:
-            span_s = None if known_at is None else sample.at - known_at
+            self.span_s = span_s = None if known_at is None else sample.at - known_at
             # After a failure the time that the shares cover is unknown, unless no sample is missing.
             if span_s is not None and not (self._failed and span_s > LATE * step_s):
                 self._minute.add(sample.at, span_s, sample.gpus)

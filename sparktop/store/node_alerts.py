@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
 
-from sparktop.analysis.speed_state import BY_CHOICE, NORMAL, POWER_CAP, SLOW_CLOCK, SLOW_STEPS, THROTTLED
+from sparktop.analysis.speed_state import (
+    BY_CHOICE,
+    NORMAL,
+    POWER_CAP,
+    SLOW_AFTER_S,
+    SLOW_CLOCK,
+    SLOW_STEPS,
+    THROTTLED,
+)
+from sparktop.model.event import NO_VALUES, Event, Severity, Values
+from sparktop.model.instant import Instant
 from sparktop.model.node import NetworkReading, NodeSample
-from sparktop.model.snapshot import Event, Severity
 from sparktop.model.targets import NodeThresholds
 from sparktop.model.text import clean
-from sparktop.store.alert_book import AlertBook
+from sparktop.store.alert_book import AlertBook, Finding
 from sparktop.store.keys import SourceKey
 from sparktop.store.node import GIB, NodeTrack, memory_limits
 
@@ -62,6 +71,15 @@ class Gauge:
     quiet_s: float = 0.0
     severity: Severity = Severity.WARNING
     """Severity of the alert between `warn` and `critical`."""
+    unit: str = ""
+    """Unit at the end of the names in `values`, such as "gib"."""
+    quantity: str = ""
+    """Name of the value without its unit, such as "headroom"."""
+    scale: float = 1.0
+    """The number of the value's units in one `unit`."""
+    window_s: float | None = 0.0
+    """Seconds over which the value was measured; 0 for a single reading, None if unknown."""
+    more: Values = field(default_factory=lambda: NO_VALUES)
 
     def grade(self, held: Severity | None) -> Severity | None:
         """Return the severity that the value deserves, with hysteresis; None if there is to be no alert.
@@ -73,6 +91,17 @@ class Gauge:
             return Severity.CRITICAL
         return self.severity if self._beyond(self.warn if held is None else self.clears) else None
 
+    def values(self, severity: Severity) -> Values:
+        """Return the value, and the limits of an alert of this severity, with the unit in each name."""
+        critical = severity is Severity.CRITICAL
+        limit, clears = (self.critical, self.critical_clears) if critical else (self.warn, self.clears)
+        figures = {self.quantity: self.value, "limit": limit, "clears_at": clears}
+        scaled = {
+            f"{name}_{self.unit}": None if value is None else value / self.scale
+            for name, value in figures.items()
+        }
+        return {**scaled, "window_s": self.window_s, **self.more}
+
     def _beyond(self, limit: float) -> bool:
         if self.value is None:
             return False
@@ -80,7 +109,7 @@ class Gauge:
 
 
 def judge_node(
-    book: AlertBook, key: SourceKey, track: NodeTrack, thresholds: NodeThresholds, now: datetime
+    book: AlertBook, key: SourceKey, track: NodeTrack, thresholds: NodeThresholds, when: Instant
 ) -> list[Event]:
     """Raise, update or clear every alert about a node after a sample; return events about its GPUs."""
     sample = track.view.sample
@@ -91,20 +120,23 @@ def judge_node(
         severity = gauge.grade(book.severity(alert_id))
         if severity is not None:
             track.beyond_at[alert_id] = sample.at
-            book.hold(alert_id, severity, key.name, clean(gauge.message(), _LONGEST), now)
+            message = clean(gauge.message(), _LONGEST)
+            book.hold(alert_id, Finding(severity, key.name, message, gauge.values(severity)), when)
         elif sample.at - track.beyond_at.get(alert_id, -QUIET_S) >= gauge.quiet_s or gauge.value is None:
-            book.clear(alert_id)
-    _judge_speed(book, key, track, sample.at, now)
-    return track.roll.judge(book, key, sample, track.view.gpus_lost, now)
+            book.clear(alert_id, when)
+    _judge_speed(book, key, track, when, thresholds)
+    return track.roll.judge(book, key, sample, track.view.gpus_lost, when)
 
 
-def _judge_speed(book: AlertBook, key: SourceKey, track: NodeTrack, at: float, now: datetime) -> None:
+def _judge_speed(
+    book: AlertBook, key: SourceKey, track: NodeTrack, when: Instant, thresholds: NodeThresholds
+) -> None:
     """Raise, update or clear the alerts "slow-clock" and "slow-steps".
 
     An active alert clears once normal speed or another cause is measured, or `UNJUDGED_S` seconds after its
     slowness was last measured.
     """
-    speed = track.view.speed
+    speed, at = track.view.speed, when.at
     healthy = {
         SLOW_CLOCK: speed.word in {NORMAL, THROTTLED, SLOW_STEPS},
         SLOW_STEPS: speed.word in {THROTTLED, SLOW_CLOCK}
@@ -115,9 +147,33 @@ def _judge_speed(book: AlertBook, key: SourceKey, track: NodeTrack, at: float, n
         if speed.word == word:
             track.beyond_at[alert_id] = at
             message = f"{word}: {speed.reason}. Likely cause: {speed.cause}. Fix: {speed.fix}"
-            book.hold(alert_id, Severity.WARNING, key.name, clean(message, _LONGEST), now)
+            values = _speed_values(track, word, thresholds)
+            found = Finding(Severity.WARNING, key.name, clean(message, _LONGEST), values)
+            book.hold(alert_id, found, when)
         elif gone or at - track.beyond_at.get(alert_id, at) >= UNJUDGED_S:
-            book.clear(alert_id)
+            book.clear(alert_id, when)
+
+
+def _speed_values(track: NodeTrack, word: str, thresholds: NodeThresholds) -> Values:
+    """Return the numbers behind "slow clock" or "slow steps"."""
+    if word == SLOW_STEPS:
+        slow = max(track.steps, key=lambda one: one.now_ms / one.before_ms, default=None)
+        return {
+            "step_ms": slow.now_ms if slow else None,
+            "before_ms": slow.before_ms if slow else None,
+            "limit_ratio": thresholds.slow_step_ratio,
+            "window_s": SLOW_AFTER_S,
+        }
+    gpus = track.view.sample.gpus if track.view.sample else ()
+    clocks = [gpu for gpu in gpus if gpu.sm_clock_mhz is not None]
+    gpu = min(clocks, key=lambda one: one.sm_clock_mhz or 0, default=None)
+    return {
+        "sm_clock_mhz": gpu.sm_clock_mhz if gpu else None,
+        "utilization_percent": gpu.utilization_percent if gpu else None,
+        "power_w": gpu.power_w if gpu else None,
+        "limit_mhz": thresholds.slow_clock_mhz,
+        "window_s": SLOW_AFTER_S,
+    }
 
 
 def _gauges(track: NodeTrack, sample: NodeSample, thresholds: NodeThresholds) -> Iterator[Gauge]:
@@ -125,8 +181,8 @@ def _gauges(track: NodeTrack, sample: NodeSample, thresholds: NodeThresholds) ->
     yield _headroom_limit(track)
     yield _thermal(sample, thresholds)
     yield from _throttled(track, thresholds)
-    yield _swap_in(sample, thresholds)
-    yield _rdma_errors(sample, thresholds)
+    yield _swap_in(sample, thresholds, track.span_s)
+    yield _rdma_errors(sample, thresholds, track.span_s)
     yield _sensors(sample)
 
 
@@ -149,6 +205,10 @@ def _headroom(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
         critical,
         critical * HEADROOM_CLEARS_AT,
         falling=True,
+        unit="gib",
+        quantity="headroom" if memory.unified else "available",
+        scale=GIB,
+        more={"total_gib": None if memory.total_bytes is None else memory.total_bytes / GIB},
     )
 
 
@@ -159,7 +219,8 @@ def _headroom_limit(track: NodeTrack) -> Gauge:
     instead.
     """
     trend = track.view.headroom
-    until = trend.until_limit_s or None
+    # Where nothing falls the limit is endlessly far away; a trend that comes and goes does not flap.
+    until = math.inf if trend.until_limit_s is None else trend.until_limit_s or None
 
     def message() -> str:
         pace = 60 * abs(trend.slope_bytes_per_s or 0.0) / GIB
@@ -167,8 +228,21 @@ def _headroom_limit(track: NodeTrack) -> Gauge:
         minutes = max(1, round((until or 0.0) / 60))
         return f"headroom falls {pace:.2g} GiB/min: its limit of {limit:.3g} GiB in {minutes} min"
 
+    slope = trend.slope_bytes_per_s
     return Gauge(
-        "headroom-limit", until, message, SOON_S, SOON_S * _LATER_AT, NOW_S, NOW_S * _LATER_AT, falling=True
+        "headroom-limit",
+        until,
+        message,
+        SOON_S,
+        SOON_S * _LATER_AT,
+        NOW_S,
+        NOW_S * _LATER_AT,
+        falling=True,
+        quiet_s=QUIET_S,
+        unit="s",
+        quantity="until_limit",
+        window_s=trend.window_s,
+        more={"slope_gib_per_min": None if slope is None else 60 * slope / GIB},
     )
 
 
@@ -191,7 +265,19 @@ def _thermal(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
 
     warn, critical = thresholds.thermal_margin_warn_c, thresholds.thermal_margin_critical_c
     clears = (warn + MARGIN_CLEARS_C, critical + MARGIN_CLEARS_C)
-    return Gauge("thermal", margin, message, warn, clears[0], critical, clears[1], falling=True)
+    return Gauge(
+        "thermal",
+        margin,
+        message,
+        warn,
+        clears[0],
+        critical,
+        clears[1],
+        falling=True,
+        unit="c",
+        quantity="margin",
+        more={"temperature_c": sample.gpus[place].temperature_c if margins else None},
+    )
 
 
 def _throttled(track: NodeTrack, thresholds: NodeThresholds) -> Iterator[Gauge]:
@@ -216,10 +302,21 @@ def _throttled(track: NodeTrack, thresholds: NodeThresholds) -> Iterator[Gauge]:
 
         warn = thresholds.throttled_warn_percent
         value = shares.get(reason) if known else None
-        yield Gauge(name, value, message, warn, warn * SHARE_CLEARS_AT, severity=severity)
+        yield Gauge(
+            name,
+            value,
+            message,
+            warn,
+            warn * SHARE_CLEARS_AT,
+            severity=severity,
+            unit="percent",
+            quantity="throttled",
+            window_s=worst.covered_s if worst else None,
+            more={"reason": reason},
+        )
 
 
-def _swap_in(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
+def _swap_in(sample: NodeSample, thresholds: NodeThresholds, window_s: float | None) -> Gauge:
     rate = sample.memory.swap_in_bytes_per_s
     warn = thresholds.swap_in_warn_mib_per_s * MIB
     return Gauge(
@@ -229,10 +326,14 @@ def _swap_in(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
         warn,
         warn * RATE_CLEARS_AT,
         quiet_s=QUIET_S,
+        unit="mib_per_s",
+        quantity="swap_in",
+        scale=MIB,
+        window_s=window_s,
     )
 
 
-def _rdma_errors(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
+def _rdma_errors(sample: NodeSample, thresholds: NodeThresholds, window_s: float | None) -> Gauge:
     ports = [link for link in sample.network if link.kind == "rdma" and link.errors_per_s is not None]
     port = max(ports, key=lambda link: link.errors_per_s or 0.0, default=None)
     warn = thresholds.rdma_errors_warn_per_s
@@ -243,6 +344,10 @@ def _rdma_errors(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
         warn,
         warn * RATE_CLEARS_AT,
         quiet_s=QUIET_S,
+        unit="per_s",
+        quantity="errors",
+        window_s=window_s,
+        more={"port": clean(port.name, 64) if port else None},
     )
 
 
@@ -270,4 +375,18 @@ def _sensors(sample: NodeSample) -> Gauge:
         words += f" {hottest.critical_c:g} °C"
         return f"{words}, and {others} more" if others > 0 else words
 
-    return Gauge("sensors", excess, message, 0.0, -SENSOR_CLEARS_C, 0.0, -SENSOR_CLEARS_C)
+    return Gauge(
+        "sensors",
+        excess,
+        message,
+        0.0,
+        -SENSOR_CLEARS_C,
+        0.0,
+        -SENSOR_CLEARS_C,
+        unit="c",
+        quantity="excess",
+        more={
+            "temperature_c": hottest.temperature_c if hottest else None,
+            "critical_c": hottest.critical_c if hottest else None,
+        },
+    )

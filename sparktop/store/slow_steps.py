@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import datetime
 from statistics import median
 
 from sparktop.analysis.speed_state import StepPace
-from sparktop.model.snapshot import BackendView, Severity
-from sparktop.store.alert_book import AlertBook
+from sparktop.model.event import Severity, Values
+from sparktop.model.instant import Instant
+from sparktop.model.snapshot import BackendView
+from sparktop.store.alert_book import AlertBook, Finding
+from sparktop.store.figures import RATE_WINDOW_S
 from sparktop.store.keys import SourceKey
 
 PEER_RATIO = 3.0
@@ -46,7 +48,7 @@ class SlowSteps:
         view: BackendView,
         pace: StepPace | None,
         peers: Sequence[BackendView],
-        now: datetime,
+        when: Instant,
     ) -> None:
         """Raise, update or clear the alert "slow-steps" after a successful poll.
 
@@ -54,47 +56,61 @@ class SlowSteps:
         model. If the backend runs on a watched node, a slowdown against its own past is an alert of that node
         instead.
         """
-        alert_id, at = f"{key.label}:slow-steps", now.timestamp()
+        alert_id, at = f"{key.label}:slow-steps", when.at
         held = book.severity(alert_id) is not None
-        words = self._slow_words(view, pace, peers, held=held)
-        if words:
+        found = self._compare(view, pace, peers, held=held)
+        if isinstance(found, Finding):
             self._judged_at = at
             self._since = at if self._since is None else self._since
             if at - self._since >= SLOW_AFTER_S:
-                book.hold(alert_id, Severity.WARNING, key.name, words, now)
+                book.hold(alert_id, found, when)
             return
         self._since = None
-        judged = words is not None
-        if judged or self._judged_at is None or at - self._judged_at >= _UNJUDGED_S:
-            book.clear(alert_id)
+        if found or self._judged_at is None or at - self._judged_at >= _UNJUDGED_S:
+            book.clear(alert_id, when)
 
-    def _slow_words(
+    def _compare(
         self, view: BackendView, pace: StepPace | None, peers: Sequence[BackendView], *, held: bool
-    ) -> str | None:
-        """Return the alert's message if steps are slow, "" if they are not, None without a comparison.
+    ) -> Finding | bool:
+        """Return what is slow; True if steps are known not to be slow, False without a comparison.
 
         While the alert is active (`held`), a lower ratio to the peers' step time is enough.
         """
         if pace is not None and pace.slow and not view.nodes:
             self._against_peers = False
-            return (
+            message = (
                 f"slow steps: {pace.now_ms:.0f} ms each at {pace.running:.0f} running,"
                 f" {pace.before_ms:.0f} ms before: look at the machine's clock, power and other work"
             )
+            values = _values(view, "before_ms", pace.before_ms)
+            return Finding(Severity.WARNING, view.name, message, values)
         ratios = {peer.name: ratio for peer in peers if (ratio := _step_ratio(view, peer)) is not None}
         if not ratios:
-            return "" if pace is not None and pace.healthy and not self._against_peers else None
+            return pace is not None and pace.healthy and not self._against_peers
         middle = median(ratios.values())
         if middle < (_CLEARS_AT if held else PEER_RATIO):
-            return ""
+            return True
         self._against_peers = True
         peer = min(
             (one for one in peers if one.name in ratios), key=lambda one: abs(ratios[one.name] - middle)
         )
-        return (
+        message = (
             f"slow steps: {view.step_ms:.0f} ms each at {view.running:.0f} running, {peer.name}'s take"
             f" {peer.step_ms:.0f} ms at {peer.running:.0f}: look at the machine's clock, power and other work"
         )
+        values = _values(view, "peer_ms", peer.step_ms)
+        limits = {"ratio": middle, "limit_ratio": PEER_RATIO, "clears_below_ratio": _CLEARS_AT}
+        return Finding(Severity.WARNING, view.name, message, {**values, **limits, "peer": peer.name})
+
+
+def _values(view: BackendView, name: str, usual_ms: float | None) -> Values:
+    """Return the step time and, under `name`, the usual one, with the time for which it has to be slow."""
+    return {
+        "step_ms": view.step_ms,
+        name: usual_ms,
+        "window_s": RATE_WINDOW_S,
+        "limit_s": SLOW_AFTER_S,
+    }
 
 
 def _step_ratio(view: BackendView, peer: BackendView) -> float | None:

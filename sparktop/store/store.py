@@ -10,24 +10,24 @@ from datetime import UTC, datetime
 
 from sparktop.analysis.roofline import bandwidth_gb_per_s, limit_tps, read_percent
 from sparktop.model.engine import EngineIdentity, EngineSample
+from sparktop.model.event import Event, Severity
 from sparktop.model.failure import Failure
 from sparktop.model.fleet import SelfView
 from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.router import RouterSample
-from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Event, Severity, Snapshot
+from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Snapshot
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
-from sparktop.rates import LinkKind
 from sparktop.store.alert_book import AlertBook
-from sparktop.store.alerts import failure_id, judge_backend, judge_health
+from sparktop.store.alerts import judge_backend, judge_health, link_events
 from sparktop.store.backend import BackendTrack
 from sparktop.store.balance import BalanceBook
 from sparktop.store.balance_groups import judged_groups
-from sparktop.store.event_log import EventLog
+from sparktop.store.event_log import Announce, EventLog
 from sparktop.store.figures import totals
-from sparktop.store.health import Health
 from sparktop.store.journal import Call, Change, Journal
 from sparktop.store.keys import SourceKey, SourceKind
+from sparktop.store.machine_restart import restart_events
 from sparktop.store.node import NodeTrack
 from sparktop.store.node_alerts import judge_node
 from sparktop.store.placement import Placement
@@ -78,9 +78,9 @@ class Store:
         self._nodes: dict[str, NodeTrack] = {}
         self._routers: dict[str, RouterTrack] = {}
         self._placement = Placement(self._backends, self._nodes)
-        self._alerts = AlertBook()
-        self.balance = BalanceBook()
         self._events = EventLog()
+        self._alerts = AlertBook(self._events)
+        self.balance = BalanceBook()
         self._self_cost = SelfView()
         self._listeners: tuple[Hear, ...] = ()
         self._add(*watch.nodes, *watch.backends, *watch.routers)
@@ -138,12 +138,12 @@ class Store:
 
     def remove(self, key: SourceKey) -> None:
         """Forget a source, its history and its alerts."""
-        self._begin(Change.REMOVE, key)
+        instant = self._begin(Change.REMOVE, key)
         tracks = self._tracks(key)
         tracks.pop(key.name, None)
         self._placement.outdate()
         self.balance.regroup()
-        self._alerts.clear_source(key)
+        self._alerts.clear_source(key, instant, "it is not watched any more")
         self._placement.update()
 
     def listen(self, listener: Hear) -> Callable[[], None]:
@@ -154,6 +154,13 @@ class Store:
             self._listeners = tuple(one for one in self._listeners if one is not listener)
 
         return end
+
+    def listen_events(self, listener: Announce) -> Callable[[], None]:
+        """Call `listener` once with each event that is announced; return a function that stops this.
+
+        A condition that comes and goes again and again is announced seldom (see `EventLog`).
+        """
+        return self._events.listen(listener)
 
     def accept(self, key: SourceKey, reading: Reading, took_ms: float | None = None) -> None:
         """Store the result of polling `key`, if that source is watched, and call the listeners in any case.
@@ -171,17 +178,17 @@ class Store:
         track = self._tracks(key).get(key.name)
         if track is None:
             return
-        now = instant.wall
+        when = Instant(reading.at, instant.wall)
         if isinstance(reading, Failure):
-            track.accept_failure(reading, now, took_ms)
-            self._note_health(key, track.health, now)
+            track.accept_failure(reading, when.wall, took_ms)
+            judge_health(self._alerts, key, track.health, when)
         elif isinstance(track, BackendTrack) and isinstance(reading, EngineSample):
             self._accept_engine(key, track, reading, took_ms, instant)
         elif isinstance(track, NodeTrack) and isinstance(reading, NodeSample):
-            self._accept_node(key, track, reading, took_ms, now)
+            self._accept_node(key, track, reading, took_ms, when)
         elif isinstance(track, RouterTrack) and isinstance(reading, RouterSample):
-            track.accept_sample(reading, now, took_ms)
-            self._note_health(key, track.health, now)
+            track.accept_sample(reading, when.wall, took_ms)
+            judge_health(self._alerts, key, track.health, when)
         else:
             raise TypeError(f"{key.label} cannot take a {type(reading).__name__}")
 
@@ -191,7 +198,7 @@ class Store:
         Raises:
             TypeError: the identity does not fit the type of source, such as a node's for a backend.
         """
-        self._begin(Change.IDENTIFY, key, identity)
+        instant = self._begin(Change.IDENTIFY, key, identity)
         track = self._tracks(key).get(key.name)
         if track is None:
             return
@@ -199,6 +206,7 @@ class Store:
             case BackendTrack(), EngineIdentity():
                 track.identify(identity)
             case NodeTrack(), NodeIdentity():
+                self._events.add(*restart_events(key, track, identity, instant))
                 track.identify(identity)
                 self._placement.outdate()
                 self._placement.update()
@@ -208,7 +216,7 @@ class Store:
     def note(self, subject: str, message: str, severity: Severity = Severity.INFO) -> None:
         """Add an event about `subject`, unless the log still has one with the same subject and message."""
         instant = self._begin(Change.NOTE, subject, message, severity)
-        self._events.note(Event(instant.wall, severity, subject, message))
+        self._events.note(Event(instant.wall, severity, subject, message, at_s=instant.at))
 
     def measure_self(self, cpu_percent: float | None, rss_bytes: int | None) -> None:
         """Record the CPU use (percent) and the resident memory (bytes) of this program."""
@@ -252,6 +260,7 @@ class Store:
         Call this at each full second. Snapshots only show the results.
         """
         instant = self._begin(Change.JUDGE)
+        self._events.settle(instant)
         routers, groups, names = self._routing()
         self._events.add(
             *self.balance.look(
@@ -325,49 +334,32 @@ class Store:
         took_ms: float | None,
         instant: Instant,
     ) -> None:
-        now = instant.wall
-        wall_at = now.timestamp() - (instant.at - sample.at)
+        when = Instant(sample.at, instant.wall)
+        wall_at = instant.wall.timestamp() - (instant.at - sample.at)
         engine = track.view.engine
         kind = track.accept_sample(sample, wall_at=wall_at, interval_s=self.interval_s, took_ms=took_ms)
         if kind is None:
             return
         if track.view.engine != engine:
             self._placement.outdate()
-        self._note_health(key, track.health, now)
-        judge_backend(self._alerts, key, track, self._thresholds, now)
-        track.slow_steps.judge(
-            self._alerts, key, track.view, track.step_pace, self._placement.peers(track), now
-        )
-        if kind is LinkKind.RESTARTED:
-            self._events.add(Event(now, Severity.WARNING, key.name, "restarted"))
-        elif kind is LinkKind.OTHER_SERVER and not track.shared_address:
-            track.shared_address = True
-            message = "several servers answer at this address in turn: no rates across a change"
-            self._events.add(Event(now, Severity.WARNING, key.name, message))
+        judge_health(self._alerts, key, track.health, when)
+        judge_backend(self._alerts, key, track, self._thresholds, when)
+        self._events.add(*link_events(key, track, kind, when))
+        peers = self._placement.peers(track)
+        track.slow_steps.judge(self._alerts, key, track.view, track.step_pace, peers, when)
 
     def _accept_node(
-        self, key: SourceKey, track: NodeTrack, sample: NodeSample, took_ms: float | None, now: datetime
+        self, key: SourceKey, track: NodeTrack, sample: NodeSample, took_ms: float | None, when: Instant
     ) -> None:
         processes = track.processes
         newer = track.accept_sample(sample, took_ms, NODE_INTERVALS * self.interval_s)
         if track.processes != processes:
             self._placement.outdate()
-        self._note_health(key, track.health, now)
+        judge_health(self._alerts, key, track.health, when)
         if newer:
             self._placement.update()
             track.judge_steps(self._placement.steps_on(key.name))
-            self._events.add(*judge_node(self._alerts, key, track, self._node_thresholds, now))
-
-    def _note_health(self, key: SourceKey, health: Health, now: datetime) -> None:
-        went_down = judge_health(self._alerts, key, health, now)
-        if went_down is True and health.failure is not None:
-            severity = self._alerts.severity(failure_id(key, health.failure)) or Severity.CRITICAL
-            words = "router down: " if key.kind is SourceKind.ROUTER else ""
-            self._events.add(Event(now, severity, key.name, f"{words}{health.failure.message}"))
-        elif went_down is False:
-            words = "router " if key.kind is SourceKind.ROUTER else ""
-            message = "answers again" if health.failure is None else "answers that it is loading"
-            self._events.add(Event(now, Severity.INFO, key.name, f"{words}{message}"))
+            self._events.add(*judge_node(self._alerts, key, track, self._node_thresholds, when))
 
     def _backend_view(
         self, track: BackendTrack, at: float, now: datetime, groups: Mapping[str, str]

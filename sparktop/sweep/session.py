@@ -15,7 +15,8 @@ from typing import Protocol
 
 from sparktop.errors import OutputError, SparktopError
 from sparktop.model.countdown import Countdown
-from sparktop.model.snapshot import Severity, Snapshot
+from sparktop.model.event import Severity
+from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepStatus, SweepView
 from sparktop.model.targets import ModelFacts
 from sparktop.model.text import clean

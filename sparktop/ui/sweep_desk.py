@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from sparktop.ending import hear
 from sparktop.model.countdown import Countdown
-from sparktop.model.snapshot import Severity, Snapshot
+from sparktop.model.event import Severity
+from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep_view import SweepView
 from sparktop.model.targets import SweepSettings, Watch
 from sparktop.model.text import clean

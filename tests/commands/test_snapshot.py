@@ -21,19 +21,12 @@ from sparktop.commands.observation import has_told, wait_for, why_nothing
 from sparktop.commands.snapshot import report
 from sparktop.errors import OutputError, UnreachableError
 from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.event import Event, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeSample
 from sparktop.model.router import RouterView
 from sparktop.model.series import HistoryTable, Series
-from sparktop.model.snapshot import (
-    BackendHistory,
-    BackendView,
-    Event,
-    NodeHistory,
-    NodeView,
-    Severity,
-    Snapshot,
-)
+from sparktop.model.snapshot import BackendHistory, BackendView, NodeHistory, NodeView, Snapshot
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.store import SourceKey, SourceKind, Store
 

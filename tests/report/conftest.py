@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from sparktop.model.event import Alert, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import SelfView, Totals
 from sparktop.model.node import (
@@ -25,7 +26,6 @@ from sparktop.model.node import (
     SensorReading,
 )
 from sparktop.model.snapshot import (
-    Alert,
     BackendState,
     BackendView,
     EngineProcess,
@@ -34,7 +34,6 @@ from sparktop.model.snapshot import (
     Latency,
     NodeView,
     Quantile,
-    Severity,
     Snapshot,
     SpeedState,
 )

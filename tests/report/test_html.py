@@ -8,8 +8,9 @@ from html.parser import HTMLParser
 
 import pytest
 
+from sparktop.model.event import Event, Severity
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.snapshot import Event, Severity, Snapshot
+from sparktop.model.snapshot import Snapshot
 from sparktop.report.html import render
 from stage.rehearsal import Rehearsal, RouterPart
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from sparktop.graphics.cells import cell_width
-from sparktop.model.snapshot import Event, Severity, Snapshot, SpeedState
+from sparktop.model.event import Event, Severity
+from sparktop.model.snapshot import Snapshot, SpeedState
 from sparktop.model.text import clean
 from sparktop.report.markdown import WIDTH, code, render
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from sparktop.graphics.cells import cell_width
+from sparktop.model.event import Event, Severity
 from sparktop.model.node import NodeSample
-from sparktop.model.snapshot import Event, NodeView, Severity, Snapshot
+from sparktop.model.snapshot import NodeView, Snapshot
 from sparktop.report.text_snapshot import render
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, TypeAlias
 
 import pytest
 
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
+from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import MemoryReading, NodeSample
-from sparktop.model.snapshot import BackendState, Severity
+from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.store import SourceKey
 
@@ -72,10 +74,11 @@ def test_a_dead_engine_is_an_alert_of_its_own(world: World) -> None:
     assert alerts(world) == [("backend:b:unreachable", Severity.CRITICAL)]
     world.feed(lane(1009))
     assert alerts(world) == []
-    assert [event.severity for event in world.snapshot().events] == [
-        Severity.CRITICAL,
-        Severity.CRITICAL,
-        Severity.INFO,
+    assert [(event.severity, event.kind) for event in world.snapshot().events] == [
+        (Severity.CRITICAL, "engine-dead"),
+        (Severity.INFO, "engine-dead"),
+        (Severity.CRITICAL, "unreachable"),
+        (Severity.INFO, "unreachable"),
     ]
 
 
@@ -179,7 +182,7 @@ def test_a_server_that_restarts_again_and_again_is_one_alert(world: World) -> No
 
 
 def test_what_happens_again_and_again_is_one_event(world: World) -> None:
-    """Six outages in four minutes are a line each way with its count, not a list of twelve."""
+    """Six outages in four minutes are a line with its count and rate, not a list of twelve."""
     for second in range(240):
         if second % 40 >= 32:
             world.fail(1000 + second)
@@ -187,7 +190,7 @@ def test_what_happens_again_and_again_is_one_event(world: World) -> None:
             world.feed(lane(1000 + second))
     world.feed(lane(1240))
     messages = [event.message for event in world.snapshot().events]
-    assert messages == ["nothing listens there (×6)", "answers again (×6)"]
+    assert messages == ["down 6 times in 3 min: nothing listens there"]
 
 
 def stepping(at: float, step_ms: float, running: float = 8.0, batch: float = 8.0) -> EngineSample:
@@ -235,4 +238,25 @@ def test_a_slow_server_stays_named_while_its_peer_is_away(make_world: MakeWorld)
         held.append("backend:c:slow-steps" in dict(alerts(world)))
     assert held[40]
     assert held[170]
+    assert not held[200]
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_step_of_the_wall_clock_neither_raises_nor_clears_slow_steps(
+    hours: int, make_world: MakeWorld
+) -> None:
+    """Raised after ten seconds and kept for two minutes without a peer, both by the readings' own time."""
+    world = make_world(Watch(backends=(BackendTarget("b", "http://b"), BackendTarget("c", "http://c"))))
+    plain, held = world.store._now, []
+    world.store._now = lambda: plain() + timedelta(hours=hours if world.at % 40 >= 20 else 0)
+    for second in range(300):
+        if second < 60:
+            world.feed(stepping(1000 + second, 60.0), name="b")
+        else:
+            world.store.accept(SourceKey.backend("b"), Failure(FailureKind.REFUSED, "gone", 1000 + second))
+        world.feed(stepping(1000 + second, 500.0), name="c")
+        held.append("backend:c:slow-steps" in dict(alerts(world)))
+    first = held.index(True)
+    assert 15 <= first <= 30
+    assert all(held[first:170])
     assert not held[200]

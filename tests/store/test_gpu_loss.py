@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 import pytest
 
 from sparktop.hardware.machine import Machine
+from sparktop.model.event import Severity
 from sparktop.model.node import NodeIdentity, NodeSample
-from sparktop.model.snapshot import Severity, Snapshot
+from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import NodeTarget, Watch
 from sparktop.panels.node.detail import node_detail
 from sparktop.panels.node.panel import node_panel
@@ -82,7 +83,10 @@ def test_one_of_eight_that_is_lost_is_critical_and_named(make_world: MakeWorld, 
     driver.lost = set()
     picture = watched.look(1040)
     assert (alerts(picture), picture.nodes[0].gpus_lost) == ([], ())
-    assert events(picture)[-1] == (Severity.INFO, "GPU 3 (NVIDIA H200, GPU-3) answers again")
+    assert events(picture)[-1] == (
+        Severity.INFO,
+        "GPU 3 (NVIDIA H200, GPU-3) answers again after 38 s",
+    )
 
 
 def test_every_surface_names_it(make_world: MakeWorld) -> None:
@@ -146,7 +150,7 @@ def test_another_gpu_in_its_place_is_no_loss(make_world: MakeWorld) -> None:
 
 
 def test_a_driver_restart_is_not_eight_lost_gpus(make_world: MakeWorld) -> None:
-    """All gone at once: a warning with the driver's words, critical after a minute, one event each way."""
+    """All gone at once: a warning with the driver's words, critical after a minute, an event for each."""
     driver = eight()
     watched = Watched(make_world, driver)
     watched.look(1000)
@@ -160,7 +164,12 @@ def test_a_driver_restart_is_not_eight_lost_gpus(make_world: MakeWorld) -> None:
     driver.failing, driver.init_error = {}, None
     picture = watched.look(1098)
     assert (alerts(picture), picture.nodes[0].gpus_lost) == ([], ())
-    assert [severity for severity, _ in events(picture)] == [Severity.WARNING, Severity.INFO]
+    assert [severity for severity, _ in events(picture)] == [
+        Severity.WARNING,
+        Severity.CRITICAL,
+        Severity.INFO,
+    ]
+    assert picture.events[-1].message == "the GPUs answer again after 1 min"
 
 
 def test_the_only_gpu_that_is_lost_is_a_loss(make_world: MakeWorld) -> None:

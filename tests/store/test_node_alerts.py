@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparktop.model.event import Alert, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import GpuReading, MemoryReading, NetworkReading, NodeSample, SensorReading
-from sparktop.model.snapshot import Alert, Severity
 from sparktop.model.targets import NodeTarget, NodeThresholds, Watch
 from sparktop.model.text import clean
 from sparktop.store import SourceKey

@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample, RouterView
-from sparktop.model.snapshot import Severity
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.store import SourceKey
 from tests.store.conftest import EPOCH, START, World
@@ -130,7 +130,7 @@ def test_a_router_goes_down_and_comes_back(make_world: MakeWorld) -> None:
     assert not world.snapshot().alerts
     assert [event.message for event in world.snapshot().events] == [
         "router down: nothing listens there",
-        "router answers again",
+        "router answers again after 10 s",
     ]
 
 

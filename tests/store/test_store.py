@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
+from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import (
     CpuReading,
@@ -18,7 +19,7 @@ from sparktop.model.node import (
     NodeIdentity,
     NodeSample,
 )
-from sparktop.model.snapshot import BackendState, Severity
+from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.store import SourceKey, Store
 from sparktop.store.event_log import EVENTS_KEPT
@@ -158,7 +159,7 @@ def test_events_tell_down_and_back_once(world: World) -> None:
         world.fail(at)
     world.feed(running(1007, 3))
     told = [(event.severity, event.message) for event in world.snapshot().events]
-    assert told == [(Severity.CRITICAL, "nothing listens there"), (Severity.INFO, "answers again")]
+    assert told == [(Severity.CRITICAL, "nothing listens there"), (Severity.INFO, "answers again after 4 s")]
 
 
 def test_a_note_is_kept_once(world: World) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from sparktop.graphics import numbers
-from sparktop.model.snapshot import Severity, Snapshot
+from sparktop.model.event import Severity
+from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.rows import Row, row_width, spread_row
 

@@ -2,39 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
 from sparktop.graphics import numbers
-from sparktop.model.snapshot import Severity, Snapshot
+from sparktop.graphics.cells import cell_width
+from sparktop.model.event import Alert, Event, Severity, Values
+from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.frame import framed
-from sparktop.panels.parts.rows import Row
+from sparktop.panels.parts.rows import Row, row_width
+from sparktop.panels.parts.sentences import wrapped
 
 _ROLES = {Severity.INFO: "muted", Severity.WARNING: "warn", Severity.CRITICAL: "bad"}
+_UNITS = {
+    "gib_per_min": "GiB/min",
+    "gib_per_s": "GiB/s",
+    "mib_per_s": "MiB/s",
+    "per_s": "/s",
+    "gib": "GiB",
+    "mhz": "MHz",
+    "percent": "%",
+    "ratio": "×",
+    "ms": "ms",
+    "s": "s",
+    "c": "°C",
+    "w": "W",
+}
+"""Unit by the end of a value's name, the longest ends first."""
+_GROUPED = 1000
+_LEAST_WRAPPED = 30
+"""Least width in cells of a message that is wrapped."""
 _SIGNS = {Severity.INFO: "·", Severity.WARNING: "▲", Severity.CRITICAL: "✖"}
 
 
 def events_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool = False) -> list[Row]:
-    """Draw the current alerts, and below them the events, newest first."""
-    rows: list[Row] = []
-    for alert in snapshot.alerts:
-        since = f"{alert.since.astimezone():%H:%M:%S}"
-        role = _ROLES[alert.severity]
-        rows.append(
-            [
-                (f" {_SIGNS[alert.severity]} ", role),
-                label(f"since {since} "),
-                (f"{alert.subject}: ", "title"),
-                (alert.message, role),
-            ]
-        )
-    rows += [
-        [
-            (f" {_SIGNS[event.severity]} ", _ROLES[event.severity]),
-            label(f"      {event.at.astimezone():%H:%M:%S} "),
-            (f"{event.subject}: ", "text"),
-            (event.message, "muted"),
-        ]
-        for event in reversed(snapshot.events)
+    """Draw the active alerts, then the events, newest first.
+
+    The values behind a message stand after it, as far as the width allows. Where rows are left over, messages
+    that are too long are wrapped, and their values get a row of their own.
+    """
+    entries = [
+        *(_entry(one, f"since {_clock(one.since)} ", "title", active=True) for one in snapshot.alerts),
+        *(_entry(one, f"      {_clock(one.at)} ", "text") for one in reversed(snapshot.events)),
     ]
+    rows: list[Row] = []
+    spare = height - 2 - len(entries)
+    for entry in entries:
+        drawn = entry.rows(width - 2, 1 + max(0, spare))
+        spare -= len(drawn) - 1
+        rows += drawn
     if not rows:
         rows = [[label(" nothing happened yet")]]
     hidden = len(rows) - (height - 2)
@@ -42,6 +60,69 @@ def events_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool 
     title: Row = [("┐", "border"), ("alerts and events", "title"), ("┌", "border")]
     role = "selected" if selected else "border"
     return framed(rows, width, height, role=role, title=title, note=note)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A line of the list."""
+
+    head: Row
+    """Sign, time and subject."""
+    message: str
+    role: str
+    values: tuple[str, ...]
+
+    def rows(self, width: int, most: int) -> list[Row]:
+        """Return the entry in at most `most` rows; a message that needs more stays one row, to be cut."""
+        indent = row_width(self.head)
+        lines = wrapped(self.message, width - indent) if width - indent >= _LEAST_WRAPPED else []
+        if not 1 <= len(lines) <= most:
+            return [self._with_values([*self.head, (self.message, self.role)], width, " · ")]
+        rows: list[Row] = [[*self.head, (lines[0], self.role)]]
+        rows += [[label(" " * indent), (line, self.role)] for line in lines[1:]]
+        last = self._with_values(rows[-1], width, " · ")
+        if self.values and last == rows[-1] and len(rows) < most:
+            return [*rows, self._with_values([label(" " * (indent - 1))], width, " ")]
+        return [*rows[:-1], last]
+
+    def _with_values(self, row: Row, width: int, first: str) -> Row:
+        """Return a row with as many of the values behind it as fit into `width` cells."""
+        left, said = width - row_width(row), ""
+        for value in self.values:
+            more = f"{said}{' · ' if said else first}{value}"
+            if cell_width(more) > left:
+                break
+            said = more
+        return [*row, label(said)] if said else row
+
+
+def _entry(one: Alert | Event, time: str, subject_role: str, *, active: bool = False) -> _Entry:
+    role = _ROLES[one.severity]
+    head: Row = [(f" {_SIGNS[one.severity]} ", role), label(time), (f"{one.subject}: ", subject_role)]
+    return _Entry(head, one.message, role if active else "muted", tuple(value_texts(one.values)))
+
+
+def _clock(time: datetime) -> str:
+    return f"{time.astimezone():%H:%M:%S}"
+
+
+def value_texts(values: Values) -> Iterator[str]:
+    """Yield each known value with its name and unit, such as "limit 8 GiB"; a window of 0 s is left out."""
+    for name, value in values.items():
+        if value is None or (name == "window_s" and value == 0):
+            continue
+        stem, unit = next(
+            (
+                (name.removesuffix(f"_{end}"), unit)
+                for end, unit in _UNITS.items()
+                if name.endswith(f"_{end}")
+            ),
+            (name, ""),
+        )
+        shown = (
+            value if isinstance(value, str) else f"{value:.3g}" if abs(value) < _GROUPED else f"{value:,.0f}"
+        )
+        yield f"{stem.replace('_', ' ')} {shown}{f' {unit}' if unit else ''}"
 
 
 def self_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool = False) -> list[Row]:

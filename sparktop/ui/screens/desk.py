@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from sparktop.model.countdown import Countdown
-from sparktop.model.snapshot import Severity
+from sparktop.model.event import Severity
 from sparktop.model.sweep_view import SweepView
 from sparktop.panels.board.scene import PanelKey
 from sparktop.sweep.view.source import SweepSource

@@ -11,9 +11,10 @@ import pytest
 
 from sparktop.model.balance import Balance
 from sparktop.model.balance import BalanceWord as Is
+from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
-from sparktop.model.snapshot import Severity, Snapshot
+from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.store import SourceKey, Store
 from sparktop.store.balance import LOOKED_AT_S, MOST_AT_ONCE

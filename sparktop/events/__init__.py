@@ -1,0 +1,1 @@
+"""Events that leave the program: to a hook program and to a webhook."""

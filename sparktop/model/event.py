@@ -1,0 +1,90 @@
+"""Alerts, and the events in the log: what needs attention now, and what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+
+Values = Mapping[str, float | str | None]
+"""Numbers behind a message, by name; each name includes the unit. Where a number has a limit, the limit is
+there too ("limit_percent"), and "window_s" is the time over which it was measured, 0 for a single reading."""
+NO_VALUES: Values = MappingProxyType({})
+
+
+class Severity(StrEnum):
+    """How important an alert or event is."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+    @property
+    def rank(self) -> int:
+        """Return 0 for INFO, 1 for WARNING, 2 for CRITICAL."""
+        return [*Severity].index(self)
+
+
+class Phase(StrEnum):
+    """What an event says about the condition of an alert."""
+
+    BEGIN = "begin"
+    WORSE = "worse"
+    """The condition holds and its severity has risen."""
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """An alert: a condition of a backend, node, router or group that holds now and needs attention."""
+
+    id: str
+    severity: Severity
+    subject: str
+    """Name of the backend, node, router or group."""
+    message: str
+    since: datetime
+    """UTC."""
+    values: Values = field(default_factory=lambda: NO_VALUES, hash=False)
+    since_s: float | None = None
+    """`since` in monotonic seconds, so that a duration does not depend on the wall clock."""
+    worst: Severity | None = None
+    """Highest severity since it began; None where that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event in the log on the screen, such as an alert that began or a server that restarted."""
+
+    at: datetime
+    severity: Severity
+    subject: str
+    message: str
+    values: Values = field(default_factory=lambda: NO_VALUES, hash=False)
+    at_s: float | None = None
+    """Time of the reading that caused it, in monotonic seconds; None where that is not known."""
+    about: str | None = None
+    """What it is about, such as "backend:spark-a:kv-full": the id of an alert, or of another condition that
+    can occur repeatedly; None for a plain message."""
+    phase: Phase | None = None
+    """None for an event without duration, such as a restart."""
+    duration_s: float | None = None
+    """Seconds that the condition held; None unless `phase` is END."""
+    worst: Severity | None = None
+    """Highest severity that the condition had; None unless `phase` is END."""
+    count: int = 1
+    """Number of occurrences that this event stands for."""
+    span_s: float | None = None
+    """Seconds from the first of these occurrences to the newest one; None for a single occurrence."""
+
+    @property
+    def kind(self) -> str | None:
+        """Return the last part of `about`, such as "kv-full", without a number; None without `about`."""
+        return None if self.about is None else self.about.rpartition(":")[2].partition("/")[0]
+
+    @property
+    def importance(self) -> Severity:
+        """Return the severity to filter by: the end of a critical alert is as important as its beginning."""
+        return self.severity if self.worst is None else self.worst

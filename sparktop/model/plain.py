@@ -1,0 +1,32 @@
+"""Conversion of values to what JSON can hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from sparktop.model.text import clean
+
+_TEXT_LIMIT = 1000
+"""Most characters of a text."""
+
+
+def plain(value: object) -> object:
+    """Convert a value to what JSON can hold: clean text, lists for tuples, None for NaN and infinities."""
+    if isinstance(value, Mapping):
+        return {clean(key, _TEXT_LIMIT): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, str):
+        return clean(value, _TEXT_LIMIT)
+    if isinstance(value, float):
+        # Micro-units are far below the precision of all measurements.
+        return round(value, 6) if math.isfinite(value) else None
+    return value
+
+
+def json_time(time: datetime) -> str:
+    """Format a time in UTC with milliseconds: "2026-01-01T12:00:00.000Z". Without a zone it is UTC."""
+    known = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return known.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
