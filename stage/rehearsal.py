@@ -235,7 +235,7 @@ class Rehearsal:
             version="1.106.2",
             strategy=self._scenario.strategy if part.tells else None,
             deployments=(*here, *elsewhere) if part.tells else None,
-            note=None if part.tells else "needs a key to tell its deployments",
+            note=None if part.tells else "needs a key to list its deployments",
             answer_ms=2.4,
         )
         self.store.accept(key, sample, 2.6)

@@ -45,7 +45,7 @@ class Service:
         if is_local(self.listeners) or self.tls is not None:
             return None
         if self.token is None:
-            return "insecure: whoever reaches this address can read what this machine does"
+            return "insecure: anyone who reaches this address can read what this machine does"
         return "no TLS: the token can be read on the way; --tls-cert and --tls-key give it"
 
 

@@ -262,7 +262,7 @@ _WHOLE: tuple[_Figure[NodeSample], ...] = (
     _Figure("sample_cost_seconds", "What taking this sample cost.", lambda one: _times(1e-3, one.cost_ms)),
     _Figure(
         "gpus",
-        "GPUs that are read; no series where the driver cannot tell.",
+        "GPUs that are read; no series where the driver does not report them.",
         lambda one: len(one.gpus) if one.gpus or one.gpu_note is None else None,
     ),
     _Figure(
@@ -295,9 +295,7 @@ _MEMORY: tuple[_Figure[MemoryReading], ...] = (
     _Figure("memory_cma_free_bytes", "Free in the contiguous area.", lambda one: one.cma_free_bytes),
     _Figure("memory_headroom_bytes", "Available less CMA free.", lambda one: one.headroom_bytes),
     _Figure("memory_gpu_processes_bytes", "Held by GPU processes.", lambda one: one.gpu_processes_bytes),
-    _Figure(
-        "memory_unattributed_bytes", "Used, and nobody says by what.", lambda one: one.unattributed_bytes
-    ),
+    _Figure("memory_unattributed_bytes", "Used, by an unknown consumer.", lambda one: one.unattributed_bytes),
     _Figure("memory_overlap_bytes", "Counted by two parts of the bar.", lambda one: one.overlap_bytes),
     _Figure(
         "memory_pressure_full_ratio",

@@ -49,7 +49,7 @@ _USB_PD_FIX = (
     "use the 240 W adapter that came with it, unplug it from the mains for a minute, plug its cable in again"
     " and check it; nvidia-smi -rgc lifts a clock lock"
 )
-_LOCK_CAUSE = "a clock lock (nvidia-smi -lgc) or a limit that the driver does not tell"
+_LOCK_CAUSE = "a clock lock (nvidia-smi -lgc) or a limit that the driver does not report"
 _LOCK_FIX = "nvidia-smi -rgc lifts a clock lock; else check power supply and cooling"
 _NOT_SEEN = SpeedState()
 
@@ -149,7 +149,7 @@ def _state(
     """Return the state that one reading shows; `held` is True if the clock was slow before this reading."""
     use, clock = gpu.utilization_percent, gpu.sm_clock_mhz
     if use is None:
-        return SpeedState(UNKNOWN, "the driver does not tell the load")
+        return SpeedState(UNKNOWN, "the driver does not report the load")
     if use < IDLE_PERCENT:
         return SpeedState(IDLE, f"{use:.0f} % load")
     over = _reasons_over(gpu, shares, thresholds)
@@ -174,7 +174,7 @@ def _by_clock(gpu: GpuReading, *, low: bool, judged: bool) -> SpeedState:
     """
     if gpu.sm_clock_mhz is None or not judged:
         which = "clock" if gpu.sm_clock_mhz is None else "highest clock"
-        return SpeedState(UNKNOWN, f"the driver does not tell the {which}")
+        return SpeedState(UNKNOWN, f"the driver does not report the {which}")
     if low:
         return SpeedState(UNKNOWN, f"too little load to judge by: {_clock_words(gpu)}")
     return SpeedState(NORMAL, _clock_words(gpu))

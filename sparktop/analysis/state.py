@@ -79,7 +79,7 @@ def backend_state(load: LoadFigures, thresholds: StateThresholds) -> JudgedState
     if short is not None:
         return short
     if load.running is None:
-        reason = load.note or "it does not tell how many requests run"
+        reason = load.note or "it does not report how many requests run"
         return JudgedState(BackendState.UNKNOWN, reason)
     return _by_requests(load.running, load, thresholds)
 

@@ -180,7 +180,7 @@ def _btop_palette(name: str, text: str, *, where: str) -> tuple[Palette, str]:
     if not theme.unusable:
         return palette, ""
     more = f" and {len(theme.unusable) - 1} more" if len(theme.unusable) > 1 else ""
-    return palette, f"{where}: {theme.unusable[0]}{more} is no colour like #rrggbb, and left out"
+    return palette, f"{where}: {theme.unusable[0]}{more} is not a colour like #rrggbb, and is left out"
 
 
 def _with_visible_graphs(palette: Palette) -> Palette:
@@ -223,7 +223,7 @@ def _theme_text(path: Path, where: str) -> str:
     """
     # Checked first, because opening a pipe would wait for its writer.
     if not path.is_file():
-        raise ConfigError(f"{where}: is no file")
+        raise ConfigError(f"{where}: is not a file")
     with path.open("rb") as file:
         data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:

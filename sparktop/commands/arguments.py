@@ -69,7 +69,7 @@ def add_targets(parser: argparse.ArgumentParser) -> None:
         "targets",
         nargs="*",
         metavar="TARGET",
-        help="a host (its usual ports are tried), host:port or URL; with none, the configuration file says",
+        help="a host (its usual ports are tried), host:port or URL; default: from the configuration file",
     )
     parser.add_argument("--config", metavar="FILE", help="the configuration file (see sparktop config)")
 
@@ -80,7 +80,7 @@ def add_drawing(parser: argparse.ArgumentParser) -> None:
         "--interval",
         type=number(MIN_INTERVAL_S, MAX_INTERVAL_S, " seconds"),
         metavar="S",
-        help="seconds between two looks at an engine (default 1); nodes are looked at half as often",
+        help="polling interval of engines in seconds (default 1); nodes are polled half as often",
     )
     parser.add_argument("--theme", metavar="NAME", help="one of those that sparktop themes lists")
     parser.add_argument(

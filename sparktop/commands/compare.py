@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a result of sparktop sweep, llama-benchy, vllm bench serve, aiperf or guidellm, or ref:NAME; "
         "files given as NAME=FILE under one name are levels or runs of one series",
     )
-    parser.add_argument("--baseline", metavar="NAME", help="percent against this one; --list tells names")
+    parser.add_argument("--baseline", metavar="NAME", help="percent against this one; --list shows names")
     parser.add_argument(
         "--same", nargs=2, metavar="NAME", help="two that are the same thing measured twice: the noise floor"
     )

@@ -90,7 +90,7 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         "--duration", type=number(LEAST_S, MOST_S, " seconds"), metavar="S", help="of each level"
     )
     parser.add_argument(
-        "--mode", choices=("burst", "steady"), help="all at once, or so many in flight all the time"
+        "--mode", choices=("burst", "steady"), help="all at once, or a constant number in flight"
     )
     parser.add_argument("--order", choices=("ascending", "abba"), help="abba interleaves the targets' runs")
     parser.add_argument("--api", choices=("chat", "completions"))

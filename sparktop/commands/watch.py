@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--follow",
         metavar="FILE",
-        help="show the run that llama-benchy tells of with --emit-progress FILE: a file or a named pipe, "
+        help="show the run that llama-benchy reports with --emit-progress FILE: a file or a named pipe, "
         "there already or not",
     )
 

@@ -122,7 +122,7 @@ def _own_file(path: Path) -> bytes:
         about = os.fstat(stream.fileno())
         theirs = about.st_uid != os.geteuid() or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         if theirs or not stat.S_ISREG(about.st_mode) or about.st_size > _MOST_BYTES:
-            raise PermissionError(f"{path} is no file of this user's alone")
+            raise PermissionError(f"{path} is too large, or not a regular file that only this user can write")
         return stream.read(_MOST_BYTES)
 
 

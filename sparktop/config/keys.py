@@ -35,9 +35,9 @@ KEYS = (
     Key("balance", ("b",), "b", "balance", "how evenly a router loads its backends, and back", "balance"),
     Key("sort", ("o",), "o", "next_sort", "next sort order of backends and nodes", "sort"),
     Key("zoom", ("z",), "z", "zoom", "selected panel on the full screen, and back", "zoom"),
-    Key("why", ("w",), "w", "why", "why the balance has its word: plots and figures, and back"),
+    Key("why", ("w",), "w", "why", "why this balance verdict: plots and figures, and back"),
     Key("processes", ("P",), "P", "processes", "processes of the selected node, and back", "processes"),
-    Key("freeze", ("p",), "p", "freeze", "freeze the picture; watching goes on", "freeze"),
+    Key("freeze", ("p",), "p", "freeze", "freeze the display; polling continues", "freeze"),
     Key("theme", ("t",), "t", "app.next_theme", "next theme", "theme"),
     Key("nodes", ("1",), "1", "box('nodes')", "show or hide the nodes", "nodes"),
     Key("backends", ("2",), "2", "box('backends')", "show or hide the backends", "backends"),
@@ -46,15 +46,15 @@ KEYS = (
     Key("sweep-editor", ("S",), "S", "sweep_editor", "sweep with targets and load of your choice", "edit"),
     Key("stop-sweep", ("x",), "x", "stop_sweep", "twice: stop the sweep; what is done is kept"),
     Key("history", ("h",), "h", "history", "results of sweeps: open, compare, tag", "history"),
-    Key("slower", ("plus", "equals_sign"), "+", "app.interval(1)", "look less often"),
-    Key("faster", ("minus",), "-", "app.interval(-1)", "look more often"),
-    Key("next", ("down", "j"), "↓ j", "select(1)", "select the next panel; scroll what is shown alone"),
+    Key("slower", ("plus", "equals_sign"), "+", "app.interval(1)", "poll less often"),
+    Key("faster", ("minus",), "-", "app.interval(-1)", "poll more often"),
+    Key("next", ("down", "j"), "↓ j", "select(1)", "select the next panel; scroll a zoomed one"),
     Key("previous", ("up", "k"), "↑ k", "select(-1)", "select the previous panel; scroll"),
     Key("page-down", ("pagedown",), "PgDn", "page(1)", "a screen further down"),
     Key("page-up", ("pageup",), "PgUp", "page(-1)", "a screen further up"),
     Key("turn", ("tab", "right"), "tab →", "turn(1)", "next panel, or the next group of its balance"),
-    Key("turn-back", ("shift+tab", "left"), "←", "turn(-1)", "the panel, or the group, before"),
-    Key("open", ("enter",), "enter", "open", "everything about the selected panel; why, of a balance"),
+    Key("turn-back", ("shift+tab", "left"), "←", "turn(-1)", "previous panel, or previous group"),
+    Key("open", ("enter",), "enter", "open", "details of the selected panel; of a balance, why"),
     Key("back", ("escape",), "esc", "back", "back to the whole board; drop the filter"),
     Key("events", ("e",), "e", "events", "alerts and events on the full screen, and back"),
     Key("snapshot", ("f2",), "F2", "app.save_snapshot", "save a snapshot (JSON) in this folder"),
@@ -171,7 +171,7 @@ def wrong_keys(keys: Mapping[str, str]) -> dict[str, str]:
     for name in names:
         wanted = textual_key(keys[name])
         if wanted is None:
-            wrong[name] = "is no key: write one like 'Q', 'f5', 'space' or 'ctrl+x'"
+            wrong[name] = "is not a key: write one like 'Q', 'f5', 'space' or 'ctrl+x'"
         elif wanted in _TAKEN:
             wrong[name] = f"cannot be {keys[name]!r}: it {_TAKEN[wanted]}"
         else:
@@ -205,7 +205,7 @@ def wrong_preset_keys(wanted: Sequence[str | None], keys: Mapping[str, str]) -> 
             continue
         key = textual_key(text)
         if key is None:
-            wrong[number] = "is no key: write one like 'f5', 'Q' or 'ctrl+x'"
+            wrong[number] = "is not a key: write one like 'f5', 'Q' or 'ctrl+x'"
         elif key in _TAKEN:
             wrong[number] = f"cannot be {text!r}: it {_TAKEN[key]}"
         elif key in owners:

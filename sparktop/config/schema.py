@@ -70,9 +70,9 @@ def _http_url(url: str) -> str:
         parts = urlsplit(url)
         parts.port  # noqa: B018  # a port that is not a number raises ValueError here
     except ValueError:
-        raise ValueError(f"is no URL, {example}") from None
+        raise ValueError(f"is not a URL, {example}") from None
     if not parts.hostname or clean(url, 500) != url or " " in url:
-        raise ValueError(f"is no URL, {example}")
+        raise ValueError(f"is not a URL, {example}")
     if parts.username is not None or parts.query or parts.fragment:
         raise ValueError("must hold no password, query or fragment; keys go into environment variables")
     return url.rstrip("/")

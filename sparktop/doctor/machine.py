@@ -76,7 +76,7 @@ def _check_gpu(gpu: GpuReading, version: str) -> Check:
     ]
     if len(missing) == len(_WORDS):
         advice = "sudo nvidia-smi shows what the driver itself says"
-        return Check(name, Status.WARN, f"{model}, {version}: tells nothing", advice)
+        return Check(name, Status.WARN, f"{model}, {version}: reports no figures", advice)
     gaps = f"; not reported: {', '.join(missing)}" if missing else ""
     return Check(name, Status.OK, f"{model}, {version}{gaps}")
 
@@ -92,5 +92,5 @@ def _check_memory(reading: NodeSample, identity: NodeIdentity) -> Check:
         advice = "headroom is judged as on a machine with GPU memory of its own: please report the driver"
         return Check(name, Status.WARN, f"{total}, not recognised as shared with the GPU", advice)
     if memory.unified is None:
-        return Check(name, Status.OK, f"{total}; no GPU told whether it shares it")
+        return Check(name, Status.OK, f"{total}; no GPU reports whether it shares this memory")
     return Check(name, Status.OK, f"{total}; the GPU has memory of its own")

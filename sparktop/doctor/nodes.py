@@ -94,6 +94,6 @@ def _node_checks(target: NodeTarget, reading: Reading, identity: NodeIdentity | 
     seen = ", ".join(part for part in parts if part) or "answers"
     checks = [Check(name, Status.OK, f"read through {target.via}: {seen}")]
     if isinstance(reading, NodeSample) and not reading.gpus:
-        note = reading.gpu_note or "tells of no GPU"
+        note = reading.gpu_note or "reports no GPU"
         checks.append(Check(f"{target.name} GPU", Status.WARN, note, "look at nvidia-smi there"))
     return checks

@@ -56,7 +56,7 @@ async def check_backend(target: BackendTarget, network: Network) -> list[Check]:
         return [reach]
     visit = _Visit(target, network)
     if target.engine == "auto" and await visit.meets_router():
-        seen = "a router (LiteLLM), no inference server: its figures need the servers behind it"
+        seen = "a router (LiteLLM), not an inference server: its figures need the servers behind it"
         advice = "watch it with [[routers]], where api_key_env adds deployments, strategy and failures"
         return [reach, Check(f"{target.name} router", Status.OK, seen, advice)]
     metrics, sample = await visit.read_page()
@@ -211,7 +211,7 @@ def _check_version(target: BackendTarget, engine: Engine, identity: EngineIdenti
     if identity.version is not None:
         return Check(name, Status.OK, f"{engine.title} {clean(identity.version, 60)}")
     if "version" not in engine.tells:
-        return Check(name, Status.SKIP, f"{engine.title} has no route that tells it")
+        return Check(name, Status.SKIP, f"{engine.title} has no route that reports it")
     asked = ", ".join(engine.facts)
     return Check(
         name, Status.WARN, f"not reported by {asked}", "does a proxy in front of it let these through?"
@@ -234,6 +234,6 @@ def _check_slots(target: BackendTarget, identity: EngineIdentity) -> Check:
     if target.slots is not None:
         return Check(name, Status.OK, f"{target.slots}, from the configuration")
     if identity.slots is not None:
-        return Check(name, Status.OK, f"{identity.slots}, told by the server")
+        return Check(name, Status.OK, f"{identity.slots}, reported by the server")
     advice = "put slots = N (vLLM's --max-num-seqs) into its [[backends]]"
     return Check(name, Status.WARN, "not reported, so 8 running requests count as busy", advice)

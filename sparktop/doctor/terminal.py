@@ -168,7 +168,7 @@ def _check_colors(terminal: Terminal) -> Check:
 
 def _check_size(terminal: Terminal) -> Check:
     if 0 in terminal.size:
-        return Check("size", Status.SKIP, "the terminal does not tell")
+        return Check("size", Status.SKIP, "the terminal does not report it")
     columns, rows = terminal.size
     seen = f"{columns}×{rows}"
     if columns < MIN_WIDTH or rows < MIN_HEIGHT:
@@ -191,7 +191,7 @@ def _check_braille(terminal: Terminal) -> Check:
     if not terminal.asked:
         return Check("braille", Status.SKIP, "the terminal was not asked")
     if terminal.cursor is None:
-        return Check("braille", Status.SKIP, "the terminal does not tell where its cursor is")
+        return Check("braille", Status.SKIP, "the terminal does not report its cursor position")
     if terminal.cursor == _AFTER_ONE_CELL:
         return Check("braille", Status.OK, "one cell wide")
     advice = "choose a font with braille (DejaVu Sans Mono), and narrow ambiguous widths"

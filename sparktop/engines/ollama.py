@@ -35,7 +35,7 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
         models=models,
         answer_ms=answer_ms,
         page_bytes=len(body),
-        note=f"{held}; Ollama does not tell how many requests run",
+        note=f"{held}; Ollama does not report how many requests run",
     )
 
 

@@ -15,7 +15,7 @@ from sparktop.model.failure import FailureKind
 PATH = "/v1/models"
 FACTS = ("/v1/models",)
 """Routes that report the server's identity; none of them reports a version."""
-NOTE = "only its list of models is known: nothing tells how many requests run"
+NOTE = "only its list of models is known: it does not report how many requests run"
 
 
 def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:

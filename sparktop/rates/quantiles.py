@@ -90,5 +90,5 @@ def histogram_latency(observed: Histogram, window_s: float) -> Latency:
     if count < LEAST_OBSERVATIONS:
         return Latency(mean_s=mean, count=count, window_s=window_s)
     p50, p90, p95, p99 = (histogram_quantile(observed, share) for share in (0.5, 0.9, 0.95, 0.99))
-    note = "lanes share no bucket bound, or only a mean is told: no quantile" if p50 is None else None
+    note = "lanes share no bucket bound, or only a mean is reported: no quantile" if p50 is None else None
     return Latency(mean, p50, p90, p95, p99, count, window_s, note)

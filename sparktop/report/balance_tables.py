@@ -73,7 +73,7 @@ def balance_lines(balances: Sequence[Balance], width: int) -> Iterator[str]:
             "no router known" if one.router is None else "",
             f"since {one.since:%H:%M:%S} UTC" if one.since and one.bad else "",
             f"period {numbers.duration(one.period_s, 7).strip()}" if one.period_s else "",
-            f"looked at {one.sample_hz:.0f} times a second" if one.sample_hz and one.sample_hz >= 1.5 else "",  # noqa: PLR2004 - more than once
+            f"polled {one.sample_hz:.0f} times a second" if one.sample_hz and one.sample_hz >= 1.5 else "",  # noqa: PLR2004 - more than once
             f"strategy {clean(one.strategy)}" if one.strategy else "",
         )
         head = " · ".join(filter(None, figures))

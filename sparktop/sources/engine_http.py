@@ -164,7 +164,7 @@ class EngineSource:
         return found
 
     def _router(self) -> Failure:
-        message = f"{self._where} is a router (LiteLLM), no inference server: name it under [[routers]]"
+        message = f"{self._where} is a router (LiteLLM), not an inference server: list it under [[routers]]"
         return Failure(FailureKind.ROUTER, message, self._clock())
 
     @property

@@ -235,7 +235,7 @@ class RouterSource:
             # Without a database, LiteLLM (1.106) answers 500 to a missing key.
             verb = "needs" if trouble.kind is FailureKind.UNAUTHORIZED else "may need"
             return (
-                f"{verb} a key to tell its deployments, strategy and failures: [[routers]] with api_key_env"
+                f"{verb} a key to list its deployments, strategy and failures: [[routers]] with api_key_env"
             )
         if trouble.kind is FailureKind.NOT_FOUND:
             return f"has no {MODELS}: its deployments are not known"

@@ -156,7 +156,7 @@ def _refusal(body: bytes, error: ValidationError) -> WireError:
         return WireError(FailureKind.MALFORMED, "the answer is not JSON: is that a sparktop agent?")
     schema = plain.get("schema") if isinstance(plain, dict) else None
     if not isinstance(schema, str) or not schema.startswith("sparktop."):
-        return WireError(FailureKind.MALFORMED, "the answer is none of a sparktop agent")
+        return WireError(FailureKind.MALFORMED, "not a sparktop agent: unexpected answer")
     if schema != SCHEMA:
         return _other_schema(schema, plain.get("sparktop"))
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
@@ -190,7 +190,7 @@ def _checked(value: Value) -> Value:
         checked = clean(value, _TEXT_LIMIT)
     elif isinstance(value, int | float):
         if not math.isfinite(value) or abs(value) > _LARGEST:
-            raise WireError(FailureKind.MALFORMED, "the agent's answer holds a number that is no reading")
+            raise WireError(FailureKind.MALFORMED, "the agent's answer holds a number that is not a reading")
     elif isinstance(value, tuple):
         checked = tuple(_checked(item) for item in value)
     elif isinstance(value, Mapping):

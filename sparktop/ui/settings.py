@@ -45,7 +45,7 @@ def settings(app: App[None], host: Host) -> list[Setting]:
         Setting("sorted by", lambda: overview.view.sort.value, overview.action_next_sort, shown["sort"]),
         Setting("filter", lambda: overview.view.filter or "none", ask_filter, shown["filter"]),
         *(box(name) for name in _BOXES),
-        Setting("look every", lambda: f"{cadence.asked_s:g} s", host.action_next_interval, interval),
+        Setting("poll every", lambda: f"{cadence.asked_s:g} s", host.action_next_interval, interval),
         Setting("low bandwidth", slow, host.action_low_bandwidth),
         Setting("theme", lambda: app.theme, host.action_next_theme, shown["theme"]),
         Setting("picture", frozen, overview.action_freeze, shown["freeze"]),

@@ -278,7 +278,7 @@ class SweepDesk:
             sweeping.stop()
         else:
             self._asked_at = now
-            kept = "what is done is kept" if sweeping.loads else "whoever makes it goes on"
+            kept = "what is done is kept" if sweeping.loads else "the followed run itself continues"
             self.say(f"press x again to stop the sweep; {kept}", Severity.WARNING)
 
     def open_sweep(self) -> None:
@@ -386,7 +386,7 @@ class SweepDesk:
     def _ready(self) -> Sweeping | None:
         """Return the sweep session, created at the first call; without a store, warn and return None."""
         if self.sweeping is None and self._store is None:
-            self.say("there is nobody who watches: nothing to sweep with", Severity.WARNING)
+            self.say("nothing is being watched: no target to sweep", Severity.WARNING)
         elif self.sweeping is None and self._store is not None:
             from sparktop.sweep.session import Sweeping
 

@@ -259,7 +259,7 @@ class _HostSearch:
         notes = self._notes(kinds, agent)
         if not (backends or routers or agents or notes):
             ports = ", ".join(map(str, self._ports.http))
-            why = "what listens there is no inference server" if kinds else "nothing listens there"
+            why = "what listens there is not an inference server" if kinds else "nothing listens there"
             notes.append(
                 f"{self._label}: nothing to watch on ports {ports} ({why}); write host:port or a URL"
             )

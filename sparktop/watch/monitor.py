@@ -263,8 +263,9 @@ class Monitor:
         urls = [target.url for target in self._backends.values()]
         found = behind_router(router, sample.deployments, watched_urls=urls, taken=self._backends)
         for host in found.elsewhere:
-            hint = "is no address of this network, so it is not asked: [[backends]] in the config watches it"
-            self._store.note(name, f"sends to {clean(host, 100)}, which {hint}")
+            hint = "which is not an address of this network, so it is not polled"
+            advice = "list it under [[backends]] to watch it"
+            self._store.note(name, f"sends to {clean(host, 100)}, {hint}: {advice}")
         new = [target for target in found.targets if target.url not in self._tried]
         if new:
             self._tried.update(target.url for target in new)

@@ -187,7 +187,7 @@ def test_both_of_our_own_files_load_and_their_graphs_are_visible() -> None:
     """A gradient that begins in the background's colour is lifted to where it can be seen."""
     palettes, problems = read_user_themes(DATA)
     assert sorted(palettes) == ["clear-sky", "harbour"]
-    assert problems == ["harbour.theme: graph_text is no colour like #rrggbb, and left out"]
+    assert problems == ["harbour.theme: graph_text is not a colour like #rrggbb, and is left out"]
     assert contrast("#0c1f2d", "#0b1d2a") < 1.1
     for palette in palettes.values():
         assert visible(palette) >= SHAPES

@@ -43,7 +43,7 @@ def test_keys_are_read_as_people_write_them(text: str, name: str) -> None:
     ["", "é", "f0", "f25", "super+a", "ctrl+", "+a", "++", "shift+1", "ctrl+é", "return", "aa", "\x1b"],
 )
 def test_what_no_terminal_sends_is_no_key(text: str) -> None:
-    """A word that is no key gives None."""
+    """A word that is not a key gives None."""
     assert textual_key(text) is None
 
 
@@ -84,11 +84,11 @@ def test_an_entry_can_keep_one_of_its_keys() -> None:
         ({"freeze": "ctrl+q"}, "'freeze' cannot be 'ctrl+q': it always quits"),
         ({"freeze": "ctrl+m"}, "'freeze' cannot be 'ctrl+m': it is the same as 'enter' to a terminal"),
         ({"freeze": "ctrl+["}, "'freeze' cannot be 'ctrl+[': it is the same as 'escape' to a terminal"),
-        ({"freeze": "pause"}, "'freeze' is no key: write one like 'Q', 'f5', 'space' or 'ctrl+x'"),
+        ({"freeze": "pause"}, "'freeze' is not a key: write one like 'Q', 'f5', 'space' or 'ctrl+x'"),
     ],
 )
 def test_a_key_that_cannot_be_had_is_told(keys: dict[str, str], message: str | None) -> None:
-    """A clash names who has the key; what is no key says how one is written."""
+    """A clash names who has the key; what is not a key says how one is written."""
     if message is None:
         assert remapped(keys)
         return

@@ -49,7 +49,7 @@ def test_ollama_tells_what_is_loaded_and_no_figure() -> None:
     assert sample.models == ("gemma3:4b", "mistral:latest")
     assert sample.lanes == (LaneSample("0"),)
     assert (sample.engine, sample.at, sample.answer_ms) == ("ollama", 12.5, 3.25)
-    assert sample.note == "2 models loaded; Ollama does not tell how many requests run"
+    assert sample.note == "2 models loaded; Ollama does not report how many requests run"
 
 
 @pytest.mark.parametrize("empty", [{"models": []}, {"models": None}])
@@ -57,7 +57,7 @@ def test_ollama_with_nothing_loaded_is_there(empty: object) -> None:
     """No loaded model is a good answer: it says so, and still knows no figure."""
     sample = page(empty, "ollama")
     assert (sample.models, sample.lanes) == ((), (LaneSample("0"),))
-    assert sample.note == "no model is loaded; Ollama does not tell how many requests run"
+    assert sample.note == "no model is loaded; Ollama does not report how many requests run"
 
 
 def test_an_openai_server_tells_its_models() -> None:

@@ -68,7 +68,7 @@ def test_json_of_a_group_of_which_nothing_is_known() -> None:
     assert (found["verdict"], found["period_s"], found["requests"], found["swing"]) == ("unknown",) + (
         None,
     ) * 3
-    assert found["reasons"] == ["no backend tells its load"]
+    assert found["reasons"] == ["no backend reports its load"]
 
 
 def test_json_has_no_infinities_and_no_escapes() -> None:
@@ -95,7 +95,7 @@ def test_plain_text_says_the_word_and_why(swinging: Snapshot, width: int) -> Non
     assert max(map(len, text.splitlines())) <= width
     flat = " ".join(text.split())
     assert re.search(r"balance of proxy: oscillating · since 00:00:(4\d|5[0-5]) UTC · period", flat)
-    assert "looked at 4 times a second · strategy least-busy" in flat
+    assert "polled 4 times a second · strategy least-busy" in flat
     assert "spark-a and spark-b swing against each other every" in flat
     assert "hint: look for cooldowns in the router's log" in flat
 

@@ -60,7 +60,7 @@ def test_the_plain_report_says_what_is_missing() -> None:
     """A strategy from the config is marked, and the line that says what to do follows."""
     text = render(snapshot(tells=False), 100)
     assert "simple-shuffle (config)" in text
-    assert "  needs a key to tell its deployments" in text
+    assert "  needs a key to list its deployments" in text
     down = render(snapshot(down_at_s=10), 100)
     assert "proxy            down" in down
     assert "connection refused" in down

@@ -203,7 +203,7 @@ async def test_a_token_that_cannot_be_sent_is_not_sent(serve: Serve, watch: Make
         (answer(b"the driver hangs", "503 No"), FailureKind.HTTP, "has no sample: the driver hangs"),
         (answer(b"", "302 Go", "Location: http://other/"), FailureKind.REDIRECT, "redirects to http://other/"),
         (answer(b"<html>"), FailureKind.MALFORMED, "is that a sparktop agent?"),
-        (answer(b'{"a": 1}'), FailureKind.MALFORMED, "none of a sparktop agent"),
+        (answer(b'{"a": 1}'), FailureKind.MALFORMED, "not a sparktop agent: unexpected answer"),
         (
             answer(b'{"schema": "sparktop.node/9", "sparktop": "9.0"}'),
             FailureKind.VERSION,

@@ -118,11 +118,11 @@ async def test_facts_are_asked_once_a_minute(serve: Serve, clock: FakeClock) -> 
 @pytest.mark.parametrize(
     ("key", "refusal", "note"),
     [
-        (None, LOCKED, "needs a key to tell its deployments, strategy and failures"),
+        (None, LOCKED, "needs a key to list its deployments, strategy and failures"),
         (
             None,
             answer(b"Internal Server Error", "500 E"),
-            "may need a key to tell its deployments, strategy and failures",
+            "may need a key to list its deployments, strategy and failures",
         ),
         (KEY, LOCKED, "refuses the key of api_key_env: its deployments are not known"),
         (

@@ -105,7 +105,7 @@ async def test_b_opens_the_group_of_the_selected_backend() -> None:
 
 
 def rows_below(app: SparktopApp) -> int:
-    found = re.search(r"(\d+) more rows", text(app))
+    found = re.search(r"(\d+) more rows?", text(app))
     return int(found[1]) if found else 0
 
 

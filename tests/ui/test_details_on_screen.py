@@ -26,7 +26,7 @@ async def test_enter_opens_the_detail(size: tuple[int, int]) -> None:
         assert " because " in text
         assert "─ latency ─" in text
         assert {row_width(row) for row in app.overview.canvas.rows} == {size[0]}
-        assert ("more rows" in text) == (size == (80, 24))
+        assert ("more row" in text) == (size == (80, 24))
         await pilot.press("escape")
         await pilot.pause()
         assert " because " not in "\n".join(shown(app))

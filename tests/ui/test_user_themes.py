@@ -131,7 +131,7 @@ def test_what_is_no_file_is_never_opened(folder: Path) -> None:
     os.mkfifo(folder / "b.theme")
     (folder / "c.toml").symlink_to(folder / "gone")
     assert list(palettes()) == list(shipped_palettes())
-    assert theme_problems() == ("a.theme: is no file", "b.theme: is no file", "c.toml: is no file")
+    assert theme_problems() == ("a.theme: is not a file", "b.theme: is not a file", "c.toml: is not a file")
 
 
 def test_more_files_than_anyone_has_are_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

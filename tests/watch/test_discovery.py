@@ -282,14 +282,14 @@ async def test_what_is_no_server_is_left_out(reply: object, serve: Serve) -> Non
     found = await look(serve, server)
     assert (found.backends, found.routers) == ((), ())
     assert len(found.notes) == 1
-    assert "no inference server" in found.notes[0]
+    assert "not an inference server" in found.notes[0]
 
 
 async def test_a_server_that_never_answers_is_asked_once(serve: Serve) -> None:
     """A port that accepts and says nothing costs one timeout and one line."""
     server: RawServer = await serve(say_nothing)
     found = await look(serve, server, answer_timeout_s=0.1)
-    assert "no inference server" in found.notes[0]
+    assert "not an inference server" in found.notes[0]
     assert server.connections == 2  # the first only to see that something listens
 
 

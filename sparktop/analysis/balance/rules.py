@@ -26,7 +26,7 @@ def enough(balance: Balance) -> Rule:
         "enough",
         (
             Check(
-                "time looked at",
+                "time observed",
                 balance.window_s,
                 balance.needed_s or limits.SHORTEST_S,
                 "s",
@@ -89,7 +89,7 @@ def _starved(balance: Balance, percent: float | None) -> Rule:
                 lost,
                 100 * limits.STARVED_LOSS,
                 "%",
-                meaning="not known: the batches do not vary enough to tell how long a step takes"
+                meaning="not known: the batches do not vary enough to measure how long a step takes"
                 if lost is None
                 else "of throughput, against the same requests spread evenly"
                 if balance.lost_percent is not None or balance.router is None
@@ -176,7 +176,7 @@ def requests(balance: Balance) -> Rule:
                 balance.requests_chance,
                 CHANCE_LIMIT,
                 "chance",
-                meaning="how likely random routing gives one as many",
+                meaning="probability that random routing sends one backend as many",
                 most=True,
             ),
             Check(

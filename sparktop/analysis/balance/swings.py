@@ -41,7 +41,7 @@ def lead(balance: Balance) -> Rule:
                 "lead margin",
                 None if margin is None else 100 * margin,
                 unit="%",
-                meaning="more than its share that it takes to lead: more than chance gives",
+                meaning="load above its share at which a backend leads: more than chance produces",
             ),
             time_with_load(balance),
             *_a_swing(balance),
@@ -67,7 +67,7 @@ def _a_swing(balance: Balance) -> tuple[Check, ...]:
         None if swing is None else swing.mutual,
         limits.MUTUAL,
         digits=2,
-        meaning="1: one falls as others rise; 0: one alone comes and goes, and that is no swing",
+        meaning="1: one falls as others rise; 0: one alone comes and goes, which is not a swing",
     )
     if balance.looks_explain is None:
         return (mutual,)
@@ -125,7 +125,7 @@ def _of_a_rhythm(swing: Swing, mean_total: float | None, count: int) -> tuple[Ch
             "requests",
             mean_total,
             digits=1,
-            meaning=f"below {limits.RHYTHM_LOAD * count:g} coin tosses look like a swing: "
+            meaning=f"below {limits.RHYTHM_LOAD * count:g} random routing looks like a swing: "
             "then the score must be higher",
         ),
         Check(
@@ -151,17 +151,17 @@ def _moving(balance: Balance) -> Check:
         None if z is None or factor is None or swing is None else z * factor * swing.moving_share,
         limits.RHYTHM_Z,
         digits=1,
-        meaning="the part that moves, over what coin tosses give",
+        meaning="the part that moves, over that of random routing",
     )
 
 
 def _looks_apart(balance: Balance, limit_s: float | None) -> Check:
     return Check(
-        "looks apart",
+        "poll skew",
         balance.looks_apart_ms,
         None if limit_s is None else 1000 * limit_s,
         "ms",
-        meaning="between the looks at the backends: further apart, a common rise looks like a swing",
+        meaning="between the polls of the backends: further apart, a common rise looks like a swing",
         most=True,
     )
 
@@ -242,7 +242,7 @@ def _full_times(found: Convoys | None) -> tuple[Check, ...]:
             limits.CONVOY_FULL,
             "×",
             2,
-            f"of the split, over coin tosses; or {limits.MANY_RATIO:g} times less than with half of them",
+            f"of the split, over random routing; or {limits.MANY_RATIO:g} times less than with half of them",
             most=True,
             either=found is not None and limits.splits_evenly(found),
         ),
@@ -277,7 +277,7 @@ def _part_times(found: Convoys | None, window_s: float) -> tuple[Check, ...]:
             None if found is None else found.part_chance,
             limits.CONVOY_PART_CHANCE,
             "chance",
-            meaning="how likely coin tosses lie so far apart at those times",
+            meaning="probability that random routing lies so far apart at those times",
             most=True,
         ),
         Check(
@@ -316,7 +316,7 @@ def herds(balance: Balance) -> Rule:
                 limits.least_herd_spread(balance.convoys),
                 "×",
                 1,
-                "of who got how many in a piece, over coin tosses; the servers' pace does not matter",
+                "of who got how many in a piece, over random routing; the servers' pace does not matter",
             ),
             Check(
                 "by chance",

@@ -49,7 +49,7 @@ def gaps(name: str, present: float) -> str:
 
 def too_little(mean_total: float, least: int) -> str:
     """Return the sentence that the mean load is too small for a verdict; `least` requests are needed."""
-    return f"too little load to tell: {_count(mean_total)} requests on average, {least} are needed"
+    return f"too little load to judge: {_count(mean_total)} requests on average, {least} are needed"
 
 
 def nothing_to_compare(tracks: Sequence[LoadTrack], now_s: float) -> str:
@@ -58,12 +58,12 @@ def nothing_to_compare(tracks: Sequence[LoadTrack], now_s: float) -> str:
     if len(tracks) < _PAIR:
         return "a group of one backend has no balance"
     if not seen:
-        return "no backend tells its load"
+        return "no backend reports its load"
     recent = [
         track.name for track in tracks if track.name in seen and now_s - track.times_s[-1] <= _FLAT_S / 10
     ]
     if len(recent) == 1:
-        return f"only {recent[0]} tells its load now; a balance is between two"
+        return f"only {recent[0]} reports its load now; a balance needs two"
     return "too few samples of two backends"
 
 
@@ -145,7 +145,7 @@ def _free_slot(percent: float | None) -> list[str]:
 
 def _absent(grid: LoadGrid) -> list[str]:
     said = [f"{name} no longer answers; judged without it, from then on" for name in grid.left]
-    return said + [f"{name} tells no load; judged without it" for name in grid.silent]
+    return said + [f"{name} reports no load; judged without it" for name in grid.silent]
 
 
 def _balanced(result: Balance) -> str:
@@ -156,7 +156,7 @@ def _balanced(result: Balance) -> str:
         return f"even: {mean}"
     if z < high:
         return f"uneven as random routing would be: {mean}, {_times(z)} its spread"
-    return f"no swing, nobody starved: {mean}, {_times(z)} the spread of random routing"
+    return f"no swing, no backend starved: {mean}, {_times(z)} the spread of random routing"
 
 
 def _range(result: Balance) -> str:
@@ -201,10 +201,10 @@ def convoys(result: Balance) -> str:
     """Return the sentence that convoys (requests that start and end together) come and go in turns."""
     found = result.convoys
     if found is None:
-        return "whole convoys come and go by turns"
+        return "convoys of requests come and go in turns"
     every = "" if result.period_s is None else f", there and back in {_seconds(result.period_s)}"
     return (
-        f"whole convoys come and go by turns: {found.part_times} times in {_span(result.window_s)} one "
+        f"convoys come and go in turns: {found.part_times} times in {_span(result.window_s)} one "
         f"backend had nearly all of the half that was there, {found.full_times} times all were there and "
         f"evenly split{every}"
     )
@@ -218,8 +218,8 @@ def herds(result: Balance) -> str:
     every = "" if result.period_s is None else f"; loads are there and back in {_seconds(result.period_s)}"
     return (
         f"requests of one moment go the same way: in pieces of {_seconds(found.piece_s)} they are dealt "
-        f"{_times(found.spread)} as unevenly as coin tosses ({found.herds} herds in {found.pieces} pieces, "
-        f"{found.requests} requests){every}"
+        f"{_times(found.spread)} as unevenly as by random routing ({found.herds} herds in {found.pieces} "
+        f"pieces, {found.requests} requests){every}"
     )
 
 

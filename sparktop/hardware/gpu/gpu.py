@@ -245,7 +245,7 @@ def _silent_note(readings: Sequence[GpuReading]) -> str | None:
         and gpu.processes is None
     ]
     return (
-        f"GPU {', '.join(silent)} tells nothing: the driver answers no question about it" if silent else None
+        f"GPU {', '.join(silent)} reports nothing: the driver answers no query about it" if silent else None
     )
 
 

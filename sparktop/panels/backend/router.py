@@ -159,7 +159,7 @@ def _flow(view: RouterView, width: int) -> Row:
     """Return the deployments with their backends in one row; deployments that do not fit are counted."""
     head = label("sends to ")
     if view.deployments is None:
-        return [head, ("– ", "muted"), (view.note or "it does not tell its deployments", "muted")]
+        return [head, ("– ", "muted"), (view.note or "it does not list its deployments", "muted")]
     if not view.deployments:
         return [head, ("no deployment", "warn")]
     row: Row = [head]
@@ -199,7 +199,7 @@ def _listing(view: RouterView, width: int, height: int) -> list[Row]:
         return [_flow(view, width)]
     deployments = view.told if view.told is not None else tuple(Deployment(name) for name in view.deployments)
     cells = min(40, max([10, *(len(deployment.id) for deployment in deployments)]))
-    from_config = "   (as the config says)" if view.told is None else ""
+    from_config = "   (from the config)" if view.told is None else ""
     rows: list[Row] = [
         [label(f"{fit('deployment', cells)}   {fit('backend', _NAME)}  address and model{from_config}")]
     ]

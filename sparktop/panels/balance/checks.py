@@ -34,7 +34,7 @@ class Question:
         word, role = {
             True: ("yes", "title"),
             False: ("no", "muted"),
-            None: ("cannot be told yet", "muted"),
+            None: ("not known yet", "muted"),
         }[self.answer]
         left: Row = [("─ ", "border"), (self.title, "accent"), (" ", "border")]
         right: Row = [(f" {word} ", role), ("─", "border")]

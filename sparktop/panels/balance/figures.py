@@ -18,7 +18,7 @@ def questions(balance: Balance) -> list[Question]:
         ("Does the lead change again and again?", swings.lead(balance)),
         ("Is there one rhythm?", swings.rhythm(balance)),
         ("Do they fill and empty in turns?", swings.turns(balance)),
-        ("Do whole convoys come and go?", swings.convoys(balance)),
+        ("Do convoys of requests come and go?", swings.convoys(balance)),
         ("Are requests sent in herds?", swings.herds(balance)),
     )
     counted, ahead, requests = balance.arrivals is not None, rules.ahead(balance), rules.requests(balance)
@@ -26,7 +26,7 @@ def questions(balance: Balance) -> list[Question]:
     # "Uneven" has three reasons: this rule, the counters, and a drained backend.
     first = uneven and (ahead.holds or (balance.router is not None and not unequal))
     return [
-        Question("Is there enough to tell?", judged, rules.enough(balance)),
+        Question("Is there enough data?", judged, rules.enough(balance)),
         *(
             Question(
                 title, swinging and rule.holds if judged and (rule.name != "herds" or counted) else None, rule

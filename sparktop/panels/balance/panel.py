@@ -116,7 +116,7 @@ def _picture(balance: Balance, snapshot: Snapshot, width: int, height: int, coar
     axis = balance_axis(balance, lines, snapshot, graph, coarse)
     below: Row = [label(" " * GUTTER), label(time_axis(graph, axis.step))]
     if len(lines) < _PAIR:
-        return [[label("no two backends tell their load: nothing to draw")]]
+        return [[label("fewer than two backends report their load: nothing to draw")]]
     shown = group_slots(balance, lines, axis, graph)
     rest: list[Row] = []
     if len(lines) == _PAIR:

@@ -13,7 +13,7 @@ from sparktop.panels.parts.figures import figure, label, share_role
 from sparktop.panels.parts.rows import Row
 from sparktop.panels.parts.sections import Section
 
-SINCE = "since the last look"
+SINCE = "since the last poll"
 RDMA = "rdma"
 """The `kind` of ports whose traffic no network interface counts."""
 _WIDE, _NARROW = 66, 52

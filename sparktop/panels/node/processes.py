@@ -222,7 +222,7 @@ def _missing(view: NodeView, order: ProcessOrder) -> str:
     if sample is None:
         return "–"
     if any(gpu.processes is None for gpu in sample.gpus):
-        return "the driver does not tell what holds GPU memory"
+        return "the driver does not report what holds GPU memory"
     return "nothing holds GPU memory" if sample.gpus else "none read yet"
 
 

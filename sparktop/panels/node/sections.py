@@ -33,7 +33,7 @@ def node_sections(view: NodeView, width: int) -> list[Section]:
     return [
         *gpu_sections(view, width),
         memory_section(sample.memory, view.headroom, width),
-        Section(processor, _cpu(sample.cpu, width), "since the last look"),
+        Section(processor, _cpu(sample.cpu, width), "since the last poll"),
     ]
 
 

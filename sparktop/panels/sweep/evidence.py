@@ -159,7 +159,7 @@ def _balance(evidence: LevelEvidence, width: int) -> list[Row]:
 
 def _timeline(evidence: LevelEvidence, width: int, run: int | None) -> list[Row]:
     if not evidence.timelines:
-        why = evidence.why_no_timeline or "nobody told of its requests"
+        why = evidence.why_no_timeline or "its requests were not reported"
         return [heading("requests", "", width), fit_row([label(f"no timeline: {why}")], width)]
     chosen = next((one for one in evidence.timelines if one.run == run), evidence.timelines[-1])
     return timeline_rows(chosen, width)

@@ -150,7 +150,7 @@ def _title(rows: Sequence[HistoryRow], query: str, unread: int) -> Row:
 
 def _note(hidden: int, marked: int) -> Row:
     words = [f"{marked} marked"] if marked else []
-    words += [f"{hidden} more rows"] if hidden > 0 else []
+    words += [f"{hidden} more row{'' if hidden == 1 else 's'}"] if hidden > 0 else []
     return [(f" {' · '.join(words)} ", "muted")] if words else []
 
 

@@ -102,9 +102,9 @@ def not_shown(metric: ComparedMetric, part: _Part) -> str:
     lead = f"{level.ahead}'s {signed(level.lead_percent or 0.0)} against {level.rival}{where} may be chance"
     who = "a single run" if limit.runs == 1 else f"{limit.runs} runs"
     if needed <= limit.runs:
-        return f"{lead} ({who} differ too much from each other to tell)"
+        return f"{lead} ({who} differ too much from each other to decide)"
     usual = "" if limit.spread_percent is not None else f" if they spread {USUAL_SPREAD_PERCENT:.1f} %"
-    return f"{lead} ({who} cannot tell, {needed} would{usual})"
+    return f"{lead} ({who} cannot decide it, {needed} would{usual})"
 
 
 def _no_winner(part: _Part) -> str:

@@ -234,7 +234,7 @@ def _ended(at: float, fields: Mapping[str, object]) -> Ended | None:
         tokens=min(tokens or 0, _MOST_TOKENS),
         # 0 stands for an unknown count: no prompt is empty.
         prompt_tokens=whole(fields, "prompt_tokens") or None,
-        error=(clean(error) or "no reason told") if error else "",
+        error=(clean(error) or "no reason given") if error else "",
     )
 
 

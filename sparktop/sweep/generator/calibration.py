@@ -117,7 +117,7 @@ class Calibration:
             return model
         if not models:
             where = self._pool.endpoint.where
-            message = f"{where} does not tell which models it serves: name one (--model)"
+            message = f"{where} does not list the models it serves: name one (--model)"
             raise CalibrationError(request_failure(WRONG_MODEL, message, perf_counter()))
         return models[0]
 

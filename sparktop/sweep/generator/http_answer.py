@@ -133,7 +133,7 @@ class HttpAnswer:
             self._part = _Part.CHUNK_SIZE
         elif (length := headers.get("content-length")) is not None:
             if not (length.isascii() and length.isdigit() and len(length) < 16):  # noqa: PLR2004 - petabytes
-                raise BrokenAnswerError("the answer's length is no number")
+                raise BrokenAnswerError("the length of the answer is not a number")
             self._left = int(length)
             self._part = _Part.SIZED if self._left else _Part.DONE
         else:
@@ -188,7 +188,7 @@ class HttpAnswer:
         if self._part is _Part.CHUNK_SIZE:
             size = line.partition(b";")[0].strip()
             if _SIZE.fullmatch(size) is None:
-                raise BrokenAnswerError("the size of a chunk is no number")
+                raise BrokenAnswerError("the size of a chunk is not a number")
             self._left = int(size, 16)
             self._part = _Part.CHUNK if self._left else _Part.TRAILER
         elif self._part is _Part.CHUNK_END:

@@ -49,7 +49,7 @@ def _parse_one(part: str) -> SloCondition:
     except ValueError:
         limit = math.nan
     if not sign or not (0 < limit < math.inf):
-        raise UsageError(f"--slo: '{clean(part, 40)}' is no condition; write for example ttft_p90_ms=2000")
+        raise UsageError(f"--slo: '{clean(part, 40)}' is not a condition; write for example ttft_p90_ms=2000")
     if name not in figures():
         near = did_you_mean(name, figures()) or "; write for example ttft_p90_ms or stream_tps"
         raise UsageError(f"--slo: there is no figure '{clean(name, 40)}'{near}")

@@ -50,7 +50,7 @@ def routing_test(sequence: Sequence[str]) -> RoutingTest:
     runs = sum(1 for index, name in enumerate(sequence) if index == 0 or name != sequence[index - 1])
     split = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
     if len(counts) < 2:  # noqa: PLR2004 - an order needs two kinds
-        only = f"all {total} requests went to {split.rsplit(' ', 1)[0]}" if total else "nobody told"
+        only = f"all {total} requests went to {split.rsplit(' ', 1)[0]}" if total else "not reported"
         return RoutingTest("unknown", total, runs, None, None, None, only)
     totals_p = _totals_p(counts, total)
     if total < LEAST:

@@ -211,7 +211,7 @@ class SweepWorker:
 
     def _ending(self, returncode: int, broken: str | None) -> RequestFailure:
         if broken is not None:
-            why = f"it said something that is no message: {broken}"
+            why = f"it sent something that is not a message: {broken}"
         elif returncode < 0:
             why = f"it was ended by {_signal_name(-returncode)}"
         else:

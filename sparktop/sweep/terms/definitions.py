@@ -68,7 +68,7 @@ _ALL = (
     Metric("requests_per_s", "Completed", "req/s", "completed requests / duration", decimals=2),
     _latency("ttft_ms", "TTFT", "first token - start of the request; reasoning counts; mean over requests"),
     _latency("ttfr_ms", "TTFR", "first event of the stream - start of the request; mean over requests"),
-    _latency("first_answer_ms", "First answer", "first token that is no reasoning - start of the request"),
+    _latency("first_answer_ms", "First answer", "first token that is not reasoning - start of the request"),
     _latency("itl_ms", "ITL", "gap between consecutive tokens; mean over all gaps", 1),
     _latency(
         "tpot_ms",

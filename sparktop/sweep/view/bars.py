@@ -106,7 +106,7 @@ def _timeline(
             f"({means})"
         )
     else:
-        notes.append("no server tells its prefill time: waiting and prefill are one here")
+        notes.append("no server reports its prefill time: waiting and prefill are drawn as one")
     if len(requests) >= MOST_BARS:
         notes.append(f"the first {MOST_BARS} requests of the run")
     return Timeline(key, run, bars, max(0.0, until - began), named, tuple(notes))

@@ -180,7 +180,7 @@ class OverviewScreen(SweepActions, FilterActions):
         elif self.view.filter:
             keys = [("esc", f"drops filter: {clean(self.view.filter, 20)}"), *keys]
         below = self._board_height - (self.size.height - HEADER - FOOTER) - self._scroll
-        return [("↓", f"{below} more rows"), *keys] if below > 0 else keys
+        return [("↓", f"{below} more row{'' if below == 1 else 's'}"), *keys] if below > 0 else keys
 
     def show_as(self, view: View) -> None:
         """Draw with another view and post `ViewChanged` to the application."""

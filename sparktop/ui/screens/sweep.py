@@ -190,7 +190,7 @@ class SweepScreen(Screen[None]):
             else:
                 keys.append((table[name].shown, self._footer_word(table[name])))
         below = self._height - self.room - self._scroll
-        return [("↓", f"{below} more rows"), *keys] if below > 0 else keys
+        return [("↓", f"{below} more row{'' if below == 1 else 's'}"), *keys] if below > 0 else keys
 
     def _footer_word(self, key: Key) -> str:
         if key.name == "reference" and self.reference is not None:

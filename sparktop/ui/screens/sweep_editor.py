@@ -75,7 +75,7 @@ _EMPTY = {
     "model": "the server's only or first one",
     "headroom": "8 if unified; 0: off",
     "gpu": "92 if unified; 0: off",
-    "slo": "none; ttft_p90_ms=2000 looks for the most at once",
+    "slo": "none; ttft_p90_ms=2000 finds the highest level",
 }
 _LEFT = ("concurrency", "pp", "tg", "runs", "duration", "requests")
 _RIGHT = ("mode", "order", "warmup", "api", "headroom", "gpu")

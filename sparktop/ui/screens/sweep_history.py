@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
 from pathlib import Path
@@ -23,8 +22,6 @@ from sparktop.ui.screens.history_table import HistoryTable
 from sparktop.ui.screens.sweep_difference import DifferenceScreen
 from sparktop.ui.styles import RoleStyles
 
-_log = logging.getLogger(__name__)
-
 HISTORY_KEYS = (
     Key("open", ("enter",), "enter", "open", "open the result on the full screen", "open"),
     Key("back", ("escape",), "esc", "back", "drop the search, then the marks; then back", "back"),
@@ -39,7 +36,7 @@ HISTORY_KEYS = (
     Key("tags", ("T",), "T", "ask('tags')", "tags: words", "tags"),
     Key("note", ("N",), "N", "ask('note')", "a note: a line", "note"),
     Key("import", ("i",), "i", "ask('import')", "bring in a result file of another tool", "import"),
-    Key("path", ("o",), "o", "path", "tell where the file is", "path"),
+    Key("path", ("o",), "o", "path", "show the path of the file", "path"),
     Key("down", ("down", "j"), "↓ j", "select(1)", "next result"),
     Key("up", ("up", "k"), "↑ k", "select(-1)", "result before"),
     Key("page-down", ("pagedown",), "PgDn", "page(1)", "a screen further"),
@@ -50,9 +47,6 @@ HISTORY_KEYS = (
     Key("quit", ("q",), "q", "app.quit", "quit; asks while a sweep runs"),
 )
 """The keys of this screen, in the order of the footer and the help."""
-_READ_AT_ONCE = 8
-_LOOK_EVERY_S = 3.0
-"""Seconds between two scans of the folder, because another sparktop may store a sweep meanwhile."""
 
 
 class Asked(Enum):

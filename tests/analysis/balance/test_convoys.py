@@ -140,7 +140,7 @@ def test_the_sentence_names_both_kinds_of_times() -> None:
     balances = [
         judge(GroupLoad("g", tracks_of(by_turns(seed=seed)), LIFE_S), SECONDS - 1.0) for seed in range(12)
     ]
-    said = [one for one in balances if one.reasons[0].startswith("whole convoys come and go by turns: ")]
+    said = [one for one in balances if one.reasons[0].startswith("convoys come and go in turns: ")]
     assert said
     for one in said:
         assert one.convoys is not None
@@ -208,6 +208,6 @@ def test_a_faint_rhythm_does_not_speak_for_convoys() -> None:
         assert convoys is not None
         clear = (swing.score or 0.0) >= limits.COMING_SCORE
         said.add(clear)
-        assert found.reasons[0].startswith("whole convoys come and go by turns: ") is not clear
+        assert found.reasons[0].startswith("convoys come and go in turns: ") is not clear
         assert clear or found.period_s == convoys.period_s
     assert said == {True, False}

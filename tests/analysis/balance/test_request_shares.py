@@ -115,12 +115,12 @@ def test_balanced_by_load_becomes_uneven_by_requests() -> None:
 
 def test_too_little_load_to_tell_becomes_uneven_only_over_a_whole_window() -> None:
     """Unknown for want of load is overruled by counters; unknown for want of time or samples is not."""
-    unknown = replace(JUDGED, word=Is.UNKNOWN, word_now=Is.UNKNOWN, reasons=("too little load to tell",))
+    unknown = replace(JUDGED, word=Is.UNKNOWN, word_now=Is.UNKNOWN, reasons=("too little load to judge",))
     assert weigh_requests(unknown, FOUND).word_now is Is.UNEVEN
     for gone in (replace(unknown, window_s=40.0), replace(unknown, samples_percent=80.0)):
         told = weigh_requests(gone, FOUND)
         assert (told.word_now, told.requests) == (Is.UNKNOWN, 412)
-        assert told.reasons[0] == "too little load to tell"
+        assert told.reasons[0] == "too little load to judge"
 
 
 def test_an_idle_group_stays_idle() -> None:

@@ -347,7 +347,7 @@ def test_a_gpu_that_answers_nothing_is_said() -> None:
     silent = {"nvmlDeviceGetName": "NVIDIA GB10", "nvmlDeviceGetUUID": "GPU-1"}
     picture = GpuReader(NOWHERE, FakeDriver(h200(), silent)).read(0.0)
     assert [gpu.name for gpu in picture.gpus] == ["NVIDIA H200", "NVIDIA GB10"]
-    assert picture.note == "GPU 1 tells nothing: the driver answers no question about it"
+    assert picture.note == "GPU 1 reports nothing: the driver answers no query about it"
 
 
 @pytest.mark.parametrize(

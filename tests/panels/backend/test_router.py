@@ -143,7 +143,7 @@ def test_nothing_running_and_nothing_known_differ() -> None:
 
 def test_what_it_does_not_tell_is_said_once() -> None:
     """Without a key the panel says what to do, in the row of the deployments or on its edge."""
-    note = "needs api_key_env to tell its deployments"
+    note = "needs api_key_env to list its deployments"
     assert "\n".join(panel(router(note=note))).count(note) == 1
     assert "\n".join(panel(router(note=note), height=3)).count(note) == 1
     assert "deployments –" in panel(router(note=note), height=3)[1]

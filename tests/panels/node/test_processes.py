@@ -193,7 +193,7 @@ def test_the_panel_scrolls_and_keeps_its_heading() -> None:
     ("one", "words"),
     [
         (view(table=None, gpus=()), "none read yet"),
-        (view(table=None, gpus=(GpuReading(0),)), "the driver does not tell what holds GPU memory"),
+        (view(table=None, gpus=(GpuReading(0),)), "the driver does not report what holds GPU memory"),
         (view(table=None, gpus=(GpuReading(0, processes=()),)), "nothing holds GPU memory"),
         (NodeView("n", "ssh"), "–"),
     ],

@@ -156,7 +156,7 @@ def test_a_backend_that_dies_ends_the_swing() -> None:
         seen = pair.look()
     assert (seen.balance[0].word, seen.balance[0].reasons) == (
         Is.UNKNOWN,
-        ("only spark-a tells its load now; a balance is between two",),
+        ("only spark-a reports its load now; a balance needs two",),
     )
     assert [one.id for one in seen.alerts] == ["backend:spark-b:unreachable"]
     assert any("oscillating ends, now unknown" in event.message for event in seen.events)

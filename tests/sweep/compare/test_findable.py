@@ -50,7 +50,7 @@ def test_advice_says_how_many_runs_a_large_difference_needs() -> None:
     compared = topologies(compare(series), series)
     (row,) = compared.advice
     assert (row.target, row.unproven) == (None, True)
-    assert row.why == "decode: b's +84 % against a may be chance (2 runs cannot tell, 3 would)"
+    assert row.why == "decode: b's +84 % against a may be chance (2 runs cannot decide it, 3 would)"
     text = "\n".join("".join(text for text, _ in line) for line in topology_screen(compared, 80, 24))
     assert "not shown" in text
     assert "either" not in text
@@ -63,7 +63,7 @@ def test_advice_for_single_runs_takes_the_usual_spread() -> None:
     assert (row.target, row.unproven, row.sure) == (None, True, None)
     assert row.why == (
         "decode: b's +52 % against a at c2 may be chance "
-        "(a single run cannot tell, 2 would if they spread 6.5 %)"
+        "(a single run cannot decide it, 2 would if they spread 6.5 %)"
     )
 
 

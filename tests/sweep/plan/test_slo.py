@@ -26,11 +26,11 @@ def test_conditions_are_read() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "no condition"),
-        ("ttft_p90_ms", "no condition"),
-        ("ttft_p90_ms=x", "no condition"),
-        ("ttft_p90_ms=-1", "no condition"),
-        ("ttft_p90_ms=nan", "no condition"),
+        ("", "not a condition"),
+        ("ttft_p90_ms", "not a condition"),
+        ("ttft_p90_ms=x", "not a condition"),
+        ("ttft_p90_ms=-1", "not a condition"),
+        ("ttft_p90_ms=nan", "not a condition"),
         ("ttft_p9_ms=1", "did you mean 'ttft_p9"),
         ("tftt_p90_ms=1", "did you mean 'ttft_p90_ms'"),
         ("\x1b[31m=1", "no figure"),

@@ -61,7 +61,7 @@ async def test_the_menu_fits_the_smallest_usual_terminal() -> None:
 ROUNDS = {
     "view": ["compact", "one backend", "wall", "watch"],
     "sorted by": ["name", "tokens/s", "load", "memory", "state", "as configured"],
-    "look every": ["2 s", "5 s", "10 s", "0.25 s", "0.5 s", "1 s"],
+    "poll every": ["2 s", "5 s", "10 s", "0.25 s", "0.5 s", "1 s"],
     "low bandwidth": ["on", "off"],
     "picture": ["frozen", "live"],
     "box: nodes": ["hidden", "shown"],

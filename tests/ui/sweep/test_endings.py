@@ -151,7 +151,7 @@ async def test_a_followed_run_has_the_same_band_and_asks_nothing(stage: SweepSta
         assert run.looked > looks
         await press(pilot, "x", "x")
         await over(stage, pilot)
-        assert "whoever makes it goes on" in stage.toasts()[1]
+        assert "the followed run itself continues" in stage.toasts()[1]
         assert "┐done┌" in stage.text()
     assert stage.runners == []
 
