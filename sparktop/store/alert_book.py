@@ -25,7 +25,7 @@ class AlertBook:
     """The active alerts."""
 
     def __init__(self, log: EventLog) -> None:
-        """Start without alerts; `log` receives an event when one begins, becomes more severe or ends."""
+        """Start without alerts; `log` receives an event when an alert begins, becomes more severe or ends."""
         self._log = log
         self._alerts: dict[str, Alert] = {}
         self._silent: set[str] = set()
@@ -41,10 +41,12 @@ class AlertBook:
         begins: str | None = None,
         silent: bool = False,
     ) -> None:
-        """Raise an alert at the time of a reading, or update one that is active, whose `since` stays.
+        """Raise the alert `alert_id` with the content of `found`, or update the alert if it is active.
 
-        `since` is when it began (None: at `when`), `begins` the message of the event (None: the alert's).
-        With `silent`, the caller reports beginning and end.
+        `when` is the time of the sample that showed the condition, `since` the time at which the condition
+        began (None: `when`); an active alert keeps its beginning. `begins` is the message of the event at the
+        beginning (None: the alert's own message). With `silent`, no event is added here or by `clear`; the
+        caller adds the events.
         """
         start, old = since or when, self._alerts.get(alert_id)
         worst = found.severity
@@ -73,10 +75,11 @@ class AlertBook:
     def clear(
         self, alert_id: str, when: Instant, message: str | None = None, *, unknown: str | None = None
     ) -> None:
-        """Drop an alert, if it is active, at the time of a reading.
+        """Drop the alert `alert_id` and add an event that it ended; do nothing if the alert is not active.
 
-        The event's message is `message` with the duration added (None: that the condition ended). `unknown`
-        is the reason why it is not known any more whether the condition holds.
+        `when` is the time of the sample that showed the end. The event's message is `message`, or "ended"
+        with the alert's name if that is None, followed by the alert's duration. Pass `unknown`, a reason, if
+        it can no longer be determined whether the condition holds: the message then says so.
         """
         alert = self._alerts.pop(alert_id, None)
         if alert is None:
@@ -119,9 +122,9 @@ class AlertBook:
     def clear_source(
         self, key: SourceKey, when: Instant, why: str, *, but: frozenset[str] = frozenset()
     ) -> None:
-        """Drop all alerts about a source, except those whose ids end in a name in `but`.
+        """Drop all alerts about the source `key`, except those whose ids end in a name in `but`.
 
-        `why` is the reason why it is not known any more whether these conditions hold.
+        `why` is the reason why it can no longer be determined whether the conditions of these alerts hold.
         """
         prefix = f"{key.label}:"
         for alert_id in [one for one in self._alerts if one.startswith(prefix)]:

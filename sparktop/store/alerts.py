@@ -1,6 +1,7 @@
 """Alerts about backends, and about any source that does not answer.
 
-An alert is cleared at another level than it is raised at, so that it does not flap.
+An alert has one limit at which it is raised and another at which it is cleared, so that a value near a limit
+does not raise and clear it again and again.
 """
 
 from __future__ import annotations
@@ -129,9 +130,10 @@ def _restart_values(track: BackendTrack) -> Values:
 
 
 def link_events(key: SourceKey, track: BackendTrack, kind: LinkKind, when: Instant) -> list[Event]:
-    """Return an event if a sample of a restarted server arrived, or the first one of a second server.
+    """Return an event if the server restarted, or if a second server was found at its address; else [].
 
-    None where the alert "restarts" already reports the restart.
+    `kind` is how the newest sample follows the previous one. There is no event if the alert "restarts"
+    reports the restart already, or if the second server was reported before.
     """
     if kind is LinkKind.RESTARTED:
         if len(track.restarted_at) >= RESTARTS_WARN:

@@ -34,7 +34,7 @@ share."""
 
 
 class BackendTrack:
-    """One backend: its newest view, and the samples and histories that the view is computed from."""
+    """Keeps the samples and histories of one backend, and the newest view computed from them."""
 
     def __init__(
         self, target: BackendTarget, thresholds: StateThresholds, slow_step_ratio: float = math.inf
@@ -177,9 +177,10 @@ class BackendTrack:
         return kind
 
     def _count(self, sample: EngineSample, wall_at: float, interval_s: float) -> LinkKind:
-        """Add the sample's counters to the window; return how the sample follows the previous one.
+        """Add the sample's counters to the samples that rates are computed from.
 
-        The window starts empty if the server restarted or another server answered.
+        Return how the sample follows the previous one. If the server restarted or another server answered,
+        forget all earlier counters first.
         """
         short_s = max(RATE_WINDOW_S, self._thresholds.window_s, MISSED_INTERVALS * interval_s)
         self._lineage, link = follow(self._lineage, sample, wall_at)
@@ -203,10 +204,11 @@ class BackendTrack:
         return link.kind
 
     def _step_ms(self, sample: EngineSample, view: BackendView, interval_s: float) -> float | None:
-        """Return the mean step time in ms and set `step_pace`.
+        """Return the mean duration of an engine step in ms, over about the last 10 s.
 
-        Return None if an engine core (lane) had no request at some time in the rate window, or if the window
-        counts too few seconds or no steps.
+        Return None if an engine core (lane) had no request at some time in this period, or if steps were
+        counted over less than half of it. Also set `step_pace`, the comparison with earlier step times, to
+        None where there is no comparison.
         """
         pace, self.step_pace = self.step_pace, None
         at, lanes, running = sample.at, len(sample.lanes), view.running
@@ -279,9 +281,10 @@ class BackendTrack:
         return BackendHistory(**self._histories.series())
 
     def _model(self) -> str | None:
-        """Return the model's name: the server's own if the metrics page has it too, else the page's first.
+        """Return the model's name; None if unknown.
 
-        If the page names no model, return the server's own name, which may be None.
+        The name that the server reports as its identity is used if the metrics page names the same model or
+        no model. Otherwise the first model on the metrics page is used.
         """
         sample = self._lineage.last
         names = sample.models if sample else ()

@@ -83,7 +83,7 @@ class BalanceBook:
         groups: Callable[[], Sequence[JudgedGroup]],
         alerts: AlertBook,
     ) -> list[Event]:
-        """Judge the groups that are due, update their alerts and return the events to announce.
+        """Judge each group whose next judgement is due, update its alert, and return the events to announce.
 
         `at` is monotonic, `now` the same time in UTC. `groups` determines the groups anew; it is called every
         5 s.
@@ -203,12 +203,12 @@ def _blamed(
     router: RouterTrack | None,
     counted: RouterSample | None,
 ) -> Mapping[str, float]:
-    """Return the number of errors by member; members whose number is uncertain are left out.
+    """Return the number of errors that may have made each member's load swing.
 
-    Errors can make load swing, so they are needed to judge a swing. Backends do not see every failure that
-    their router counts against them (a refused connection, an answer that it broke off), so zero errors are
-    certain only if the router counts failures too. If the router never takes a failing backend out of
-    rotation (cooldowns disabled), errors cannot cause a swing: return 0 for all.
+    Members whose number is uncertain are left out. Backends do not see every failure that their router counts
+    against them (a refused connection, an answer that it broke off), so zero errors are certain only if the
+    router counts failures too. If the router never takes a failing backend out of rotation (cooldowns
+    disabled), errors cannot cause a swing: return 0 for all.
     """
     if router is None:
         return errors
@@ -226,9 +226,10 @@ def _tracks(group: JudgedGroup, since: float, errors: Mapping[str, float]) -> li
 
 
 def _may_be_uneven(found: Balance) -> bool:
-    """Return whether a longer window could change "balanced" to "uneven".
+    """Return whether judging a longer time window could change the verdict "balanced" to "uneven".
 
-    With many requests, a skew of the load must last longer before it counts.
+    This is so with many requests at once and a steady difference of load: such a difference counts as uneven
+    only if it lasts longer than the usual window.
     """
     skew, steady = found.skew or 0.0, found.steadiness or 0.0
     if found.word_now is not BalanceWord.BALANCED:
@@ -252,10 +253,10 @@ def _errors(group: JudgedGroup, counted: RouterSample | None, since: float) -> d
 
 
 def sample_skew_ms(tracks: Sequence[LoadTrack]) -> float | None:
-    """Return how far apart in time, in ms, the members' samples of one poll are (median of the last polls).
+    """Return how many ms lie between the samples of different members that belong to the same poll.
 
-    Return None with fewer than two members that have samples, or if the samples are so far apart that they
-    cannot be assigned to one poll.
+    This is the median of the last polls. Return None if fewer than two members have samples, or if the
+    samples are so far apart that it is unclear which belong to the same poll.
     """
     reported = [track.times_s for track in tracks if len(track.times_s) > 1]
     if len(reported) < 2:  # noqa: PLR2004 - two samples are apart
@@ -276,7 +277,7 @@ def _nearest(times: Sequence[float], at: float) -> float:
 
 
 def _arrived(members: Sequence[Member], found: Balance, at: float) -> dict[str, float]:
-    """Return the requests that each judged backend received in the window, by name.
+    """Return the requests that each judged backend received in the time window of `found`, by name.
 
     The result is empty if one of these backends does not count its requests.
     """
@@ -316,9 +317,9 @@ def _with_router(found: Balance, counted: RouterSample | None) -> Balance:
 
 
 def _event(change: BalanceChange, found: Balance, when: Instant, bad_s: float | None) -> Event | None:
-    """Return an event if a bad verdict begins, changes or ends; else, or without a router, return None.
+    """Return an event if a bad verdict begins, changes or ends; None otherwise, or without a router.
 
-    `bad_s` is how long the verdict before the change was bad, in seconds; None if it was not.
+    `bad_s` is how many seconds the group's verdict had been bad before the change; None if it was not bad.
     """
     if found.router is None or not (change.after.bad or change.before.bad):
         return None
@@ -349,7 +350,11 @@ _UNITS = {"%": "_percent", "×": "_ratio", "ms": "_ms", "s": "_s", "life": "_s",
 
 
 def _values(found: Balance, word: BalanceWord) -> Values:
-    """Return the numbers behind a bad verdict: each value of the rule that decides, with its limit."""
+    """Return the numbers behind the bad verdict `word`, for its event and its alert.
+
+    These are the period and the lost throughput of a swing, the length of the time window, and the values and
+    limits that the verdict's rule compares.
+    """
     rules = [rule(found) for rule in _RULES_OF.get(word, ())]
     deciding = next((rule for rule in rules if rule.holds), None)
     values: dict[str, float | str | None] = {

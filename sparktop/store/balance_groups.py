@@ -57,8 +57,8 @@ def judged_groups(
 ) -> list[JudgedGroup]:
     """Return all groups to judge: groups of backends, then the lanes of servers that are in no such group.
 
-    Each group of backends has at least two. Prefill and decode workers of a model form a group each, because
-    a request visits one worker of each role. `group_of` maps backend names to group names, without backends
+    Prefill and decode workers of a model form a group each, because a request visits one worker of each role.
+    A group with a single backend is left out. `group_of` maps backend names to group names, without backends
     whose group is not known yet. `behind` has the backends of each router, in the order of `routers`. This
     function also sets the role of each backend.
     """
@@ -91,9 +91,10 @@ def judged_groups(
 
 
 def _by_role(name: str, tracks: Sequence[BackendTrack]) -> Iterator[tuple[str, Sequence[BackendTrack]]]:
-    """Yield (title, backends): one pair for the complete group, or one for each role that several have.
+    """Yield (title, backends) for each set of backends in the group `name` that is judged together.
 
-    Also set the role of each backend.
+    Without prefill and decode workers, this is the complete group; with them, it is the workers of each role
+    that has at least two. Also set the role of each backend.
     """
     roles = worker_roles({track.target.name: track.load.work(-math.inf) for track in tracks})
     for track in tracks:

@@ -72,11 +72,12 @@ class _Repeats:
 
 
 class EventLog:
-    """The newest `EVENTS_KEPT` events, and the listeners that new ones are announced to.
+    """Keeps the newest `EVENTS_KEPT` events, and announces new events to listeners.
 
-    From its third occurrence within ten minutes on, a condition has one line, which counts them. The line is
-    announced when it appears, when its severity rises, and every ten minutes while it goes on. When nothing
-    has changed for a while, it is announced once more with the state that remains.
+    The first two occurrences of a condition have a line each. If a third follows within ten minutes, a single
+    line with the number of occurrences replaces them. This line is announced when it appears, when its
+    severity rises, and every ten minutes while the condition comes and goes. Once nothing has changed for a
+    while, it is announced a last time, with the state that remains.
     """
 
     def __init__(self) -> None:
@@ -98,7 +99,10 @@ class EventLog:
         return end
 
     def add(self, *events: Event) -> None:
-        """Add events, oldest first. From the third occurrence on, an event replaces its earlier ones."""
+        """Add events, oldest first.
+
+        From the third occurrence of a condition on, the event replaces the earlier lines of that condition.
+        """
         for event in events:
             if event.at_s is None or event.about is None:
                 self._append(event)
@@ -111,7 +115,7 @@ class EventLog:
             self._append(event)
 
     def settle(self, instant: Instant) -> None:
-        """Announce each condition that came and went repeatedly and has stayed as it is since.
+        """Announce the final state of each condition that came and went repeatedly and no longer changes.
 
         Called about once a second.
         """
@@ -140,7 +144,7 @@ class EventLog:
         self._events = deque(kept, maxlen=EVENTS_KEPT)
 
     def _replace(self, line: Event, event: Event) -> None:
-        """Remove a line and append an event that is announced."""
+        """Remove `line` from the log and append and announce `event`."""
         self._remove(lambda one: one is line)
         self._append(event)
 
@@ -165,7 +169,7 @@ class EventLog:
             self._change_line(repeats, repeats.line, event, at_s)
 
     def _fold(self, repeats: _Repeats, event: Event, at_s: float) -> None:
-        """Replace the lines of all recent occurrences by one with their number."""
+        """Replace the lines of all recent occurrences of a condition by a single line with their number."""
         first_s, old = repeats.times[0], repeats.line
         self._remove(lambda one: one is old or _is_since(one, event.about, first_s))
         message = f"{_counted(event, repeats, at_s)}{_detail(event)}"
@@ -178,7 +182,7 @@ class EventLog:
         self._announce_line(repeats, line, at_s)
 
     def _change_line(self, repeats: _Repeats, line: Event, event: Event, at_s: float) -> None:
-        """Store in the single line of a condition that it has ended or become worse."""
+        """Update the single line of a condition after `event`: the condition has ended or become worse."""
         severity = line.severity if event.phase is Phase.END else event.severity
         changed = replace(
             line, phase=event.phase, severity=severity, worst=event.worst, duration_s=event.duration_s
@@ -211,7 +215,7 @@ def _counted(event: Event, repeats: _Repeats, at_s: float) -> str:
 
 
 def _detail(event: Event) -> str:
-    """Return what the newest occurrence adds to the name of its condition, after a colon; "" for nothing."""
+    """Return ": " and the part of the event's message after the condition's name; "" if there is none."""
     label = condition_label(event.about or "")
     detail = event.message.removeprefix(label).removeprefix(": ")
     return f": {detail}" if detail else ""
@@ -228,7 +232,10 @@ def _settled_after_s(repeats: _Repeats) -> float:
 
 
 def _settled(line: Event, repeats: _Repeats, instant: Instant) -> Event:
-    """Return the event that a condition has not changed for a while after it came and went repeatedly."""
+    """Return the event with the final state of a condition that came and went repeatedly.
+
+    Its message says for how long the condition has not changed, as of `instant`.
+    """
     quiet_s = instant.at - repeats.changed_s
     newest = repeats.newest or line
     counted = _counted(newest, repeats, repeats.times[-1])

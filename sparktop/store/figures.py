@@ -1,4 +1,4 @@
-"""The metrics of a backend, computed from its newest metrics page and from the window over its last pages."""
+"""The metrics of a backend, computed from its newest metrics page and from its pages of the last minute."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ _Lanes: TypeAlias = Sequence[LaneSample]
 
 
 def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: float) -> BackendView:
-    """Return `view` with the metrics of the newest page and those computed over the window.
+    """Return `view` with the metrics of the newest page and those computed over the pages in `window`.
 
-    Rates cover 10 s, latencies and ratios a minute, both longer with slow polling.
+    Rates are computed over the last 10 s, latencies and ratios over the last minute. Both periods are longer
+    if the poll interval is long.
     """
     # With slow polling a window must reach the previous sample, or there would never be a figure.
     short_s = max(RATE_WINDOW_S, MISSED_INTERVALS * interval_s)
@@ -76,7 +77,7 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
 
 
 def drawn(view: BackendView, window: Window, interval_s: float) -> dict[str, float | None]:
-    """Return the newest value of each history of a backend, by field name of `BackendHistory`.
+    """Return the value to append to each of a backend's graphs, by field name of `BackendHistory`.
 
     Token rates are those of about the last second. `step_ms` is not included.
     """
@@ -131,9 +132,10 @@ def _live_generation(
 ) -> float | None:
     """Return the generated tokens/s of about the last second; None if unknown.
 
-    This is the server's own gauge, summed over its engine cores (lanes), if it reports one; else the growth
-    of its counter. An idle SGLang refreshes its gauge only every 30 s. So where its counter moves with each
-    token, the gauge is used only while `counted_tps`, the rate over the last seconds, is above 0.
+    The server's own gauge, summed over its engine cores (lanes), is preferred to the growth of the server's
+    token counter. An exception is an idle SGLang, which refreshes its gauge only every 30 s: if the server
+    counts each token at once and `counted_tps`, the counted rate of the last seconds, is 0, the counter is
+    used.
     """
     reported = [lane.generation_tps_gauge for lane in lanes if lane.generation_tps_gauge is not None]
     resting = not counted_tps and counted_tps is not None and _rate_note(lanes) is None
@@ -172,7 +174,7 @@ def _accept_percent(lanes: _Lanes, window: Window, window_s: float) -> float | N
 def _percent(
     window: Window, part: str, whole: str, window_s: float, gauges: Sequence[float | None]
 ) -> float | None:
-    """Return 100 * part / whole, where `part` and `whole` name counters that are taken over the window.
+    """Return 100 * growth of the counter `part` / growth of the counter `whole`, over `window_s` seconds.
 
     If the server lacks these counters, return the mean of `gauges`. Return None if nothing is known.
     """

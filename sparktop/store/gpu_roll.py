@@ -23,7 +23,7 @@ _NOT_LISTED = "the driver does not list it any more"
 
 
 class GpuRoll:
-    """The known GPUs of one machine, and which of their losses have been announced."""
+    """Keeps the known GPUs of one machine, and remembers which lost GPUs have been announced."""
 
     def __init__(self) -> None:
         """Start without known GPUs."""
@@ -66,8 +66,9 @@ class GpuRoll:
     def judge(
         self, book: AlertBook, key: SourceKey, sample: NodeSample, lost: tuple[LostGpu, ...], when: Instant
     ) -> list[Event]:
-        """Raise, update or clear "gpu-lost" and "gpus-gone" of a node; return events about single GPUs.
+        """Raise, update or clear the alerts "gpu-lost" and "gpus-gone"; return events about single GPUs.
 
+        "gpu-lost" is about GPUs lost individually, "gpus-gone" about a machine on which no GPU answers.
         `lost` is the result of `call` for the same sample, `when` the sample's time.
         """
         single = [gpu for gpu in lost if _key(gpu.index, gpu.uuid) in self._single]
@@ -99,7 +100,8 @@ class GpuRoll:
     ) -> list[Event]:
         """Return an event for each GPU that was lost individually or came back since the previous sample.
 
-        `single` are the individually lost GPUs among `lost`, `counts` the numbers of GPUs.
+        `lost` are all missing GPUs, `single` those that were lost individually. `counts` has the numbers of
+        present and known GPUs, which the events carry.
         """
         missing = {_key(gpu.index, gpu.uuid) for gpu in lost}
         back = {name: one for name, one in self._announced.items() if name not in missing}
@@ -134,7 +136,7 @@ def loss_text(gpu: LostGpu) -> str:
 
 
 def _event(key: SourceKey, gpu: LostGpu, message: str, counts: Values, when: Instant) -> Event:
-    """Return the event that a GPU was lost, without its end."""
+    """Return the event that marks the beginning of the loss of `gpu`."""
     about = f"{key.label}:gpu-lost/{gpu.index}"
     severity = Severity.CRITICAL
     return Event(when.wall, severity, key.name, message, counts, when.at, about, Phase.BEGIN)

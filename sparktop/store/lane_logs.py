@@ -68,10 +68,10 @@ class LaneRate:
         self._recent: deque[tuple[float, float]] = deque()
 
     def note(self, at: float, tokens: float | None, widest_s: float) -> float | None:
-        """Add the token counter of a sample; return the rate in tokens/s.
+        """Add the token counter `tokens` of a sample; return the rate in tokens/s.
 
-        Return None if the counter is unknown, or until the samples span a second. The samples start anew if
-        the counter fell or the previous sample is more than `widest_s` seconds old.
+        Return None if the counter is unknown, or until the samples span a second. Earlier samples are
+        forgotten if the counter fell or the previous sample is more than `widest_s` seconds old.
         """
         recent = self._recent
         if tokens is None or (recent and (tokens < recent[-1][1] or at - recent[-1][0] > widest_s)):

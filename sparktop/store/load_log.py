@@ -74,9 +74,10 @@ class LoadLog:
         continues: bool,
         live: bool = True,
     ) -> None:
-        """Add a sample, summed over `lanes`; `continues` is False if another process answers than before.
+        """Add a sample of the backend: the sum over `lanes`, its engine cores.
 
-        If `live` is False, the token rate is kept for graphs but not used for the balance.
+        `continues` is False if another process answers than before. If `live` is False, the token rate is
+        kept for graphs but not used for the balance.
         """
         self._live = live
         reported = _counts(lanes)
@@ -135,9 +136,10 @@ class LoadLog:
         )
 
     def _arrived(self, track: LoadTrack, since: float) -> list[float] | None:
-        """Return the requests that had arrived by each point of `track`: those that ended plus those present.
+        """Return, for each point of `track`, the number of requests that had arrived by then.
 
-        Return None if ended requests are not counted.
+        This is the number of requests that had ended, plus those running or waiting. Return None if ended
+        requests are not counted.
         """
         _, ended = self._table.series("finished")["finished"].arrays(since)
         if len(ended) != len(track.times_s) or all(map(math.isnan, ended)):
@@ -146,7 +148,10 @@ class LoadLog:
         return [sum(row) for row in zip(ended, *there, strict=True)]
 
     def counted(self, since: float) -> dict[str, float]:
-        """Return how much each total grew from `since` on, by name; unreported totals are absent."""
+        """Return how much each of the server's counters grew from `since` on, by name.
+
+        These are counters of requests and tokens. Counters that the server does not report are absent.
+        """
         kept = self._table.series()
         grown: dict[str, float] = {}
         for name in _COUNTS:
@@ -193,9 +198,9 @@ class LoadLog:
         return difference(self._life, before) if self._life is not None and before is not None else None
 
     def answers(self, since: float) -> list[tuple[float, float]]:
-        """Return (number of answers, their tokens in total) for each period of about 2 s since `since`.
+        """Return (number of finished answers, total number of their tokens) for each period of about 2 s.
 
-        Periods without a finished answer are absent.
+        These are the periods that began at `since` or later. Periods without a finished answer are absent.
         """
         return [(number, tokens) for at, number, tokens in self._answers if at >= since]
 
@@ -239,9 +244,9 @@ def median_life_s(logs: Iterable[LoadLog], now: float) -> float | None:
 def length_variation(logs: Iterable[LoadLog], since: float) -> float | None:
     """Return standard deviation / mean of the answers' lengths in tokens; None if too few are known.
 
-    Computed from groups of answers: if n answers of a group have the mean m, then Σ n (m - mean)² / (groups -
-    1) estimates the variance of single answers (analysis of variance), without the error of histogram
-    buckets.
+    Only the total length of the n answers that finished in the same 2 s is known, not each length. If m is
+    their mean length, Σ n (m - mean)² / (periods - 1) estimates the variance of single answers (analysis of
+    variance). It has no error from histogram buckets.
     """
     steps = [step for log in logs for step in log.answers(since)]
     number = sum(count for count, _ in steps)

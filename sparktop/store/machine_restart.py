@@ -1,4 +1,4 @@
-"""The event that a machine restarted, with the last values of it before."""
+"""The event that a machine restarted, with the machine's last values before the restart."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def restart_events(key: SourceKey, track: NodeTrack, identity: NodeIdentity, whe
 
 
 def _last_values(track: NodeTrack, when: Instant) -> Values:
-    """Return the last values before the restart; None for those that are not known."""
+    """Return memory headroom, its trend, GPU temperature and power from the last sample before the restart.
+
+    A value that is not known is None. The result is empty if there was no sample.
+    """
     sample = track.view.sample
     if sample is None:
         return {}

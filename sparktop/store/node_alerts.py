@@ -92,7 +92,10 @@ class Gauge:
         return self.severity if self._beyond(self.warn if held is None else self.clears) else None
 
     def values(self, severity: Severity) -> Values:
-        """Return the value, and the limits of an alert of this severity, with the unit in each name."""
+        """Return the value and its limits for an alert of this severity, for machine-readable output.
+
+        Each name ends in the unit.
+        """
         critical = severity is Severity.CRITICAL
         limit, clears = (self.critical, self.critical_clears) if critical else (self.warn, self.clears)
         figures = {self.quantity: self.value, "limit": limit, "clears_at": clears}
@@ -133,8 +136,8 @@ def _judge_speed(
 ) -> None:
     """Raise, update or clear the alerts "slow-clock" and "slow-steps".
 
-    An active alert clears once normal speed or another cause is measured, or `UNJUDGED_S` seconds after its
-    slowness was last measured.
+    Either alert clears as soon as the node is measured to be normal or slow for another reason. It also
+    clears if its own kind of slowness was last measured `UNJUDGED_S` seconds ago.
     """
     speed, at = track.view.speed, when.at
     healthy = {
@@ -155,7 +158,7 @@ def _judge_speed(
 
 
 def _speed_values(track: NodeTrack, word: str, thresholds: NodeThresholds) -> Values:
-    """Return the numbers behind "slow clock" or "slow steps"."""
+    """Return the numbers behind the alert "slow clock" or "slow steps"; `word` is which of the two."""
     if word == SLOW_STEPS:
         slow = max(track.steps, key=lambda one: one.now_ms / one.before_ms, default=None)
         return {
@@ -213,10 +216,10 @@ def _headroom(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
 
 
 def _headroom_limit(track: NodeTrack) -> Gauge:
-    """Return the gauge "headroom-limit": seconds until memory headroom reaches its critical limit.
+    """Return the gauge "headroom-limit": the seconds until memory headroom reaches its critical limit.
 
-    They are extrapolated from the present trend. Once the limit is reached, the gauge "headroom" applies
-    instead.
+    The seconds are extrapolated from the present trend. Once the limit is reached, the gauge "headroom"
+    applies instead.
     """
     trend = track.view.headroom
     # Where nothing falls the limit is endlessly far away; a trend that comes and goes does not flap.

@@ -1,4 +1,4 @@
-"""Which backend runs on which node, and what that allows to conclude about slow steps."""
+"""Determines which backend runs on which node, and which node its slow steps can be attributed to."""
 
 from __future__ import annotations
 
@@ -47,7 +47,11 @@ class Placement:
             track.assign(matched(track.processes, engines))
 
     def steps_on(self, node: str) -> tuple[StepPace, ...]:
-        """Return the step time comparison of the only backend on `node`; empty if other nodes may slow it."""
+        """Return the step time comparison of the backend on `node`, as a tuple of at most one element.
+
+        The tuple is empty if there is not exactly one backend, if its step times have no comparison, or if
+        another of its nodes has a slow or throttled GPU, which may slow the steps.
+        """
         names = self._on_node.get(node, [])
         backend = self._backends[names[0]] if len(names) == 1 else None
         if backend is None or backend.step_pace is None:
@@ -57,9 +61,10 @@ class Placement:
         return () if held_up else (backend.step_pace,)
 
     def peers(self, track: BackendTrack) -> list[BackendView]:
-        """Return the other answering backends with this model and, as far as known, the same GPU models.
+        """Return the other answering backends that serve the same model as `track`.
 
-        The result is empty if the model or the step time of `track` is unknown.
+        Backends known to run on other GPU models are left out. The result is empty if the model or the step
+        time of `track` is unknown.
         """
         model = track.view.model
         if model is None or track.view.step_ms is None:

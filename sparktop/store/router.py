@@ -47,7 +47,7 @@ class RouterTrack:
 
     @property
     def strategy(self) -> str | None:
-        """The routing strategy that the router reports, else the config's; None if neither is known."""
+        """The routing strategy that the router reports, or else the configured one; None if unknown."""
         return (self._sample.strategy if self._sample else None) or self.target.strategy
 
     @property
@@ -93,9 +93,11 @@ class RouterTrack:
         self._answering_since = self._answering_since or now
 
     def group(self, backend_urls: Mapping[str, str]) -> Group:
-        """Return the backends behind this router: those in the config, else those that match its deployments.
+        """Return the backends behind this router.
 
-        `backend_urls` has the URLs of all watched backends by name.
+        These are the backends that the configuration names for the router. If it names none, they are the
+        watched backends whose URLs match the router's deployments; `backend_urls` has these URLs by backend
+        name.
         """
         told = self._sample.deployments if self._sample else None
         deployments = match_deployments(

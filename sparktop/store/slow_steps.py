@@ -1,8 +1,9 @@
 """The alert that a backend's steps are slow, compared with its own earlier steps or those of its peers.
 
-A step takes longer with a larger batch, but never by more than the batch grew, because the weights are read
-once per step. If the batch is k times the peer's, steps count as slow from max(3 √k, 1.5 k) times the peer's
-step time on, which is more than the batch can explain for any k.
+Peers are backends that serve the same model. A step takes longer with a larger batch, but never by more than
+the batch grew, because the weights are read once per step. So if the batch is k times the peer's, steps count
+as slow only if they take at least max(3 √k, 1.5 k) times as long as the peer's, which a larger batch alone
+cannot explain.
 """
 
 from __future__ import annotations
@@ -72,9 +73,10 @@ class SlowSteps:
     def _compare(
         self, view: BackendView, pace: StepPace | None, peers: Sequence[BackendView], *, held: bool
     ) -> Finding | bool:
-        """Return what is slow; True if steps are known not to be slow, False without a comparison.
+        """Return the alert's content if steps are slow, True if they are known not to be, False if unknown.
 
-        While the alert is active (`held`), a lower ratio to the peers' step time is enough.
+        `held` is whether the alert is active; it then stays active down to a lower ratio of the step time to
+        that of the peers.
         """
         if pace is not None and pace.slow and not view.nodes:
             self._against_peers = False
@@ -104,7 +106,10 @@ class SlowSteps:
 
 
 def _values(view: BackendView, name: str, usual_ms: float | None) -> Values:
-    """Return the step time and, under `name`, the usual one, with the time for which it has to be slow."""
+    """Return the numbers behind the alert: the step time, and the usual step time under `name`.
+
+    The time over which steps are measured and the time for which they must be slow are included.
+    """
     return {
         "step_ms": view.step_ms,
         name: usual_ms,
@@ -114,7 +119,10 @@ def _values(view: BackendView, name: str, usual_ms: float | None) -> Values:
 
 
 def _step_ratio(view: BackendView, peer: BackendView) -> float | None:
-    """Return step time / peer's step time, less what a larger batch explains; None if unknown."""
+    """Return step time / peer's step time, corrected for a larger batch; None if unknown.
+
+    The ratio is divided by the largest factor that the difference in batch size can explain.
+    """
     if not view.step_ms or not peer.step_ms or not view.running or not peer.running:
         return None
     batches = (

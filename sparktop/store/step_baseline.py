@@ -57,7 +57,7 @@ class StepBaseline:
         self._slow = False
 
     def clear(self) -> None:
-        """Forget all baselines, because another server answers, or the same one with other settings."""
+        """Forget all baselines, because the server restarted or another server answers."""
         self._measures.clear()
         self.pause()
 
@@ -68,10 +68,11 @@ class StepBaseline:
     def note(
         self, at: float, step_ms: float, running: float, batch: float, kv_cache_percent: float | None
     ) -> StepPace | None:
-        """Compare a mean step time (ms) with its baseline; return None while there is no baseline.
+        """Compare a step time with the baseline of its batch size, and then learn it, unless it is slow.
 
-        The mean covers some seconds up to `at`. `running` is the number of requests, `batch` the tokens per
-        step.
+        Return the comparison; None until there is a baseline for this batch size. The baseline is the lowest
+        median of `LEARNED_FROM` learned step times in a row. `step_ms` is a mean over some seconds up to `at`
+        (monotonic), `running` the number of requests, `batch` the tokens per step.
         """
         filled = -1 if kv_cache_percent is None else math.floor(math.log2(max(1.0, kv_cache_percent)))
         key = (_bucket(running), _bucket(batch), filled)

@@ -255,7 +255,7 @@ class Store:
         self.balance.end_own_load(names)
 
     def judge(self) -> None:
-        """Judge the balance of every group that is due: announce verdicts, add events, update alerts.
+        """Judge the balance of every group that is due: update verdicts and alerts, add events.
 
         Call this at each full second. Snapshots only show the results.
         """
@@ -311,7 +311,11 @@ class Store:
         return any(track.view.identity.simulated for track in self._nodes.values())
 
     def _groups_by_name(self, behind: Mapping[str, str]) -> dict[str, str]:
-        """Return the group name by backend, where its router (in `behind`) or its model is known."""
+        """Return the name of the group of each backend, by backend name.
+
+        This is the group in `behind`, which has the backends behind a router; for other backends it is the
+        model. Backends whose model is not known either are left out.
+        """
         known = {name: behind.get(name) or track.view.model for name, track in self._backends.items()}
         return {name: group for name, group in known.items() if group is not None}
 

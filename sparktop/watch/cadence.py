@@ -44,7 +44,7 @@ class _Server:
 
 @dataclass(slots=True)
 class _Pace:
-    """Current poll rate of a group, and since when its load calls for a change between fast and normal."""
+    """Current poll rate of a group, and the state that decides when this rate changes."""
 
     hz: float = 0.0
     """Polls per second; 0 means one poll per configured interval."""
@@ -123,10 +123,10 @@ class LoadCadence:
             self._keep_budget(pace, answering, now)
 
     def _keep_budget(self, pace: _Pace, answering: Sequence[_Server], now: float) -> None:
-        """Set the fastest rate that the slowest server's median answer time allows.
+        """Adapt the poll rate to the slowest server of the group, by the median of its answer times.
 
-        A rate that costs too much is lowered at once; after that, the rate is not raised for `AGAIN_AFTER_S`
-        seconds.
+        Polling may keep a server busy for at most the share `BUDGET_SHARE` of the time. A rate above that is
+        lowered at once, and not raised again for `AGAIN_AFTER_S` seconds.
         """
         if any(len(server.answers_ms) < _FEWEST_ANSWERS for server in answering):
             return
@@ -140,9 +140,10 @@ class LoadCadence:
 
 
 def affordable_hz(answer_ms: float) -> float:
-    """Return the fastest of `RATES_HZ` that costs clearly less than the budget; 0 if none does.
+    """Return the fastest poll rate of `RATES_HZ` that a server with this answer time affords; else 0.
 
-    `answer_ms` is a server's answer time. A rate above 0 also requires at most `SLOWEST_ANSWER_MS`.
+    A rate is affordable if polling keeps the server busy for clearly less than the share `BUDGET_SHARE` of
+    the time, and the answer time is at most `SLOWEST_ANSWER_MS`.
     """
     if answer_ms > SLOWEST_ANSWER_MS:
         return 0.0

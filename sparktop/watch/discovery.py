@@ -82,10 +82,10 @@ USUAL_PORTS = Ports()
 
 
 def parse_target(text: str) -> BackendTarget | NodeTarget | str:
-    """Parse a TARGET argument. Return a host name or address (str) if it names neither a port nor a URL.
+    """Parse a TARGET argument; return a target, or the host (str) if it names neither a port nor a URL.
 
-    Otherwise return a target: the agent of a node if the port is the agent's or the URL ends in /v1/sample,
-    else a backend.
+    The target is the agent of a node if the port is the agent's or the URL ends in /v1/sample, else a
+    backend.
 
     Raises:
         UsageError: the argument is neither a host nor an http(s) address.
@@ -335,8 +335,8 @@ class _HostSearch:
     async def _ask_agent(self, *, is_open: bool) -> str | None:
         """Return what answers at the agent's port: "agent", "locked", "other" or None.
 
-        "locked" is an agent that needs a token, "other" a server that is not an agent. None: the port is
-        closed.
+        "locked" is an agent that needs a token, "other" a server that is not an agent. Return None if the
+        port is closed, which the caller states by `is_open`.
         """
         if not is_open:
             return None

@@ -84,7 +84,7 @@ class Monitor:
         ways: Ways | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Prepare to watch what `watch` defines and to deliver to `store`; `start` begins."""
+        """Prepare to watch what `watch` defines and to deliver to `store`; polling begins with `start`."""
         self._watch = watch
         self._store = store
         self._ways = ways or RealWays()
@@ -133,7 +133,7 @@ class Monitor:
         self._tell_nodes()
 
     def show_processes(self, names: Collection[str]) -> None:
-        """Include the process tables of these nodes, found now or later, in their samples; of no others."""
+        """From now on, request process tables from these nodes only; a name may be of a node found later."""
         self._processes_of = frozenset(names)
         self._tell_nodes()
 
@@ -229,7 +229,10 @@ class Monitor:
             self._look_behind(name, reading)
 
     def _reroute(self, name: str) -> bool:
-        """Watch the backend `name` as a router instead; return False if it was configured as a backend."""
+        """Watch the backend `name` as a router instead; return False, unchanged, if it cannot be.
+
+        Only a backend that a TARGET argument named becomes a router.
+        """
         target = self._backends.get(name)
         if target is None or self._watch.source != ARGUMENTS:
             return False
@@ -254,7 +257,7 @@ class Monitor:
             group.quicken(parts)
 
     def _look_behind(self, name: str, sample: RouterSample) -> None:
-        """Try to watch the servers that a router lists, unless the configuration names its backends."""
+        """Try to watch the servers that the router `name` lists, unless its backends are configured."""
         from sparktop.watch.behind_router import behind_router
 
         router = self._routers.get(name)
@@ -272,7 +275,10 @@ class Monitor:
             self._spawn(self._try(name, new))
 
     async def _try(self, router: str, targets: Sequence[BackendTarget]) -> None:
-        """Poll servers listed by `router` once; watch those that answer, allow the others to be retried."""
+        """Poll each server of `targets` once, and watch those that answer.
+
+        Report the others as events of the router `router`; after a pause they may be tried again.
+        """
         sources = self._ways.backends(targets)
         try:
             readings = await asyncio.gather(*(source.poll(TRY_WITHIN_S) for source in sources))

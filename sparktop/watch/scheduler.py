@@ -62,10 +62,11 @@ class _Slot:
         return at_instant if self.retry_at is None else self.retry_at <= now
 
     def passed(self, first: int, last: int, parts: int) -> bool:
-        """Return whether any of the group's scheduled times `first` to `last` (indices) is this source's.
+        """Return whether this source is to be polled at any of the scheduled times `first` to `last`.
 
-        A group has `parts` scheduled times per interval. A source polled faster than the interval uses all of
-        them or every second, third, …; other sources, and failing ones, use only the first of each interval.
+        These are indices of the group's scheduled times, of which an interval has `parts`. A source polled
+        faster than the interval uses all scheduled times or every second, third, …; other sources, and
+        failing ones, use only the first of each interval.
         """
         every = parts if self.failures else max(1, parts // self.parts)
         return last // every > (first - 1) // every
@@ -89,7 +90,7 @@ class PollGroup:
         jitter: Callable[[], float] = random.random,
         deadline_s: float | None = None,
     ) -> None:
-        """Prepare to poll `sources` and to pass each result to `deliver`; `run` begins.
+        """Prepare to poll `sources` and to pass each result to `deliver`; polling begins with `run`.
 
         `jitter` returns numbers in [0, 1); `deadline_s` replaces the default deadline of a poll.
 
@@ -121,7 +122,10 @@ class PollGroup:
 
     @property
     def deadline_s(self) -> float:
-        """Seconds that one poll may take: the fixed deadline, else two intervals within 2 to 10 s."""
+        """Seconds that one poll may take.
+
+        This is the deadline set at creation, or else two intervals, but at least 2 s and at most 10 s.
+        """
         if self._fixed_deadline_s is not None:
             return self._fixed_deadline_s
         return min(_DEADLINE_MAX_S, max(_DEADLINE_MIN_S, 2 * self._interval_s))
@@ -161,10 +165,11 @@ class PollGroup:
         self._restart(now)
 
     def quicken(self, parts: Mapping[str, int]) -> None:
-        """Poll each source in `parts` that many times per interval from now on, and all others once.
+        """Set how many times per interval each source is polled, by name; sources not in `parts` once.
 
-        The largest count applies as it is. Any other count is lowered to a divisor of the largest, so that
-        the polls of different sources coincide. `set_interval` ends this.
+        The largest number applies as it is. Any other is lowered to a divisor of the largest, so that the
+        polls of different sources coincide. After `set_interval`, all sources are polled once per interval
+        again.
         """
         most = max((parts.get(slot.source.name, 1) for slot in self._slots), default=1)
         for slot in self._slots:
@@ -184,7 +189,7 @@ class PollGroup:
         return {slot.source.name: slot.parts for slot in self._slots if slot.parts > 1}
 
     def _restart(self, now: float) -> None:
-        """Recompute the next scheduled time as of `now`, and end the current pause so that it applies."""
+        """Compute the next scheduled time anew, as of `now`, and end the current pause of the poll loop."""
         self._anchor(now)
         self._index = self._index_after(now)
         if self._pause is not None:
@@ -221,7 +226,11 @@ class PollGroup:
         return min([self._next_instant(), *waits])
 
     def _poll_due(self) -> None:
-        """Start every poll that is due: at a scheduled time those of all sources, and retries at any time."""
+        """Start every poll that is due.
+
+        At a scheduled time these are the polls of all sources that use this time; at other times only
+        retries.
+        """
         now = self._clock()
         at_instant, first = now >= self._next_instant(), self._index
         if at_instant:
@@ -273,8 +282,8 @@ class PollGroup:
     def _settle(self, slot: _Slot, reading: Reading | None) -> None:
         """Update the failure count and the retry time of a source after a poll.
 
-        After its first failure a source is polled at its next scheduled time, after more failures only two
-        intervals later (less a jitter).
+        After its first failure a source is polled at its next scheduled time, after further failures only two
+        intervals later (less a jitter). `reading` is None if the poll was cancelled.
         """
         if not isinstance(reading, Failure):
             slot.failures, slot.retry_at = 0, None
