@@ -1,4 +1,4 @@
-"""The request to end a sweep early: keeps the first reason, and calls back so that the load is stopped."""
+"""The early end of a sweep: stores the first request to end it, and calls back so that the load stops."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ Early = Literal["cancelled", "stopped_by_guard", "failed"]
 
 
 class Brake:
-    """A request to end the sweep early. Only the first `pull` counts, and it cannot be withdrawn."""
+    """Stores whether the sweep is to end early, and why. Only the first call of `pull` has an effect."""
 
     def __init__(self) -> None:
-        """Start without a stop request."""
+        """Start without a request to end the sweep."""
         self.status: Early | None = None
         self.reason: str | None = None
         self.on_pull: Callable[[], None] | None = None
@@ -24,7 +24,10 @@ class Brake:
         return self.status is not None
 
     def pull(self, status: Early, reason: str) -> None:
-        """Keep `status` and `reason` and call `on_pull`; do nothing if an early end was requested before."""
+        """Request the end of the sweep: store `status` and `reason`, and call `on_pull`.
+
+        Do nothing if an earlier call has requested the end.
+        """
         if self.pulled:
             return
         self.status, self.reason = status, reason

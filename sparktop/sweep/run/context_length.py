@@ -66,7 +66,8 @@ def is_refusal(failure: RequestFailure) -> bool:
 def reported_context(views: Iterable[BackendView], words: Iterable[str]) -> int | None:
     """Return the smallest context length in tokens that the servers in `views` report.
 
-    If none reports one, return the smallest that the error messages `words` mention; None without any.
+    If no server reports a context length, return the smallest one that the error messages `words` mention;
+    None if they mention none.
     """
     known = [view.max_model_len for view in views if view.max_model_len is not None]
     named = [int(found[1]) for one in words if (found := _CONTEXT.search(one)) is not None]
@@ -78,9 +79,10 @@ async def longest_prompt(
 ) -> LongestPrompt | None:
     """Return the largest prompt that a server accepts, longer than `fits` and shorter than `refused` tokens.
 
-    `fits` is 0 if no accepted length is known. The length that fills the reported `context` is tried first,
-    then the range is bisected. `ask` must request as many output tokens as a level does. None if no length in
-    the range is accepted, or if the server does not report how many prompt tokens it received.
+    `fits` is 0 if no accepted length is known. First the length is tried that, with `output_tokens`, fills
+    the `context` reported by the server; then the range is bisected. `ask` sends a trial request with a
+    prompt of the given length. The search ends early if prompts of exact length cannot be made. Return None
+    if the server accepted no length that was tried.
     """
     best: LongestPrompt | None = None
     low, high = fits, refused

@@ -43,8 +43,9 @@ class Estimate:
     def run_s(self, target: str, load: Load) -> float | None:
         """Return the expected duration of one load run in seconds; None if it cannot be estimated yet.
 
-        This is the duration that the plan fixes, else the mean of the ended runs of this target and load,
-        else the mean of the nearest load that was run, scaled to this one.
+        If the plan fixes the duration of a run, return it. Otherwise return the mean duration of the ended
+        runs of `load` on `target`. If there are none, scale the mean duration of the most similar load that
+        was run.
         """
         if self._plan.mode is LoadMode.STEADY and self._plan.duration_s is not None:
             return self._plan.duration_s
@@ -84,9 +85,10 @@ class Estimate:
         ]
 
     def _growth(self, known: list[_MeanRun]) -> float:
-        """Return the exponent (0 to 1) with which the duration of a run grows with the load.
+        """Return the exponent (0 to 1) with which the duration of a run grows with the size of its load.
 
-        Computed from the two largest loads in `known`; `_GROWTH` if there are not two of different size.
+        It is computed from the two largest loads in `known`. Return the constant `_GROWTH` if `known` has
+        only one load, or if the two largest have the same size.
         """
         ordered = sorted(known, key=lambda one: _weight(one.load))[-2:]
         if len(ordered) < 2 or _weight(ordered[0].load) == _weight(ordered[1].load):  # noqa: PLR2004 - a line has two ends
@@ -100,5 +102,5 @@ class Estimate:
 
 
 def _weight(load: Load) -> float:
-    """Return the size of a load as one number: its concurrency times the square root of its prompt length."""
+    """Return the size of a load as one number: concurrency × square root of the prompt length."""
     return load.concurrency * math.sqrt(load.prompt_tokens)

@@ -87,10 +87,10 @@ class _Earlier:
         return _between(sorted(same.items()), load.concurrency)
 
     def sure(self, wanted: Iterable[Load], output_tokens: int) -> int:
-        """Return how far this sweep is from the loads `wanted`; smaller is better.
+        """Return how directly this sweep measured the loads `wanted`, as a rank; 0 is the best.
 
-        0: all of them were measured. 1: some were not, but all their prompt and output lengths were measured,
-        at other concurrencies. 2: some lengths were not measured.
+        0: it measured all of them. 1: it measured all their prompt and output lengths, but some only at other
+        concurrencies. 2: it did not measure some of the lengths.
         """
         made = {(one.load, one.output_tokens) for one in self.points}
         lengths = {(one.load.prompt_tokens, one.output_tokens) for one in self.points}
@@ -103,10 +103,10 @@ class _Earlier:
 def forecast(plan: Plan, known: Sequence[SweepResult]) -> Forecast:
     """Return the forecast of a plan from the results `known` of earlier sweeps, in any order.
 
-    For each target the result with the nearest loads is used, the newest of equally near ones. A load that it
-    lacks is interpolated between the two nearest concurrencies on logarithmic scales; for other lengths, the
-    time to first token scales with the prompt length and the remaining time with the output length. The
-    result's mean time between two levels is added for each level.
+    For each target, the result with the most similar loads is used; of several, the newest. If this result
+    lacks a concurrency, the duration is interpolated on logarithmic scales. If it lacks a length, the time to
+    first token is scaled with the prompt length and the remaining time with the output length. For each
+    level, the result's mean time between two levels is added.
     """
     count = _measured(plan)
     warm_ups = sum(load.concurrency for load in loads(plan)) * len(plan.targets) if plan.warmup else 0
@@ -219,9 +219,10 @@ def _earlier(target: SweepTarget, plan: Plan, known: Sequence[SweepResult]) -> _
 
 
 def _point(level: LevelResult, result: SweepResult) -> _Point | None:
-    """Return the mean run duration and TTFT of a measured level; in steady mode a request counts as a run.
+    """Return the mean duration of a load run and the mean TTFT of a measured level.
 
-    None for a level with failed requests, without successful ones, or that was not completed.
+    In steady mode, the mean duration of a request stands for that of a run. Return None if requests failed,
+    if none succeeded, or if the level was cut short.
     """
     prompt, output = level.pp or result.plan.pp, level.tg or result.plan.tg
     cut = any(mark.code == CUT_SHORT for mark in level.validity)
@@ -240,8 +241,8 @@ def _point(level: LevelResult, result: SweepResult) -> _Point | None:
 def _between_runs(result: SweepResult) -> tuple[float, float]:
     """Return (seconds before the first level, mean seconds without load between two levels) of a sweep.
 
-    Return the assumed values `_BEGIN_S` and `_PAUSE_S` if the result does not have all start times and
-    levels.
+    Return the constants `_BEGIN_S` and `_PAUSE_S` if the sweep was not completed, or if its result lacks the
+    start times of its runs or the result of an executed level.
     """
     if result.status != "done" or result.finished_at is None or not result.ran:
         return _BEGIN_S, _PAUSE_S

@@ -65,10 +65,10 @@ class NodeLimits:
 
 
 def limits_of(guard: Guard, *, unified: bool) -> NodeLimits:
-    """Return the limits that apply to a machine, with or without `unified` memory of CPU and GPU.
+    """Return the limits that apply to a machine; `unified` is True if its CPU and GPU share their memory.
 
-    `guard` has the configured limits. There, 0 means no limit. None means the default limit on machines with
-    unified memory, and no limit on other machines.
+    In `guard`, the configured limits, the value 0 means no limit. The value None means the default limit on
+    machines with unified memory, and no limit on other machines.
     """
     least, most = guard.min_headroom_gib, guard.max_gpu_c
     if unified:
@@ -113,7 +113,8 @@ def guard_words(guard: Guard, targets: Mapping[str, Sequence[str]], nodes: Itera
 class GuardWatch:
     """Checks samples of machines and results of requests against the limits of a sweep.
 
-    A check returns the reason to stop the sweep, or None. Only `check_failure` returns a notice for the user.
+    Methods that check a limit return the reason to stop the sweep, or None to continue. `check_failure` is
+    different: it never stops the sweep, and returns a notice for the user or None.
     """
 
     def __init__(self, guard: Guard) -> None:
@@ -139,9 +140,10 @@ class GuardWatch:
         return None
 
     def check_failure(self, name: str, failure: Failure) -> str | None:
-        """Return a notice for the user that the machine `name` does not answer and so is not guarded.
+        """Return a notice for the user: the machine `name` does not answer, so its limits are not checked.
 
-        None if this outage was reported before; the outage ends with the next `check_node` of the machine.
+        Return None if the same outage was reported before. The outage is over with the next `check_node` call
+        for this machine.
         """
         if name in self._silent:
             return None
@@ -159,10 +161,10 @@ class GuardWatch:
         return f"{failed} of {ended} requests to {target} failed, the limit is {limit:.0%}: {reason}"
 
     def check_run(self, target: str, ok: int, words: Iterable[str], reason: str) -> str | None:
-        """Return why to stop if no request of a finished run succeeded because the server is gone; else None.
+        """Return why to stop if the server seems to be down because all requests of a run failed; else None.
 
-        A server is gone if all error codes of the run, `words`, are typical of that. `ok` is the number of
-        successful requests, `reason` the message of the newest failure.
+        `ok` is the number of successful requests. `words` are the error codes of the run. Each of them must
+        be a code that occurs when a server is down. `reason` is the newest error message.
         """
         codes = list(words)
         if ok or not codes or not _GONE.issuperset(codes):

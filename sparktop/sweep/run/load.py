@@ -23,7 +23,7 @@ Of = Callable[[ServerPoint], float | None]
 
 @dataclass(frozen=True, slots=True)
 class BackendQueue:
-    """What the samples of one server show about requests of a level that queued there."""
+    """What the samples of one server show about requests of a level that waited in its queue."""
 
     name: str
     looks: int = 0
@@ -69,9 +69,10 @@ class InFlight:
 def same_moment(looks: Mapping[str, Sequence[ServerPoint]], of: Of, in_flight: InFlight) -> list[float]:
     """Return the sum of a gauge over all servers, once for each moment at which all of them were sampled.
 
-    `looks` are the samples by server; `of` reads the gauge from a sample. Samples of different moments are
-    not added, because requests that moved between servers would count twice. Each sum is at most the number
-    of requests in flight. Empty if a server never reports the gauge; with one server, its plain values.
+    `looks` has the samples by server; the function `of` reads the gauge from a sample. Samples of different
+    moments are not added, because requests that moved between servers would count twice. A sum is at most the
+    number of requests in flight. For a single server, return the gauge of each sample unchanged. Return an
+    empty list if a server never reports the gauge.
     """
     known = {name: [one for one in points if of(one) is not None] for name, points in looks.items()}
     if not known or not all(known.values()):
@@ -96,7 +97,7 @@ def busy_batch(points: Sequence[ServerPoint], grown: Counters | None) -> float |
 
     If `grown`, the growth of the server's counters, includes engine steps, the result is exact: a step yields
     one token per request of its batch, plus those added by speculative decoding. Otherwise it is the mean
-    number of running requests over the samples `points` that have any.
+    number of running requests, over the samples in `points` with at least one running request.
     """
     made = None if grown is None else grown.generation_tokens
     if grown is not None and grown.steps and made:
@@ -112,8 +113,9 @@ def backend_queue(
 ) -> BackendQueue:
     """Summarise what the samples `points` of one server show about queued requests.
 
-    `slots` is the server's maximum of running requests, ignored if a sample exceeds it. `at_once` is the
-    maximum number of our requests at this server at the same time. None for either means unknown.
+    `slots` is the maximum number of requests that the server runs at the same time; it is ignored if a sample
+    shows more. `at_once` is the maximum number of the level's requests at this server at the same time. For
+    both, None means unknown.
     """
     waiting = [one.waiting for one in points if one.waiting is not None]
     running_max = max((one.running for one in points if one.running is not None), default=None)

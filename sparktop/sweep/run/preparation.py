@@ -104,9 +104,9 @@ async def prepare(
 ) -> PreparedTarget:
     """Prepare a target: calibrate each prompt length of the plan, and collect what is known of its servers.
 
-    To calibrate is to find out by trial requests how to make prompts of this length. If the target cannot be
-    measured, the result has an `error`. `snapshot` returns the newest state of all watched servers; `busy`
-    names the servers that ran requests before this sweep sent any.
+    To calibrate a prompt length is to find out by trial requests how to make prompts of that length. If the
+    target cannot be measured, the result has an `error`. `snapshot` returns the newest state of all watched
+    servers; `busy` names the servers that ran requests before this sweep sent any.
 
     Raises:
         WorkerGoneError: the load generator's process exited.
@@ -237,9 +237,10 @@ def _takes_salt(found: Mapping[int, Calibrated], views: list[BackendView]) -> bo
 def _with_refused(
     prepared: PreparedTarget, plan: Plan, refused: Mapping[int, str], longest: LongestPrompt | None
 ) -> PreparedTarget:
-    """Return `prepared` with the refused prompt lengths, a note for each, and the `longest` length that fits.
+    """Return `prepared` with the `refused` prompt lengths, a note on each of them, and the `longest` prompt.
 
-    `longest` is None if it was not searched for or not found.
+    `refused` has the server's reason by prompt length. `longest` is the longest prompt that the server
+    accepts; None if the sweep did not search for it or did not find one.
     """
     if not refused:
         return prepared

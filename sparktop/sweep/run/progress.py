@@ -76,7 +76,7 @@ class RunTold:
 
 @dataclass(frozen=True, slots=True)
 class LevelMeasured:
-    """The result of a level is available, and judged for reasons to doubt it."""
+    """A level is measured and its result computed, including the reasons to doubt it."""
 
     target: str
     level: LevelResult
@@ -134,7 +134,7 @@ class Progress:
 
 @dataclass(slots=True)
 class ProgressFold:
-    """Folds the events of a sweep into `now`, its present state."""
+    """Keeps the present state of a sweep in `now`, by applying the sweep's events one after the other."""
 
     now: Progress = field(default_factory=Progress)
     _starts: dict[str, float] = field(default_factory=dict)

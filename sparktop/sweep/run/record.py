@@ -48,6 +48,7 @@ class RunRecord:
     def events(self) -> list[LoadEvent]:
         """Return all events so far in order of arrival.
 
-        `Tokens` events (tokens after the first) are included once the run has ended, when exact times arrive.
+        Events of the type `Tokens` (tokens after the first one of a request) are included only after the end
+        of the run, when the load generator sends their exact times.
         """
         return with_tokens(self._events, self._tokens)

@@ -49,12 +49,12 @@ def router_side(
     strategy: str | None = None,
     errors: Mapping[str, float | None] | None = None,
 ) -> dict[str, JsonValue]:
-    """Return a level's load balance as JSON: a test if the router chose at random, and the balance verdict.
+    """Return a level's load balance as JSON: the test whether the router chose at random, and the verdict.
 
-    The verdict is included with several backends only, in the format of a JSON snapshot. `looks` are the
-    samples by backend, `e2e_s` is the median duration of a request, `until` the end of the last run in
-    monotonic seconds, `strategy` the routing strategy, `errors` the number of failed requests by backend
-    (None: unknown).
+    The balance verdict has the format of a JSON snapshot, and is left out if there is only one backend.
+    `looks` has the samples by backend, `e2e_s` is the median duration of a request, `until` the end of the
+    last run in monotonic seconds, `strategy` the routing strategy, `errors` the number of failed requests by
+    backend (None: unknown).
     """
     order = assignments(events)
     found: dict[str, JsonValue] = {"runs_test": _test_json(routing_test(order)) if order else None}
@@ -73,9 +73,9 @@ def direct_overhead_ms(
 ) -> float | None:
     """Return the router's median TTFT minus the mean of its backends' median TTFTs, in milliseconds.
 
-    Both are measured at concurrency 1: at others the difference would mostly show how evenly the router
-    distributes requests. None at other concurrencies, or if no backend was measured with the same load.
-    `others` are the results of all targets by name, `urls` their addresses by name.
+    Only levels of concurrency 1 are compared; at higher concurrency, the difference would mostly show how
+    evenly the router distributes requests. Return None for other levels, or if no backend was measured with
+    the same load. `others` are the results of all targets by name, `urls` their addresses by name.
     """
     behind = set(target.backends.values())
     if target.kind is not TargetKind.ROUTER or level.concurrency != 1:
@@ -117,9 +117,9 @@ def backend_errors(
 
 
 def _own_errors(grown: Counters | None) -> float:
-    """Return the number of failed requests by a server's own counters; 0 if it has none.
+    """Return the number of failed requests by a server's own counters; 0 if they are unknown.
 
-    Aborted requests count as failed if they are a large share of the finished ones.
+    Aborted requests are added if they are a large share of the finished ones.
     """
     if grown is None:
         return 0.0

@@ -231,9 +231,9 @@ class SweepRunner:
                 )
 
     def _stints(self, targets: Mapping[str, PreparedTarget]) -> Iterator[Stint]:
-        """Yield the stints (series of consecutive runs of one level) of the plan and of extra prompt lengths.
+        """Yield the stints (series of consecutive runs of one level) of the plan and of `extra_lengths`.
 
-        Extra are the largest lengths that were found to fit where a target refuses a length of the plan.
+        These are the largest prompt lengths that fit on targets that refuse a length of the plan.
         """
         plan = self._plan
         yield from stints(plan, [one.target for one in targets.values()])
@@ -377,9 +377,9 @@ class SweepRunner:
         return self._guard.check_silence(present.target.name, newest, maker.newest_data_at, self._clock())
 
     def _all_sampled(self) -> bool:
-        """Return whether every server, router and machine of the plan has been sampled or has failed.
+        """Return whether each server, router and machine of the plan has a sample or a failed poll.
 
-        A server must have been sampled since the sweep began, because `_log` has only samples since then.
+        A server's sample must be from after the start of the sweep, because `_log` has only these.
         """
         snapshot = self._feed.snapshot()
         backends, nodes = set(), set()

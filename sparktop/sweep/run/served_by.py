@@ -1,4 +1,4 @@
-"""Which backend answered: names for what a router reports, and a test whether the router chooses at random.
+"""Which backend answered: the monitor's name for it, and a test whether the router chooses at random.
 
 The runs test is Wald and Wolfowitz's (Annals of Mathematical Statistics 11, 1940) with the mean and variance
 for any number of categories (Wallis and Roberts, Statistics, 1956). In it, a run is a sequence of consecutive
@@ -118,7 +118,7 @@ def binomial_share(hits: int, total: int, share: float) -> float:
 
 
 class BackendNames:
-    """Maps what a router reports about the backend that answered (id, name or URL) to its watched name."""
+    """Finds the monitor's name of the backend that answered, from what a router reports: id, name or URL."""
 
     def __init__(
         self, *, router_url: str, backends: Mapping[str, str], deployments: Mapping[str, str]
@@ -132,9 +132,9 @@ class BackendNames:
         self._found: dict[str, str] = {}
 
     def name(self, reported: str | None) -> str | None:
-        """Return the name of the backend that a router reports; None if it reports none.
+        """Return the monitor's name of the backend that a router `reported`; None if `reported` is None.
 
-        For an unknown backend, return the router's text, cleaned for display.
+        For an unknown backend, return the text `reported`, cleaned for display.
         """
         if reported is None:
             return None

@@ -54,14 +54,14 @@ class Counters:
     def since(self, before: Counters) -> Counters:
         """Return the growth of each counter since `before`; negative if the server was restarted.
 
-        None for a counter that is unknown in either.
+        The growth of a counter is None if this reading or the reading `before` lacks it.
         """
         return Counters(
             *(_minus(now, then) for now, then in zip(self._values(), before._values(), strict=True))
         )
 
     def plus(self, other: Counters) -> Counters:
-        """Return the sum of each counter of both; None for a counter that is unknown in either."""
+        """Return this and the `other` reading, added counter by counter; None where either is unknown."""
         return Counters(*(_plus(one, two) for one, two in zip(self._values(), other._values(), strict=True)))
 
     def fell(self) -> bool:
@@ -280,10 +280,11 @@ class ServerLog:
     async def settled(
         self, names: Iterable[str], after: float, limit_s: float, stopping: Callable[[], bool]
     ) -> Mapping[str, ServerPoint] | None:
-        """Wait up to `limit_s` seconds until servers are idle; return their newest samples by name, or None.
+        """Wait until servers are idle, and return their newest samples by name.
 
         A server is idle once its last two samples, both later than `after`, show no requests and the same
-        counters. Servers that do not report running requests are left out. `stopping` ends the wait early.
+        counters. Servers that do not report running requests are left out. Return None if a server is not
+        idle after `limit_s` seconds, or when `stopping` returns True.
         """
         telling = [name for name in names if self._reports_load(name)]
         await self.wait_for(
@@ -354,7 +355,7 @@ def _inside(at: float, spans: Sequence[Span]) -> bool:
 def _finished(lane: LaneSample, reasons: frozenset[str]) -> float | None:
     """Return how many requests ended for one of `reasons` in an engine core (lane: data-parallel rank).
 
-    None if it reports a count for none of these reasons.
+    None if the engine core reports no number for any of these reasons.
     """
     reported = [count for reason, count in lane.finished.items() if reason in reasons]
     return sum(reported) if reported else None

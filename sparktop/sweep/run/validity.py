@@ -66,7 +66,7 @@ class Asked:
     """Number of requests that were cancelled, interrupted or failed."""
 
     def plus(self, other: Asked) -> Asked:
-        """Return the sum of each count; `prompt` is None if either is unknown."""
+        """Return the sum of this and the `other` counts; `prompt` is None if it is None in one of them."""
         prompt = None if self.prompt is None or other.prompt is None else self.prompt + other.prompt
         return Asked(
             self.generated + other.generated,
@@ -160,10 +160,11 @@ def _cache(facts: LevelFacts) -> Iterator[Validity]:
 
 
 def _counts(facts: LevelFacts) -> Iterator[Validity]:
-    """Yield reasons to doubt the level: servers counted more or fewer tokens than we sent and received.
+    """Yield reasons to doubt the level if servers counted more or fewer tokens than we sent and received.
 
-    Requests of other clients make the servers' counts larger. Cancelled requests make the expected count a
-    range, because the server may have generated tokens that we did not receive.
+    Requests of other clients make the servers' counts larger. Unsuccessful requests make the expected count a
+    range, because the server may have generated tokens that we did not receive. A restarted server, or one
+    that did not become idle after the level, is also a reason.
     """
     if facts.fell:
         yield Validity(
@@ -201,8 +202,8 @@ def _counts(facts: LevelFacts) -> Iterator[Validity]:
 def _hidden(plan: Plan, level: LevelResult) -> Iterator[Validity]:
     """Yield a reason to doubt the level if the server counted tokens that no chunk of the answers shows.
 
-    None if only a few requests are affected and every metric can still be computed from the others, as
-    when a character is split between two chunks.
+    Yield nothing if only a few requests have such tokens and every metric can still be computed from the
+    other requests. This happens when a character is split between two chunks.
     """
     hidden, requests = level.tokens.hidden, level.tokens.hidden_requests
     if not hidden or not requests:

@@ -137,8 +137,8 @@ class LevelMaker:
     async def _count_run(self, stint: Stint, record: LevelRecord) -> None:
         """Enter into `record` how many requests of the last run each server finished, by its own counters.
 
-        Used if the router's answers do not name backends. Not done for a level limited by a duration, which
-        the wait for idle servers would use up.
+        Called if the router's answers do not name backends. Do nothing for a level limited by a duration,
+        because waiting for idle servers between runs would use up that duration.
         """
         names = record.prepared.backends
         if stint.runs is None or len(names) <= 1 or self.brake.pulled:
@@ -151,9 +151,9 @@ class LevelMaker:
         return {name: self.rest[name] for name in names if name in self.rest}
 
     async def settle(self, names: tuple[str, ...]) -> str | None:
-        """Wait until the servers are idle, and store their newest samples in `rest`.
+        """Wait until the servers `names` are idle, and store the newest sample of each in `rest`.
 
-        Return None, or a message if a server is still busy when the time is up.
+        Return None, or a message for the user if a server is not idle when the time limit has passed.
         """
         limit_s = max(LEAST_REST_S, REST_INTERVALS * self.interval_s)
         found = await self.log.settled(names, self.clock(), limit_s, lambda: self.brake.pulled)

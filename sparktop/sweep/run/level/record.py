@@ -73,9 +73,9 @@ class LevelRecord:
         return len(self.run_s)
 
     def add_run(self, record: RunRecord, events: list[LoadEvent], *, warm_up: bool) -> None:
-        """Add a load run, completed or interrupted; of a warm-up run only the token counts.
+        """Add a load run, completed or interrupted. Of a warm-up run, add only its token counts.
 
-        `events` are the run's events, in which backends have the names under which they are watched.
+        `events` are the run's events; they name backends as the monitor names them.
         """
         traces = collect(events)
         self.asked = self.asked.plus(asked_of(traces, self.level.output_tokens))
@@ -101,8 +101,8 @@ class LevelRecord:
     ) -> None:
         """Add how much the servers' counters grew over a stint (a series of consecutive runs of the level).
 
-        The samples by server were taken while idle: `before` the stint, after its warm-up (`warm`), `after`
-        it.
+        Each argument has one sample per server, taken while the server was idle: `before` the stint, after
+        its warm-up run (`warm`), and `after` the stint.
         """
         for name in self.prepared.backends:
             first, middle, last = before.get(name), warm.get(name), after.get(name)
@@ -116,9 +116,9 @@ class LevelRecord:
             _add(self.measured, name, measured)
 
     def add_run_finished(self, before: Mapping[str, ServerPoint], after: Mapping[str, ServerPoint]) -> None:
-        """Append how many requests each server finished between two samples, around one measured run.
+        """Append how many requests each server finished during one measured run, to `run_finished`.
 
-        Do nothing if this is unknown for any server of the target.
+        The samples are from `before` and `after` the run. Do nothing if the number of any server is unknown.
         """
         grown = {
             name: after[name].counters.since(before[name].counters).finished

@@ -45,7 +45,10 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdicts on one level of an SLO search."""
+    """The verdicts on one level of an SLO search: one on falling conditions and one on rising conditions.
+
+    Falling conditions get worse as concurrency grows, rising conditions get better.
+    """
 
     falling: Verdict
     """Verdict on conditions that get worse as concurrency grows; HOLDS if there are none."""
@@ -58,7 +61,7 @@ class Judgement:
 
     @property
     def both(self) -> Verdict:
-        """The worse of the two verdicts, on falling and on rising conditions."""
+        """The worse of the verdicts `falling` and `rising`."""
         return min(self.falling, self.rising)
 
 
@@ -68,10 +71,11 @@ def judge_level(
     traces: Sequence[RequestTrace],
     max_error_share: float,
 ) -> Judgement:
-    """Return the verdicts on a level by the intervals of its conditions.
+    """Return whether a level meets `conditions`, by the 95 % interval of the metric of each condition.
 
-    Too many failed requests make the verdict on falling conditions FAILS. `traces` are the requests of the
-    level's completed runs; `max_error_share` is from 0 to 1.
+    The result has one verdict on falling conditions (worse as concurrency grows) and one on rising conditions
+    (better as concurrency grows). The former is FAILS if more than `max_error_share` (0 to 1) of the requests
+    failed. `traces` are the requests of the level's completed runs.
     """
     ended = level.requests.ok + level.requests.failed
     falling = rising = Verdict.HOLDS

@@ -62,7 +62,10 @@ class SloSearch:
 
     @property
     def holds_to(self) -> int | None:
-        """The largest measured concurrency up to which all SLO conditions hold without gap; None if none."""
+        """The largest measured concurrency of the range in which all SLO conditions hold.
+
+        None if no measured concurrency is in the range.
+        """
         return max(self._range(), default=None)
 
     @property
@@ -107,7 +110,11 @@ class SloSearch:
         return found
 
     def _is_beyond(self, level: int) -> bool:
-        """Return whether the concurrency `level` can be skipped, because conditions may fail below it."""
+        """Return whether the concurrency `level` need not be measured, because a lower one already failed.
+
+        A concurrency fails here if the conditions that get worse as concurrency grows do not certainly hold
+        at it. If there are no such conditions, it fails only if too many of its requests failed.
+        """
         worst = Verdict.UNSURE if self._falls else Verdict.FAILS
         return any(one.falling <= worst and level > below for below, one in self._judged.items())
 
@@ -153,10 +160,11 @@ class SloSearch:
         return _between(fails, unsure, _OUTER_SHARE)
 
     def _climb(self) -> int | None:
-        """Return twice the highest measured concurrency, to be tried while rising conditions hold nowhere.
+        """Return twice the highest measured concurrency, at most the maximum; None to stop doubling.
 
-        Rising conditions get better as concurrency grows. None if the maximum is reached, if falling
-        conditions do not hold there, or if the metric no longer grows.
+        Used while rising conditions (better as concurrency grows) hold nowhere. Doubling stops if the highest
+        measured concurrency is the maximum, or does not meet the falling conditions (worse as concurrency
+        grows). It also stops if the last doubling hardly improved the metrics of the rising conditions.
         """
         top = max(self._judged)
         if top >= self._most or self._judged[top].falling is not Verdict.HOLDS:
@@ -169,16 +177,16 @@ class SloSearch:
         return min(2 * top, self._most)
 
     def _peak(self) -> int:
-        """Return the measured concurrency at which the rising conditions were met best.
+        """Return the measured concurrency that met the rising conditions best; the lowest one if several did.
 
-        Rising conditions get better as concurrency grows. Of equal concurrencies the lowest is returned.
+        Rising conditions get better as concurrency grows.
         """
         return max(self._judged, key=lambda level: (self._judged[level].reached or 0.0, -level))
 
     def _rising(self) -> dict[int, Verdict]:
-        """Return by concurrency the verdicts on rising conditions (better with concurrency) up to the peak.
+        """Return the verdicts on rising conditions, by concurrency, for the concurrencies up to the peak.
 
-        The peak is the concurrency that met these conditions best.
+        Rising conditions get better as concurrency grows. The peak is the concurrency that met them best.
         """
         if not self._judged:
             return {}
@@ -186,10 +194,11 @@ class SloSearch:
         return {level: one.rising for level, one in self._judged.items() if level <= peak}
 
     def _falling(self) -> dict[int, Verdict]:
-        """Return by concurrency the verdicts that decide on the upper end of the range.
+        """Return the verdicts that decide on the upper end of the range, by concurrency.
 
-        These are the verdicts on falling conditions (worse with concurrency). Above the concurrency that met
-        rising conditions best, rising conditions may fail again, so there the worse of both verdicts counts.
+        Up to the peak, which is the concurrency that met the rising conditions (better as concurrency grows)
+        best, these are the verdicts on falling conditions (worse as concurrency grows). Above the peak,
+        rising conditions may fail again, so there the worse of both verdicts counts.
         """
         if not self._rises or not self._judged:
             return {level: one.falling for level, one in self._judged.items()}
@@ -197,16 +206,17 @@ class SloSearch:
         return {level: one.both if level > peak else one.falling for level, one in self._judged.items()}
 
     def _surely_from(self) -> int | None:
-        """Return the smallest measured concurrency from which on rising conditions hold up to the peak.
+        """Return the lowest measured concurrency from which on rising conditions hold at all up to the peak.
 
-        The peak is the concurrency that met these conditions best. None if they do not hold there.
+        Rising conditions get better as concurrency grows. The peak is the concurrency that met them best.
+        Return None if even the peak does not meet them.
         """
         rising = self._rising()
         bad = max(_not_holding(rising), default=0)
         return min((level for level in rising if level > bad), default=None)
 
     def _range(self) -> list[int]:
-        """Return the measured concurrencies at which all SLO conditions hold, without a gap between them."""
+        """Return the measured concurrencies of the contiguous range in which all SLO conditions hold."""
         surely = self._surely_from() if self._rises else 0
         if surely is None:
             return []
@@ -218,7 +228,10 @@ def _not_holding(verdicts: dict[int, Verdict]) -> list[int]:
 
 
 def _run_up(verdicts: dict[int, Verdict]) -> list[int]:
-    """Return the concurrencies below the lowest one whose verdict is not HOLDS; all if every one holds."""
+    """Return the concurrencies below the lowest one that fails; all of them if none fails.
+
+    A concurrency fails if its verdict is not HOLDS.
+    """
     first_bad = min(_not_holding(verdicts), default=None)
     return [level for level in verdicts if first_bad is None or level < first_bad]
 
