@@ -47,10 +47,10 @@ def match_deployments(
     backend_urls: Mapping[str, str],
     configured: Mapping[str, str],
 ) -> dict[str, str | None] | None:
-    """Return {deployment id: backend name}, None for a deployment that is not a watched backend.
+    """Return {deployment id: backend name}, where None means that the deployment is not a watched backend.
 
-    If the router reports no deployments (None), return `configured` (also id to backend), or None when
-    `configured` is empty too.
+    The first argument has the deployments that the router reports. If it is None, return `configured`,
+    which also maps ids to backend names, or None if `configured` is empty too.
     """
     if told is None:
         return {**configured} or None

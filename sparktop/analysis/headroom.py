@@ -1,21 +1,22 @@
-"""The trend of free memory: how fast it changes, and how long it lasts at that pace.
+"""Estimates how fast free memory changes, and how long it will last at this rate.
 
 Successive memory readings depend on each other, so a significance test for independent points finds a trend
-in most memory without a drift. Therefore the test uses *steps*: the differences between the means of
+in most memory that does not drift. Therefore the test uses *steps*: the differences between the means of
 successive time slots of some seconds. Memory without a drift depends on its past most strongly as a random
 walk; even then steps are independent except for neighbours, whose correlation is 1/4 because they share a
 slot (H. Working, Econometrica 28, 1960). Steps of other memory without a drift cancel each other, so a limit
 that suits the random walk is conservative for them. A trend is claimed where the sum of the steps is at least
-`CLAIM_T` standard errors from 0; the standard error includes the covariance of neighbours where that is
+`CLAIM_T` standard errors from 0; the standard error includes the covariance of neighbours where this is
 positive (W. K. Newey and K. D. West, Econometrica 55, 1987). `benchmarks/headroom.py` measures how often this
 limit claims a trend correctly and wrongly.
 
 A single jump is only one of many steps, so loading a model is not a trend. Windows of several lengths are
-tried, the shortest first: a fast leak shows within a minute, a slow one only with long time slots, whose
+tried, the shortest first: a fast leak shows within a minute, a slow leak only with long time slots, where
 noise is lower.
 
-Two more conditions: the newest third of the steps continues at half the slope or more, and the series did not
-fall (or rise) as far before and come back, as with a cache that is filled and dropped repeatedly.
+There are two more conditions for a trend. The newest third of the steps must continue at half the slope or
+more. And the series must not have fallen (or risen) as far before and come back, as with a cache that is
+filled and dropped repeatedly.
 
 The slope itself is the median of the slopes between all pairs of time slots (Theil and Sen).
 """
@@ -67,7 +68,7 @@ class Trend:
 
 
 def trend(series: Series, end: float, interval_s: float = 1.0) -> Trend | None:
-    """Return the trend of `series` up to the time `end`; None where memory without a drift changes as much.
+    """Return the trend of `series` (free memory) up to the time `end`; None where this may be just noise.
 
     `interval_s` is the time between two samples: slow sampling needs longer time slots.
     """
@@ -82,9 +83,9 @@ def trend(series: Series, end: float, interval_s: float = 1.0) -> Trend | None:
 
 
 def _claimed(stretches: Sequence[Sequence[_Point]]) -> Trend | None:
-    """Return the trend if the change is significant and the newest part of it continues, else None.
+    """Return the trend of a series if the change is significant and its newest part continues it, else None.
 
-    Each of `stretches` is a list of (mean time, mean value) of successive time slots.
+    Each of `stretches` is a list of (mean time, mean value) of successive time slots, without a gap.
     """
     runs = [
         [(later[0] - earlier[0], later[1] - earlier[1]) for earlier, later in pairwise(one)]
@@ -118,7 +119,10 @@ def _claimed(stretches: Sequence[Sequence[_Point]]) -> Trend | None:
 
 
 def _came_back(series: Series, stretches: Sequence[Sequence[_Point]]) -> bool:
-    """Return whether, before the window, the series already made the same change and then reversed it."""
+    """Return whether the series made the same change before the first of `stretches`, and then reversed it.
+
+    `stretches` are lists of (mean time, mean value) of successive time slots, in the order of time.
+    """
     began_at, began = stretches[0][0]
     change = stretches[-1][-1][1] - began
     high, low = began + _CAME_BACK * change, began + (1 - _CAME_BACK) * change
@@ -163,10 +167,10 @@ def _add(stretches: list[list[_Point]], point: _Point, *, new: bool) -> None:
 
 
 def headroom(found: Trend | None, left_gib: float | None, limit_bytes: float | None) -> Headroom:
-    """Return a `Headroom` from the trend `found` of the free memory in GiB.
+    """Return how long free memory will last, from its trend `found` in GiB per second.
 
-    Seconds until the limit are given only for a negative slope where both the free memory `left_gib` and the
-    critical limit are known. A trend of None gives a `Headroom` with the limit only.
+    The seconds until the limit are given only for a falling trend, if both the free memory `left_gib` and
+    the critical limit are known. If `found` is None, the result has the limit only.
     """
     limit = None if limit_bytes is None else round(limit_bytes)
     if found is None:

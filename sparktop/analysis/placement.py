@@ -1,8 +1,8 @@
-"""Places backends on nodes: by the configuration, else by address, never by a guess.
+"""Assigns backends to the nodes that they run on: by the configuration, else by address, never by a guess.
 
-A backend is on a node if the host of the backend's URL is the host of the agent's URL or of the ssh target,
-one of the addresses of the machine's interfaces, or its host name; loopback means the node that is read on
-this machine. If two nodes match, the node is unknown and none is returned.
+A backend is on a node if the host of the backend's URL is the host of the agent's URL or of the ssh
+target, one of the addresses of the machine's interfaces, or its host name. A loopback address means the
+node that is read on this machine. If two nodes match, the node is unknown and none is returned.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Follower:
 
 @lru_cache(maxsize=1024)
 def engine_of(process_name: str) -> str | None:
-    """Return the name of the engine whose processes have such a name; None for any other process."""
+    """Return the name of the engine whose processes have names like `process_name`; None for no engine."""
     found = _ENGINE.match(process_name)
     return _ENGINES[found.lastindex - 1][1] if found and found.lastindex else None
 
@@ -100,8 +100,9 @@ def engine_processes(gpus: Iterable[GpuReading]) -> tuple[EngineProcess, ...]:
 def place(backends: Sequence[BackendPlace], nodes: Sequence[NodePlace]) -> dict[str, tuple[str, ...]]:
     """Return the names of each backend's nodes, the node with rank 0 first; empty where they are unknown.
 
-    A node with worker processes of higher ranks, but none of rank 0, belongs to a backend that spans nodes.
-    It is assigned where exactly one backend of this engine has a rank 0 and lacks these ranks.
+    A node on which an engine has only worker processes of ranks above 0 belongs to a backend that spans
+    several nodes. It is assigned if exactly one backend of this engine has rank 0 and lacks these ranks,
+    and the nodes of this backend are not configured.
     """
     by_host = _nodes_by_host(nodes)
     placed = {one.name: one.nodes or _by_address(one, by_host) for one in backends}
@@ -124,10 +125,10 @@ def place(backends: Sequence[BackendPlace], nodes: Sequence[NodePlace]) -> dict[
 def matched(
     processes: Iterable[EngineProcess], engines: Mapping[str, str | None]
 ) -> tuple[EngineProcess, ...]:
-    """Return a node's engine processes, each with its backend's name where only one backend has their engine.
+    """Return the engine processes of one node, each with the name of the backend that it belongs to.
 
-    `engines` holds the engine of each backend that is placed on the node; None for an engine not known yet,
-    which leaves all processes without a backend.
+    `engines` holds the engine of each backend on the node, None if not known yet. A process gets a name if
+    exactly one of these backends has its engine, and the engines of all of them are known.
     """
     known: list[EngineProcess] = []
     for one in processes:
@@ -160,7 +161,7 @@ def _by_address(backend: BackendPlace, by_host: Mapping[str, set[str]]) -> tuple
 def _followers(
     backends: Sequence[BackendPlace], nodes: Sequence[NodePlace], placed: Mapping[str, tuple[str, ...]]
 ) -> list[_Follower]:
-    """Return the nodes on which an engine has only workers of higher ranks, and no backend.
+    """Return the nodes on which an engine has only workers of ranks above 0, and no backend has been placed.
 
     They are in the order of their lowest ranks.
     """
@@ -175,7 +176,10 @@ def _followers(
 
 
 def _leads(places: tuple[str, ...], follower: _Follower, nodes: Sequence[NodePlace]) -> bool:
-    """Return whether the engine's rank 0 is on the nodes `places`, and none of the follower's ranks is."""
+    """Return whether the worker processes of `follower` can belong to the backend on the nodes `places`.
+
+    They can if rank 0 of the engine is on these nodes, and none of the follower's ranks is.
+    """
     own = [_ranks(node, follower.engine) for node in nodes if node.name in places]
     here = frozenset().union(*own)
     return (0, 0) in here and not follower.ranks & here

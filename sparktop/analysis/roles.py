@@ -1,9 +1,9 @@
-"""Recognises prefill and decode workers of a model by what they count.
+"""Recognises prefill and decode workers of a model by the tokens and requests that they count.
 
-Each request visits a prefill worker and a decode worker, so the two kinds have no common share of the load. A
-prefill worker processes prompts and generates at most the first token; a decode worker generates the rest and
-computes no prompts. Both kinds must be present: a normal server that gets only requests for a single token
-looks like a prefill worker too.
+Each request visits a prefill worker and a decode worker, so the two kinds have no common share of the
+load. A prefill worker processes prompts and generates at most the first token; a decode worker generates
+the remaining tokens and computes no prompts. Both kinds must be present: a normal server that gets only
+requests for a single token looks like a prefill worker too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Counts of a backend over some minutes; None for what it does not count."""
+    """Numbers of requests and tokens that a backend processed in some minutes; None if it counts none."""
 
     finished: float | None = None
     prompt_tokens: float | None = None
@@ -43,10 +43,11 @@ class Work:
 
 
 def worker_roles(work: Mapping[str, Work]) -> dict[str, Role]:
-    """Return the role of each backend of a group; empty where not all are clearly prefill or decode workers.
+    """Return the role of each backend of a group; empty unless each is clearly a prefill or a decode worker.
 
-    Some engine versions count prompts at the decode worker too, although its KV cache comes from elsewhere.
-    Then both kinds must also have finished the same number of requests, within 15 %.
+    Some engine versions count prompts at the decode worker too, although its KV cache comes from the
+    prefill worker. Then prefill and decode workers must also have finished equally many requests, within
+    15 %.
     """
     if any(_unknown(each) for each in work.values()):
         return {}

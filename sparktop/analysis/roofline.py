@@ -1,4 +1,4 @@
-"""How close a server comes to the limit of its memory bandwidth.
+"""Computes how close a server comes to the limit that its memory bandwidth sets.
 
 Each generated token of a single request requires reading all active weights once. So the memory bandwidth
 divided by the bytes read per token is the highest token rate of a single request: 273 GB/s / 2.55 GB = 107
@@ -30,10 +30,11 @@ def _has_gb10s(node: NodeSample | None) -> bool:
 def limit_tps(
     bandwidth: float | None, bytes_per_token_gb: float | None, nodes: int, lanes: int
 ) -> float | None:
-    """Return the highest tokens per second of a single request; None where bandwidth or bytes are unknown.
+    """Return the highest possible tokens/s of a single request; None where bandwidth or bytes are unknown.
 
-    `bandwidth` is that of one node in GB/s. A lane (engine core) spans `nodes` / `lanes` nodes, at least one;
-    they share the weights (tensor parallel), so their bandwidths add up.
+    `bandwidth` is the memory bandwidth of one node in GB/s, `lanes` the number of engine cores of the
+    server on its `nodes`. If a lane spans several nodes, these share its weights (tensor parallel), so
+    their bandwidths add up.
     """
     if bandwidth is None or not bytes_per_token_gb:
         return None
@@ -43,10 +44,10 @@ def limit_tps(
 def read_percent(
     bandwidth: float | None, read_gb_per_s: float | None, nodes: int, lanes: int
 ) -> float | None:
-    """Return memory reads as a percentage (0 to 100) of the bandwidth of the GPUs that read; None if unknown.
+    """Return memory reads as a percentage (0 to 100) of the memory bandwidth of GPUs; None if unknown.
 
-    `read_gb_per_s` is the sum over lanes (engine cores) of the read rate of one GPU of each lane. Lanes are
-    assumed to be distributed evenly over nodes.
+    `read_gb_per_s` is the sum over all engine cores ("lanes") of the read rate of one GPU of each. The
+    lanes are assumed to be distributed evenly over the nodes.
     """
     if bandwidth is None or read_gb_per_s is None:
         return None

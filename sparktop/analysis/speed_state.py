@@ -1,9 +1,9 @@
-"""Whether a GPU runs as fast as its load should make it.
+"""Judges whether a GPU runs as fast as it should under its load.
 
-Clock and power are compared with the load, and step times with earlier step times of the same batch. Two
-faults of a GB10 appear in no throttle reason (reported by users): a power-delivery fault pins the SM clock at
-500 to 850 MHz, at 15 to 18 W and 95 % load; and an unexplained state makes a step take 94 ms instead of 63 at
-a clock that looks healthy. So the clock alone does not reveal both.
+Clock and power are compared with the load, and step times with earlier step times of the same batch size.
+Two faults of a GB10 appear in no throttle reason (reported by users): a power-delivery fault pins the SM
+clock at 500 to 850 MHz, at 15 to 18 W and 95 % load; and an unexplained state makes a step take 94 ms
+instead of 63 at a clock that looks healthy. So the clock alone does not reveal both faults.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _NOT_SEEN = SpeedState()
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The state of a GPU, and since when its readings have shown a slow clock under load."""
+    """The speed state of a GPU, and since when its readings have shown a slow clock under load."""
 
     state: SpeedState = _NOT_SEEN
     slow_since: float | None = None
@@ -93,10 +93,11 @@ def follow(
     shares: Mapping[str, float],
     thresholds: NodeThresholds,
 ) -> Pace:
-    """Return the state of a GPU at the time `at` (monotonic seconds); `pace` is its previous state.
+    """Return the speed state of a GPU at the time `at` (monotonic seconds); `pace` is its previous state.
 
-    `shares` maps each throttle reason to the percentage of the last minute in which it was active. `unified`:
-    the machine's memory is unified. A slow clock is "unknown" until it has lasted `SLOW_AFTER_S`.
+    `shares` maps each throttle reason to the percentage of the last minute in which it was active.
+    `unified` is True if the machine's memory is unified. A slow clock is reported as "unknown" until it
+    has lasted `SLOW_AFTER_S`.
     """
     gb10, held = is_gb10(gpu, unified=unified), pace.state.word == SLOW_CLOCK
     state = _state(gpu, shares, thresholds, gb10=gb10, held=held)
@@ -109,7 +110,7 @@ def follow(
 
 
 def worst(paces: Mapping[int, Pace]) -> SpeedState:
-    """Return the most severe state of the GPUs; its reason names the GPU's index if there are several."""
+    """Return the most severe speed state of the GPUs; with several GPUs its reason names the GPU's index."""
     if not paces:
         return SpeedState(UNKNOWN, "no GPU to look at")
     index, pace = max(paces.items(), key=lambda one: (_GRAVITY[one[1].state.word], -one[0]))
@@ -119,9 +120,9 @@ def worst(paces: Mapping[int, Pace]) -> SpeedState:
 
 
 def with_steps(state: SpeedState, steps: Iterable[StepPace], *, gb10: bool) -> SpeedState:
-    """Return "slow steps" if `state` is normal, but an engine of `steps` is slow; else return `state`.
+    """Return the speed state "slow steps" if `state` is normal but one of `steps` is slow; else `state`.
 
-    If several engines are slow, the reason names the one whose step time grew most.
+    If several engines are slow, the reason names the engine whose step time grew most.
     """
     slow = [one for one in steps if one.slow]
     if state.word != NORMAL or not slow:
@@ -146,7 +147,10 @@ def _state(
     gb10: bool,
     held: bool,
 ) -> SpeedState:
-    """Return the state that one reading shows; `held` is True if the clock was slow before this reading."""
+    """Return the speed state that a single reading of a GPU shows.
+
+    `held` is True if the clock was slow before this reading: then it must rise further to count as normal.
+    """
     use, clock = gpu.utilization_percent, gpu.sm_clock_mhz
     if use is None:
         return SpeedState(UNKNOWN, "the driver does not report the load")
@@ -168,9 +172,10 @@ def _state(
 
 
 def _by_clock(gpu: GpuReading, *, low: bool, judged: bool) -> SpeedState:
-    """Return the state "normal" or "unknown" of a GPU that is neither throttled nor slow under load.
+    """Return the speed state of a GPU that is neither throttled nor slow under load: "normal" or "unknown".
 
-    `low`: the clock is below its limit, but the load is too small to judge. `judged`: there is a limit.
+    `low`: the clock is below its limit, but the load is too small to judge by. `judged`: the limit is
+    known.
     """
     if gpu.sm_clock_mhz is None or not judged:
         which = "clock" if gpu.sm_clock_mhz is None else "highest clock"
@@ -181,7 +186,7 @@ def _by_clock(gpu: GpuReading, *, low: bool, judged: bool) -> SpeedState:
 
 
 def _clock_floor(gpu: GpuReading, thresholds: NodeThresholds, *, gb10: bool) -> float | None:
-    """Return the clock in MHz below which a loaded GPU is slow; None where it is unknown."""
+    """Return the clock in MHz below which a GPU under load is slow; None where this limit is unknown."""
     if gb10:
         return thresholds.slow_clock_mhz
     return None if gpu.sm_clock_max_mhz is None else SLOW_SHARE * gpu.sm_clock_max_mhz
@@ -219,9 +224,10 @@ def _slow_other(gpu: GpuReading) -> SpeedState:
 def _reasons_over(
     gpu: GpuReading, shares: Mapping[str, float], thresholds: NodeThresholds
 ) -> dict[str, float | None]:
-    """Return {throttle reason: percent of the last minute} for all above the allowed percentage.
+    """Return {throttle reason: percent of the last minute} of the reasons that were active for too long.
 
-    Active reasons without a known percentage are included with None; reasons `BY_CHOICE` are left out.
+    `shares` has these percentages; a reason that is active now without one is included with None. Reasons
+    in `BY_CHOICE` are left out.
     """
     over: dict[str, float | None] = {
         reason: share

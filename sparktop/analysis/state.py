@@ -1,8 +1,8 @@
-"""The state of a backend (busy, idle …), the rule behind it, and the time that it covers.
+"""Determines the state of a backend (busy, idle …), the rule behind it, and the time that it covers.
 
-A state may be judged over the last seconds while the values beside it are current: requests waited in most of
-the window, but none waits now. Such a state carries the length of its window, so that a reader never sees
-"queueing" beside 0 waiting, or "idle" beside a token rate, without an explanation.
+A state may be judged over the last seconds while the values shown beside it are current: requests waited
+in most of these seconds, but none waits now. Such a state carries the length of its time window, so that a
+reader never sees "queueing" beside 0 waiting, or "idle" beside a token rate, without an explanation.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class JudgedState:
 
 
 def backend_state(load: LoadFigures, thresholds: StateThresholds) -> JudgedState:
-    """Return the first state whose rule holds, with its explanation.
+    """Return the first state of a backend whose rule is met, with its explanation.
 
     The order: unreachable, engine dead or loading (by the failure of the newest poll), connecting, asleep,
     preempting, KV-full, queueing, unknown (running requests are not reported), busy, bored, idle.
@@ -85,7 +85,7 @@ def backend_state(load: LoadFigures, thresholds: StateThresholds) -> JudgedState
 
 
 def _short_of_room(load: LoadFigures, thresholds: StateThresholds) -> JudgedState | None:
-    """Return preempting, KV-full or queueing, the first of these that holds; None if none does."""
+    """Return the state preempting, KV-full or queueing, the first whose rule is met; None if none is."""
     window = f"the last {max(load.window_s, _LEAST_WINDOW_S):.0f} s"
     if load.preemptions is not None and load.preemptions > 0:
         plural = "" if load.preemptions == 1 else "s"
@@ -102,7 +102,11 @@ def _short_of_room(load: LoadFigures, thresholds: StateThresholds) -> JudgedStat
 
 
 def _by_requests(running: float, load: LoadFigures, thresholds: StateThresholds) -> JudgedState:
-    """Return busy or bored by the requests running now, else by those of the window; idle where none ran."""
+    """Return whether a backend is busy, bored or idle, by its requests and with an explanation.
+
+    If no request runs now, the mean of the last seconds decides. It is idle if no request ran in these
+    seconds.
+    """
     if running > 0:
         state, rule = _busy_or_bored(running, load.slots, thresholds)
         return JudgedState(state, rule)
@@ -119,10 +123,10 @@ def _by_requests(running: float, load: LoadFigures, thresholds: StateThresholds)
 def _busy_or_bored(
     running: float, slots: int | None, thresholds: StateThresholds
 ) -> tuple[BackendState, str]:
-    """Return (busy or bored, rule as text).
+    """Return (busy or bored, the rule that decided as text) for a number of running requests.
 
-    `running` is compared with the server's `slots` (requests that can run at once) or, if unknown, with a
-    fixed number.
+    `running` is compared with `slots`, the requests that the server can run at once, or if this is unknown
+    with a fixed number.
     """
     if slots:
         enough = slots * thresholds.busy_share

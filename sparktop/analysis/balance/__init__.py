@@ -1,1 +1,1 @@
-"""Balance of a group of backends behind one router: from their loads to a verdict and its evidence."""
+"""Judges how evenly a router distributes requests over a group of backends: verdict and evidence."""

@@ -1,17 +1,18 @@
-"""Detects requests sent in herds: tests the requests that each backend got in short periods against chance.
+"""Detects herds: tests whether a router sends batches of requests to one backend more often than by chance.
 
 A *herd* is a batch of requests that a router sends to the same backend within a short time, because it reads
-outdated load counts. A *piece* is one of the short periods into which the window is cut.
+outdated load counts. The tested time is cut into short periods, called *pieces* here. The test counts the
+requests that arrived at each backend in each piece.
 
-Loads show herds late and blurred, because their distribution under random routing depends on the servers'
-speed. The counts of arrivals do not: under random routing each request is an independent draw, whatever the
-servers do, so these counts are multinomial. A router that reads outdated counts sends all requests of a
-moment to the same backend, even after that backend has more than an even split.
+The number of running requests shows herds late and blurred, because under random routing it also depends on
+the servers' speed. The counts of arrivals do not: under random routing each request is an independent draw,
+whatever the servers do, so these counts are multinomial. A router that reads outdated counts sends all
+requests of a moment to the same backend, even after this backend has more than an even split.
 
-Below an even split this is correct: a backend that was drained, cooled down or joined late has no requests,
-and least-busy on fresh counts sends it everything until it has as much as the others. Such a piece is not a
-herd. The even split is over the backends with any requests: a backend that stays empty and gets nothing may
-be drained.
+Sending many requests to a backend that has less than an even split is correct, and such a piece is not a
+herd: a backend that was drained, cooled down or joined late has no requests, and a router that chooses the
+least busy backend sends everything there until the loads are equal. Backends without any requests are not
+counted in the even split, because a backend that stays empty may be drained.
 """
 
 from __future__ import annotations
@@ -55,9 +56,9 @@ def find_herds(
     """Test whether the requests of the `span_s` seconds before `end_s` were sent in herds.
 
     A herd is many requests sent to one backend within a short time. `step_s` is the polling interval,
-    `life_s` the median duration of a request. Return None where a backend does not count finished requests,
-    where `life_s` is None, or where too few requests arrived. The counts of each short period are compared
-    with the backends' parts of the entire window, so that a constant skew is not a herd.
+    `life_s` the median duration of a request. The requests that each backend got in short periods are
+    compared with its part of all requests, so that a constant skew is not a herd. Return None if a backend
+    does not count finished requests, if `life_s` is None, or if too few requests arrived.
     """
     if life_s is None or any(track.arrived is None for track in tracks):
         return None
@@ -88,10 +89,11 @@ class _Column:
 
 
 def _weigh(columns: Sequence[_Column], piece_s: float, *, fills: bool) -> Arrivals | None:
-    """Test the backends' counts of arrivals in each piece (short period) of the window for herds.
+    """Return the result of the test for herds, from the requests that each backend got in each short period.
 
-    None where too few pieces have requests or a backend got none. With `fills`, filling a backend up to an
-    even split of the load is not a herd.
+    A herd is many requests sent to one backend in a short period ("piece") of `piece_s` seconds. With
+    `fills`, requests that only fill a backend up to an even split are not a herd. Return None if too few
+    periods have enough requests, or if a backend got none at all.
     """
     totals = [sum(came) for came in zip(*(column.came for column in columns), strict=True)]
     pieces = [piece for piece, total in enumerate(totals) if total >= _FEWEST_IN_A_PIECE]
@@ -138,11 +140,10 @@ def _weigh(columns: Sequence[_Column], piece_s: float, *, fills: bool) -> Arriva
 
 
 def _served(columns: Sequence[_Column], piece: int) -> list[int]:
-    """Return the indexes of the backends that are compared in a piece (short period).
+    """Return the indexes of the backends that the test for herds compares in a short period ("piece").
 
-    These are all, except that a single backend without requests is left out if there are three or more and
-    chance does not explain its 0: it may be drained. (A herd goes to one backend, so at least two of three
-    get nothing.)
+    Mostly these are all backends. One backend is left out if it alone got no request, there are at least
+    three backends, and chance does not explain its 0: it may be drained.
     """
     came = [column.came[piece] for column in columns]
     served = [index for index, count in enumerate(came) if count]
@@ -153,10 +154,11 @@ def _served(columns: Sequence[_Column], piece: int) -> list[int]:
 def _parts(
     columns: Sequence[_Column], totals: Sequence[float], served: Mapping[int, Sequence[int]]
 ) -> list[float] | None:
-    """Return each backend's part (0 to 1) of the requests of the pieces in which it was served.
+    """Return for each backend its part (0 to 1) of the requests; None if a backend got no request.
 
-    A piece is a short period; `served` has the indexes of the served backends by piece. None if a backend got
-    no request. The parts need not add up to 1: for a piece, divide by the sum over its backends.
+    `served` has the indexes of the compared backends by short period ("piece"), and `totals` the requests
+    of all backends by period. Only the periods in which a backend is compared count for its part, so the
+    parts need not add up to 1: divide by the sum over the backends of a period.
     """
     parts: list[float] = []
     for index, column in enumerate(columns):
@@ -176,7 +178,10 @@ def _is_past_even(loads: Sequence[float], load: float) -> bool:
 
 
 def _at(track: LoadTrack, edges: Sequence[float]) -> list[float]:
-    """Return the load at each time in `edges`: of the last sample up to it, or of the first sample."""
+    """Return the backend's load at each time in `edges`: that of the newest sample up to this time.
+
+    Before the first sample, it is the load of the first sample.
+    """
     waiting = track.waiting or [0.0] * len(track.times_s)
     found: list[float] = []
     for edge in edges:
@@ -186,7 +191,10 @@ def _at(track: LoadTrack, edges: Sequence[float]) -> list[float]:
 
 
 def _between(track: LoadTrack, edges: Sequence[float]) -> list[float]:
-    """Return the number of arrivals between successive times in `edges`, interpolated between samples."""
+    """Return the number of requests that arrived between each two successive times in `edges`.
+
+    The backend's count at these times is interpolated between its samples.
+    """
     arrived = track.arrived or ()
     known = [index for index, count in enumerate(arrived) if not math.isnan(count)]
     times = [track.times_s[index] for index in known]

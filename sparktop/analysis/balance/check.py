@@ -1,4 +1,4 @@
-"""A measured value of a group with its limit (a check), and the rules that consist of such checks."""
+"""A *check* is a measured value of a group of backends with its limit; a *rule* is a list of checks."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Rule:
 
 
 def time_with_load(balance: Balance) -> Check:
-    """Return the check that, for enough of the time, the group has enough requests to be judged by counts."""
+    """Return the check of the percentage of time in which the group has enough requests for a verdict."""
     least = fewest_requests(max(limits.PAIR, len(balance.backends)))
     return Check(
         "time with load",

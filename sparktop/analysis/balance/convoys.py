@@ -1,4 +1,4 @@
-"""Detects convoys that come and go in turns: the split of all requests against the split of half of them.
+"""Detects convoys: compares how evenly requests are split at full load with how evenly at half of that load.
 
 A *convoy* is a set of requests that start together at one backend, end together and return together. A router
 that counts what it sends puts an equal number of requests on each backend. If requests are alike, those of
@@ -7,8 +7,8 @@ requests are present the split is even; while one convoy is away, some backends 
 Random routing has no such difference: relative to the number of requests, its split is as wide with many
 requests as with few.
 
-A *full time* is a stretch of time slots with nearly all requests present, a *part time* one with about half
-of them.
+A *full time* is a stretch of time slots with nearly all requests present, a *part time* one with about
+half of the requests present.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _FULL_LOAD, _EMPTY_LOAD = 0.75, 0.25
 
 
 def find_convoys(grid: LoadGrid, slots: Sequence[int]) -> Convoys | None:
-    """Compare how even the split of requests is at full load and at part load, over the time slots `slots`.
+    """Compare how evenly requests are split at full load with how evenly at about half load, over time slots.
 
-    At full load nearly all requests are present, at part load about half; None where the load never falls to
-    about half. The servers' speed cancels out: servers that slow down with larger batches widen random
-    routing's split by a factor, most of all at full load. The significance test is Fisher's F, the ratio of
-    the two spreads.
+    `slots` are indexes of time slots of `grid`. At full load nearly all requests are present. Return None
+    if the load never falls to about half of that. The significance test is Fisher's F, the ratio of the
+    two spreads. Slow servers cause no false alarm: they make random routing less even at full load, and
+    the test looks for the opposite.
     """
     pick = picker(grid, slots)
     totals = pick(grid.totals)
@@ -78,9 +78,10 @@ def find_convoys(grid: LoadGrid, slots: Sequence[int]) -> Convoys | None:
 
 @dataclass(slots=True)
 class _Times:
-    """The stretches of time with nearly all requests present (full) and with about half of them (part).
+    """Collects the stretches of time at full load (nearly all requests present) and part load (about half).
 
-    Lists in `full` and `part` have the spread of the split in each time slot of a stretch.
+    `full` and `part` have a list for each stretch: how unevenly requests were split in each of its time
+    slots.
     """
 
     columns: Sequence[Sequence[float]]
@@ -99,7 +100,7 @@ class _Times:
     _leader: int | None = None
 
     def take(self, index: int, total: float) -> None:
-        """Add the time slot `index` with `total` requests, if it belongs to a full or to a part time."""
+        """Add the time slot `index` if its number of requests, `total`, is a full load or a part load."""
         lowest, part = PART_SHARES
         if total >= FULL_SHARE * self.most:
             if self._fell:
@@ -130,14 +131,14 @@ def _spread(columns: Sequence[Sequence[float]], shares: Sequence[float], index: 
 
 
 def _first(columns: Sequence[Sequence[float]], shares: Sequence[float], index: int) -> int:
-    """Return the index of the backend with the highest load relative to its share; `_TIE` for two."""
+    """Return the index of the backend with most load relative to its due share; `_TIE` if two have most."""
     loads = [column[index] / share for column, share in zip(columns, shares, strict=True)]
     top = max(loads)
     return loads.index(top) if loads.count(top) == 1 else _TIE
 
 
 def _second(leads: Sequence[int]) -> int:
-    """Return the number of leads of the backend with the second-most leads; 0 if only one backend led.
+    """Return how often the backend led that led second most often; 0 if only one backend ever led.
 
     `leads` has the index of the leading backend at each time, or `_TIE`.
     """
@@ -146,10 +147,10 @@ def _second(leads: Sequence[int]) -> int:
 
 
 def _period_s(columns: Sequence[Sequence[float]], step_s: float) -> float | None:
-    """Return the median period of a backend's load in seconds: from full over empty to full, or the reverse.
+    """Return the median time in seconds in which a backend goes from full to empty and back, or the reverse.
 
-    None if no backend did this. Full and empty are relative to a backend's own usual maximum, so that convoys
-    in phase with each other have a period too.
+    Return None if no backend did. Full and empty are relative to the backend's own usual maximum, so a
+    period is found also where the loads of all backends rise and fall at the same time.
     """
     gaps: list[int] = []
     for column in columns:

@@ -1,7 +1,7 @@
 """How unevenly a group's requests are distributed over its backends, compared with random routing.
 
-The *share* of a backend is its part of the group's load under an even split. A slot is a time slot of the
-`LoadGrid`.
+The *share* of a backend is its part (0 to 1) of the group's load under an even split. A *slot* is a time
+slot of the `LoadGrid`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FULL = 1.5
 
 
 def fewest_requests(backends: int) -> int:
-    """Return how many requests a group needs to be judged by most of the rules on its balance."""
+    """Return how many requests a group of this many `backends` needs, so that its balance can be judged."""
     return max(16, 8 * backends)
 
 
@@ -44,10 +44,11 @@ def loaded_slots(grid: LoadGrid, least: float) -> list[int]:
 
 
 def dispersion(grid: LoadGrid, slots: Sequence[int]) -> float | None:
-    """Return the spread of the backends' loads x, the mean over `slots` of Σ(x - share)² / share / (n - 1).
+    """Return how far the backends' loads are from an even split, relative to random routing.
 
-    The result is 1 for multinomial chance; None without a time slot. With equal shares this is Σ(x - x̄)² /
-    x̄ / (n - 1), the index of dispersion.
+    The result is the mean over the time slots `slots` of Σ(x - e)² / e / (n - 1), where x is the load of
+    each of n backends and e its load under an even split. It is 1 for multinomial chance. Where all e are
+    equal it is the index of dispersion. None if `slots` is empty.
     """
     if not slots:
         return None
@@ -64,16 +65,17 @@ def dispersion(grid: LoadGrid, slots: Sequence[int]) -> float | None:
 
 
 def _evenly(grid: LoadGrid, totals: Sequence[float]) -> dict[float, list[float]]:
-    """Return {share: [share · total for each time slot]}, the loads that backends have under an even split.
+    """Return {share: loads under an even split}, where the loads are share · total for each of `totals`.
 
-    Keyed by share (a backend's part of the load, 0 to 1), because mostly all backends have the same one.
+    The share is a backend's part of the group's load, 0 to 1. The key is the share and not the backend,
+    because mostly all backends have the same share.
     """
     return {share: [share * total for total in totals] for share in set(grid.shares)}
 
 
 @dataclass(frozen=True, slots=True)
 class Starved:
-    """Shares of time, 0 to 1, in which a backend had next to no work while another had more than enough."""
+    """How much of the time each backend had next to no work while another one had more than enough."""
 
     shares: tuple[float, ...]
     """By backend."""
@@ -88,12 +90,12 @@ class Starved:
 
 
 def starved_shares(grid: LoadGrid, slots: Sequence[int], life_s: float | None = None) -> Starved:
-    """Measure for which part of the time slots `slots` backends starved.
+    """Measure in which part (0 to 1) of the time slots `slots` backends starved.
 
-    A backend starves with next to no work (one request, or a tenth of its share if that is more) while
-    another has more than enough (a queue, or more than 1.5 times its share). A backend that gets no request
-    for `AWAY_LIVES` times `life_s`, the duration of a request, is away instead: drained, or not in the router
-    yet. With `life_s` of None no backend is away.
+    A backend starves if it has next to no work (at most one request, or a tenth of its even share if that
+    is more) while another has more than enough (a queue, or more than 1.5 times its even share). A backend
+    that gets no request for `AWAY_LIVES` times `life_s`, the duration of a request, does not starve but is
+    away: drained, or not in the router yet. If `life_s` is None, no backend is away.
     """
     if not slots:
         nothing = tuple(0.0 for _ in grid.loads)
@@ -132,7 +134,12 @@ class _Away:
 
 
 def _away(grid: LoadGrid, backend: int, counted: Sequence[bool], life_s: float | None) -> _Away:
-    """Return the `counted` slots in which the backend is away; `life_s` is the duration of a request."""
+    """Return the time slots in which the backend with the index `backend` got no new request.
+
+    `life_s` is the duration of a request: the backend is away after several of these without a new
+    request. If `life_s` is None, the result is empty. `counted` has True for each slot to examine; it is
+    ignored for a backend that does not count its requests, where slots without load are used instead.
+    """
     if life_s is None:
         return _Away()
     track, column, share = grid.tracks[backend], grid.loads[backend], grid.shares[backend]
@@ -159,9 +166,10 @@ def _away(grid: LoadGrid, backend: int, counted: Sequence[bool], life_s: float |
 
 
 def _without_arrivals(times: Sequence[float], arrived: Sequence[float], grid: LoadGrid) -> list[bool]:
-    """Return for each time slot of `grid` whether the backend got no request in it, by its count of arrivals.
+    """Return for each time slot of `grid` whether the backend is known to have got no request in it.
 
-    `arrived` has the count at each of `times`; the result is False where the count is unknown.
+    `arrived` has the backend's number of requests so far at each of `times`; NaN where the number is
+    unknown, which gives False.
     """
     count = len(grid.totals)
     newest_s = max(track.times_s[-1] for track in grid.tracks)
@@ -181,7 +189,7 @@ def _without_arrivals(times: Sequence[float], arrived: Sequence[float], grid: Lo
 
 
 def _where_one_is_full(grid: LoadGrid, slots: set[int]) -> set[int]:
-    """Return those of `slots` in which any backend has a queue, or more than 1.5 times its share."""
+    """Return the time slots of `slots` in which a backend has a queue, or over 1.5 times its even share."""
     totals, rest = grid.totals, slots
     for column, queue, share in zip(grid.loads, grid.waiting, grid.shares, strict=True):
         most = _FULL * share
@@ -215,7 +223,7 @@ def free_slot_share(grid: LoadGrid) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Estimated throughput lost to uneven loads."""
+    """The estimated throughput that is lost because loads are uneven, and whether the estimate is certain."""
 
     share: float | None
     """1 - Σ T(x) / Σ T(share), 0 to 1, where T(x) is the throughput with x requests; None without a step
@@ -225,10 +233,11 @@ class Lost:
 
 
 def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> Lost:
-    """Estimate how much throughput is lost because loads are uneven, over the time slots `slots`.
+    """Estimate which part of the throughput is lost, compared with evenly split loads, over time slots.
 
-    The comparison is with evenly split loads. Throughput as a function of the load is concave, so for
-    backends of equal speed the loss cannot be negative (Jensen).
+    Throughput as a function of the load is concave, so for backends of equal speed the loss cannot be
+    negative (Jensen). The estimate is None if `step` (the step time by batch size) is None, or if `slots`
+    is empty.
     """
     if step is None or not slots:
         return Lost(None)
@@ -246,7 +255,7 @@ def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> L
 
 @dataclass(frozen=True, slots=True)
 class _Tally:
-    """For one backend: {load: number of time slots with it}, actually and under an even split."""
+    """For one backend: in how many time slots it had each load, and would have had it under an even split."""
 
     weight: float
     slots: int | None
@@ -287,9 +296,10 @@ class Skew:
 
 
 def skew(grid: LoadGrid, slots: Sequence[int]) -> Skew | None:
-    """Return the `Skew` of the backend furthest above its share on average; None without a time slot.
+    """Return the backend whose load exceeds its even share most on average; None if `slots` is empty.
 
-    Of two equal backends A and B with A ahead, its mean is that of (A - B) / (A + B).
+    The excess is averaged over the time slots `slots`, relative to the share. For two equal backends with
+    the loads A > B it is (A - B) / (A + B).
     """
     if not slots:
         return None
@@ -307,7 +317,7 @@ def skew(grid: LoadGrid, slots: Sequence[int]) -> Skew | None:
 
 
 def _in_shares(loads: Sequence[float], even: Sequence[float]) -> list[float]:
-    """Return each load divided by the load of an even split; 1 where the group has no load at all."""
+    """Return each load divided by the load under an even split, `even`; 1 where `even` is 0."""
     try:
         return list(map(truediv, loads, even))
     except ZeroDivisionError:

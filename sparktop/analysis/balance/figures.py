@@ -57,9 +57,10 @@ class Figures:
 
 
 def even_share(grid: LoadGrid) -> float | None:
-    """Return the share of time, 0 to 1, in which the backends' loads are within one request of each other.
+    """Return the share of time, 0 to 1, in which the backends' loads differ by at most one request.
 
-    Each load is taken relative to its due share. None where no slot of the grid has a known total.
+    A faster backend may have more: each load counts as its difference from the backend's due share. None
+    where no time slot of the grid has a known total.
     """
     beyond = [
         list(map(sub, column, map(mul, repeat(share), grid.totals)))
@@ -75,9 +76,9 @@ def even_share(grid: LoadGrid) -> float | None:
 def looks_explain(grid: LoadGrid) -> float | None:
     """Return which part of the loads' spread can come from polling the backends at different times.
 
-    0 is none of it, 1 all of it; it may be more. None if the polls are practically simultaneous. When the
-    group's load jumps, one backend may be polled after the jump and another before it; the probability of
-    this is the time between their polls divided by the polling interval.
+    The result is 0 for none of the spread and 1 for all of it; it may exceed 1. None if the polls are
+    practically simultaneous. When the group's load jumps, one backend may be polled after the jump and
+    another before it: the probability is the time between the two polls divided by the polling interval.
     """
     if grid.skew_s <= limits.LOOKS_APART_S:
         return None
@@ -94,9 +95,10 @@ def looks_explain(grid: LoadGrid) -> float | None:
 
 
 def turning_spread(figures: Figures) -> float:
-    """Return the part of the loads' spread that varies in time, less 1 (chance), times √(backends - 1).
+    """Return how widely the loads swing beyond chance; about 0 for random routing, 0 where it is unknown.
 
-    The factor makes the value comparable with that of two backends. 0 where the spread is unknown.
+    This is the part of the loads' spread that varies in time, minus 1, times √(backends - 1). The factor
+    makes groups of different sizes comparable.
     """
     if figures.z is None or figures.swing is None:
         return 0.0

@@ -1,10 +1,11 @@
-"""Step times of a group whose backends may differ in speed.
+"""Fits the step times of a group whose backends may differ in speed.
 
 A *line* is a linear fit of step time over batch size. A common line is right only where all backends are
-equal. Under round-robin a slow backend has a large batch and a fast one a small batch, so a line through both
-describes neither. Therefore each backend is compared with the line of the backend whose batches vary most,
-and if the backends differ, each gets its own line. These lines show how unequal the backends are; they are
-too inaccurate for the throughput of the best split (3 to 7 percent off when tried), so that is not estimated.
+equally fast. Under round-robin a slow backend has a large batch and a fast one a small batch, so a line
+through the samples of both describes neither. Therefore each backend is compared with the line of the
+backend whose batch sizes vary most, and if the backends differ, each gets its own line. These lines show
+how unequal the backends are. They are too inaccurate to compute the throughput of the best split (3 to 7
+percent off when tried), so this throughput is not estimated.
 """
 
 from __future__ import annotations
@@ -49,18 +50,20 @@ class GroupPace:
 
     @property
     def usual(self) -> StepTime | None:
-        """The step-time line that stands for the group; None where no line is known.
+        """The step-time line that stands for the whole group; None where no line is known.
 
-        It is the common line or, where backends differ, the line with the median relative growth per request.
+        This is the common line. Where backends differ, it is the line of the backend whose step time grows
+        per request by the median relative amount.
         """
         ordered = sorted(self.own.values(), key=lambda one: (one.per_request_s / one.base_s, one.base_s))
         return self.common or (ordered[len(ordered) // 2] if ordered else None)
 
 
 def group_pace(tracks: Sequence[LoadTrack], since_s: float, earlier: GroupPace) -> GroupPace:
-    """Fit step time over batch size to the samples since `since_s` (monotonic seconds).
+    """Fit step time over batch size for the backends of a group, from samples since `since_s` (monotonic s).
 
-    Lines that these samples do not determine are copied from `earlier`.
+    The result has a common line, or a line for each backend if they differ in speed. Lines that these
+    samples do not determine are copied from `earlier`.
     """
     pairs = {track.name: steady_pairs(track, since_s, len(tracks)) for track in tracks}
     points = {name: points_of(one) for name, one in pairs.items()}
@@ -78,9 +81,9 @@ def group_pace(tracks: Sequence[LoadTrack], since_s: float, earlier: GroupPace) 
 
 
 def _widest_line(known: Mapping[str, Sequence[Pair]]) -> StepTime | None:
-    """Return the step-time line of the backend with the widest range of batches.
+    """Return the step-time line of the backend whose batch sizes span the widest range.
 
-    None unless the largest batch of that range is at least twice the smallest.
+    None unless the largest batch of this range is at least twice the smallest.
     """
     # On equal spans the order of backends must not decide.
     spans = {name: (one[-1][0] / one[0][0], tuple(one)) for name, one in known.items()}
@@ -89,7 +92,7 @@ def _widest_line(known: Mapping[str, Sequence[Pair]]) -> StepTime | None:
 
 
 def _factors(known: Mapping[str, Sequence[Pair]], line: StepTime) -> dict[str, float]:
-    """Return for each backend the median ratio of its step times to those of `line` at the same batch."""
+    """Return for each backend the median ratio of its step time to that of `line` at the same batch size."""
     return {name: median(time / _step_s(line, batch) for batch, time in one) for name, one in known.items()}
 
 
@@ -102,9 +105,10 @@ def _scaled(line: StepTime, factor: float) -> StepTime:
 
 
 def _agree(points: Sequence[Sequence[Pair]]) -> bool:
-    """Return whether successive backends have similar batches, and similar step times per request at these.
+    """Return whether the backends have similar step times per request at similar batch sizes.
 
-    False where batches do not overlap. `points` has (batch, step time) pairs of each backend.
+    `points` has the (batch size, step time) pairs of each backend. Backends are compared with the next one
+    in the order of batch sizes. False where two neighbours have no similar batch size.
     """
     ordered = sorted(points, key=tuple)
     for earlier, later in pairwise(ordered):
@@ -122,8 +126,8 @@ def _agree(points: Sequence[Sequence[Pair]]) -> bool:
 def full_slots(track: LoadTrack) -> int | None:
     """Return how many requests the backend can run at once, None if unknown.
 
-    Where the backend does not report the number, it is that of the running requests while others waited, if
-    it was nearly constant.
+    If the backend does not report this number, use the number of requests that ran while others waited,
+    provided that it was nearly constant.
     """
     if track.slots is not None or track.waiting is None:
         return track.slots

@@ -1,4 +1,4 @@
-"""The announced verdict on a group's balance, which changes later than the verdicts of single evaluations."""
+"""Decides which verdict on a group's balance is announced: a new one only after several evaluations agree."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ _TO_ANNOUNCE, _TO_WITHDRAW = 2, 3
 
 
 def period(at_s: float) -> float:
-    """Return the number of the period of `EVERY_S` seconds in which `at_s` (monotonic) lies.
+    """Return the number of the period that contains `at_s` (monotonic seconds).
 
-    Periods begin at multiples of `EVERY_S`, so that a replay from any moment evaluates at the same times.
+    Periods last `EVERY_S` seconds and begin at multiples of it, so that a replay from any moment evaluates
+    at the same times.
     """
     return at_s // EVERY_S
 
 
 class BalanceWatch:
-    """Follows the verdicts on one group's balance, and decides which verdict is announced.
+    """Decides from successive verdicts on one group's balance which verdict is announced.
 
     A verdict is announced once two evaluations in a row agree on it. A bad verdict is withdrawn only after
-    three different ones in a row; then the verdict that the last two agree on is announced, else "unknown".
+    three evaluations in a row with other verdicts. If the last two of these agree, their verdict is
+    announced, else "unknown".
     """
 
     def __init__(self) -> None:
-        """Start without a verdict."""
+        """Start with the announced verdict "unknown", and without any evaluation."""
         self._recent: deque[BalanceWord] = deque(maxlen=_TO_WITHDRAW)
         self._word = BalanceWord.UNKNOWN
         self._since: datetime | None = None
@@ -43,16 +45,20 @@ class BalanceWatch:
         self._had_loads = False
 
     def due(self, at_s: float) -> bool:
-        """Return whether to judge the group again at `at_s` (monotonic): once in each period of `EVERY_S`."""
+        """Return whether to judge the group again at `at_s` (monotonic seconds).
+
+        True at most once in each period of `EVERY_S` seconds; always True until loads have been sampled.
+        """
         if self._judged_at_s is None or not self._had_loads:
             return True  # a verdict before the first samples is void: judge again at once
         return period(at_s) > period(self._judged_at_s)
 
     def update(self, balance: Balance, at_s: float, now: datetime) -> tuple[Balance, BalanceChange | None]:
-        """Add an evaluation made at `at_s` (monotonic) and `now` (UTC); return (balance, change).
+        """Add the evaluation `balance`, made at `at_s` (monotonic seconds) and `now` (UTC).
 
-        The returned balance has the announced verdict as its `word`, and the time since which it has been
-        announced. The change is None while the announced verdict stays the same.
+        Return (balance, change). The returned balance has the announced verdict as its `word`, and the
+        time since which this verdict has been announced. The change is None if the announced verdict stays
+        the same.
         """
         self._judged_at_s = at_s
         self._had_loads = self._had_loads or balance.sample_hz is not None

@@ -1,11 +1,12 @@
-"""Balance of a group of backends behind one router: from their loads to a verdict and its evidence.
+"""Judges the balance of a group of backends behind one router: computes a verdict from their loads.
 
-No single statistic distinguishes herding from chance. Loads of a closed loop (a fixed number of clients)
-always move against each other, and those of random routing drift slowly and widely. So the spread of the
-loads is compared with that of random routing, and five rules complement each other: changes of the lead (for
-long swings); one rhythm (for short ones); each backend's own turns from full to empty and back; convoys,
-which a counting router preserves (an even split with all requests present, a one-sided one with half of
-them); and herds (which backend got the requests of each moment).
+No single statistic distinguishes herding (many requests of a moment sent to one backend) from chance. In a
+closed loop (a fixed number of clients) loads always move against each other, and under random routing they
+drift slowly and widely. So the spread of the loads is compared with that of random routing, and five rules
+look for swings: changes of the lead (for long swings); one rhythm (for short ones); each backend's own
+turns from full to empty and back; convoys, which a counting router preserves (an even split with all
+requests present, a one-sided split with half of them); and herds (which backend got the requests of each
+moment).
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ _WITHOUT_E2E_S = 180.0
 
 
 def window_s(e2e_s: float | None) -> float:
-    """Return the length of the window to analyse in seconds: 8 times `e2e_s`, the duration of a request.
+    """Return how many seconds of load to analyse: 8 times `e2e_s`, the duration of a request.
 
-    A swing lasts about two such durations. The result is at least 60 s and at most 600 s; 180 s where `e2e_s`
-    is None.
+    A swing lasts about two such durations. The result is at least 60 s and at most 600 s; 180 s where
+    `e2e_s` is None.
     """
     if e2e_s is None:
         return _WITHOUT_E2E_S
@@ -60,10 +61,10 @@ def window_s(e2e_s: float | None) -> float:
 
 
 def judge(load: GroupLoad, now_s: float) -> Balance:
-    """Judge a group by its last window before `now_s` (monotonic seconds).
+    """Judge the balance of a group by its load in the time before `now_s` (monotonic seconds).
 
-    `word` of the result is the verdict of this window alone; `BalanceWatch` decides which verdict is
-    announced.
+    The field `word` of the result is the verdict of this evaluation alone; `BalanceWatch` decides which
+    verdict is announced.
     """
     if load.e2e_s is not None and not 0 < load.e2e_s < math.inf:
         load = replace(load, e2e_s=None)
@@ -142,9 +143,10 @@ def _scored(swing: Swing | None, z: float | None, backends: int) -> Swing | None
 
 
 def _words(figures: Figures, measured: Balance, held: frozenset[str]) -> tuple[list[BalanceWord], str | None]:
-    """Return (verdicts that hold, the most severe first; the reason if the verdict is "unknown", else None).
+    """Return (verdicts that apply, most severe first; reason for the verdict "unknown", else None).
 
-    `held` are the names of the rules that hold. There is always at least one verdict.
+    `held` are the names of the rules that are met. There is always at least one verdict. A reason is also
+    returned where "oscillating" is found before the window is full.
     """
     grid = figures.grid
     present = min(grid.present)
@@ -173,9 +175,9 @@ def _words(figures: Figures, measured: Balance, held: frozenset[str]) -> tuple[l
 
 
 def _holds_longer(figures: Figures, now_s: float) -> bool:
-    """Return whether the backend that is ahead has been ahead as steadily for 300 s.
+    """Return whether the backend with the highest load has been ahead as clearly for 300 s.
 
-    Required where requests are many, because random routing drifts slowly then.
+    Groups with many requests need this, because random routing drifts slowly there.
     """
     if figures.grid.span_s >= limits.MANY_S - figures.grid.step_s:
         return True
@@ -259,11 +261,10 @@ def _verdict(
 
 
 def _held(measured: Balance) -> frozenset[str]:
-    """Return the names of the rules that hold for these measured values.
+    """Return the names of the rules on the group's balance that are met by these measured values.
 
-    "drained" is among them where a backend is empty only because it gets no requests at all: it is drained,
-    or not in the router yet. Such a backend has no due share, so it does not starve, but the split is not
-    even either.
+    The name "drained" is added where a backend is empty because it gets no requests at all (it is drained,
+    or not in the router yet). Such a backend does not count as starved, but the split is not even either.
     """
     held = {rule.name for rule in (way(measured) for way in _DECIDING) if rule.holds}
     if measured.away_s and "starved" not in held and rules.drained(measured).holds:
@@ -272,9 +273,10 @@ def _held(measured: Balance) -> frozenset[str]:
 
 
 def _rhythm_says_most(swing: Swing | None, held: frozenset[str]) -> bool:
-    """Return whether the rule "rhythm" describes the swing of the loads best.
+    """Return whether, of all rules on swings, "rhythm" describes the swing of the loads best.
 
-    It must hold, and by a wide margin if the rules "convoys" or "herds" hold too.
+    It does if its name is in `held`, the names of the rules that are met; beside "convoys" or "herds" the
+    score of the swing must also be high.
     """
     if swing is None or swing.score is None or "rhythm" not in held:
         return False
@@ -282,7 +284,7 @@ def _rhythm_says_most(swing: Swing | None, held: frozenset[str]) -> bool:
 
 
 def _description(found: Balance, grid: LoadGrid) -> Balance:
-    """Return `found`, a bad verdict, changed to "uneven" with sentences that only describe the loads.
+    """Return `found`, a balance with a bad verdict, changed to "uneven" and to sentences on the loads only.
 
     Used where no router is known that could have split the requests evenly.
     """
@@ -298,16 +300,17 @@ def _description(found: Balance, grid: LoadGrid) -> Balance:
 
 
 def _other_swing(result: Balance, held: frozenset[str]) -> str:
-    """Return the sentence on a swing by the rule "convoys", "turns" or "herds", the first that holds."""
+    """Return the sentence on a swing by the first rule that is in `held`: "convoys", "turns" or "herds"."""
     if "convoys" in held:
         return balance_words.convoys(result)
     return balance_words.turns(result) if "turns" in held else balance_words.herds(result)
 
 
 def _period(figures: Figures, held: frozenset[str]) -> float | None:
-    """Return the swing's period in seconds by the rule that decided: lead, rhythm or convoys, else by turns.
+    """Return the swing's period in seconds, measured by the rule that decided on "oscillating".
 
-    None where that rule has no period: noise has a best lag too, but not a period.
+    `held` are the names of the rules that are met: the period is that of lead changes (for two backends),
+    of the rhythm or of convoys, else that of backends going from full to empty and back. None if unknown.
     """
     swing, swap, convoys = figures.swing, figures.lead.swap_s, figures.convoys
     if "lead" in held and len(figures.grid.loads) == limits.PAIR and swap is not None:
@@ -320,10 +323,11 @@ def _period(figures: Figures, held: frozenset[str]) -> float | None:
 
 
 def _confidence(figures: Figures, held: frozenset[str], word: BalanceWord) -> float | None:
-    """Return the confidence in the verdict `word`, 0 to 1: 0.5 at the deciding limit, 0.75 at twice that.
+    """Return the confidence in the verdict `word`, 0 to 1; None for "unknown".
 
-    It is multiplied by the share of samples present and the share of a full window. For a good verdict it is
-    the distance to the nearest bad one: 1 where nothing points to a bad verdict. None for "unknown".
+    A bad verdict has 0.5 where the deciding value is just at its limit, and 0.75 where it is twice the
+    limit. A good verdict has 1 where all values are far from the limits of bad verdicts, and 0.5 where one
+    is at its limit. Missing samples and a short time window lower the confidence in proportion.
     """
     if word is BalanceWord.UNKNOWN:
         return None

@@ -1,4 +1,4 @@
-"""Which backend clearly has most of the load, how often that changes, and how often backends fill and empty.
+"""Which backend has clearly most load, how often this changes, and how often backends fill and empty.
 
 The *share* of a backend is its part of the group's load under an even split.
 """
@@ -35,10 +35,10 @@ class Lead:
 
 
 def lead_margin(total: float, backends: int, factor: float) -> float:
-    """Return the excess over its share from which on a backend leads: 0.5 to 0.9, as a part of the share.
+    """Return by which part of its even share a backend must exceed this share to take the lead: 0.5 to 0.9.
 
-    Within these limits it is 3 standard deviations of random routing. `factor` is how much wider than
-    multinomial random routing distributes the `total` requests.
+    Within these limits it is 3 standard deviations of random routing. `total` is the number of requests;
+    `factor` is the variance of a backend's load under random routing, relative to the multinomial's.
     """
     if total <= 0:
         return _LARGEST
@@ -46,10 +46,10 @@ def lead_margin(total: float, backends: int, factor: float) -> float:
 
 
 def follow_lead(grid: LoadGrid, slots: Sequence[int], margin: float) -> Lead:
-    """Count how often the lead changes over the time slots `slots`.
+    """Count how often the lead passes from one backend to another over the time slots `slots`.
 
-    A backend takes the lead with (1 + margin) times its share. Where two backends overtake the leader in the
-    same slot with the same load, the lead does not change until one of them is ahead.
+    A backend takes the lead when its load reaches (1 + `margin`) times its even share. Where two backends
+    do so in the same slot with equal loads, the lead does not change until one of them has more load.
     """
     pick = picker(grid, slots)
     excess = [
@@ -79,7 +79,7 @@ def follow_lead(grid: LoadGrid, slots: Sequence[int], margin: float) -> Lead:
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """How often backends went from full to empty or back, independent of which backend has most load."""
+    """How often backends went from full to empty or back, whichever of them had most load."""
 
     turns: int
     """Number of turns of all backends together."""
@@ -90,10 +90,11 @@ class Turns:
 
 
 def follow_turns(grid: LoadGrid, slots: Sequence[int]) -> Turns:
-    """Count over `slots` how often each backend went from 1.5 times its share to half of it, or back.
+    """Count how often each backend went from 1.5 times its even share of the load to half of it, or back.
 
-    `slots` are time slots of `grid`. Among many backends several are full at once, so the backend with most
-    load may not change while convoys (requests that start and end together) move from backend to backend.
+    `slots` are the indexes of the time slots to examine. Unlike the number of lead changes, this count
+    works for many backends too, where several are full at once while the one with most load stays the
+    same.
     """
     counts: list[int] = []
     gaps: list[int] = []

@@ -1,8 +1,9 @@
-"""The limits of the rules behind a group's verdict, for the judgement and for the screen.
+"""The limits of the rules that decide on a group's verdict, for the judgement and for the screen.
 
-Names that end in `_Z` and `_SPREAD` are ratios of a measured spread to that of random routing; `_RMS` is the
-size of a swing in shares, `_CHANCE` a probability, `_S` seconds. `COMING_` limits apply where the group's
-requests come and go together, `FAILING_` where a pair of backends fails repeatedly.
+Names that end in `_Z` and `_SPREAD` are ratios of a measured spread to that of random routing; `_RMS` is
+the size of a swing relative to an even share, `_CHANCE` a probability, `_S` seconds. `COMING_` limits
+apply where the group's requests come and go together, `FAILING_` where a pair of backends fails
+repeatedly.
 """
 
 from __future__ import annotations
@@ -139,9 +140,10 @@ EVEN_SHARE = 0.9
 
 
 def comes_and_goes(convoys: Convoys | None) -> bool:
-    """Return whether a group's requests come and go together, but not as convoys of a counting router.
+    """Return whether the requests of a group come and go together for another reason than a counting router.
 
-    A convoy is a set of requests that start together at one backend and end together.
+    A counting router sends convoys: sets of requests that start together at one backend and end together.
+    False where the number of requests hardly changes (`convoys` is None).
     """
     if convoys is None or convoys.full_times < COMING_TIMES:
         return False
@@ -150,7 +152,7 @@ def comes_and_goes(convoys: Convoys | None) -> bool:
 
 
 def splits_evenly(convoys: Convoys) -> bool:
-    """Return whether requests are split clearly more evenly when all are present than when half are."""
+    """Return whether requests are split clearly more evenly at full load than at half of this load."""
     if convoys.full_spread <= CONVOY_FULL:
         return True
     ratio = (convoys.part_spread or 0.0) / convoys.full_spread
@@ -158,18 +160,18 @@ def splits_evenly(convoys: Convoys) -> bool:
 
 
 def fail_by_turns(errors: Sequence[float]) -> bool:
-    """Return whether both backends of a pair failed repeatedly, given the number of failures of each.
+    """Return whether both backends of a pair failed repeatedly; `errors` has the number of failures of each.
 
-    Failures take a backend out of a router for a while, so a swing that coincides with them needs fewer
-    cycles. False for more than two backends, where the widest swing may be chance.
+    A router leaves a failed backend out for a while, so a swing together with failures needs fewer cycles
+    as evidence. False for more than two backends, where the widest swing may be chance.
     """
     return len(errors) == PAIR and min(errors) >= FAILURES_OF_ONE
 
 
 def least_lead_changes(*, failing: bool) -> int:
-    """Return the number of lead changes from which on they count as a swing.
+    """Return how many changes of the lead count as a swing; the lead is the backend with clearly most load.
 
-    The lead is the backend with clearly most load; `failing`: both backends of a pair fail repeatedly.
+    `failing`: both backends of a pair fail repeatedly.
     """
     return FAILING_CHANGES if failing else SWING_CHANGES
 
@@ -182,10 +184,10 @@ def least_score(
     *,
     life_known: bool,
 ) -> float:
-    """Return the score (see `swing_score`) that a rhythm needs to count as a swing.
+    """Return the lowest score (see `swing_score`) with which a rhythm of the load counts as a swing.
 
-    It depends on the mean number of requests in the group, the number of backends, convoys and arrivals, and
-    on whether the life of a request is known.
+    It depends on the mean number of requests in the group, the number of backends, convoys, arrivals, and
+    on whether the duration of a request is known.
     """
     least = 0.0 if backends <= PAIR else MANY_SCORE
     if mean_total is not None and mean_total < fewest_requests(backends):
@@ -201,12 +203,15 @@ def least_score(
 
 
 def least_herd_spread(convoys: Convoys | None) -> float:
-    """Return the spread of arrivals over backends from which on requests may have been sent in herds."""
+    """Return how uneven arrivals must be in short periods to have been sent in herds; 1 is chance."""
     return COMING_HERD_SPREAD if comes_and_goes(convoys) else HERD_SPREAD
 
 
 def are_herds(arrivals: Arrivals | None, convoys: Convoys | None) -> bool:
-    """Return whether requests were sent in herds: those of a moment to one backend, later ones to another."""
+    """Return whether requests were sent in herds: those of one moment to one backend, later ones to another.
+
+    False if `arrivals` is None.
+    """
     return (
         arrivals is not None
         and arrivals.herds >= HERDS
@@ -222,9 +227,10 @@ def least_turns(backends: int) -> float:
 
 
 def least_turning_spread(convoys: Convoys | None, *, failing: bool) -> tuple[float, float]:
-    """Return (varying part of the loads' spread, size of the swing) from which on turns are a swing.
+    """Return (least varying part of the loads' spread, least size) with which turns count as a swing.
 
-    A turn is a backend's way from full to empty or back; `failing`: both backends of a pair fail repeatedly.
+    A turn is a backend's way from full to empty or back. The size is relative to an even share of the
+    load. `failing`: both backends of a pair fail repeatedly.
     """
     if failing:
         return (TURNS_Z, FAILING_TURNS_RMS)

@@ -1,4 +1,4 @@
-"""The loads of a group's backends on one time axis, with gaps kept as gaps.
+"""Puts the loads of a group's backends on one time axis, where gaps stay gaps.
 
 A *slot* is a time slot of this grid (except in the field `LoadTrack.slots`).
 """
@@ -34,7 +34,7 @@ _FEW = 9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadTrack:
-    """The load of one backend over time: parallel arrays, ascending in time; NaN where not reported."""
+    """The load of one backend over time: lists of equal length in order of time; NaN where not reported."""
 
     name: str
     times_s: Sequence[float]
@@ -114,7 +114,7 @@ class LoadGrid:
 
 
 def picker(grid: LoadGrid, slots: Sequence[int]) -> Callable[[Sequence[float]], Sequence[float]]:
-    """Return a function from a column of the grid to its values at the time slots `slots`, in this order."""
+    """Return a function from a list with a value per time slot of `grid` to its values at `slots` only."""
     if len(slots) == len(grid.totals):
         return lambda column: column
     if len(slots) < 2:  # noqa: PLR2004 - of one, an itemgetter gives no sequence
@@ -124,7 +124,7 @@ def picker(grid: LoadGrid, slots: Sequence[int]) -> Callable[[Sequence[float]], 
 
 @dataclass(frozen=True, slots=True)
 class _Points:
-    """The usable samples of a `LoadTrack`: in the window, with a known load."""
+    """The usable samples of a `LoadTrack`: those within the requested time and with a known load."""
 
     track: LoadTrack
     times: Sequence[float]
@@ -133,11 +133,11 @@ class _Points:
 
 
 def lay_out(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> LoadGrid | None:
-    """Put the samples of the last `window_s` before `now_s` into common time slots.
+    """Put the samples of the last `window_s` seconds before `now_s` into time slots that all backends share.
 
-    None without two backends. A backend that appears or leaves changes the even split, so the grid begins
-    where the set of answering backends last changed. If the polling interval changed, so that slots of the
-    newest interval stay empty, the grid is built with the longer interval of the window's two ends.
+    Return None with fewer than two backends that answer. A backend that appears or leaves changes the even
+    split, so the grid begins where the set of answering backends last changed. If too many slots stay
+    empty because the polling interval was longer before, the slots get the longer interval.
     """
     points = [_points(track, now_s - window_s, now_s) for track in tracks if track.weight > 0]
     steps = [_median_step(one.times) for one in points if len(one.times) > 1]
@@ -152,7 +152,7 @@ def lay_out(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> LoadG
 
 
 def _slowest_step(points: Sequence[_Points]) -> float:
-    """Return the longest polling interval in seconds at the begin or the end of any backend's samples."""
+    """Return the longest polling interval of any backend in seconds, at the first or the last samples."""
     ends = (part for one in points for part in (one.times[:_FEW], one.times[-_FEW:]) if len(part) > 1)
     return max(median(later - earlier for earlier, later in pairwise(part)) for part in ends)
 
@@ -193,9 +193,10 @@ def _laid(points: Sequence[_Points], now_s: float, step: float) -> LoadGrid | No
 
 
 def _skew_s(times: Sequence[Sequence[float]], columns: Sequence[Sequence[int]]) -> float:
-    """Return the seconds between the oldest and newest sample of a time slot: upper quartile of recent slots.
+    """Return the seconds between the oldest and the newest sample of a time slot (upper quartile of slots).
 
-    `columns` has for each backend the index of each slot's sample in its `times`.
+    `times` has the times of each backend's samples. `columns` has for each backend and each slot the index
+    of the slot's sample in these times, or -1. Only the most recent slots are examined.
     """
     spreads: list[float] = []
     for row in zip(*(column[-_ENOUGH_STEPS:] for column in columns), strict=True):
@@ -238,9 +239,10 @@ def _unbroken_since(times: Sequence[float], gap_s: float) -> float:
 
 
 def _slots(times: Sequence[float], edges: Sequence[float], step: float) -> Sequence[int]:
-    """Return for each time slot the index of its sample in `times`, -1 for none.
+    """Return for each time slot the index of its sample in `times`, or -1 if the slot has no sample.
 
-    `edges` are the slots' borders; no sample may be later than the last edge.
+    `edges` are the borders of the slots, each `step` seconds long; no sample may be later than the last
+    border.
     """
     base, count, per_s = edges[0], len(edges) - 1, 1 / step
     first = bisect_left(times, base)
@@ -271,10 +273,10 @@ def _pick(values: Sequence[float], column: Sequence[int]) -> list[float]:
 
 
 def _fill(loads: tuple[list[float], ...], shares: tuple[float, ...]) -> list[float]:
-    """Return the group's total load by time slot, after filling in missing loads where they are few.
+    """Fill in missing loads (NaN) in place where few backends lack one; return the group's load by slot.
 
-    Missing loads (NaN) are changed in place to the backend's share of the slot's total, which is neutral.
-    Where more than `MISSING_IN_A_ROW` of the backends are missing, the total is NaN.
+    A missing load becomes the backend's even share of the time slot's total. Where more than the part
+    `MISSING_IN_A_ROW` of the backends is missing, nothing is filled in and the total is NaN.
     """
     totals: list[float] = [sum(row) for row in zip(*loads, strict=True)]
     most = math.floor(MISSING_IN_A_ROW * len(loads))
@@ -293,7 +295,7 @@ def _fill(loads: tuple[list[float], ...], shares: tuple[float, ...]) -> list[flo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupLoad:
-    """The input of a judgement of one group's balance: loads, and what is known about requests."""
+    """The values by which one group's balance is judged: loads of backends, and what is known of requests."""
 
     group: str
     tracks: Sequence[LoadTrack]

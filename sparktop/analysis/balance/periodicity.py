@@ -1,4 +1,4 @@
-"""Whether the load swings in one rhythm.
+"""Detects whether the load of a group's backends swings in one rhythm.
 
 A periodogram is tested against slow drift, and confirmed by the autocorrelation.
 """
@@ -45,12 +45,12 @@ LIVES = (0.8, 4.0)
 
 
 def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swing | None:
-    """Search for a rhythm in the backend whose load differs most from its share.
+    """Search for a rhythm in the load of the backend whose load varies most against its even share.
 
-    None with too few time slots or no load. The result has no period where none is found. `e2e_s` is the
-    duration of a request, which limits the period. One backend is compared with the rest: with two, that is
-    their difference; with more, some backend swings most in any swing. No choice among equal backends depends
-    on their order.
+    Return None with too few time slots or no load; the result has no period if none is found. `slots` are
+    the time slots to examine; `e2e_s` is the duration of a request, which limits the period. One backend
+    is enough: of two the other swings opposite, and of more some backend swings most in any swing. No
+    choice among equal backends depends on their order.
     """
     if len(slots) < _FEWEST_POINTS or not any(grid.totals[slot] for slot in slots):
         return None
@@ -92,12 +92,13 @@ def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swi
 
 
 def _mutual(grid: LoadGrid, slots: Sequence[int]) -> float | None:
-    """Return how much one backend and the others take turns: 1 fully, 0 or less if only one moves.
+    """Return how much a backend and all others take turns: 1 if fully, 0 or less if only one side moves.
 
-    None if nothing moves. The backend is the one whose load moves most: where only one has bursts, it must be
-    that one. The variance of own - share · total is the sum of a part of the own load and a part of the
-    others'. Where they take turns each part is as large as the variance, whether the total is constant or
-    not; where only one comes and goes the other part is 0.
+    Return None if no load moves. The backend is the one whose load moves most, because if only one has
+    bursts, it must be this one. The variance of its load against its even share has two parts, one due to
+    its own load and one due to the other loads. Where they take turns each part is as large as the
+    variance; where only one side comes and goes the other part is 0. The result is the smaller part
+    divided by the variance.
     """
     pick = picker(grid, slots)
     columns, totals = [pick(column) for column in grid.loads], pick(grid.totals)
@@ -116,9 +117,9 @@ def _mutual(grid: LoadGrid, slots: Sequence[int]) -> float | None:
 
 
 def _held(points: Sequence[float], there: Sequence[float]) -> list[float]:
-    """Return `points` clipped around their median and with a mean of 0; a missing point (NaN) becomes 0.
+    """Return `points` clipped around their median and shifted to a mean of 0; a missing point (NaN) is 0.
 
-    `there` has the points that are not missing.
+    `there` has all points that are not missing.
     """
     middle = median(there) if there else 0.0
     low, high = middle - _CLIP, middle + _CLIP
@@ -127,10 +128,11 @@ def _held(points: Sequence[float], there: Sequence[float]) -> list[float]:
 
 
 def _turning_lag(correlation: Sequence[float], step: float, points: int, e2e_s: float | None) -> int | None:
-    """Return the lag, in points, of the clearest period of the load; None if the window is too short for any.
+    """Return after how many points the load clearly repeats; None if there are too few points for any period.
 
-    A period is clear if the autocorrelation is high at the lag and low at half of it. `e2e_s` is the duration
-    of a request.
+    This is the lag at which the autocorrelation `correlation` is high, while it is low at half of this
+    lag. `step` is the time between points in seconds, `points` their number, `e2e_s` the duration of a
+    request.
     """
     low, high = (e2e_s * life / step for life in LIVES) if e2e_s else (0.0, math.inf)
     first = max(_SHORTEST_STEPS, math.floor(low))
@@ -154,10 +156,10 @@ def _half_way(correlation: Sequence[float], lag: int) -> float:
 
 
 def _most_apart(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, list[float]]:
-    """Return (index of the backend furthest from its share, its distance by time slot, in shares).
+    """Return (index of the backend whose load varies most against its even share, difference by time slot).
 
-    A slot with less than half of the mean load counts as if it had half of it, because few requests are
-    spread widely by chance.
+    The difference is relative to the share. In a slot with less than half of the mean number of requests,
+    it is relative to the share of half of the mean, because few requests are spread widely by chance.
     """
     first, last = slots[0], slots[-1] + 1
     totals = grid.totals[first:last]
@@ -224,9 +226,9 @@ def _taper(size: int) -> tuple[float, ...]:
 
 
 def _spectrum(centred: Sequence[float]) -> list[float]:
-    """Return the share of the variance (0 to 1) at each multiple of the frequency 1 / (512 sampling steps).
+    """Return the part of the variance (0 to 1) at each multiple of the frequency 1 / (512 sampling steps).
 
-    The values are tapered (Hann) to suppress drift.
+    `centred` has values with a mean of 0. They are tapered (Hann) to suppress drift.
     """
     tapered = [value * factor for value, factor in zip(centred, _taper(len(centred)), strict=True)]
     tapered += [0.0] * (_SPECTRUM_SIZE - len(tapered))
@@ -242,7 +244,7 @@ def _spectrum(centred: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class _Band:
-    """A frequency band, in multiples of the spectrum's lowest frequency, and its share of the variance."""
+    """A frequency band and its part of the variance. Unit: the lowest frequency of the spectrum."""
 
     low: float
     centre: float
@@ -251,9 +253,10 @@ class _Band:
 
 
 def _band(spectrum: Sequence[float], points: int, lag: int) -> _Band:
-    """Return the frequency band around the period of `lag` points, its centre weighted by the power.
+    """Return the frequency band around the period of `lag` points.
 
-    `points` is the number of points that the spectrum was computed from.
+    Its centre is the mean frequency in the band, weighted by the power. `points` is the number of points
+    that the spectrum was computed from.
     """
     middle, half = _SPECTRUM_SIZE / lag, _BAND_WIDTHS * _SPECTRUM_SIZE / points
     first = max(1, round(middle - half))
@@ -265,11 +268,12 @@ def _band(spectrum: Sequence[float], points: int, lag: int) -> _Band:
 
 
 def _chance(band: _Band, hz: float, memory: float, step: float, bands: float) -> float:
-    """Return the probability that drift alone (red noise) has as much power as `band` in any band.
+    """Return the probability that slow drift (red noise) has as much power in any band as `band` has.
 
-    Corrected for the number `bands` of frequency bands (Bonferroni). The red noise has the autocorrelation
-    `memory` from one point to the next; the power of a band is χ² with 4 degrees of freedom. A swing of few
-    cycles looks like memory, so its probability is overestimated, never underestimated.
+    `hz` is the lowest frequency of the spectrum, `memory` the autocorrelation from one point to the next,
+    `step` the seconds between points, `bands` the number of frequency bands (Bonferroni). The power of a
+    band is χ² with 4 degrees of freedom. A swing of few cycles looks like drift, so the probability is
+    rather too high than too low.
     """
     decay = -step / math.log(min(max(memory, 0.01), 0.999))
     low, high = (math.atan(2 * math.pi * edge * hz * decay) for edge in (band.low, band.high))
@@ -281,9 +285,10 @@ def _chance(band: _Band, hz: float, memory: float, step: float, bands: float) ->
 
 
 def _autocorrelation(centred: Sequence[float], present: float) -> list[float]:
-    """Return the autocorrelation for each lag from 0 to the longest period searched, in points.
+    """Return the autocorrelation of `centred` at each lag, from 0 to the longest period searched.
 
-    The values must have a mean of 0; `present` is the share of them that is not missing.
+    The lags are numbers of points. The values must have a mean of 0; `present` is the part of them (0 to
+    1) that is not missing.
     """
     count = len(centred)
     power = sum(value * value for value in centred) / (count * present)

@@ -1,8 +1,8 @@
-"""How many requests each backend got: finds a router that sends nearly all to one, even if loads look smooth.
+"""Tests how requests are distributed over backends: finds a router that sends nearly all to one backend.
 
-Loads only show the requests that are running at the moment of a poll; counters miss none. The number of
-requests that each backend received is compared with random routing, under which it has a binomial
-distribution.
+Sampled loads only show the requests that run at the moment of a poll; counters include all requests. The
+number of requests that each backend received is compared with random routing, under which it has a
+binomial distribution.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ class RequestShares:
 
     @property
     def odds(self) -> float:
-        """Odds that a request goes to `most`, over the odds under an even split; may be infinite."""
+        """Ratio of the odds that a request goes to the backend `most` to these odds under a fair split.
+
+        Infinite if `most` got all requests.
+        """
         share = self.shares[self.most]
         if share >= 1:
             return math.inf
@@ -60,7 +63,7 @@ class RequestShares:
 
     @property
     def sentence(self) -> str:
-        """A sentence on the backend with most requests: its share, its count and its fair share."""
+        """A sentence on the backend `most`: its part of the requests, their number, and its fair part."""
         return (
             f"{self.most} got {100 * self.shares[self.most]:.0f} % of the requests "
             f"({self.counts[self.most]} of {self.requests}; its share is {100 * self.fair:.0f} %)"
@@ -70,10 +73,10 @@ class RequestShares:
 def request_shares(
     counts: Mapping[str, float], weights: Mapping[str, float] | None = None
 ) -> RequestShares | None:
-    """Compare the numbers of requests that backends received with what random routing gives.
+    """Return how the requests of `counts` (number by backend) are distributed, compared with random routing.
 
-    None without two backends or without a request. `weights` are the relative parts that the backends should
-    get; equal by default.
+    None with fewer than two backends or without a request. `weights` are the relative parts that the
+    backends should get; equal if None.
     """
     whole = {name: max(0, round(count)) for name, count in counts.items()}
     total = sum(whole.values())
@@ -114,12 +117,12 @@ def binomial_tail(least: int, trials: int, probability: float) -> float:
 
 
 def weigh_requests(balance: Balance, found: RequestShares | None, *, all_told: bool = False) -> Balance:
-    """Return `balance` with the requests per backend added; a good verdict may become "uneven".
+    """Return `balance` with the requests per backend added; its verdict may become "uneven".
 
-    The verdict does not change without a known router, nor where the group is idle (sending ties to the first
-    backend does no harm), nor where the backend with most requests has no more load than the others: then it
-    is faster, or its requests are shorter. A full window is needed, except with `all_told`: then the counts
-    are complete however short the time, as in a level of a sweep.
+    The verdict changes only if requests are unevenly distributed, a router is known, the group is not
+    idle, and the backend with most requests also has more load (if not, it is faster or its requests are
+    shorter). A bad verdict stays. A full time window is needed, unless `all_told` is True: then the counts
+    are complete however short the time is, as in a level of a sweep.
     """
     if found is None:
         return balance
@@ -150,9 +153,9 @@ def weigh_requests(balance: Balance, found: RequestShares | None, *, all_told: b
 
 
 def _is_full_window(balance: Balance) -> bool:
-    """Return whether the window has its full length and few gaps.
+    """Return whether enough time was observed and few samples are missing.
 
-    A verdict of "unknown" can only be due to low load then.
+    Where this holds, a verdict of "unknown" can only be due to low load.
     """
     full = balance.window_s >= _FULL_WINDOW * balance.needed_s
     return full and (balance.samples_percent or 0.0) >= _FULL_PERCENT

@@ -1,7 +1,7 @@
-"""The rules behind a group's verdict as data: each is a list of checks, and holds if all of them hold.
+"""The rules behind a group's verdict as data. A rule is a list of checks, and is met if all checks are met.
 
 The judgement evaluates these rules, and the screen, the JSON and the reports print the same checks. Each
-function returns a rule with its checks, filled with the measured values of a `Balance`.
+function returns a rule whose checks contain the measured values of a `Balance`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAMED = 4
 
 
 def enough(balance: Balance) -> Rule:
-    """Return the rule that there is enough data for a verdict: a long window, few gaps, enough load."""
+    """Return the rule that the measurements suffice for a verdict: enough time, few gaps, enough load."""
     count = max(limits.PAIR, len(balance.backends))
     return Rule(
         "enough",
@@ -61,12 +61,12 @@ def _lengths(balance: Balance) -> str:
 
 
 def starved(balance: Balance) -> Rule:
-    """Return the rule for a backend that too often has next to no work, at a cost in throughput."""
+    """Return the rule behind "starved": a backend too often has next to no work, which costs throughput."""
     return _starved(balance, balance.starved_any_percent)
 
 
 def drained(balance: Balance) -> Rule:
-    """Return the rule for starvation in which time without any new request counts too."""
+    """Return the rule "starved", where a backend that gets no new requests at all counts as starved too."""
     return _starved(balance, balance.empty_any_percent)
 
 
@@ -109,7 +109,7 @@ def _starved(balance: Balance, percent: float | None) -> Rule:
 
 
 def ahead(balance: Balance) -> Rule:
-    """Return the rule for a backend whose load is always above its share."""
+    """Return the rule behind "uneven": one backend's load is steadily above its even share."""
     skew = balance.skew
     return Rule(
         "ahead",
@@ -150,7 +150,7 @@ def ahead(balance: Balance) -> Rule:
 
 
 def requests(balance: Balance) -> Rule:
-    """Return the rule for a backend that received most of the requests, by the backends' own counters."""
+    """Return the rule that one backend received far more requests than its share, by backends' counters."""
     shares, count = balance.requests_share, max(limits.PAIR, len(balance.backends))
     most = max(shares, key=lambda name: shares[name], default=None)
     failed = [f"{name} {number:.0f}" for name, number in balance.errors.items() if number]

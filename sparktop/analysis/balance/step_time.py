@@ -1,11 +1,11 @@
-"""How an engine's step time grows with its batch, and what follows for random routing and throughput.
+"""Fits how an engine's step time grows with its batch, and derives throughput and the variance of loads.
 
-A step of a batch of b requests takes a + s·b seconds and generates a token for each: T(b) = b / (a + s·b)
-tokens per second. Under random routing the states of such servers have a product form, whatever the lengths
-of requests (processor sharing is insensitive to them): with r = a / s each server has the weight ∏(r + k) /
-k, a negative binomial with parameter 1 + r, so n servers share C requests as a Dirichlet-multinomial
-distribution does. Its variance divided by that of the multinomial is (C + n(1 + r)) / (1 + n(1 + r)),
-exactly.
+A step of a batch of b requests takes a + s·b seconds and generates a token for each request: T(b) = b / (a
++ s·b) tokens per second. Under random routing the states of such servers have a product form, whatever the
+lengths of requests (processor sharing is insensitive to them): with r = a / s each server has the weight
+∏(r + k) / k, a negative binomial with parameter 1 + r, so n servers share C requests as a
+Dirichlet-multinomial distribution does. Its variance divided by that of the multinomial is (C + n(1 + r))
+/ (1 + n(1 + r)), exactly.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ Pair = tuple[float, float]
 
 
 def fit_step_time(tracks: Sequence[LoadTrack], since_s: float) -> StepTime | None:
-    """Fit step time to batch size over all steady samples since `since_s`; None where that is impossible.
+    """Fit step time to batch size over the samples since `since_s` with steady batches; None if impossible.
 
-    Fits a line through the medians of batches of similar size, so that prefills and late counters, which only
-    lengthen single steps, do not change it; each median is weighted by its accuracy.
+    The fit is a line through the medians of batches of similar size. So prefills and late counters, which
+    only lengthen single steps, do not change it. Each median is weighted by its accuracy.
     """
     return fit_pairs(tracks, [steady_pairs(track, since_s, len(tracks)) for track in tracks])
 
 
 def fit_pairs(tracks: Sequence[LoadTrack], pairs: Sequence[Sequence[Pair]]) -> StepTime | None:
-    """Fit step time to batch size over the steady samples (`pairs`) of each track.
+    """Fit step time to batch size; `pairs` has (batch size, step time) samples of each backend in `tracks`.
 
-    Step times are scaled to the mean speed of all tracks first. None with too few samples or too similar
-    batches.
+    Step times are scaled to the mean speed of all backends first. Return None with too few samples or too
+    similar batches.
     """
     mean = sum(track.weight for track in tracks) / max(1, len(tracks))
     scaled: list[Pair] = []
@@ -69,8 +69,9 @@ def fit_pairs(tracks: Sequence[LoadTrack], pairs: Sequence[Sequence[Pair]]) -> S
 def _fit_medians(bins: Sequence[Sequence[Pair]], pairs: int) -> StepTime | None:
     """Return step time as a line over batch size: weighted least squares through the medians of `bins`.
 
-    The result includes the standard error of the slope; None unless the batches span at least 2 to 1. `pairs`
-    is the number of samples, for the result.
+    Each of `bins` has the (batch size, step time) samples of similar batches. The result includes the
+    standard error of the slope, and the number of samples `pairs`. Return None unless the largest batch is
+    at least twice the smallest.
     """
     points = [_middle(each) for each in bins]
     if len(points) < 2 or points[-1][0] < SMALLEST_SPAN * points[0][0]:  # noqa: PLR2004 - a line needs two points
@@ -96,10 +97,10 @@ def _fit_medians(bins: Sequence[Sequence[Pair]], pairs: int) -> StepTime | None:
 
 
 def _line(slope: float, middle: float, height: float, pairs: int, error: float) -> StepTime:
-    """Return a step-time line through (`middle`, `height`), with `slope` limited to a plausible range.
+    """Return the step-time line through (batch `middle`, step time `height`) with a slope of at most `slope`.
 
-    The slope is at least 0, and at most nearly that of the line through the origin. `pairs` and `error` (the
-    standard error of the slope) are stored in the result.
+    The slope is limited to at least 0, and to nearly that of the line through the origin. `pairs` (number
+    of samples) and `error` (standard error of the slope) are stored in the result.
     """
     steepest = height / (middle + 1)
     slope = min(max(0.0, slope), steepest)
@@ -112,7 +113,10 @@ many."""
 
 
 def with_slope(step: StepTime, errors: float) -> StepTime:
-    """Return the step-time line rotated about its middle: its slope grows by `errors` standard errors."""
+    """Return the step-time line with its slope changed by `errors` times the slope's standard error.
+
+    The step time at the middle of the fitted batches stays the same.
+    """
     if step.slope_error_s == 0:
         return step
     height = step.base_s + step.per_request_s * step.middle
@@ -131,8 +135,9 @@ def points_of(pairs: Sequence[Pair]) -> list[Pair]:
 def fit_line(points: Sequence[Pair], pairs: int = 0) -> StepTime | None:
     """Return step time as a line over batch size by the method of Theil and Sen.
 
-    None for too similar batches. `points` are (batch, step time) by ascending batch, which must span at least
-    2 to 1. `pairs` is the number of samples behind the points, for the result.
+    `points` are (batch size, step time) by ascending batch size. Return None unless the largest batch is
+    at least twice the smallest. `pairs` is the number of samples behind the points; it is stored in the
+    result.
     """
     if len(points) < 2 or points[-1][0] < SMALLEST_SPAN * points[0][0]:  # noqa: PLR2004 - a line needs two points
         return None
@@ -147,9 +152,10 @@ def fit_line(points: Sequence[Pair], pairs: int = 0) -> StepTime | None:
 
 
 def steady_pairs(track: LoadTrack, since_s: float, backends: int) -> list[Pair]:
-    """Return (batch size, step time in seconds) of a track's samples with a steady batch, in time order.
+    """Return (batch size, step time in seconds) for samples of a backend with a steady batch, in time order.
 
-    With more `backends`, fewer samples of each are read. Empty where the track has no token rates.
+    Only samples since `since_s` are read; the more `backends` there are, the fewer of each. Empty if the
+    backend has no token rates.
     """
     most = max(FEWEST_PAIRS, _MOST_PAIRS // backends)
     speeds, running, times = track.generation_tps, track.running, track.times_s
@@ -188,8 +194,9 @@ def _middle(pairs: Sequence[Pair]) -> Pair:
 def variance_factor(total: float, backends: int, step: StepTime | None, slots: int | None = None) -> float:
     """Return the variance of a backend's load under random routing, relative to the multinomial's.
 
-    1 if unknown. It is above 1, because a loaded backend finishes requests more slowly. `total` is the number
-    of requests in the group, `slots` the number that a backend runs at once.
+    It is at least 1, because a loaded backend finishes requests more slowly; it is 1 if `step` (the step
+    time by batch size) is None. `total` is the number of requests in the group, `slots` the number of
+    requests that a backend runs at once.
     """
     if step is None or step.per_request_s <= 0 or total < 1 or backends < 2:  # noqa: PLR2004 - alone, nothing spreads
         return 1.0
@@ -201,11 +208,12 @@ def variance_factor(total: float, backends: int, step: StepTime | None, slots: i
 
 
 def _factor_with_slots(total: int, backends: int, ratio: float, slots: int) -> float:
-    """Return the `variance_factor` where backends may be full, so that steps stop growing and requests queue.
+    """Return the `variance_factor` for backends that may be full: requests queue and steps stop growing.
 
-    Computed from the weights of the states. Exact for two backends (a birth-death chain). For more, one
-    backend's weights are tilted to the mean load: exact except for the fixed total, which reduces this
-    variance and that of the multinomial alike by (n - 1) / n.
+    `ratio` is the step time at batch 0 divided by the time that each request adds. `slots` is the number
+    of requests that a backend runs at once. The result is exact for two backends. For more, only the total
+    number of requests is held at its mean instead of fixed, which changes the variance and that of the
+    multinomial alike.
     """
     logs = [0.0]
     for load in range(1, total + 1):
@@ -233,9 +241,9 @@ def _variance(logs: Sequence[float]) -> tuple[float, float]:
 
 
 def throughput(step: StepTime, slots: int | None) -> Callable[[float], float]:
-    """Return the function T: number of requests at a backend of mean speed → its tokens per second.
+    """Return the function T(number of requests at a backend of mean speed) = its tokens per second.
 
-    `slots` is the number of requests that it runs at once, None for no limit.
+    `slots` is the number of requests that the backend runs at once, None for no limit.
     """
     base, slope = step.base_s, step.per_request_s
     if slots is None:

@@ -1,4 +1,4 @@
-"""The five rules behind "oscillating", as data: a group oscillates if any one of them holds."""
+"""The five rules behind the verdict "oscillating", as data: it applies if any one of them is met."""
 
 from __future__ import annotations
 
@@ -60,7 +60,11 @@ def _size(swing: Swing | None, least: float) -> Check:
 
 
 def _a_swing(balance: Balance) -> tuple[Check, ...]:
-    """Return the checks that every swing needs: all backends take part, and late polls do not explain it."""
+    """Return the checks that all rules on swings share.
+
+    They are that all backends take part in the swing, and that polling at different times does not explain
+    it.
+    """
     swing = balance.swing
     mutual = Check(
         "both take part",
@@ -83,7 +87,7 @@ def _a_swing(balance: Balance) -> tuple[Check, ...]:
 
 
 def rhythm(balance: Balance) -> Rule:
-    """Return the rule for a load that reverses and returns in one rhythm, unlike chance or drift."""
+    """Return the rule that a load swings back and forth with one period, unlike chance or drift."""
     count = max(limits.PAIR, len(balance.backends))
     swing = balance.swing or Swing("")
     back, half = swing.rebound, swing.opposite
@@ -119,7 +123,10 @@ def rhythm(balance: Balance) -> Rule:
 
 
 def _of_a_rhythm(swing: Swing, mean_total: float | None, count: int) -> tuple[Check, ...]:
-    """Return the checks of a rhythm that are only informative, because they have no limit."""
+    """Return the checks without a limit, shown for information, of the rule that a load swings in a rhythm.
+
+    `mean_total` is the mean number of requests in the group, `count` the number of backends.
+    """
     return (
         Check(
             "requests",
@@ -167,7 +174,7 @@ def _looks_apart(balance: Balance, limit_s: float | None) -> Check:
 
 
 def turns(balance: Balance) -> Rule:
-    """Return the rule for backends that go from full to empty and back, further than under random routing."""
+    """Return the rule that backends go from full to empty and back more widely than under random routing."""
     count = max(limits.PAIR, len(balance.backends))
     spread, size = limits.least_turning_spread(balance.convoys, failing=balance.failing)
     return Rule(
@@ -200,10 +207,11 @@ def turns(balance: Balance) -> Rule:
 
 
 def convoys(balance: Balance) -> Rule:
-    """Return the rule for convoys, requests that start together at one backend and end together.
+    """Return the rule for convoys: requests that start together at one backend and end together.
 
-    It holds where all requests present are split evenly, but half of them one-sidedly. This is the only rule
-    that needs neither a large swing nor a rhythm, and that can hold with few requests in the group.
+    It is met where requests are split evenly while all are present, but one-sidedly while half of them
+    are. This is the only rule that needs neither a large swing nor a rhythm, and that can be met with few
+    requests in the group.
     """
     found = balance.convoys
     return Rule(
@@ -298,7 +306,7 @@ def _part_times(found: Convoys | None, window_s: float) -> tuple[Check, ...]:
 
 
 def herds(balance: Balance) -> Rule:
-    """Return the rule for herds: requests of one moment go to one backend, and later ones to another."""
+    """Return the rule for herds: requests of one moment go to one backend, later requests to another."""
     found = balance.arrivals
     return Rule(
         "herds",

@@ -1,4 +1,4 @@
-"""The text of a group's balance: sentences that can be checked on the graph, and advice based on evidence.
+"""Sentences (which can be checked on the graph) and advice on the balance of a group of backends.
 
 Most functions return a sentence, or a list that is empty where there is nothing to report.
 """
@@ -53,7 +53,7 @@ def too_little(mean_total: float, least: int) -> str:
 
 
 def nothing_to_compare(tracks: Sequence[LoadTrack], now_s: float) -> str:
-    """Return the sentence why there are not two backends to compare at `now_s` (monotonic seconds)."""
+    """Return a sentence why fewer than two backends can be compared at `now_s` (monotonic seconds)."""
     seen = [track.name for track in tracks if any(run == run for run in track.running)]  # noqa: PLR0124 - NaN differs from itself
     if len(tracks) < _PAIR:
         return "a group of one backend has no balance"
@@ -70,10 +70,10 @@ def nothing_to_compare(tracks: Sequence[LoadTrack], now_s: float) -> str:
 def reasons(
     result: Balance, load: GroupLoad, grid: LoadGrid, unknown: str | None, *, long: bool
 ) -> tuple[str, ...]:
-    """Return the sentences that explain a verdict, the deciding one first.
+    """Return the sentences that explain the verdict of `result`, the deciding sentence first.
 
-    `unknown` is the reason for a verdict of "unknown". With `long` the swing shows in changes of the lead,
-    and the sentence describes these.
+    `unknown` is the reason for a verdict of "unknown". `long`: a swing was found by how often the backend
+    with most load changed, and its sentence describes these changes.
     """
     said: list[str] = []
     word = result.word_now
@@ -100,7 +100,10 @@ def reasons(
 
 
 def unrouted(result: Balance, grid: LoadGrid) -> tuple[str, ...]:
-    """Return the sentences for a bad verdict without a known router, including how to configure a router."""
+    """Return the sentences that explain a bad verdict on backends for which no router is known.
+
+    One of the sentences describes how to configure a router.
+    """
     word, said = result.word_now, list(result.reasons[:1])
     if word is BalanceWord.OSCILLATING:
         pair = len(result.backends) == _PAIR
@@ -113,7 +116,7 @@ def unrouted(result: Balance, grid: LoadGrid) -> tuple[str, ...]:
 
 
 def _price(result: Balance) -> list[str]:
-    """Return sentences on what a bad verdict costs in throughput, and how far it is from random routing."""
+    """Return sentences on starved backends, the throughput lost, and how far apart the loads are."""
     said = _starved(result)
     if result.lost_percent is not None and result.lost_percent >= _WORTH_SAYING_PERCENT:
         said.append(f"about {result.lost_percent:.0f} % of throughput lost to uneven loads")
@@ -123,9 +126,10 @@ def _price(result: Balance) -> list[str]:
 
 
 def _unlike(result: Balance) -> list[str]:
-    """Return the sentence that backends differ in speed, so that an even split is not the best one.
+    """Return a list with the sentence that backends differ in speed; an empty list if they do not.
 
-    It is a list of one, empty where backends do not differ.
+    The sentence warns that the loss against the best split is unknown, because an even split is not the
+    best.
     """
     batch = (result.mean_total or 0.0) / max(1, len(result.backends))
     times = {name: step.base_s + step.per_request_s * batch for name, step in result.step_times.items()}
@@ -258,7 +262,7 @@ def _starved(result: Balance) -> list[str]:
 
 
 def advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
-    """Return (most likely cause, what to try) as text; None for both where the cause is unknown."""
+    """Return (most likely cause of the verdict, what to try) as text; None for what is not known."""
     if result.word_now is BalanceWord.UNKNOWN:
         return None, None
     stuck = _stuck(grid)
@@ -271,7 +275,10 @@ def advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None
 
 
 def _routed_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
-    """Return (cause, hint) for a mistake of the router or failures of backends; None for what is unknown."""
+    """Return (cause, hint) for a verdict on backends behind a known router; None for what is not known.
+
+    The cause is failures of backends, or a mistake of the router.
+    """
     failing = [track.name for track in grid.tracks if track.errors]
     word = result.word_now
     if word in {BalanceWord.OSCILLATING, BalanceWord.STARVED} and failing:
@@ -284,9 +291,9 @@ def _routed_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[st
 
 
 def _load_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
-    """Return (cause, hint) where no backend failed: waves, a cold burst or drifted counters.
+    """Return (cause, hint) for a verdict where no backend failed; None for what is not known.
 
-    Both are None where none of these is likely.
+    Possible causes are waves of requests, a burst after a pause, and wrong counters in the router.
     """
     word = result.word_now
     if word is BalanceWord.OSCILLATING:
@@ -305,7 +312,11 @@ def _load_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str 
 
 
 def _waves(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
-    """Return (cause, hint) for a swing without failures: requests that end together, or are sent together."""
+    """Return (cause, hint) for oscillating loads where no backend failed; None for what is not known.
+
+    Possible causes are requests that end together, and requests that are sent together. Where failures are
+    not counted, there is only a hint.
+    """
     if load.strategy in _BLIND:
         return None, None
     advice_two = "; with two backends power-of-two choices is least-busy again and does not help"
@@ -329,10 +340,7 @@ def _counts(strategy: str | None) -> bool:
 
 
 def _stuck(grid: LoadGrid) -> str | None:
-    """Return the name of a backend that holds requests all the time, but generates nothing while others do.
-
-    None unless there is exactly one such backend.
-    """
+    """Return the one backend that always holds requests but generates no token while others do, else None."""
     if grid.span_s < _STUCK_S:
         return None
     begin = max(track.times_s[-1] for track in grid.tracks) - grid.span_s
@@ -352,7 +360,7 @@ def _stuck(grid: LoadGrid) -> str | None:
 
 
 def _cold_burst(load: GroupLoad, grid: LoadGrid) -> bool:
-    """Return whether, after a pause, one backend held nearly all requests for about a request's duration."""
+    """Return whether one backend got nearly all requests after a pause, for about a request's duration."""
     if not load.e2e_s:
         return False
     least, step = fewest_requests(len(grid.loads)), grid.step_s
