@@ -26,7 +26,7 @@ def test_conditions_are_read() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "not a condition"),
+        ("", "names no condition"),
         ("ttft_p90_ms", "not a condition"),
         ("ttft_p90_ms=x", "not a condition"),
         ("ttft_p90_ms=-1", "not a condition"),
