@@ -43,7 +43,9 @@ def parse_listen(text: str) -> tuple[str, int]:
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
-    """Return a socket bound to each address of `host`; for port 0, all use the same port, which is free.
+    """Return a socket bound to each address of `host`; all use the same port.
+
+    For port 0, that is a port that is free.
 
     Raises:
         UsageError: the name has no address, or an address cannot be bound.
@@ -149,7 +151,10 @@ class Guard:
         return self._digest is not None
 
     def admits(self, authorization: str | None) -> bool:
-        """Return True if an Authorization header carries the token; compares in constant time."""
+        """Return True if the Authorization header carries the token, or if no token is required.
+
+        The comparison takes the same time for every wrong token.
+        """
         if self._digest is None:
             return True
         scheme, _, given = (authorization or "").partition(" ")

@@ -14,7 +14,7 @@ _YES, _NO = frozenset({"1", "true", "yes"}), frozenset({"0", "false", "no", ""})
 
 
 class AskError(ValueError):
-    """A request value that cannot be parsed; the message names it in one clean line."""
+    """A value in a viewer's request that cannot be parsed; the message names the value in one clean line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def from_query(query: Mapping[str, str]) -> Ask:
     """Parse the query of a URL; ignore unknown keys.
 
     Raises:
-        AskError: a value is not a number, or `processes` is not a yes or no.
+        AskError: a value is not a number, or the value of `processes` does not mean yes or no.
     """
     since, interval_s = (_number(key, query.get(key)) for key in ("since", "interval_s"))
     word = query.get("processes", "").lower()

@@ -48,7 +48,7 @@ class Limits:
 def refusal(status: str, text: str) -> bytes:
     """Return a complete HTTP response with the body `text` and a status such as "503 Service Unavailable".
 
-    It is sent without aiohttp.
+    The caller writes it to the socket itself, without aiohttp.
     """
     body = f"{text}\n"
     head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}"
@@ -121,7 +121,10 @@ class Connection(asyncio.Protocol):
         return self._bucket.take(self._clock())
 
     def end(self) -> None:
-        """Record that the response was passed to aiohttp; data received meanwhile begins the next request."""
+        """Record that the response was passed to aiohttp.
+
+        Data that has arrived since `begin` belongs to the next request.
+        """
         self.busy = False
         self.idle_since = self._clock()
         if self._bytes:
@@ -130,7 +133,7 @@ class Connection(asyncio.Protocol):
     def look(self, now: float) -> None:
         """Abort the connection if the client is too slow to send its request or to read the response.
 
-        `now` is in seconds of the clock.
+        `now` is the current time in seconds.
         """
         if self._transport is None:
             return  # the handshake has a time-out of its own
@@ -184,7 +187,10 @@ class Connection(asyncio.Protocol):
         self.inner.resume_writing()
 
     def _refuse(self) -> None:
-        """Respond with 431 and close the connection soon; if a response is being written, abort at once."""
+        """Respond with 431 (request too large) and close the connection a moment later.
+
+        If a response is being written, close the connection at once instead.
+        """
         self._refused = True
         transport = self._transport
         if transport is None or transport.is_closing():

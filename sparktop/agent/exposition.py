@@ -49,7 +49,7 @@ class _Figure(Generic[Part]):
     """A Prometheus metric: its name, its help text, and how to read its value from a part of the sample."""
 
     name: str
-    """Without the prefix, and without the suffix `_total` of a counter."""
+    """Name without the prefix `sparktop_node_`, and for a counter without the suffix `_total`."""
     text: str
     read: Callable[[Part], float | None]
     is_counter: bool = False
@@ -174,9 +174,10 @@ def _gpus(gpus: Sequence[GpuReading]) -> Iterator[Metric]:
 
 
 def _memory_by_program(gpu: GpuReading) -> dict[str, float | None]:
-    """Return a GPU's memory in bytes by program name; None if a process of that name has an unknown size.
+    """Return the GPU memory in bytes that processes hold, summed by program name.
 
-    The label is the name because a process id would begin a new time series at each start of a server.
+    The sum is None if a process with that name has an unknown size. Programs are named because process ids
+    would begin a new time series at each start of a server.
     """
     sizes: dict[str, float | None] = {}
     for process in gpu.processes or ():
@@ -207,8 +208,8 @@ def _links(network: Sequence[NetworkReading]) -> Iterator[Metric]:
 def _families(figures: Iterable[_Figure[Part]], parts: Sequence[tuple[Labels, Part]]) -> Iterator[Metric]:
     """Yield a metric family for each of `figures` that has a finite value in at least one part.
 
-    `parts` has pairs of labels and the object that values are read from; each pair adds one series to a
-    family.
+    `parts` has pairs (labels, part): a part, such as a GPU, is the object that the value is read from. Each
+    pair adds one series to a family.
     """
     for figure in figures:
         name = PREFIX + figure.name
@@ -226,9 +227,9 @@ def _families(figures: Iterable[_Figure[Part]], parts: Sequence[tuple[Labels, Pa
 def _named(
     label: str, parts: Iterable[Part], name: Callable[[Part], str]
 ) -> list[tuple[dict[str, str], Part]]:
-    """Return ({label: name of the part}, part) for each part.
+    """Return ({`label`: name of the part}, part) for each part.
 
-    A number is appended to repeated names, since Prometheus rejects a page with duplicate series.
+    Where names repeat, a number is appended, because Prometheus rejects a page with duplicate series.
     """
     taken: dict[str, None] = {}
     named: list[tuple[dict[str, str], Part]] = []

@@ -58,7 +58,7 @@ class Gate:
         return self._connections.get(inner)
 
     def open(self, listeners: Sequence[socket.socket]) -> None:
-        """Listen on bound sockets and accept connections from them; `close` closes the sockets."""
+        """Listen on the bound sockets `listeners` and accept connections; `close` closes these sockets."""
         loop = asyncio.get_running_loop()
         for listener in listeners:
             listener.setblocking(False)  # noqa: FBT003 - the parameter has no name
@@ -67,7 +67,7 @@ class Gate:
             self._accepting.append(loop.create_task(self._accept(listener)))
 
     async def close(self) -> None:
-        """Stop listening, and cancel handshakes; open connections are left to their protocols."""
+        """Stop listening and cancel handshakes in progress; connections that are already open stay open."""
         for task in self._accepting:
             task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)
@@ -102,10 +102,10 @@ class Gate:
             await asyncio.sleep(0)
 
     def _admit(self, client: socket.socket, peer: str) -> None:
-        """Open a connection for a client that was accepted, or refuse it with 503 if the gate is full.
+        """Open a connection for a client that was accepted, or refuse the client if the gate is full.
 
-        The gate is full if the limit is reached and each open connection has a request in progress. With TLS,
-        refuse by closing without a response.
+        The gate is full if the limit is reached and each open connection has a request in progress. A refused
+        client gets a 503 response; with TLS, its socket is only closed.
         """
         if len(self._connections) >= self._limits.connections and not self._make_room():
             with contextlib.suppress(OSError), client:
@@ -134,9 +134,9 @@ class Gate:
             )
 
     def _opened(self, task: asyncio.Task[None], connection: Connection, client: socket.socket) -> None:
-        """Log an unexpected error of `_connect`, and remove a connection that did not open.
+        """Clean up after the task `task`, which ran `_connect`, has ended.
 
-        Called when the task `task`, which ran `_connect`, has ended.
+        Log an unexpected error of the task. If the connection did not open, close its socket and remove it.
         """
         self._opening.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -148,9 +148,8 @@ class Gate:
     def _make_room(self) -> bool:
         """Close the least valuable idle connection; return False if all have a request in progress.
 
-        The oldest connection without an authenticated request is closed first, then the connection of a
-        viewer that has been idle longest. So clients that send no requests lose their connections, and active
-        clients keep theirs.
+        The oldest connection without an authenticated request is closed first. If there is none, the one that
+        has been idle longest is closed. So clients that send no requests lose their connections first.
         """
         waiting = [connection for connection in self._connections.values() if not connection.busy]
         strangers = [connection for connection in waiting if not connection.proven]

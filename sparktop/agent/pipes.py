@@ -11,7 +11,7 @@ LONGEST_LINE = 4096
 
 
 class Lines:
-    """Reads lines from a file descriptor, and at most one block ahead of the line returned."""
+    """Reads lines from a file descriptor; of the bytes after the returned line, reads at most one block."""
 
     def __init__(self, descriptor: int) -> None:
         """Read from the file descriptor `descriptor`, which is never closed here."""
@@ -22,8 +22,8 @@ class Lines:
     async def next(self) -> bytes | None:
         """Return the next line without its line end; None at the end of the input.
 
-        Of a line longer than `LONGEST_LINE`, return the first `LONGEST_LINE + 1` bytes, so that the caller
-        recognises it by its length.
+        A line longer than `LONGEST_LINE` is cut to `LONGEST_LINE + 1` bytes, so that the caller can detect
+        it.
         """
         too_long = b""
         while True:

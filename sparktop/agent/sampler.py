@@ -118,11 +118,10 @@ class Sampler:
     async def ask(self, ask: Ask, *, fresh_s: float | None = None) -> tuple[NodeSample, ...] | Failure:
         """Return the samples newer than `ask.since`, oldest first.
 
-        Without `ask.since`, only the newest sample.
-
-        A new sample is read first if the newest is older than `fresh_s` seconds or than 80 % of the sampling
-        interval, or lacks the requested process table. Only the last sample has that table. If the new sample
-        fails, return the `Failure`, unless samples newer than `ask.since` exist.
+        If `ask.since` is None, return only the newest sample. A new sample is read first if the newest one is
+        older than `fresh_s` seconds or 80 % of the sampling interval, or if it lacks the process table that
+        `ask` requests. Only the last sample returned has this table. If reading fails, return the `Failure`,
+        unless there are samples newer than `ask.since`.
         """
         now = self._clock()
         missing = self._note(ask, now)
@@ -152,9 +151,9 @@ class Sampler:
         await self._reader.close()
 
     def _note(self, ask: Ask, now: float) -> bool:
-        """Record the request `ask`.
+        """Record the request `ask`, which arrived at the time `now`.
 
-        Return True if it wants the process table and earlier requests did not.
+        Return True if `ask` wants the process table and no earlier request that still counts did.
         """
         self._asked_at = now
         wished_s = DEFAULT_INTERVAL_S if ask.interval_s is None else ask.interval_s
@@ -183,7 +182,7 @@ class Sampler:
             self._samples.popleft()
 
     async def _take(self) -> Failure | None:
-        """Wait for a new sample, or for the one that is being taken; return the `Failure` if it failed."""
+        """Read a new sample, or wait for the sample that is being read; return the `Failure` if it failed."""
         if self._taking is None:
             self._start()
         taking = self._taking
@@ -226,7 +225,7 @@ class Sampler:
             self._timer = later(max(0.0, due - self._clock()), self._fire)
 
     def _fire(self) -> None:
-        """Start the scheduled sample; if the last request is older than `REST_S`, stop sampling instead."""
+        """Read the scheduled sample, or stop sampling if no request came in the last `REST_S` seconds."""
         self._timer = None
         if self._asked_at is None or self._clock() - self._asked_at > REST_S:
             self._wishes.clear()

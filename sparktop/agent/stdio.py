@@ -46,7 +46,8 @@ async def serve(sampler: Sampler, source: int, sink: int, *, idle_s: float = IDL
 async def _talk(sampler: Sampler, source: int, sink: int, idle_s: float) -> None:
     """Write the greeting, then reply to requests until the input ends.
 
-    Ends also after `idle_s` seconds without a request, or when a write fails or takes that long.
+    Ends also after `idle_s` seconds without a request, if a write fails, or if a write takes longer than
+    `idle_s`.
     """
     lines, output = Lines(source), Output(sink)
     try:

@@ -1,4 +1,4 @@
-"""Writes a systemd unit for the agent, which may read this machine and answer requests, and nothing else."""
+"""Writes a systemd unit that lets the agent only read this machine and answer requests."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class UnitFlags:
 def unit(flags: UnitFlags, *, wants_token: bool) -> str:
     """Return the text of the systemd unit.
 
-    `wants_token`: the address can be reached from outside and --insecure was not given, so a token is
-    required.
+    `wants_token` is whether the agent requires a token: its address can be reached from outside, and
+    --insecure was not given.
     """
     return "\n".join((*_lines(flags, wants_token=wants_token), ""))
 
@@ -98,9 +98,10 @@ def _lines(flags: UnitFlags, *, wants_token: bool) -> Iterator[str]:
 
 
 def _command(flags: UnitFlags, token_file: str | None) -> tuple[list[str], str]:
-    """Return the LoadCredential lines, and the command line of ExecStart.
+    """Return the LoadCredential lines of the unit, and the command line for ExecStart.
 
-    systemd loads token and certificate files as credentials, and the command line refers to these.
+    systemd loads the token and certificate files as credentials. The command line refers to the credentials
+    instead of the files.
     """
     credentials: list[str] = []
     words = [_quoted(str(flags.program)), "agent"]
@@ -122,9 +123,9 @@ def _command(flags: UnitFlags, token_file: str | None) -> tuple[list[str], str]:
 
 
 def _user(program: Path) -> Iterator[str]:
-    """Yield the unit's lines about the user that the agent runs as.
+    """Yield the unit's lines that set the user of the agent.
 
-    It is a dynamic user, or the owner of the program if that lies in a home directory.
+    This is a dynamic user of systemd. If the program lies in a home directory, it is the program's owner.
     """
     if not any(program.is_relative_to(home) for home in _HOMES):
         yield "# A user that exists only while it runs."

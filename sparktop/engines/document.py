@@ -34,7 +34,7 @@ def parse(body: bytes) -> object:
 def entries(found: object, key: str) -> list[Mapping[str, object]] | None:
     """Return the objects in the list under `key` of the JSON object `found`; other elements are skipped.
 
-    [] where the value is null; None where `found` is not an object or has no such list.
+    Return [] if the value is null, and None if `found` is not an object or does not have a list under `key`.
     """
     if not isinstance(found, dict) or key not in found:
         return None
@@ -78,6 +78,6 @@ def first_model(found: object) -> tuple[str | None, int | None]:
 
 
 def identify(answers: Answers) -> EngineIdentity:
-    """Return the identity that `/version` and `/v1/models` report, in the form of vLLM and TensorRT-LLM."""
+    """Return the identity of a server such as vLLM, from its `/version` and `/v1/models`."""
     model, max_model_len = first_model(answers.get("/v1/models"))
     return EngineIdentity(words(field(answers.get("/version"), "version"), 60), model, max_model_len)

@@ -11,7 +11,7 @@ class PageError(SparktopError):
 
     Attributes:
         kind: category of the fault, which becomes the `kind` of the `Failure` that reports it.
-        message: what the response is instead of a metrics page.
+        message: what is wrong with the response, such as "an HTML page, not metrics".
     """
 
     def __init__(self, kind: FailureKind, message: str) -> None:

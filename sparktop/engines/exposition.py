@@ -1,10 +1,10 @@
 """Parser of the Prometheus text format 0.0.4 for a given set of metric names; skips OpenMetrics exemplars.
 
 Format: https://prometheus.io/docs/instrumenting/exposition_formats/. One regular expression scans the page in
-C and stops only at lines that begin with a wanted name; of all other lines (HELP and TYPE comments included)
-it reads only the first bytes. It never backtracks (possessive quantifiers and atomic groups), so the time is
-linear in the size of the page, whatever the page holds. Parsed label blocks are cached between pages, because
-the next page of a server has the same blocks.
+C and stops only at lines that begin with a wanted name. Of all other lines, including HELP and TYPE comments,
+it reads only the first bytes. The expression never backtracks (possessive quantifiers and atomic groups), so
+the time grows linearly with the size of any page. Parsed label blocks are cached between pages, because the
+next page of a server has the same blocks.
 """
 
 from __future__ import annotations
@@ -91,9 +91,10 @@ class Reader:
 
 
 def _before_exemplar(body: bytes, match: re.Match[bytes]) -> re.Match[bytes] | None:
-    """Match labels and value of the sample in `match` if it has an exemplar; return None if it has none.
+    """Match labels and value of a sample that is followed by an exemplar; None if there is no exemplar.
 
-    `match` was made on the page with a newline prepended, so its offsets are one higher than those in `body`.
+    `match` is the sample's match on the page with a newline prepended. So the offsets of `match` are higher
+    by one than those in `body`.
     """
     end = body.find(b"\n", match.end(1) - 1)
     line = body[match.end(1) - 1 : len(body) if end < 0 else end]
@@ -134,11 +135,11 @@ def _labels(block: bytes) -> Labels | None:
 
 
 def parse_labels(block: bytes) -> Labels | None:
-    r"""Parse a block of labels with its braces.
+    r"""Parse a block of labels in braces; return (name, value) pairs sorted by name.
 
-    None when it is malformed, has too many labels or repeats one.
+    Return None if the block is malformed, has too many labels or has a label twice.
 
-    `\\`, `\"` and `\n` in values are unescaped; any other backslash is kept.
+    In values, `\\`, `\"` and `\n` are unescaped; any other backslash is kept.
     """
     pairs: dict[str, str] = {}
     position, end = 1, len(block) - 1

@@ -1,7 +1,7 @@
 """Functions that reduce all samples of one metric name to one value: a count, a share, requests by reason.
 
-A counter that is negative, infinite or NaN is unknown (None), and so is any sum that includes it; the same
-holds for a share outside 0 to 1 and for an empty family.
+A counter that is negative, infinite or NaN is unknown (None), and so is any sum that includes such a counter.
+A share outside 0 to 1 and the value of a metric without samples are unknown too.
 """
 
 from __future__ import annotations
@@ -32,14 +32,18 @@ def total(family: Family) -> float | None:
 
 
 def total_or_none(family: Family) -> float | None:
-    """Return the sum of a counter's samples; None also for 0, which a server without the feature reports."""
+    """Return the sum of a counter's samples, or None if it is invalid or 0.
+
+    A server without the counted feature reports 0.
+    """
     return total(family) or None
 
 
 def requests(family: Family) -> float | None:
-    """Return a gauge that counts requests, summed over its samples; None when a sample is invalid.
+    """Return the sum of a gauge that counts requests over its samples; None if a sample is invalid.
 
-    Of samples that differ only in the label `pid`, the highest is used: each process reports the same gauge.
+    If samples differ only in the label `pid`, they are the same gauge reported by several processes, and only
+    the highest is counted.
     """
     if total(family) is None:
         return None
@@ -51,9 +55,9 @@ def requests(family: Family) -> float | None:
 
 
 def share(family: Family) -> float | None:
-    """Return the highest of a gauge's shares in percent (0 to 100).
+    """Return the highest of a gauge's values, which are fractions, in percent (0 to 100).
 
-    None when a share is outside 0 to 1 or there are no samples.
+    None if a value is outside 0 to 1, or if there are no samples.
     """
     if not all(-_TOLERANCE <= value <= 1 + _TOLERANCE for value in family.values()):
         return None
@@ -61,7 +65,10 @@ def share(family: Family) -> float | None:
 
 
 def share_or_none(family: Family) -> float | None:
-    """Return the highest share in percent; None also for 0, which a server without the feature reports."""
+    """Return the highest of a gauge's values in percent, or None if it is invalid or 0.
+
+    A server without the measured feature reports 0.
+    """
     return share(family) or None
 
 
@@ -81,13 +88,13 @@ def only(
 ) -> Callable[[Family], float | None]:
     """Return a function that applies `combine` to the samples whose label `name` is one of `values`.
 
-    See `where` for the value None.
+    A None in `values` selects the samples without this label.
     """
     return lambda family: combine(where(family, name, *values))
 
 
 def where(family: Family, name: str, *values: str | None) -> Family:
-    """Return the samples whose label `name` is one of `values`; None in `values` selects those without it."""
+    """Return the samples whose label `name` is one of `values`; None selects samples without this label."""
     return {labels: value for labels, value in family.items() if label(labels, name) in values}
 
 

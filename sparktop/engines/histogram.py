@@ -13,9 +13,9 @@ _Series = dict[Labels, dict[float, float]]
 def read_histogram(buckets: Family, sums: Family, counts: Family) -> Histogram | None:
     """Build one histogram, the sum of all series of a metric (one series per model or process).
 
-    Return None rather than a wrong histogram: for bounds that are missing, not numbers or repeated; for
-    cumulative counts that are negative, infinite or falling; for a sum that is missing or negative; for
-    series with different bounds. A missing `+Inf` bucket is filled from the count.
+    Return None if the histogram would be wrong: if bounds are missing, not numbers or repeated; if cumulative
+    counts are negative, infinite or falling; if a sum is missing or negative; or if the series have different
+    bounds. A missing `+Inf` bucket is filled from the count.
     """
     series = _by_series(buckets)
     if not series:
@@ -42,9 +42,9 @@ def read_histogram(buckets: Family, sums: Family, counts: Family) -> Histogram |
 
 
 def _by_series(buckets: Family) -> _Series | None:
-    """Group buckets by their labels without `le`: for each group, count by bound.
+    """Group buckets by their labels without `le`; return {other labels: {bound: count}}.
 
-    None when a bound is not a number or is repeated.
+    None if a bound is not a number or is repeated.
     """
     series: _Series = {}
     for labels, value in buckets.items():

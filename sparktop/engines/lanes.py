@@ -1,6 +1,7 @@
 """Splits a page's samples by lane and reads the fields of each lane, as tables describe them.
 
-A lane is an engine core (data-parallel rank) of a server.
+A lane is an engine core (data-parallel rank) of a server. Each engine's module has the two tables: one of
+fields and one of histograms, with the metric names for each.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Histograms: TypeAlias = Sequence[tuple[str, tuple[str, ...]]]
 
 
 def names_of(fields: Fields, histograms: Histograms, *others: str) -> frozenset[str]:
-    """Return every metric name that the tables refer to, spelled as on the page, and `others`."""
+    """Return every metric name in the tables `fields` and `histograms`, as on the page, and `others`."""
     parts = ("bucket", "sum", "count")
     return frozenset(
         {*others}
@@ -43,7 +44,7 @@ def names_of(fields: Fields, histograms: Histograms, *others: str) -> frozenset[
 
 
 class LanePage:
-    """The samples of one page, readable by lane; collects the model names found while reading."""
+    """The samples of one page, by lane (engine core), and the model names found while reading."""
 
     def __init__(
         self,
@@ -53,9 +54,10 @@ class LanePage:
         model_label: str = "model_name",
         keep: Callable[[Family], Family] | None = None,
     ) -> None:
-        """Split the samples by the label `lane_label` (None: all belong to one lane, "0").
+        """Prepare to split the samples by the label `lane_label` (None: all belong to one lane, "0").
 
-        `model_label` is the label that holds the model's name; `keep` filters the samples of each lane.
+        `model_label` is the label that holds the model's name. `keep` returns those samples of a lane that
+        are read.
         """
         self.families = families
         self.models: set[str] = set()
@@ -65,7 +67,7 @@ class LanePage:
         self._lane_names: dict[str, str] = {}
 
     def present(self, names: Iterable[str]) -> str | None:
-        """Return the first of the metric `names` that is on the page, or None."""
+        """Return the first of the metric `names` that is on the page, or None if none is on it."""
         return next((name for name in names if name in self.families), None)
 
     def lanes(self, name: str | None) -> dict[str, Family]:

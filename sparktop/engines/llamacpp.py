@@ -57,7 +57,7 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
 
 
 def identify(answers: Answers) -> EngineIdentity:
-    """Return the identity that `/props` and `/v1/models` report; the context length is that of one slot."""
+    """Return the identity from `/props` and `/v1/models`; its context length is that of one server slot."""
     props = answers.get("/props")
     model, _ = first_model(answers.get("/v1/models"))
     return EngineIdentity(

@@ -51,7 +51,10 @@ def read_page(
 
 
 def _without_engine(body: bytes, engine: str) -> PageError:
-    """Return the error for a response without a metric name of any engine; `engine` is the one expected."""
+    """Return the error for a response without a metric name of any known engine.
+
+    `engine` is the expected engine, or "auto".
+    """
     known = ENGINES["vllm" if engine == "auto" else engine]
     if not _METRICS.search(b"\n" + body[:_LOOKED_AT]):
         return PageError(FailureKind.MALFORMED, f"{_looks_like(body[:_LOOKED_AT])}, not metrics")

@@ -37,14 +37,15 @@ class Engine:
     """Parts of the identity that this engine can report; `facts` are requested again while one of these is
     missing."""
     path: str = METRICS_PATH
-    """The route of the engine's metrics page."""
+    """The route that is polled, by default that of the metrics page."""
     prefix: str | None = None
-    """The prefix of the engine's metric names; None: its page is JSON."""
+    """The prefix of the engine's metric names; None if the engine is polled for JSON instead of a metrics
+    page."""
     silent: str = ""
-    """Why a metrics page of this engine may have no metric with the prefix, as part of an error message."""
+    """Why a metrics page of this engine may lack all names with this prefix; used in an error message."""
     health: str | None = None
-    """Route that answers 503 once the engine process has died, and only then. None where there is no such
-    route, or where requesting it makes work: SGLang's and TGI's `/health` run a token through the model."""
+    """Route that answers 503 only after the engine process has died. None if there is no such route, or if a
+    request to it causes work: SGLang's and TGI's `/health` run a token through the model."""
 
 
 ENGINES: Mapping[str, Engine] = MappingProxyType(

@@ -55,7 +55,7 @@ _RANK_DIGITS = 6
 def _first_rank(family: Family) -> Family:
     """Return the samples of the lowest (pipeline-parallel, tensor-parallel) rank.
 
-    Samples of single priorities are left out: the sample without a priority is their total.
+    Of these, samples of a single priority are left out, because the sample without a priority is their total.
     """
     ranked: dict[tuple[int, int], Family] = {}
     for labels, value in where(family, "priority", None, "").items():
@@ -72,7 +72,7 @@ def _rank(labels: Labels, name: str) -> int:
 def _tokens(*modes: str) -> Callable[[Family], float | None]:
     """Return a function that sums the samples whose label `mode` is one of `modes`, or that have no `mode`.
 
-    So the same function reads the realtime counter, which has modes, and the older counters, which have none.
+    The realtime token counter has modes, and the older token counters have none: the function reads both.
     """
     return only("mode", None, *modes, combine=total)
 
@@ -126,9 +126,9 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
 
 
 def _complete(fields: dict[str, Any], *, realtime: bool) -> None:
-    """Set the fields that depend on others: `prompt_tokens_computed` and `per_finished_request`.
+    """Set the fields `prompt_tokens_computed` and `per_finished_request`, which follow from other values.
 
-    `realtime`: the page has the realtime token counter.
+    `realtime` is whether the page has the realtime token counter.
     """
     prompt, cached = fields.get("prompt_tokens"), fields.get("prompt_tokens_cached")
     if not realtime and prompt is not None and cached is not None and cached <= prompt:

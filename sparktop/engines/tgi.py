@@ -63,7 +63,7 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
 
 
 def identify(answers: Answers) -> EngineIdentity:
-    """Return the identity that `/info` reports; the context length is the limit of prompt plus answer."""
+    """Return the identity that `/info` reports; its context length is the limit of prompt plus answer."""
     info = answers.get("/info")
     return EngineIdentity(
         version=words(field(info, "version"), 60),

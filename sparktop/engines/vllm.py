@@ -50,7 +50,8 @@ _EMPTY: Family = {}
 def _asleep(family: Family) -> bool | None:
     """Return whether an engine core sleeps; None if unknown.
 
-    It sleeps if the sample `awake` is 0 or, on pages without that sample, if a sleep level is above 0.
+    `family` is the sleep metric: the core sleeps if its sample `awake` is 0. On pages without this sample,
+    the core sleeps if the sample of a sleep level is above 0.
     """
     awake = where(family, "sleep_state", "awake")
     if awake:
@@ -145,8 +146,8 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
 def _correct_for_several_servers(page: LanePage, lanes: Iterable[dict[str, Any]]) -> None:
     """Correct the fields of each lane on a page that several API servers of one vLLM write.
 
-    Missing numbers of running and waiting requests become 0, because these gauges are absent until they are
-    first set. Tokens per step are removed, because each server counts every step.
+    Missing numbers of running and waiting requests become 0, because such a page lacks these gauges until
+    they are first set. Tokens per step are removed, because each API server counts every step.
     """
     for fields in lanes:
         fields.pop("step_tokens", None)
@@ -159,10 +160,11 @@ def _correct_for_several_servers(page: LanePage, lanes: Iterable[dict[str, Any]]
 def _capacities(configs: Mapping[str, Family], named: Iterable[str], lanes: list[str]) -> dict[str, float]:
     """Return the capacity of each lane's KV cache in tokens.
 
-    vLLM reports `kv_cache_size_tokens` (newer versions) per engine core, but `num_gpu_blocks` as the sum over
-    all engine cores, in each core's line (`_apply_ready_response` of its core client; observed with 0.32 and
-    two cores). So if all lines report the same blocks x block size, it is divided equally among the lanes. A
-    line without an engine label applies to all lanes.
+    `configs` has the samples of vLLM's cache metric by lane, and `named` the lanes that have an engine label.
+    A sample without this label applies to all `lanes`. Newer versions report `kv_cache_size_tokens` per
+    engine core. `num_gpu_blocks` is the sum over all cores, repeated in each core's sample (observed with
+    0.32 and two cores). So if all samples have the same blocks x block size, this number is divided among the
+    lanes.
     """
     sizes: dict[str, float] = {}
     sums: dict[str, float] = {}

@@ -32,9 +32,9 @@ def read_addresses(root: Path = Path("/")) -> tuple[str, ...]:
 
 
 def _parse_trie(content: bytes) -> list[IPv4Address]:
-    """Return the machine's own IPv4 addresses in /proc/net/fib_trie, sorted, each once.
+    """Return the machine's own IPv4 addresses in /proc/net/fib_trie, sorted and without duplicates.
 
-    The file lists each of them in both of its tables, `Main:` and `Local:`.
+    The file lists each address twice, in the tables `Main:` and `Local:`.
     """
     found: list[IPv4Address] = []
     above = b""

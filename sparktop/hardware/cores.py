@@ -136,7 +136,10 @@ def _number(digits: bytes | None) -> int | None:
 
 
 def _by_midr(cores: dict[int, _Core]) -> dict[str, frozenset[int]]:
-    """Return core numbers by design name; empty if all cores have one design, or a core lacks the fields."""
+    """Return core numbers by design name, from the implementer and part numbers of the cores.
+
+    Empty if all cores have the same design, or if a core does not have these numbers.
+    """
     found: dict[str, set[int]] = {}
     for number, core in cores.items():
         if core.midr is None:
@@ -168,9 +171,9 @@ def _by_hybrid(root: Path, numbers: frozenset[int]) -> dict[str, frozenset[int]]
 def _by_size(sizes: dict[int, int], name: str) -> dict[str, frozenset[int]]:
     """Group cores by size, which is a capacity or a clock; return core numbers by group name.
 
-    `sizes` has the size of each core; `name` is a format string for group names, such as "{} MHz". In
-    descending order of size, a new group begins where the size drops by the factor `_DIFFERENT`. Empty for a
-    single group.
+    `sizes` has the size of each core; `name` is a format string for group names, such as "{} MHz". Cores are
+    sorted by size, largest first, and a new group begins where the next size is smaller by the factor
+    `_DIFFERENT` or more. Return {} if all cores belong to one group.
     """
     found: dict[str, set[int]] = {}
     last: int | None = None

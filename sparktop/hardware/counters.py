@@ -23,9 +23,9 @@ class CounterRates(Generic[Key]):
     ) -> dict[Key, float | None]:
         """Return the increase per second of every counter in `values`, which were read at `now` (seconds).
 
-        None for a counter that is new or fell, and for all counters in the first step or when no time has
-        passed. A counter in `most_per_s`, which has the highest possible increase per second, may have
-        wrapped around instead of being reset: see `wrapped`.
+        None for a counter that is new or fell; None for all counters in the first call, or if no time has
+        passed. `most_per_s` has the highest possible increase per second of some counters. If such a counter
+        fell, it may have wrapped around instead of being reset: see `wrapped`.
         """
         elapsed_s = None if self._at is None else now - self._at
         if elapsed_s == 0:
@@ -45,11 +45,11 @@ class CounterRates(Generic[Key]):
 
 
 def wrapped(before: int, after: int, most: float) -> int | None:
-    """Return by how much a counter grew that wrapped around at 32 or 64 bits; None where it was reset.
+    """Return the increase of a counter that wrapped around at 32 or 64 bits; None if it was reset instead.
 
     A counter that fell from `before` to `after` was either reset or wrapped around. A wrap-around is assumed
-    only if the increase is at most `most`, the largest possible increase in the elapsed time. Where `most` is
-    more than half of the counter's range, the two cases cannot be distinguished: None.
+    only if the increase is at most `most`, the largest possible increase in the elapsed time. If `most` is
+    more than half of the counter's range, the two cases cannot be distinguished, and None is returned.
     """
     for bits in _WIDTHS:
         if before < 1 << bits:

@@ -93,9 +93,9 @@ def _sum(ticks: Iterable[_Ticks]) -> _Ticks:
 
 
 def _parse_stat(content: bytes) -> dict[int, _Ticks]:
-    """Parse /proc/stat: return the ticks by core number, and those of all cores together by `_ALL`.
+    """Parse /proc/stat: return (total, idle) ticks by core number, in the order of the file.
 
-    The order is that of the file.
+    The ticks of all cores together are under the key `_ALL`.
     """
     ticks: dict[int, _Ticks] = {}
     # The processors' lines come first; the interrupts' line after them can be kilobytes long.

@@ -91,7 +91,7 @@ def read_identity(
 
 
 def _hostname(root: Path) -> str | None:
-    """Return the kernel's host name, cleaned; None when it cannot be read."""
+    """Return the kernel's host name without control characters; None if it cannot be read."""
     return clean(read_text(str(root / "proc/sys/kernel/hostname")) or "", 253) or None
 
 
@@ -119,10 +119,7 @@ def _pretty_name(root: Path) -> str | None:
 
 
 def _product(root: Path) -> str | None:
-    """Return maker and product from DMI, or the model in the device tree where DMI has no product.
-
-    Else None.
-    """
+    """Return the machine's maker and product from DMI, else the model from the device tree, else None."""
     dmi = root / _DMI
     family, name, vendor = (_dmi(dmi / entry) for entry in ("product_family", "product_name", "sys_vendor"))
     # A DGX Spark's family names it, whichever maker's; elsewhere the name can hold the family and more.

@@ -31,7 +31,10 @@ class Machine:
         nvml: NvmlModule | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Read /proc and /sys below `root`, and GPUs through `nvml` (None: the module of nvidia-ml-py)."""
+        """Create a reader of /proc and /sys below `root`, and of GPUs through `nvml` (None: nvidia-ml-py).
+
+        `clock` returns seconds; samples are dated by it.
+        """
         self._root = root
         self._clock = clock
         self._cpu = CpuReader(root)

@@ -43,7 +43,7 @@ class MemoryReader:
     """Reads memory, swap traffic and memory pressure."""
 
     def __init__(self, root: Path = Path("/"), *, page_bytes: int | None = None) -> None:
-        """Read /proc below `root`.
+        """Create a reader of /proc below `root`.
 
         Swap is counted in pages of `page_bytes` (None: this machine's page size).
         """
@@ -123,9 +123,10 @@ def _difference(total: int | None, part: int | None) -> int | None:
 
 
 def _free_huge_pages_bytes(meminfo: Mapping[str, int]) -> int | None:
-    """Return the bytes in free huge pages; None when /proc/meminfo does not report them.
+    """Return the bytes in free huge pages; None if /proc/meminfo does not report them.
 
-    Where huge pages are reserved on unified memory, this is what is available (NVIDIA's porting guide).
+    If a machine with unified memory reserves huge pages, these bytes are what a GPU can allocate (NVIDIA's
+    porting guide).
     """
     free, size = meminfo.get("HugePages_Free"), meminfo.get("Hugepagesize")
     return None if free is None or size is None else free * size

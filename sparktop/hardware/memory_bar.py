@@ -52,8 +52,8 @@ class MemoryBar:
     """The parts of the memory bar, and what was corrected so that they add up."""
 
     parts: tuple[MemoryPart, ...] = ()
-    """In the order of `sparktop.model.node`, without empty parts; the sum of their sizes is exactly the
-    total."""
+    """The parts that are not empty, in the order of the bar: GPU memory first, free memory last. Their sizes
+    add up to the total exactly."""
     overlap_bytes: int | None = None
     """Bytes that were counted in two parts and subtracted from one of them."""
     unattributed_bytes: int | None = None

@@ -74,9 +74,10 @@ class NetworkReader:
         return tuple(_reading(name, link, rates) for name, link in self._links.items())
 
     def _link(self, name: str, now: float) -> _Link:
-        """Return state, type and rates of an interface, cached for some seconds.
+        """Return state, type and rates of an interface; the result is cached for some seconds.
 
-        All are read again when the interface goes up or down, or once a minute.
+        After that, only the state is read again. Type and rates are read again if the state has changed, or
+        after a minute.
         """
         known = self._links.get(name)
         if known is not None and 0 <= now - known.state_at < _STATE_AGAIN_S:
@@ -94,7 +95,11 @@ class NetworkReader:
 
 
 def _reading(name: str, link: _Link, rates: dict[tuple[str, str], float | None]) -> NetworkReading:
-    """Return the reading of one interface from its link and from `rates`, by (interface, counter)."""
+    """Return the reading of the interface `name`.
+
+    `link` has the values that change seldom. `rates` has the increase per second of each counter, by
+    (interface, counter).
+    """
     errors = {counter: rates[name, counter] for counter in _ERRORS}
     known = {counter: rate for counter, rate in errors.items() if rate is not None}
     return NetworkReading(

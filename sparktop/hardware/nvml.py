@@ -286,11 +286,12 @@ class Nvml:
     def _take_error(
         self, now: float, index: int | None, field: tuple[int | None, Hashable], error: Exception
     ) -> None:
-        """Handle an error of a query: raise GpuLostError if the GPU is lost.
+        """Handle the exception that a query raised: record a field that is not supported, and log the error.
 
-        Record a field that is not supported.
+        A field with any other error is queried again next time.
 
-        Any other error is only logged, so that the field is queried again next time.
+        Raises:
+            GpuLostError: the error means that the GPU, or the driver, is lost.
         """
         # An error without a code is nvidia-ml-py's own: its function is newer than the driver.
         code = getattr(error, "value", NvmlReturn.FUNCTION_NOT_FOUND)

@@ -31,7 +31,7 @@ class _Rail:
 
 
 class PowerRailReader:
-    """Reads the power rails; returns none on a machine without the driver."""
+    """Reads the power rails of the driver `spbm`; a machine without this driver has none."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._class = root / "sys/class/hwmon"
@@ -41,9 +41,10 @@ class PowerRailReader:
         self._readings: tuple[PowerRail, ...] = ()
 
     def read(self, now: float) -> tuple[PowerRail, ...]:
-        """Return all rails in the driver's order, read at most `_READ_AGAIN_S` before `now` (seconds).
+        """Return the readings of all rails, in the driver's order; `now` is the time in seconds.
 
-        Values that cannot be read are None.
+        If the previous readings are newer than `_READ_AGAIN_S`, they are returned again. Values that cannot
+        be read are None.
         """
         if self._searched_at is None or not 0 <= now - self._searched_at < _SEARCH_AGAIN_S:
             self._searched_at, self._rails, self._read_at = now, _find_rails(self._class), None
@@ -71,7 +72,7 @@ def _joules(path: str | None) -> float | None:
 def _find_rails(folder: Path) -> tuple[_Rail, ...]:
     """Return every power rail of the driver's chips.
 
-    Files for power and energy with the same label are one rail.
+    A power file and an energy file with the same label belong to one rail.
     """
     powers: dict[str, str] = {}
     energies: dict[str, str] = {}

@@ -54,7 +54,7 @@ class ProcessTableReader:
     def __init__(
         self, root: Path = Path("/"), *, page_bytes: int | None = None, ticks_per_s: int | None = None
     ) -> None:
-        """Read /proc below `root`.
+        """Create a reader of /proc below `root`.
 
         `page_bytes` is the size of a memory page, `ticks_per_s` the kernel's clock ticks per second (None:
         those of this machine).
@@ -116,10 +116,10 @@ class ProcessTableReader:
         return found
 
     def _cpu_percent(self, process: _Process, before: int | None, elapsed_s: float | None) -> float | None:
-        """Return the CPU use since the previous table, in percent of one core.
+        """Return the CPU use of a process since the previous table, in percent of one core.
 
-        `before` is the process's ticks in the previous table, `elapsed_s` the time since; None if either is
-        None.
+        `before` is the process's ticks in the previous table, and `elapsed_s` the seconds since that table.
+        Return None if one of them is None, or if the ticks fell.
         """
         if before is None or elapsed_s is None or process.ticks < before:
             return None

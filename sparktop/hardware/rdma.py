@@ -51,7 +51,7 @@ _GIGA = 1e9
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The hardware that a port belongs to: the rate of its PCIe link, and its network interface."""
+    """The PCIe link rate of the device that a port belongs to, and the network interface of the port."""
 
     bus_bits_per_s: float | None
     netdev: str | None
@@ -60,7 +60,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Port:
-    """Values of a port that are read seldom: hardware, state, link rate and packet rates."""
+    """Values of a port that are read seldom: PCIe link, network interface, state, link rate, packet rates."""
 
     folder: str
     place: _Place
@@ -169,9 +169,9 @@ class RdmaReader:
             found[name] = _Port(port.folder, port.place, port.up, port.link_bits_per_s, packets)
 
     def _read_errors(self, now: float) -> None:
-        """Read the error and congestion counters that the card's driver has.
+        """Read all error and congestion counters of the ports, and store their rates in `_errors`.
 
-        Store their rates in `_errors`.
+        Counters that the card's driver does not have are left out.
         """
         self._errors_at = now
         counted = {
@@ -190,7 +190,7 @@ class RdmaReader:
 
 
 def _sum_up(rates: Mapping[str, float | None]) -> _Errors:
-    """Return the sum of the error rates, and the rate of every error or congestion counter that increased."""
+    """Return the sum of a port's error rates, and each of its error and congestion rates that is above 0."""
     errors = [rate for counter in _ERRORS if (rate := rates.get(counter)) is not None]
     moved = {counter: rate for counter, rate in rates.items() if rate}
     return _Errors(sum(errors) if errors else None, moved)
@@ -212,9 +212,10 @@ def _find_ports(folder: Path) -> list[tuple[str, str, str]]:
 
 
 def _place(device: str, number: str, now: float) -> _Place:
-    """Return the hardware that a port belongs to; `device` is the device's folder, `number` the port's.
+    """Return PCIe link rate and network interface of a port.
 
-    The network interface is that of the port's first GID, else the device's only interface, else None.
+    `device` is the folder of the port's device, and `number` the port's number. The network interface is that
+    of the port's first GID, else the device's only interface, else None.
     """
     netdev = read_text(f"{device}/ports/{number}/gid_attrs/ndevs/0")
     if netdev is None:

@@ -42,9 +42,10 @@ class SensorReader:
         self._readings: tuple[SensorReading, ...] = ()
 
     def read(self, now: float) -> tuple[SensorReading, ...]:
-        """Return the temperature of every sensor at `now` (seconds), or a few seconds before.
+        """Return the temperature of every sensor; `now` is the time in seconds.
 
-        A sensor that cannot be read is left out.
+        If the previous readings are only a few seconds old, they are returned again. A sensor that cannot be
+        read is left out.
         """
         if self._searched_at is None or not 0 <= now - self._searched_at < _SEARCH_AGAIN_S:
             self._searched_at, self._sensors = now, _find_sensors(self._root)
@@ -89,7 +90,7 @@ def _find_sensors(root: Path) -> tuple[_Sensor, ...]:
 def _rdma_names(root: Path) -> dict[Path | None, str]:
     """Return the name of each RDMA device by the path of its hardware.
 
-    They replace the chips' own names, because all chips of this type are named mlx5.
+    The caller uses these names for the cards' temperature chips, which are otherwise all named mlx5.
     """
     devices = root / "sys/class/infiniband"
     return {device: name for name in entries(devices) if (device := _device(devices / name / "device"))}

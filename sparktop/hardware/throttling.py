@@ -71,7 +71,10 @@ class ThrottleShares:
     """Converts one GPU's counters of throttled time (ns) into shares of the time between two readings."""
 
     def __init__(self, fields: Mapping[int, str]) -> None:
-        """Read the NVML fields that `throttle_fields` returned."""
+        """Prepare to read the NVML fields `fields`.
+
+        `fields` has the throttle reason by field number, as `throttle_fields` returns it.
+        """
         self._fields = fields
         self._rates: CounterRates[str] = CounterRates()
         self._first: dict[str, tuple[float, int]] = {}
@@ -105,9 +108,9 @@ class ThrottleShares:
         return None if percent is None or percent > _SHARE_MAX_PERCENT else min(100.0, percent)
 
     def _counters(self, answers: Iterable[Any]) -> dict[str, int]:
-        """Return the counters (ns) by reason, from NVML's results.
+        """Return the throttled nanoseconds by reason, from NVML's results.
 
-        Fields with an error or another type are left out.
+        A field that NVML reports with an error, or with a type other than a long integer, is left out.
         """
         counters: dict[str, int] = {}
         for answer in answers:

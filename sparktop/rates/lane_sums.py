@@ -14,7 +14,7 @@ from sparktop.model.engine import LaneSample
 def lane_sum(lanes: Sequence[LaneSample], of: Callable[[LaneSample], float | None]) -> float | None:
     """Return the sum of `of(lane)` over all lanes.
 
-    None where a lane does not report the value, and without lanes.
+    None if `lanes` is empty, or if `of` returns None for any lane.
     """
     known = [value for lane in lanes if (value := of(lane)) is not None]
     return sum(known) if known and len(known) == len(lanes) else None
@@ -38,8 +38,9 @@ def kv_used_percent(lanes: Sequence[LaneSample]) -> float | None:
 
 
 def kv_fullest_percent(lanes: Sequence[LaneSample]) -> float | None:
-    """Return the highest used share (0 to 100) of any lane's KV cache; None where no lane reports it.
+    """Return the highest used share (0 to 100) of any lane's KV cache; None if no lane reports its share.
 
-    Requests that wait for the fullest lane cannot use the free space of other lanes.
+    This matters beside the mean of the lanes: a request that waits for a full lane cannot use the free space
+    of another lane.
     """
     return max((lane.kv_cache_percent for lane in lanes if lane.kv_cache_percent is not None), default=None)

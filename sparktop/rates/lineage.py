@@ -34,8 +34,8 @@ class LinkKind(Enum):
     CONTINUES = auto()
     RESTARTED = auto()
     OTHER_SERVER = auto()
-    """Another server than for the previous sample: one that answered before, or one that started earlier. So
-    a load balancer is behind this address."""
+    """The sample comes from another server process than the previous sample: from one that has answered at
+    this address before, or that started earlier. This means that a load balancer answers at this address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ def follow(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Line
     """Return the lineage with `sample` added, and how `sample` relates to the previous sample.
 
     `wall_at` is the wall clock (Unix time) at `sample.at`. A newer start time or a counter that fell means a
-    restart; a start time that was seen before, or is older, means another server. Without start times,
-    counters that all jump above those of an earlier server mean that the earlier server answers again.
+    restart; the start time of an earlier server, or one before it, means another server. If servers report no
+    start time and all counters jump above those of an earlier server, that server answers again.
     """
     link, resumed = _link(lineage, sample, wall_at)
     last = lineage.last
@@ -139,10 +139,10 @@ def _zero_lane(lane: LaneSample) -> LaneSample:
 
 
 def _zero_at_start(last: EngineSample, sample: EngineSample, wall_at: float) -> EngineSample | None:
-    """Return `sample` with counters at zero, dated at the server's start.
+    """Return `sample` with all counters at zero, dated at the time when the server started.
 
-    None unless the start lies between `last` and `sample`, and at least `LIVE_SPAN_S` before `sample`.
-    Otherwise the clocks disagree, or a rate would span too short a time.
+    Return None if the server's start time is not between `last` and `sample`, because the clocks must then
+    differ. Return None also if the start is less than `LIVE_SPAN_S` before `sample`, too short for a rate.
     """
     age_s = wall_at - (sample.start_time or 0.0)
     if LIVE_SPAN_S <= age_s <= sample.at - last.at:
@@ -151,10 +151,11 @@ def _zero_at_start(last: EngineSample, sample: EngineSample, wall_at: float) -> 
 
 
 def _zero_at_last(lineage: Lineage, last: EngineSample, sample: EngineSample) -> EngineSample | None:
-    """Return `sample` with counters at zero, dated at `last.at`, if the server probably restarted since then.
+    """Return `sample` with all counters at zero, dated at `last.at`, if the server probably restarted.
 
-    A restart is assumed if the new token count is small (`FRESH_SHARE`) and implies a plausible token rate
-    (`PLAUSIBLE_RISE`); otherwise None.
+    A restart is assumed if the server's token count is at most the part `FRESH_SHARE` of that in `last`, and
+    if these tokens imply at most `PLAUSIBLE_RISE` times the highest token rate seen so far. Otherwise return
+    None.
     """
     tokens, span_s = _tokens(sample), sample.at - last.at
     fresh = tokens <= FRESH_SHARE * _tokens(last)
@@ -166,12 +167,12 @@ def _zero_at_last(lineage: Lineage, last: EngineSample, sample: EngineSample) ->
 def _resumed(
     left_behind: Iterable[EngineSample], last: EngineSample, sample: EngineSample, *, fallen: bool
 ) -> EngineSample | None:
-    """Return the last sample of the earlier server that `sample` continues, or None.
+    """Return the last sample of the earlier server that has produced `sample`; None if there is none.
 
-    Of several candidates, that with the most tokens is returned. An earlier server is continued if no counter
-    of `sample` is lower than its counter. Unless a counter fell since `last` (`fallen`), every counter must
-    also have passed the earlier server's value since `last`: a single server that outgrows an earlier server
-    does so with one counter after another.
+    An earlier server matches if none of its counters is higher than in `sample`; of several, the one with the
+    most tokens is returned. Unless a counter fell since `last` (`fallen`), each counter of `last` must also
+    be below the earlier server's. Otherwise a single server that outgrows an earlier one would match too: its
+    counters pass the old values at different times.
     """
     before, now = _all_lanes(last), _all_lanes(sample)
     matches: list[EngineSample] = []

@@ -1,4 +1,4 @@
-"""Operations on histograms of a window of time: difference, sum over engine cores (lanes), quantiles."""
+"""Operations on latency histograms: difference of two samples, sum over engine cores (lanes), quantiles."""
 
 from __future__ import annotations
 
@@ -79,9 +79,10 @@ def histogram_quantile(histogram: Histogram, share: float) -> Quantile | None:
 
 
 def histogram_latency(observed: Histogram, window_s: float) -> Latency:
-    """Return mean and quantiles (seconds) of the observations made in a window of `window_s` seconds.
+    """Return mean and quantiles (seconds) of the observations in a histogram of `window_s` seconds.
 
-    Mean and quantiles are None without observations, the quantiles also below `LEAST_OBSERVATIONS`.
+    Without observations, mean and quantiles are None. With fewer than `LEAST_OBSERVATIONS`, only the
+    quantiles are None.
     """
     count = observed.count
     if not count > 0:

@@ -39,10 +39,13 @@ _histograms_of = attrgetter(*LATENCIES)
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Totals over all engine cores since the server's first sample, at one time."""
+    """Running totals of a server's counters and histograms at one time, summed over its engine cores.
+
+    They count from the server's first sample on.
+    """
 
     at: float
-    """Monotonic seconds."""
+    """Time of the newest sample in the totals, in monotonic seconds."""
     counters: Mapping[str, float]
     """By field name of `LaneSample`, plus "finished" (finished requests, for any reason), "steps" (engine
     steps) and "stepped" (tokens processed in these steps). A counter that no lane reports is absent."""
@@ -111,10 +114,11 @@ def _histograms(
 
 
 def _grown(total: Histogram | None, lanes: list[Histogram], steps: list[Histogram]) -> Histogram | None:
-    """Return `total` plus `steps`, the lanes' new observations; None if no lane reports the histogram.
+    """Return the new running total of a histogram; None if no engine core (lane) reports the histogram.
 
-    If `steps` is empty, return `total` unchanged. If there is no total yet, or bucket bounds changed, return
-    a new total at zero, with the bounds of `steps` or else of `lanes` (the lanes' raw histograms).
+    `total` is the running total so far, `steps` the new observations of each lane and `lanes` the histograms
+    that the lanes report. The sum of `steps` is added to `total`. If `total` is None or has other bucket
+    bounds, the new total begins at zero, with the bounds of `steps` or, if there are none, of `lanes`.
     """
     merged = merge(steps)
     if merged is None:
@@ -133,7 +137,7 @@ def _grown(total: Histogram | None, lanes: list[Histogram], steps: list[Histogra
 
 
 class Window:
-    """The newest tallies of a server, and the rates and latencies computed from them.
+    """The newest running totals (tallies) of a server, and the rates and latencies computed from them.
 
     Every tally of the newest seconds is kept (see `append`), and about one per second of the last minute.
     """
@@ -166,7 +170,8 @@ class Window:
     def append(self, tally: Tally, short_s: float) -> None:
         """Add a tally that is newer than all others, and drop tallies that are no longer needed.
 
-        All tallies of the newest `short_s` seconds are kept, of older ones about one per second for a minute.
+        All tallies of the newest `short_s` seconds are kept. Of the tallies before, about one per second is
+        kept, for a minute.
         """
         self._note_since(self.newest, tally)
         self._recent.append(tally)
@@ -190,7 +195,7 @@ class Window:
         }
 
     def _oldest(self, since: float) -> Tally | None:
-        """Return the oldest tally at or after the monotonic time `since`, or None.
+        """Return the oldest tally at or after the monotonic time `since`, or None if all tallies are older.
 
         The search begins at the oldest tally, because the result is usually near it.
         """
@@ -201,27 +206,27 @@ class Window:
         return None
 
     def rate(self, name: str, window_s: float, least_s: float = 0.0) -> float | None:
-        """Return the increase per second of counter `name` between the window's oldest and newest tally.
+        """Return the increase per second of counter `name` over the newest `window_s` seconds.
 
-        None where these two tallies are less than `least_s` seconds apart, or the newest tally lacks the
-        counter.
+        The rate is that between the oldest and the newest tally of this time. None if they are less than
+        `least_s` seconds apart, or if the newest tally lacks the counter.
         """
         counted = self.counted(name, window_s)
         return counted[0] / counted[1] if counted and counted[1] >= least_s else None
 
     def ratio(self, part: str, whole: str, window_s: float) -> float | None:
-        """Return the increase of counter `part` divided by that of counter `whole` inside the window.
+        """Return the increase of counter `part` divided by that of `whole` over the newest `window_s` s.
 
-        None if `whole` did not increase, or either counter is not reported.
+        None if `whole` did not increase, or if either counter is not reported.
         """
         parts, wholes = self.counted(part, window_s), self.counted(whole, window_s)
         return parts[0] / wholes[0] if parts and wholes and wholes[0] > 0 else None
 
     def counted(self, name: str, window_s: float) -> tuple[float, float] | None:
-        """Return by how much counter `name` increased inside the window, and over how many seconds.
+        """Return (increase of counter `name`, elapsed seconds) over the newest `window_s` seconds.
 
-        The seconds are those from the oldest to the newest tally inside the window. None where the window has
-        fewer than two tallies, or the newest tally lacks the counter.
+        Both are measured between the oldest and the newest tally of this time. None if there are fewer than
+        two tallies in it, or if the newest tally lacks the counter.
         """
         newest = self.newest
         if newest is None or name not in newest.counters:
@@ -231,10 +236,11 @@ class Window:
         return (newest.counters[name] - oldest.counters[name], span_s) if span_s > 0 else None
 
     def figure(self, of: CounterFigure, rate_s: float, least_s: float, ratio_s: float) -> float | None:
-        """Return the value of `of`, a metric that only some servers report.
+        """Return the value of `of`, a metric computed from one counter, or from the ratio of two counters.
 
-        It is a rate per second, computed over `rate_s` seconds and None below a span of `least_s`; or a
-        percentage (0 to 100), computed over `ratio_s`. None also where the counters are not reported.
+        With one counter it is a rate per second over `rate_s` seconds, or None if the tallies span less than
+        `least_s` seconds. With two it is a percentage (0 to 100) over `ratio_s` seconds. None if a server
+        does not report the counters.
         """
         if of.of is None:
             return self.rate(of.counter, rate_s, least_s)
@@ -242,11 +248,11 @@ class Window:
         return None if share is None else 100.0 * share
 
     def live_rate(self, name: str, interval_s: float) -> float | None:
-        """Return the increase per second of counter `name` over the last second, or one longer interval.
+        """Return the increase per second of counter `name` over about the last second.
 
-        `interval_s` is the poll interval. None where a sample is missing within that time, because the tokens
-        may have arrived at any moment of the gap; and where no tally is old enough or an earlier tally lacks
-        the counter.
+        If samples are more than a second apart, it is the rate since the previous sample. None if a poll was
+        missed in this time (`interval_s` is the poll interval), because the tokens may have arrived at any
+        moment of the gap. None also if no tally is old enough, or if a tally lacks the counter.
         """
         newest = self.newest
         if newest is None or name not in newest.counters:
@@ -261,9 +267,11 @@ class Window:
         return None
 
     def latency(self, name: str, window_s: float = LATENCY_WINDOW_S) -> Latency:
-        """Return the latency `name` (one of `LATENCIES`) over the part of the window that has samples.
+        """Return mean and quantiles of the latency `name` over the newest `window_s` seconds.
 
-        Return `NO_LATENCY` where the server does not report the histogram, or fewer than two tallies have it.
+        `name` is one of `LATENCIES`. If tallies with this histogram do not reach back that far, a shorter
+        time is used. Return `NO_LATENCY` if fewer than two tallies have the histogram, or if the server does
+        not report it.
         """
         newest = self.newest
         total = newest.histograms.get(name) if newest else None

@@ -126,7 +126,7 @@ class GpuReader:
         self._nvml.close()
 
     def _meet(self, index: int, handle: object) -> _Device:
-        """Create and store the readers of a GPU that has just been found."""
+        """Create and store the readers of the GPU `index`, which has just been found; return them."""
         shares = ThrottleShares(throttle_fields(self._nvml.driver))
         device = _Device(index, handle, shares, GpuMemoryReader(index, handle), MigReader(index, handle))
         return self._devices.setdefault(index, device)
@@ -189,9 +189,10 @@ class GpuReader:
         return None
 
     def _slowdown_c(self, now: float, device: _Device) -> float | None:
-        """Return the temperature (°C) at which the GPU slows down, if the driver does not report the margin.
+        """Return the temperature (°C) at which the GPU slows down; None if it is unknown.
 
-        None for drivers that report the margin to that temperature, or where it is unknown.
+        Return None also if the driver reports the margin between the current and this temperature, which is
+        used instead.
         """
         if not self._nvml.is_unknown(now, device.index, _MARGIN):
             return None
@@ -209,7 +210,7 @@ class GpuReader:
         return None if bits is None else reason_words(int(bits))
 
     def _throttled_percent(self, now: float, device: _Device) -> Mapping[str, float | None]:
-        """Return, by reason, the percentage of time since the previous reading with a reduced clock."""
+        """Return the percentage of throttled time since the previous reading, by throttle reason."""
         return device.shares.read(self._nvml, device.index, device.handle, now)
 
 
@@ -225,9 +226,10 @@ def _from_milli(quantity: str, value: float | None) -> float | None:
 
 
 def _energy_j(millijoules: int | None) -> float | None:
-    """Convert the energy used since the driver was loaded to joules.
+    """Convert the driver's energy counter, in millijoules since the driver was loaded, to joules.
 
-    None for 0, which means it is not counted.
+    Return None for 0, because a driver that does not count energy reports 0; None also for implausible
+    values.
     """
     return None if _sane("energy", millijoules) is None or millijoules is None else millijoules / _MILLI
 

@@ -29,7 +29,8 @@ class GpuMemory:
     unified: bool | None = None
     """Whether the GPU uses the machine's memory; None until the driver has reported."""
     total_bytes: int | None = None
-    """None on unified memory, where some drivers would report the machine's total."""
+    """Size of the GPU's own memory; None if the GPU uses the machine's memory, even if the driver reports a
+    size."""
     used_bytes: int | None = None
 
 
@@ -52,7 +53,7 @@ class GpuMemoryReader:
     """Reads the memory of one GPU, and detects whether the GPU uses the machine's memory."""
 
     def __init__(self, index: int, handle: object) -> None:
-        """Read the GPU `index` through its NVML handle."""
+        """Create a reader for the GPU with the index `index` and the NVML handle `handle`."""
         self._index = index
         self._handle = handle
         self._unified: bool | None = None
@@ -61,10 +62,10 @@ class GpuMemoryReader:
     def read(self, nvml: Nvml, now: float, name: str | None, machine_bytes: int | None) -> GpuMemory:
         """Return the memory of the GPU called `name`, in a machine with `machine_bytes` of memory.
 
-        Drivers of a GB10 report in one of three ways that it has no memory of its own: NOT_SUPPORTED, a total
-        of 0, or the machine's total. For other GPUs each of these can mean something else (a discrete GPU
-        without the function; an H200 in a machine of 128 GiB). For them the memory clock decides: only a GPU
-        with its own memory has one.
+        The driver of a GB10, which has no memory of its own, reports NOT_SUPPORTED, a total of 0 or the
+        machine's total. Other GPUs can give the same answers for other reasons: a discrete GPU without the
+        function, or an H200 in a machine of 128 GiB. For these GPUs the memory clock decides, because only a
+        GPU with its own memory has a memory clock.
         """
         if _UNIFIED_NAME.search(name or ""):
             self._unified = True
@@ -91,10 +92,11 @@ class GpuMemoryReader:
         return GpuMemory(unified=False, total_bytes=total, used_bytes=int(answer.used))
 
     def _decide(self, nvml: Nvml, now: float, *, hinted: bool) -> None:
-        """Set `_unified` by the GPU's memory clock, which only a GPU with its own memory has.
+        """Set `_unified` to False if the GPU has a memory clock, and to True if its memory clock is 0.
 
-        If the driver does not support the query, set it to True where `hinted`: the driver's memory answer is
-        what a GPU without its own memory gives. Otherwise leave it unchanged.
+        Only a GPU with its own memory has a memory clock. If the driver does not support the query for the
+        clock, set `_unified` to True if `hinted`, and leave it unchanged otherwise. `hinted` is true if the
+        driver's answer about memory fits a GPU without its own memory.
         """
         args = (self._handle, _CLOCK_MEMORY)
         clock = nvml.ask_seldom(now, self._index, "nvmlDeviceGetMaxClockInfo", *args, key=_MEMORY_CLOCK)

@@ -41,7 +41,7 @@ class MigReader:
     """Reads the MIG instances of one GPU."""
 
     def __init__(self, index: int, handle: object) -> None:
-        """Read the GPU `index` through its NVML handle."""
+        """Create a reader for the GPU with the index `index` and the NVML handle `handle`."""
         self._index = index
         self._handle = handle
         self._slices: tuple[MigSlice, ...] = ()
@@ -68,9 +68,10 @@ class MigReader:
         return True, self._slices
 
     def _layout(self, nvml: Nvml, now: float, gpu_bytes: int | None) -> tuple[MigSlice, ...]:
-        """Return the GPU's MIG instances; those that were known keep their name and ids.
+        """Return the GPU's current MIG instances.
 
-        NVML numbers the places of instances, and there may be empty places between instances.
+        An instance that was known before keeps its name and ids. NVML numbers the places where instances can
+        be; places in between may be empty.
         """
         count = nvml.ask_seldom(now, self._index, "nvmlDeviceGetMaxMigDeviceCount", self._handle)
         known = {instance.reading.index: instance for instance in self._slices}
@@ -105,7 +106,7 @@ class MigReader:
         return MigSlice(MigInstance(place, name, uuid), handle, known)
 
     def _with_memory(self, nvml: Nvml, now: float, instance: MigSlice) -> MigSlice:
-        """Return a copy of a MIG instance with its current memory, or with None where it cannot be read."""
+        """Return a copy of a MIG instance with its current memory sizes; None for an unreadable size."""
         place = instance.reading.index
         try:
             answer = ask_memory(nvml, now, self._index, instance.handle, place=place)
@@ -120,8 +121,8 @@ class MigReader:
     def _ask(self, nvml: Nvml, now: float, place: int, function: str, *args: object) -> Any:  # noqa: ANN401 - as Nvml.ask
         """Call an NVML function for the MIG instance at `place`; return its result, or None on an error.
 
-        A GpuLostError means here that the instance was removed: None, and the list of instances is read
-        again.
+        If NVML reports the GPU as lost, only this instance has been removed: return None, and read the list
+        of instances again at the next reading.
         """
         try:
             return nvml.ask(now, self._index, function, *args, key=(function, place))
@@ -133,8 +134,9 @@ class MigReader:
 def profile_name(attributes: Any, gpu_bytes: int | None) -> str | None:  # noqa: ANN401 - the library's own structure
     """Return the profile name, such as "1c.3g.40gb", of a MIG instance with these NVML attributes.
 
-    A name states the instance's slices of the GPU, and its memory in eighths of the GPU's memory
-    (`gpu_bytes`), as NVIDIA's device plugin computes it. None where attributes are missing.
+    The name states how many slices of the GPU the instance has, and its memory in GB. The memory is rounded
+    to eighths of the GPU's memory (`gpu_bytes`), as in NVIDIA's device plugin. None if an attribute is
+    missing.
     """
     slices = int(getattr(attributes, "gpuInstanceSliceCount", 0))
     compute = int(getattr(attributes, "computeInstanceSliceCount", 0))

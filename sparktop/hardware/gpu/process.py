@@ -44,9 +44,9 @@ class GpuProcessReader:
     ) -> tuple[GpuProcess, ...] | None:
         """Return the processes of the GPU `index`, sorted by memory, largest first.
 
-        None when the driver lists neither compute nor graphics processes. Of a GPU in MIG mode, the driver
-        lists the processes only to privileged callers; for others the lists of its instances (`slices`) are
-        joined.
+        None if the driver lists neither compute nor graphics processes. On a GPU in MIG mode, the driver
+        lists all processes only to privileged programs. For other programs, the process lists of the GPU's
+        MIG instances (`slices`) are joined.
         """
         computing = nvml.ask(now, index, _COMPUTE, handle)
         if computing is None and slices:
@@ -68,9 +68,9 @@ class GpuProcessReader:
         return tuple(sorted(found, key=lambda process: (-(process.memory_bytes or 0), process.pid)))
 
     def _name(self, nvml: Nvml, pid: int, now: float) -> str:
-        """Return the name of a process.
+        """Return the name of a process, from the driver or else from /proc.
 
-        The driver knows it across containers; if it does not report it, /proc is read.
+        The driver also knows the names of processes in other containers.
         """
         try:
             name = nvml.ask(now, None, "nvmlSystemGetProcessName", pid)
@@ -97,10 +97,10 @@ def _of_slices(nvml: Nvml, index: int, now: float, slices: Sequence[MigSlice]) -
 
 
 def _add(held: dict[int, _Held], process: Any, kind: str, places: dict[tuple[int, int], int]) -> None:  # noqa: ANN401 - the library's own structure
-    """Add one entry of NVML's process list `kind` ("compute" or "graphics") to `held`, by pid.
+    """Add the NVML process entry `process` to `held`, which has one entry for each process id.
 
-    A process in both lists gets the type "both"; it has the same memory in each. `places` has the number of
-    the MIG instance by its ids.
+    `kind` is the NVML list that has the entry, "compute" or "graphics". A process in both lists gets the kind
+    "both", and its memory is counted once. `places` has the number of each MIG instance by its two ids.
     """
     pid, memory = int(process.pid), _memory_bytes(process)
     known = held.get(pid)
