@@ -100,9 +100,10 @@ ENDING = Ending(enabled=False)
 def hear(codes: Mapping[signal.Signals, int], end: Callable[[signal.Signals], object]) -> Callable[[], None]:
     """Call `end` in the running event loop at each of the signals in `codes`.
 
-    Such a signal also starts the timer `ENDING`: `codes` maps each signal to the exit code of a forced end. A
-    signal that is ignored, as under nohup, stays ignored. Return a function that removes the handlers: a
-    later signal then ends the process at once, as usual.
+    Each of these signals also starts the timer `ENDING`, which ends the process by force if it has not ended
+    in time; `codes` maps the signal to the exit code of this forced end. A signal that is ignored, as under
+    nohup, stays ignored. Return a function that removes the handlers: a later signal then ends the process at
+    once, as usual.
     """
     import asyncio  # late: a command without an event loop must not load asyncio
 

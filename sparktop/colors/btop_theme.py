@@ -177,7 +177,11 @@ def _color(value: str) -> str | None:
 
 
 def role_colors(theme: BtopTheme) -> RoleColors:
-    """Convert a btop theme to sparktop's roles, by the table in this module's docstring."""
+    """Convert a btop theme to sparktop's roles.
+
+    The table in the docstring of `sparktop.colors.btop_theme` lists btop's keys for each role. Colours with
+    too little contrast are changed until they are readable.
+    """
     given = theme.colors
     background = given.get("main_bg", "#000000")
     seen = seen_background(background, given.get("main_fg", "#cccccc"))
@@ -247,9 +251,10 @@ def _hue_and_chroma(color: str) -> tuple[float, float]:
 
 
 def seen_background(background: str, text: str) -> str:
-    """Return the background as "#rrggbb".
+    """Return the background colour as "#rrggbb".
 
-    For the terminal's own, assume a dark or light one that suits `text`.
+    If `background` is "default", the terminal's own, its colour is unknown: return a typical dark colour if
+    `text` is light, and a typical light colour if `text` is dark.
     """
     if background != DEFAULT:
         return background
@@ -262,10 +267,10 @@ def is_dark(color: str) -> bool:
 
 
 def lifted(color: str, background: str, toward: str | None, least: float) -> str:
-    """Return `color` if its contrast ratio with `background` is at least `least`, else a mix that reaches it.
+    """Return `color` if its contrast ratio with `background` is at least `least`; else mix it until it is.
 
-    The mix has as little as possible of `toward`, or of white or black if `toward` itself has too little
-    contrast.
+    The mix has as little as possible of `toward`. White or black is used if `toward` is None or has too
+    little contrast itself.
     """
     if contrast(color, background) >= least:
         return color

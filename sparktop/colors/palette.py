@@ -165,7 +165,9 @@ def parse_palette(name: str, text: str, *, where: str = "") -> Palette:
 
 
 def _btop_palette(name: str, text: str, *, where: str) -> tuple[Palette, str]:
-    """Parse a btop theme file; return (theme, message about invalid colours, "" without any).
+    """Parse a btop theme file; return (theme, message for the user).
+
+    The message is about invalid colours, "" if all are valid.
 
     Raises:
         ConfigError: the text is not a btop theme; the message names the file and what is valid.
@@ -235,7 +237,9 @@ def _theme_text(path: Path, where: str) -> str:
 
 
 def _read_user_theme(path: Path) -> tuple[Palette, str]:
-    """Read a user's theme file; return (theme, message about its faults, "" without any).
+    """Read a user's theme file; return (theme, message for the user).
+
+    The message is about the file's faults, "" if there are none.
 
     Raises:
         ConfigError: the theme cannot be used.
@@ -304,7 +308,7 @@ def _all() -> tuple[Mapping[str, Palette], tuple[str, ...]]:
 
 
 def find_palette(name: str) -> Palette | None:
-    """Return the theme that `palettes` has under `name`, or None.
+    """Return the theme `name`, the user's or sparktop's own; None if there is no usable theme of that name.
 
     Only the files of this theme are read: reading all themes would take too long before the first picture.
     """

@@ -43,9 +43,10 @@ def choose(arguments: argparse.Namespace, env: Mapping[str, str]) -> Watch:
 
 
 def chosen_of(watch: Watch, arguments: argparse.Namespace, *, has_file: bool) -> Watch:
-    """Return `watch` with the arguments applied, as described at `choose`.
+    """Return `watch`, the content of the configuration file, with the command-line arguments applied.
 
-    `watch` is the content of the configuration file, and `has_file` whether there is a file.
+    TARGET arguments replace all nodes, backends and routers. Without arguments and without targets in
+    `watch`, this machine is watched. `has_file` is whether there is a configuration file.
 
     Raises:
         UsageError: a target or the theme cannot be used.
@@ -79,7 +80,7 @@ def this_machine() -> NodeTarget:
 
 
 def _of_targets(watch: Watch, texts: Sequence[str]) -> Watch:
-    """Return `watch` with the targets given by the TARGET arguments `texts` in place of its own."""
+    """Return `watch` with the targets that the TARGET arguments `texts` name instead of its targets."""
     # Late: a start from the configuration file parses no targets.
     from urllib.parse import urlsplit
 

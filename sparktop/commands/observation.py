@@ -87,8 +87,9 @@ async def wait_for(
 def has_told(snapshot: Snapshot, watch: Watch) -> bool:
     """Return whether every source has failed or has enough samples, and the search for servers has a result.
 
-    Enough samples are: of a backend, those over the shortest span for a rate; of a node two; of a router one.
-    The search has a result once it found a server or agent, or reported an event.
+    For a backend, samples are enough once they span the shortest time over which a rate is shown; for a node,
+    two are enough; for a router, one. The search has a result once it found a server or agent, or reported an
+    event.
     """
     span_s = least_rate_s(snapshot.interval_s)
     found = len(snapshot.backends) > len(watch.backends) or len(snapshot.nodes) > len(watch.nodes)

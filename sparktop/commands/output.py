@@ -49,7 +49,7 @@ def write_markdown(text: str) -> None:
 
 
 def flush_out() -> None:
-    """Flush standard output, for what argparse printed; ignore errors such as a closed pipe."""
+    """Flush standard output, to which argparse may have printed; ignore errors such as a closed pipe."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

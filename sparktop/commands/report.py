@@ -114,10 +114,13 @@ def _of_target(result: SweepResult, name: str | None) -> SweepResult:
 
 
 def _of_any_tool(source: str, form: str, target: str | None) -> str:
-    """Return another tool's result or a published table, in the Markdown or JSON of `sparktop compare`.
+    """Return the result of another tool, or a published table, as text in Markdown or JSON.
+
+    The text is as `sparktop compare` writes it. `source` is a file or the name of a published table.
 
     Raises:
-        UsageError: another `form` or a target is given; both are only for results of sparktop sweep.
+        UsageError: `form` is neither "md" nor "json", or `target` is given: only results of sparktop sweep
+            have these.
     """
     from sparktop.sweep.compare.compare import compare  # late: as above
     from sparktop.sweep.compare.imports.files import choose

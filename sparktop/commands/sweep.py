@@ -251,8 +251,8 @@ def render(result: SweepResult, form: str) -> str:
 def verdict(result: SweepResult, plan: Plan) -> int:
     """Return the exit code of a sweep that has ended; print to standard error what went wrong.
 
-    0: all is well. 1: a stop, failed requests over the limit, or a target or level that was not measured.
-    130: Ctrl+C.
+    0: no problem. 1: the sweep stopped early, too many requests failed, or a target or level was not
+    measured. 130: Ctrl+C.
 
     Raises:
         UnreachableError: no target could be measured at all.

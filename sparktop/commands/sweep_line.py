@@ -41,9 +41,10 @@ class SweepLine:
     _drawn_at: float | None = None
 
     def hear(self, event: SweepEvent) -> None:
-        """Print the event if it is a notice, the limits of the guard, or a finished level.
+        """Handle an event of the sweep.
 
-        On a terminal, also redraw the live line if that is due.
+        Print a notice, the limits of the guard, or the summary of a finished level; other events print
+        nothing. On a terminal, also redraw the live line if that is due.
         """
         progress = self._fold.take(event)
         match event:

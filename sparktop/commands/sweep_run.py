@@ -59,7 +59,7 @@ class Keeper:
         return cls(stored, output, form, render)
 
     def keep(self, result: SweepResult) -> None:
-        """Write the result, as far as it is known, to the store and the output file.
+        """Write the result of the sweep, complete or not, to the store and the output file.
 
         Raises:
             OutputError: a file cannot be written; it keeps its previous content.
@@ -73,7 +73,7 @@ class Keeper:
         """Write the final result, and print the paths of the written files to standard error.
 
         Raises:
-            OutputError: it cannot be written.
+            OutputError: a file cannot be written.
         """
         self.keep(result)
         places = [clean(path, 300) for path in (self.stored, self.output) if path is not None]

@@ -113,9 +113,10 @@ def _watched(watch: Watch) -> list[BackendTarget | RouterTarget]:
 
 
 async def _as_router(place: _Place) -> tuple[_Place, list[BackendTarget]]:
-    """Poll a place that is not configured, to find out whether it is a LiteLLM router.
+    """Find out whether `place`, a server that is not configured, is a LiteLLM router, by one poll.
 
-    Return the place, as a router if it is one, and the backends behind this router (else none).
+    Return (place, backends behind the router). If it is a router, the returned place is one; otherwise, and
+    for a configured server, it is unchanged and there are no backends.
     """
     target = place.target
     if place.is_configured:
@@ -213,7 +214,11 @@ def _nodes(
 
 
 def _unique(places: Sequence[_Place]) -> list[_Place]:
-    """Return the places without those that repeat a name and URL, with numbers appended to repeated names."""
+    """Return the places in order, without repetitions and with different names.
+
+    A place with the name and URL of an earlier place is left out. A number is appended to a name that an
+    earlier place with another URL has.
+    """
     kept: dict[tuple[str, str], _Place] = {}
     taken: set[str] = set()
     for place in places:

@@ -42,9 +42,9 @@ class CheckedFiles:
         self.folder = root / "checked" if root else None
 
     def entry(self, text: str) -> Path | None:
-        """Return the path of the entry for a file with this text, or None if nothing is cached.
+        """Return the path of the cache entry for a file with this text, whether the entry exists or not.
 
-        The entry may not exist yet.
+        Return None if there is no cache, because there is no home directory.
         """
         if self.folder is None:
             return None

@@ -113,9 +113,9 @@ def shown_value(value: object) -> str:
 
 
 def _part(kind: object, part: str | int) -> object:
-    """Return the annotated type of a part of a value; None if unknown.
+    """Return the annotated type of one part of a value of the type `kind`; None if unknown.
 
-    `kind` is the type of the value: a pydantic model, list or dict. `part` is a field name, key or index.
+    `kind` is a pydantic model, list or dict; `part` is the part's field name, key or index.
     """
     if isinstance(part, str) and isinstance(kind, type) and issubclass(kind, BaseModel):
         field = kind.model_fields.get(part)
@@ -199,7 +199,10 @@ def _missing_ways_in(data: Mapping[str, object]) -> Iterator[Problem]:
 
 
 def _unused_ways_in(data: Mapping[str, object]) -> Iterator[Problem]:
-    """Yield a problem for each key of remote access that has no effect or contradicts another key."""
+    """Yield a problem for each key of a node that has no effect or contradicts another key.
+
+    Only keys for access to the node's machine are checked: url, ssh and tokens.
+    """
     for number, table in _tables(data, "nodes"):
         for key, via in (("url", "agent"), ("ssh", "ssh")):
             if key in table and table.get("via", "local") == "local":

@@ -160,10 +160,11 @@ def textual_key(text: str) -> str | None:
 
 
 def wrong_keys(keys: Mapping[str, str]) -> dict[str, str]:
-    """Return an error message for each unusable entry of `keys`, by action name; unknown names are skipped.
+    """Return an error message for each key in `keys` that cannot be used, by action name.
 
-    `keys` maps action names to keys, as in the configuration. An entry may use a key that another entry gives
-    up.
+    `keys` maps action names to keys, as in the configuration; unknown action names are skipped. A key cannot
+    be used if it does not exist, is reserved, or belongs to another action. An action that gets another key
+    in `keys` no longer owns its usual key.
     """
     wrong: dict[str, str] = {}
     table = {key.name: key.keys for key in KEYS}

@@ -80,7 +80,10 @@ class _Scanner:
                 return parts
 
     def _header(self) -> Path:
-        """Parse `[a.b]` or `[[a.b]]` and record its line; return the path prefix of the keys below it."""
+        """Parse `[a.b]` or `[[a.b]]`; return the path of the keys that follow the header.
+
+        Also record the line of the header.
+        """
         at = self.at
         many = self._eat("[[") or not self._eat("[")
         parts = self._key()
@@ -97,9 +100,9 @@ class _Scanner:
         return path
 
     def _pair(self, prefix: Path) -> None:
-        """Parse `key = value` at the current position.
+        """Parse `key = value` at the current position, and record the line of the key.
 
-        Record the lines of the keys, which are below the path `prefix`.
+        `prefix` is the path of the table that the key is in. A dotted key has a line for each of its parts.
         """
         self._skip(_BLANK)
         at = self.at

@@ -44,9 +44,10 @@ NO_CURVE = Curve()
 
 @dataclass(frozen=True, slots=True)
 class Swing:
-    """Result of the search for a periodic swing of load.
+    """Result of the search for a periodic swing of load between the backends of a group.
 
-    Concerns the backend whose load differs most from its share.
+    The values are those of the backend whose load differs most from its share, the part of the group's load
+    that it should have.
     """
 
     backend: str

@@ -81,7 +81,10 @@ class Event:
 
     @property
     def kind(self) -> str | None:
-        """Return the last part of `about`, such as "kv-full", without a number; None without `about`."""
+        """Return the name of the condition, such as "kv-full" for `about` "backend:spark-a:kv-full".
+
+        A number after the name, as in "gpu-lost/0", is left out. Return None if the event has no `about`.
+        """
         return None if self.about is None else self.about.rpartition(":")[2].partition("/")[0]
 
     @property

@@ -27,6 +27,9 @@ def plain(value: object) -> object:
 
 
 def json_time(time: datetime) -> str:
-    """Format a time in UTC with milliseconds: "2026-01-01T12:00:00.000Z". Without a zone it is UTC."""
+    """Format a time in UTC with milliseconds: "2026-01-01T12:00:00.000Z".
+
+    A time without a time zone is taken as UTC.
+    """
     known = time if time.tzinfo else time.replace(tzinfo=UTC)
     return known.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -339,9 +339,9 @@ class SweepView:
 
     @property
     def several_lengths(self) -> bool:
-        """Whether the sweep's levels differ in prompt length.
+        """Whether the sweep's planned levels differ in prompt length.
 
-        The measured levels count where the plan is unknown.
+        If the plan is unknown, the measured levels count.
         """
         return several_lengths(level.key.prompt_tokens for level in self.levels or self.rows)
 

@@ -17,10 +17,10 @@ _LONG = 500
 
 
 def balances(snapshot: Snapshot) -> Table:
-    """Return a table of the announced verdicts and the metrics of the newest window, one row per group.
+    """Return a table with the balance of each group: announced verdict and metrics, one row per group.
 
-    If the newest window of any group has another verdict than announced, a column with these verdicts
-    replaces the column of lead changes per minute.
+    The metrics are those of the newest judged time window. If any group's verdict on that window differs from
+    the announced verdict, a column with the newer verdicts replaces the lead changes per minute.
     """
     differ = any(balance.word is not balance.word_now for balance in snapshot.balance)
     columns = (
@@ -84,7 +84,7 @@ def balance_lines(balances: Sequence[Balance], width: int) -> Iterator[str]:
 
 
 def _not_announced(one: Balance) -> bool:
-    """Return whether the newest window has a verdict while none is announced.
+    """Return whether there is a verdict on the newest time window, but no announced verdict yet.
 
     A verdict is announced once two evaluations in a row agree on it.
     """
@@ -92,7 +92,11 @@ def _not_announced(one: Balance) -> bool:
 
 
 def _words(one: Balance) -> str:
-    """Return the announced verdict as text, followed by the newest window's verdict if it is another one."""
+    """Return the announced verdict as text.
+
+    If the verdict on the newest time window differs, it follows in the text; if no verdict is announced yet,
+    it is the text.
+    """
     if _not_announced(one):
         return f"{one.word_now.value} in the newest window, not announced yet"
     if one.word is one.word_now:

@@ -1,8 +1,9 @@
 """The balance of a group as JSON: part of the schema "sparktop.snapshot/1".
 
-`verdict` is the announced verdict, `verdict_now` the verdict of the newest window; `reasons`, `hint` and all
-values are of that window. Shares are 0 to 1. The keys of the schema's first release come first, then the
-evidence of the verdict, without the plots of the evidence (spectrum and autocorrelation).
+A balance is judged over a time window that ends now. `verdict` is the announced verdict, `verdict_now` the
+verdict on the newest window; `reasons`, `hint` and all values are of that window. Shares are 0 to 1. The keys
+of the schema's first release come first, then the evidence of the verdict, without the plots of the evidence
+(spectrum and autocorrelation).
 """
 
 from __future__ import annotations

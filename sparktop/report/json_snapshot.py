@@ -168,7 +168,7 @@ def _exact_ms(quantile: Quantile | None) -> float | None:
 
 
 def _alert(alert: Alert, at: float) -> dict[str, object]:
-    """Return an alert that holds at `at` (monotonic seconds)."""
+    """Return an alert as a mapping of JSON keys, with its duration up to `at` (monotonic seconds)."""
     return {
         "id": alert.id,
         "severity": alert.severity.value,

@@ -94,7 +94,10 @@ def _row(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str])
 
 
 def _widths(table: Table) -> list[int]:
-    """Return the width of each column; in a table wider than `WIDTH`, the widest names are cut."""
+    """Return the width of each column in cells.
+
+    In a table wider than `WIDTH`, the widest columns of names are made narrower until the table fits.
+    """
     widths = [
         max(cell_width(column.title), 3, *(cell_width(_cell(column, row[number])) for row in table.rows))
         for number, column in enumerate(table.columns)
@@ -109,7 +112,10 @@ def _widths(table: Table) -> list[int]:
 
 
 def _cell(column: Column, text: str, width: int | None = None) -> str:
-    """Return a table cell as Markdown; a name is quoted, and cut to `width` cells unless that is None."""
+    """Return a table cell as Markdown; a name is quoted.
+
+    A name that is wider than `width` cells is cut; None means no limit.
+    """
     if column.kind is not Kind.NAME or text == UNKNOWN:
         return text
     shown = code(text)

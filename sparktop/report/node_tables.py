@@ -97,7 +97,7 @@ def _gpu_cells(gpu: GpuReading, *, detailed: bool) -> tuple[str, ...]:
 
 
 def _instance_cells(node: str, gpu: GpuReading, instance: MigInstance, columns: int) -> tuple[str, ...]:
-    """Return the table row of a MIG instance; only its memory is known."""
+    """Return the table row of a MIG instance, with `columns` cells; only the instance's memory is known."""
     name = f"GPU {gpu.index} MIG {instance.index} {instance.name or ''}"
     blank = [UNKNOWN] * (columns - 4)
     return cell.name(node), cell.name(name), *blank, cell.data(instance.memory_used_bytes), UNKNOWN

@@ -204,7 +204,11 @@ def _router_lines(routers: Iterable[RouterView], width: int) -> Iterator[str]:
 
 
 def _deployments(deployments: Mapping[str, str | None]) -> Iterator[str]:
-    """Yield each backend with the router's ids for it, then the ids of deployments that are not watched."""
+    """Yield a text for each backend: its name, and in brackets the router's ids for its deployments.
+
+    `deployments` maps these ids to backends. The last text has the ids of all deployments that are not
+    watched backends.
+    """
     names: dict[str | None, list[str]] = {}
     for name, backend in deployments.items():
         names.setdefault(backend, []).append(fit(clean(name), 12).rstrip())

@@ -82,8 +82,8 @@ class EngineSource:
     async def poll(self, deadline_s: float) -> EngineSample | Failure:
         """Read the metrics page once and return a sample, or a `Failure` for any network or server error.
 
-        A router and a dead engine are failures too. May start a background request for the server's identity
-        and health.
+        Also return a `Failure` if a LiteLLM router answers at the address, or if the engine behind the server
+        has died. May start a background request for the server's identity and health.
         """
         self._reap_identity()
         try:
@@ -138,9 +138,9 @@ class EngineSource:
         return await fetcher.fetch(deadline_s)
 
     def _reap_identity(self) -> None:
-        """Forget a background task that has ended.
+        """If the background request for identity or health has ended, drop its task.
 
-        Re-raise its programming error, if any, here where the scheduler catches it.
+        A programming error of the task is re-raised here, where the scheduler catches it.
         """
         if self._asking is not None and self._asking.done():
             done, self._asking = self._asking, None
@@ -209,9 +209,9 @@ class EngineSource:
         )
 
     async def _ask(self, engine: str, known: EngineIdentity | None, *, health: bool) -> None:
-        """Request the identity of the server, then its health, and store the answers.
+        """Request the identity of the server, then its health, and store what the server answers.
 
-        `known` is the identity so far, or None to skip the identity; `health` is whether to request the
+        `known` is the identity known so far, or None to skip the identity; `health` is whether to request the
         health.
         """
         if known is not None:

@@ -50,9 +50,11 @@ class RouteFinder:
     async def read(self, ask: Ask, deadline_s: float) -> EngineSample:
         """Return a sample from the most informative route that answers within `deadline_s` seconds.
 
+        If no route answers, raise the error of the route that was tried first, usually the metrics page.
+
         Raises:
-            AnswerError: no route answers. It is the error of the first route tried, usually the metrics page.
-            PageError: the same, where the first route answered with an unreadable page.
+            AnswerError: no route answers, and the first one had no usable HTTP answer.
+            PageError: no route answers, and the first one had an unreadable page.
         """
         if self._engine != "auto":
             return await ask(self._engine, deadline_s)
@@ -98,8 +100,8 @@ class RouteFinder:
     def _forget(self, *, nothing_here: bool) -> None:
         """Forget the remembered route, so that a later poll tries all routes again.
 
-        With `nothing_here` (all routes have just failed), that happens `_AGAIN_S` seconds later; else at the
-        next poll.
+        If `nothing_here` is True (all routes have just failed), polls try all routes again only after
+        `_AGAIN_S` seconds; otherwise the next poll does.
         """
         self._route = None
         if not nothing_here:

@@ -8,9 +8,9 @@ from sparktop.model.text import clean
 
 
 def host_and_port(url: str) -> str:
-    """Return the host and port of `url` as messages name the server, without user name and password.
+    """Return the host and port of `url`, without user name and password, to name the server in messages.
 
-    Return all of `url`, cleaned, where it cannot be parsed or has no host.
+    If `url` cannot be parsed or has no host, return all of it as one printable line of at most 80 characters.
     """
     try:
         return clean(urlsplit(url).netloc.rpartition("@")[2] or url, 80)

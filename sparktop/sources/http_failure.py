@@ -60,7 +60,8 @@ def status_error(status: int, where: str, *, location: str, words: str, has_key:
 def timeout_error(where: str, deadline_s: float, *, answering: bool, body_bytes: int) -> AnswerError:
     """Return the error for a missed deadline of `deadline_s` seconds.
 
-    `answering` is whether the response headers had arrived, and `body_bytes` how much of the body had.
+    `answering` is whether the response headers had arrived, and `body_bytes` the number of bytes of the body
+    that had arrived.
     """
     if answering:
         message = f"{where} is too slow: only {body_bytes} B of its answer came within {deadline_s:g} s"

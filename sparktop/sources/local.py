@@ -26,7 +26,7 @@ _Job = tuple[Callable[[], NodeSample | None], "Future[NodeSample | None]"]
 class LocalSource:
     """Polls this machine.
 
-    A thread of its own reads each sample; a poll waits for it until the poll's deadline.
+    A background thread reads each sample, and a poll waits for the thread at most until the poll's deadline.
     """
 
     def __init__(

@@ -90,8 +90,9 @@ class RouterSource:
     async def poll(self, deadline_s: float) -> RouterSample | Failure:
         """Check that the router is alive and return a sample, or a `Failure` for any network or server error.
 
-        Also requests its deployments, strategy and failure counters where that is due. A server that answers
-        unlike LiteLLM gives a sample with a note.
+        Also request the router's deployments, strategy and failure counters if their last request was long
+        enough ago. If a server answers that is not LiteLLM, return a sample that has only a note for the
+        user.
         """
         end = asyncio.get_running_loop().time() + deadline_s
         try:
@@ -175,7 +176,7 @@ class RouterSource:
     async def _refresh_facts(self, deadline_s: float) -> None:
         """Request what the router reports about itself (version, strategy, deployments, cooldown).
 
-        Where a request fails for a reason that may pass, keep the old value.
+        If a request fails for a temporary reason, such as a timeout, keep the old value.
         """
         answers, troubles = await self._ask(deadline_s)
         known = self._facts
@@ -248,9 +249,10 @@ def _version(answers: dict[str, object]) -> str | None:
 
 
 def _cooldown(settings: object) -> tuple[float | None, bool | None]:
-    """Return (cooldown of a failed deployment in seconds, whether cooldowns are disabled) from the settings.
+    """Return (cooldown of a failed deployment in seconds, whether cooldowns are disabled).
 
-    None stands for an unknown value.
+    Both are read from `settings`, the router's answer to a request for its settings. An unknown value is
+    None.
     """
     seconds = field(settings, "current_values", "cooldown_time")
     off = field(settings, "current_values", "disable_cooldowns")

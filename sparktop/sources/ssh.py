@@ -131,9 +131,9 @@ class SshSource:
             self._settled.set()
 
     async def _have_link(self) -> None:
-        """Connect, and wait until the connection is lost.
+        """Connect, and return once the connection is lost or if it could not be made.
 
-        Return then, or when it could not be made, with the reason in `_problem`.
+        `_problem` has the reason then.
         """
         self._settled.clear()
         self._lost.clear()

@@ -110,12 +110,12 @@ class SshLink:
         return cls(process, where, command)
 
     async def hello(self) -> Reply:
-        """Return the agent's first reply, sent without a request.
+        """Return the reply that the agent sends first, before any request.
 
-        Skip what shell start-up files print before it.
+        Output of the remote shell's start-up files before this reply is skipped.
 
         Raises:
-            LinkError: the greeting is missing or unreadable.
+            LinkError: the reply is missing or unreadable.
         """
         try:
             return await self._answer()

@@ -89,9 +89,10 @@ class SparktopApp(App[None]):
     ) -> None:
         """Draw the snapshots that `take` returns, and run `monitor`, which polls (None: the caller polls).
 
-        `store`, if given, receives the cost of drawing, and sweeps read from it. Sweeps load the servers in
-        `watch`; results are stored where `env` says (None: nowhere). `keys` replaces keys by name; `state` is
-        the file that keeps boxes, preset and sort orders (None: they are not kept).
+        `store` receives the measured cost of drawing and provides the samples for sweeps, which load the
+        servers in `watch`. Results are stored in the folder that the environment `env` determines, boxes,
+        preset and sort orders in the file `state`; None: they are not stored. `keys` assigns keys to actions
+        by name.
 
         Raises:
             ConfigError: there is no theme of that name.
@@ -129,7 +130,7 @@ class SparktopApp(App[None]):
             self._monitor.show_processes(names)
 
     def _picture(self) -> Snapshot:
-        """Pass the terminal's byte rate to the store; return a new snapshot, which a sweep gets too."""
+        """Report the terminal's byte rate to the store; return a new snapshot, also passed to a sweep."""
         if self._store is not None:
             self._store.measure_terminal(self.meter.rate())
         snapshot = self._take()
@@ -194,7 +195,7 @@ class SparktopApp(App[None]):
         return self.cadence.asked_s
 
     def _arm(self) -> None:
-        """Set the timer for the next drawing, a fixed share of an interval after a poll."""
+        """Set the timer for the next drawing, shortly after the poll whose samples it will show."""
         period, phase = self.cadence.draw_s, _PHASE * self.cadence.interval_s
         passed = (time.monotonic() - phase) % period
         if self._timer is not None:
@@ -231,7 +232,7 @@ class SparktopApp(App[None]):
         top.redraw()
 
     def _pass_snapshot(self) -> None:
-        """Pass a new snapshot to a running sweep, for times when the overview is not redrawn."""
+        """If a sweep is running, pass a new snapshot to it; called when the overview is not redrawn."""
         if self.desk.busy:
             self._picture()
 

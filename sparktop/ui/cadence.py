@@ -49,7 +49,10 @@ class Cadence:
 
     @property
     def draw_s(self) -> float:
-        """Seconds between two drawings: a multiple of the poll interval, or less while `lively`."""
+        """Seconds between two drawings: a multiple of the poll interval.
+
+        While a sweep is about to start or running (`lively`), it can be less than the poll interval.
+        """
         if self.lively and not self.low_bandwidth:
             return min(LIVELY_S, self.interval_s) * self._draw_factor
         least = LOW_BANDWIDTH_S if self.low_bandwidth else 0.0
@@ -58,9 +61,10 @@ class Cadence:
 
     @property
     def coarse(self) -> int:
-        """Number of poll intervals per dot column of a graph, so that each drawing adds at most one column.
+        """Number of poll intervals that one dot column of a graph covers: 1, or more with low bandwidth.
 
-        More than 1 only with low bandwidth.
+        With low bandwidth it is as many as `LOW_BANDWIDTH_S` seconds have, so that a drawing adds few
+        columns.
         """
         return max(1, math.ceil(LOW_BANDWIDTH_S / self.interval_s)) if self.low_bandwidth else 1
 
@@ -104,7 +108,7 @@ class Cadence:
 
     @property
     def notice(self) -> str | None:
-        """Why drawing or polling is slower than requested, as text for the header; None if neither is."""
+        """Text for the header: why drawing or polling is slower than requested; None if neither is slower."""
         if self._poll_factor > 1:
             return f"slow polls: every {self.interval_s:g} s"
         if self._draw_factor > 1:

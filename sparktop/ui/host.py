@@ -10,7 +10,7 @@ from sparktop.ui.styles import RoleStyles
 
 
 class Host(Protocol):
-    """What the sweep desk and the menu require of the application, a `sparktop.ui.app.SparktopApp`."""
+    """What the actions on sweeps and the menu require of the application, a `sparktop.ui.app.SparktopApp`."""
 
     overview: OverviewScreen
     cadence: Cadence

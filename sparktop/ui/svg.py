@@ -25,10 +25,10 @@ _DRAWN = re.compile(r"[\u2500-\u259f\u2800-\u28ff]+|[^\u2500-\u259f\u2800-\u28ff
 
 
 def _in_pieces(match: re.Match[str]) -> str:
-    """Replace a matched SVG text element by several: drawing characters apart from others, spaces left out.
+    """Replace a matched SVG text element by one element for each run of drawing characters or of other text.
 
-    A viewer whose font lacks drawing characters takes them from another font, with another width. If a
-    complete row were stretched to its length, the text beside the drawing characters would then move.
+    Spaces between the runs are left out. A viewer whose font lacks drawing characters takes them from another
+    font, with another width. As each run has its own position, the text beside them does not move.
     """
     style, x, y, length, rest, content = match.groups()
     text = html.unescape(content).replace("\xa0", " ")

@@ -65,10 +65,10 @@ class SweepDesk:
         env: Mapping[str, str] | None,
         state: Path | None,
     ) -> None:
-        """Sweep the servers in `watch` and in the store's snapshots; without a store nothing can be swept.
+        """Allow sweeps of the servers and routers in `watch` and of those in the store's snapshots.
 
-        Results are stored where `env` says, the last draft of the editor next to the file `state` (None:
-        nowhere).
+        Without a store no sweep is possible. Results are stored in the folder that the environment `env`
+        determines, the editor's last draft next to the file `state`; None: they are not stored.
         """
         self._app, self._host = app, host
         self._watch = watch
@@ -137,7 +137,7 @@ class SweepDesk:
         self._announce(plan)
 
     def _targets(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
-        """Return the targets in `wanted`, else the selected panel's; if none, notify and return None."""
+        """Return the targets in `wanted`, or if empty the selected panel's; if unusable, notify: None."""
         sweeping = self._ready()
         if sweeping is None:
             return None
@@ -165,7 +165,7 @@ class SweepDesk:
     def _meant(
         self, targets: Sequence[SweepTarget], wanted: Sequence[str], selected: PanelKey | None
     ) -> tuple[str, ...]:
-        """Return target names: those in `wanted`, else those that the selected panel stands for."""
+        """Return the target names in `wanted`, or if it is empty those that the selected panel stands for."""
         from sparktop.sweep.plan.watched_targets import chosen_names
 
         known = {target.name for target in targets}
@@ -314,7 +314,7 @@ class SweepDesk:
             self._app.push_screen(HistoryScreen(styles, self._results, self.open_source, marked=marked))
 
     def compare(self, source: SweepSource) -> None:
-        """Show the stored results for a comparison with `source`, marked there if it has just ended."""
+        """Show the stored results, from which the user chooses one to compare with `source`."""
         sweeping = self.sweeping
         own = sweeping is not None and source is sweeping.source and sweeping.path is not None
         self._show_history((sweeping.path.name,) if own and sweeping and sweeping.path else ())
@@ -333,7 +333,7 @@ class SweepDesk:
             sweeping.follow(run, what)
 
     def ask_to_leave(self) -> bool:
-        """Ask whether to stop the sweep and quit; return False, unasked, if no sweep loads servers."""
+        """Ask whether to stop the sweep and quit, and return True; if no sweep runs, only return False."""
         sweeping = self.sweeping
         if sweeping is None or not sweeping.loads:
             self.call_off()

@@ -112,7 +112,7 @@ class _Mode(Enum):
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's driver for Linux; its writes never block, and it leaves application mode once per entry."""
+    """Textual's driver for Linux, changed so that its writes never block."""
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None

@@ -22,7 +22,7 @@ class TerminalMeter:
         self._total += len(data.encode())
 
     def rate(self) -> float | None:
-        """Return the bytes per second over the window, up to now; None at the first call."""
+        """Return the bytes per second over at most the last `window_s` seconds; None at the first call."""
         now = self._clock()
         self._marks.append((now, self._total))
         while len(self._marks) > 1 and now - self._marks[1][0] >= self._window_s:

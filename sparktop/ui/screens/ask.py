@@ -89,7 +89,7 @@ class AskScreen(ModalScreen[bool]):
         self.query_one(OptionList).focus()
 
     def on_resize(self) -> None:
-        """Limit the question's height to what the answers leave, which a style sheet cannot express."""
+        """Limit the question's height so that the answers stay visible; a style sheet cannot do this."""
         room = int(self.size.height * _SHARE) - _FRAME - len(self._answers)
         self.query_one(VerticalScroll).styles.max_height = max(1, room)
 

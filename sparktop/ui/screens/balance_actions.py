@@ -1,4 +1,7 @@
-"""The keys for the balance of a group of backends, and state that other keys of the overview use too."""
+"""Actions of the keys that show the balance of a group of backends.
+
+The state of the overview that these actions share with other actions is here too.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +121,7 @@ class BalanceActions(Screen[None]):
             self.action_zoom()
 
     def action_turn(self, step: int) -> None:
-        """Change to the next (1) or previous (-1) group while one is shown alone; else move the selection."""
+        """Change to the next (1) or previous (-1) group, or move the selection if no group is shown alone."""
         groups = [balance.group for balance in self.shown.balance] if self.shown is not None else []
         zoomed = self.zoomed
         if zoomed is None or not self._on_group or zoomed.name not in groups:

@@ -1,4 +1,7 @@
-"""The interfaces of the sweep desk that screens use."""
+"""The actions on sweeps (load tests) that screens can call, as interfaces.
+
+`sparktop.ui.sweep_desk.SweepDesk` implements them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from sparktop.sweep.view.source import SweepSource
 
 
 class Desk(Protocol):
-    """What the full screen of a sweep requires of the sweep desk."""
+    """The actions that the full screen of a sweep calls: stop it, list results, compare, show a message."""
 
     def stop(self) -> None:
         """Stop the running sweep at the second call within a few seconds; at the first, ask for a second."""
@@ -32,7 +35,7 @@ class Desk(Protocol):
 
 
 class SweepDesk(Desk, Protocol):
-    """What the overview's keys require for sweeps: a `sparktop.ui.sweep_desk.SweepDesk`."""
+    """The actions on sweeps that the overview calls; implemented by `sparktop.ui.sweep_desk.SweepDesk`."""
 
     def band(self) -> SweepView | Countdown | None:
         """Return what the sweep's panel on the board shows: a sweep or a countdown; None for no panel."""
@@ -47,7 +50,7 @@ class SweepDesk(Desk, Protocol):
         ...
 
     def edit(self, selected: PanelKey | None) -> None:
-        """Open the sweep editor; the selected panel's targets are preset if there is no last draft."""
+        """Open the sweep editor with the last edited sweep, or else with the selected panel's targets."""
         ...
 
     def start_now(self) -> None:

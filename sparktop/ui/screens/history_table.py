@@ -31,9 +31,9 @@ class HistoryTable(CanvasScreen):
     def __init__(
         self, styles: RoleStyles, history: History, keys: Sequence[Key], marked: Sequence[str] = ()
     ) -> None:
-        """Show the results in `history`; `keys` is the key table, `marked` the rows marked at first.
+        """Show the results in `history`; `keys` is the table of keys of this screen.
 
-        Rows are identified by their keys.
+        `marked` has the keys of the results that are marked at first.
         """
         super().__init__(styles, keys)
         self._history = history

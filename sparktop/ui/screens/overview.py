@@ -62,8 +62,8 @@ class OverviewScreen(SweepActions, FilterActions):
     ) -> None:
         """Draw the snapshots that `take` returns with the settings in `view`; `keys` is the key table.
 
-        `show_processes` is called with the names of the nodes whose process table is visible, whenever they
-        change.
+        `show_processes` is called with the names of the nodes whose process table is visible, each time these
+        names change.
         """
         super().__init__()
         self._compositor = FrugalCompositor()
@@ -251,7 +251,7 @@ class OverviewScreen(SweepActions, FilterActions):
         self._bring_into_view(self.selected)
 
     def action_page(self, screens: int) -> None:
-        """Scroll the board, or the panel that is shown alone, by screens."""
+        """Scroll the board, or the panel that is shown alone, by `screens` screens (negative: up)."""
         rows = screens * max(1, self.size.height - HEADER - FOOTER - 2)
         if self.zoomed is not None and self.zoomed.kind == "processes":
             self._first_row += rows
@@ -322,7 +322,7 @@ class OverviewScreen(SweepActions, FilterActions):
         self._scroll = self._first_row = 0
 
     def action_processes(self) -> None:
-        """Show the processes of the selected node (else of the first) alone, or return from them."""
+        """Show the processes of the selected node (else of the first) alone; if they are shown, return."""
         if self.zoomed is not None and self.zoomed.kind == "processes":
             self._leave()
         else:

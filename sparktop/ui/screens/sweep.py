@@ -73,9 +73,10 @@ class SweepScreen(Screen[None]):
         desk: Desk | None = None,
         keys: Sequence[Key] = SWEEP_KEYS,
     ) -> None:
-        """Draw the views of `source`; `desk` stops the sweep and opens other screens.
+        """Draw the views of `source`; `keys` is the table of keys.
 
-        Without a desk, the keys for these actions do nothing. `keys` is the key table.
+        `desk` carries out the keys that stop the sweep and open other screens; if it is None, these keys do
+        nothing.
         """
         super().__init__()
         self._compositor = FrugalCompositor()
@@ -263,9 +264,10 @@ class SweepScreen(Screen[None]):
             self._paint()
 
     def action_curves(self) -> None:
-        """Show the page of curves, or return from it to the main page.
+        """Show the page of curves; if it is shown already, show the main page.
 
-        Each return to a finished sweep's main page swaps its progress tracks and curves.
+        The main page of a finished sweep has either progress tracks or curves above its table. Each time that
+        this action returns to the main page, it exchanges the two.
         """
         view = self._view
         if view is None:

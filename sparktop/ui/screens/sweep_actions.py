@@ -24,10 +24,10 @@ class SweepActions(BalanceActions):
         self._band: SweepView | Countdown | None = None
 
     def take_band(self) -> None:
-        """Draw the present state of the sweep, even if the screen is frozen.
+        """Get the present state of the sweep and draw it, even if the screen is frozen.
 
-        A countdown that has just begun selects the sweep's panel and shows all panels, so that the panel's
-        keys apply.
+        When a countdown has just begun, show all panels and select the sweep's panel, so that the keys for
+        the countdown work. The preset "one backend" keeps its selection, which determines the backend shown.
         """
         band = self._newest_band()
         if isinstance(band, Countdown) and not isinstance(self._band, Countdown):
@@ -100,10 +100,10 @@ class SweepActions(BalanceActions):
             super().action_open()
 
     def _opens_sweep(self) -> bool:
-        """If the sweep's panel or no panel is selected, show the sweep in full and return True.
+        """Show the full screen of the sweep if the sweep's panel or no panel is selected; return whether so.
 
-        During a countdown, return True without showing the sweep. Return False if there is no sweep or
-        another panel is selected.
+        During a countdown there is nothing to show yet, but the result is the same. Return False if there is
+        no sweep or another panel is selected.
         """
         meant = self._band is not None and self.selected in {None, SWEEP}
         if not meant or self.desk is None or isinstance(self._band, Countdown):

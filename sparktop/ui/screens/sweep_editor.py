@@ -90,18 +90,21 @@ _CHOICES = {
 
 
 def _ignore(_: Draft) -> None:
-    """Do nothing with a draft; the default of `keep`."""
+    """Do nothing; for callers of the editor that do not keep the edited sweep."""
 
 
 class _Foot(Vertical):
-    """The lower part of the dialog, which never scrolls away; calls `resized` when its height changes."""
+    """The part of the dialog below the form: error, cost and buttons, which do not scroll with the form.
+
+    Calls `resized` when its height changes.
+    """
 
     def __init__(self, resized: Callable[[], None]) -> None:
         super().__init__(id="foot")
         self._resized = resized
 
     def on_resize(self) -> None:
-        """Call `resized`, because the height may have changed."""
+        """Call the function `resized` given at creation, because the height may have changed."""
         self._resized()
 
 
@@ -194,7 +197,7 @@ class SweepEditor(ModalScreen[Draft | None]):
         return self._draft
 
     def compose(self) -> ComposeResult:
-        """Yield the widgets: the form, and below it the foot with error, cost and buttons."""
+        """Yield the widgets: the form, and below it the part with error, cost and buttons."""
         self._fields = {name: Field(label, self._inside(name)) for name, label in _LABELS.items()}
         with Vertical(id="box") as box:
             box.border_title = "sweep"
@@ -234,11 +237,14 @@ class SweepEditor(ModalScreen[Draft | None]):
         self._show(fill=False)
 
     def on_resize(self) -> None:
-        """Limit the form to the height that the foot leaves."""
+        """Limit the form's height so that error, cost and buttons below it stay visible."""
         self.fit_form()
 
     def fit_form(self) -> None:
-        """Limit the form's height so that the form scrolls above the foot; a style sheet cannot do it."""
+        """Limit the form's height so that error, cost and buttons below it stay visible while it scrolls.
+
+        A style sheet cannot express this limit.
+        """
         foot = self.query_one("#foot").outer_size.height
         share = 1.0 if self.has_class("-narrow") else _SHARE
         room = int(self.size.height * share) - _FRAME - foot
