@@ -1,4 +1,4 @@
-"""The sweep that the screen controls: countdown, execution, saving, stopping. It knows no widget."""
+"""The sweep that the screen controls: countdown, execution, saving, stopping. Draws nothing."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Followed(SweepSource, Protocol):
         ...
 
     def look(self, snapshot: Snapshot) -> None:
-        """Add the samples of a snapshot to the view."""
+        """Add the samples of a new snapshot to the view of the benchmark."""
         ...
 
     def cancel(self, reason: str = "called off") -> None:
@@ -98,7 +98,7 @@ def real_runner(plan: Plan, store: Store, models: Mapping[str, ModelFacts], keep
 
 
 class LiveSweep:
-    """The view of a running sweep: it computes findings in a thread, and shows an unexpected failure."""
+    """The view of a running sweep; it computes findings in a thread and reports an unexpected failure."""
 
     def __init__(self, plan: Plan, clock: Callable[[], float]) -> None:
         """Start the view of a sweep without events; `clock` returns monotonic seconds."""
@@ -120,7 +120,7 @@ class LiveSweep:
             _log.exception("the picture of a sweep could not take %s", type(event).__name__)
 
     def _digest(self, make: Callable[[], Findings], adopt: Callable[[Findings], None]) -> None:
-        """Compute findings in a thread; of calls during a computation, only the newest has an effect."""
+        """Call `make` in a thread, `adopt` with its result; while one runs, keep only the newest call."""
         self._wanted = make, adopt
         if self._making is None or self._making.done():
             self._making = asyncio.get_running_loop().create_task(self._make_all())
@@ -134,7 +134,7 @@ class LiveSweep:
                 _log.exception("what the levels of a sweep say together could not be made")
 
     async def settled(self) -> None:
-        """Wait until findings over all levels so far are computed and in the view."""
+        """Wait until the findings over all levels measured so far are in the view."""
         if self._making is not None:
             await self._making
 
@@ -155,7 +155,7 @@ class LiveSweep:
 
 
 class Sweeping:
-    """The screen's sweep, at most one at a time: counts down, runs it, saves its result, and stops it."""
+    """Manages the one sweep that the screen can run at a time: counts down, starts, saves, stops."""
 
     def __init__(
         self,
@@ -202,14 +202,14 @@ class Sweeping:
 
     @property
     def _rests(self) -> bool:
-        """True while a followed benchmark is over, and a further one may begin in the same file."""
+        """True while a followed benchmark is over, but the same file is followed for a further one."""
         source = self._source
         if self.stage is not Stage.RUNNING or self.loads or source is None:
             return False
         return source.view().status.over
 
     def _let_go(self) -> None:
-        """Stop waiting for a further benchmark in the followed file, if that is the current state."""
+        """Stop following the file if its benchmark is over; do nothing otherwise."""
         if self._rests and self._runner is not None:
             self._runner.cancel("let go")
 
@@ -220,7 +220,7 @@ class Sweeping:
 
     @property
     def source(self) -> SweepSource | None:
-        """What the sweep screen shows: the running sweep, or the last one until `dismiss`; else None."""
+        """The sweep to show: the running one, or the last one until `dismiss`; None if there is none."""
         return self._source if self.stage in {Stage.RUNNING, Stage.OVER} else None
 
     def band(self) -> SweepView | Countdown | None:
@@ -258,7 +258,7 @@ class Sweeping:
             self._to(Stage.NONE)
 
     def stop(self, reason: str = "stopped by hand") -> None:
-        """Stop the countdown or the sweep: abort its requests and keep the levels measured so far."""
+        """Cancel the countdown, or stop the sweep: abort its requests and keep the levels measured so far."""
         self.call_off()
         if self.stage is Stage.RUNNING and self._runner is not None:
             self._runner.cancel(reason)
@@ -271,12 +271,12 @@ class Sweeping:
             self._to(Stage.NONE)
 
     def look(self, snapshot: Snapshot) -> None:
-        """Pass a new snapshot to the running sweep's view, which adds its samples of servers and machines."""
+        """Add the samples of servers and machines in a new snapshot to the running sweep's view."""
         if self.stage is Stage.RUNNING and self._looker is not None:
             self._looker.look(snapshot)
 
     async def finish(self, reason: str) -> None:
-        """Stop the sweep, and wait until its result is saved; after `LEAVE_S`, abort it instead."""
+        """Stop the sweep and wait until its result is saved, but abort it after `LEAVE_S` seconds."""
         self.stop(reason)
         task = self._task
         if task is None or task.done():

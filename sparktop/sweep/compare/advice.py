@@ -64,9 +64,10 @@ def _row(primary: ComparedMetric, part: _Part, beside: Sequence[ComparedMetric])
 
 
 def leaders(part: _Part) -> tuple[str, ...]:
-    """Return the targets that lead together at levels without a winner, in order of first appearance.
+    """Return the targets that lead together at the levels `part`, which have no winner.
 
-    Return an empty tuple if a level has no such group, or if no target is significantly worse at every level.
+    The targets are in order of first appearance. Return an empty tuple if a level has no such targets, or if
+    no target is significantly worse than the best at every level.
     """
     behind = set(part[0].beats).intersection(*(level.beats for level in part))
     if not behind or not all(level.leaders for level in part):
@@ -90,9 +91,9 @@ def _lead(metric: ComparedMetric, part: _Part) -> ComparedLevel | None:
 
 
 def not_shown(metric: ComparedMetric, part: _Part) -> str:
-    """Return a text for levels without a winner: that no difference is shown, or which lead may be chance.
+    """Return a text for levels without a winner: that no difference is shown, or that a lead may be chance.
 
-    In the latter case the text also states how many runs would be enough to decide.
+    If a lead may be chance, the text also states how many runs would be enough to show that it is real.
     """
     level, limit = _lead(metric, part), metric.could_show
     needed = None if level is None or limit is None else _runs_needed(level, limit)
@@ -108,7 +109,10 @@ def not_shown(metric: ComparedMetric, part: _Part) -> str:
 
 
 def _no_winner(part: _Part) -> str:
-    """Return a text that no target wins, and the targets that the best one beats at every level, if any."""
+    """Return a text that no target wins.
+
+    If one target is the best at every level, the text also names the targets that it beats at every level.
+    """
     behind = [name for name in part[0].beats if all(name in level.beats for level in part)]
     if not behind or len({level.ahead for level in part}) > 1:
         return NO_WINNER
@@ -118,7 +122,8 @@ def _no_winner(part: _Part) -> str:
 def _runs_needed(level: ComparedLevel, limit: FoundDifference) -> int | None:
     """Return the number of runs per target with which the lead of a level's best target would be significant.
 
-    Return None if `runs_needed` finds no such number.
+    `limit` has the number and the spread of the runs of this metric. Return None if more than 50 runs would
+    be needed.
     """
     percent = level.lead_percent or 0.0
     larger = max(percent, 100 * (1 / (1 + percent / 100) - 1))
@@ -149,7 +154,10 @@ def _why(
 
 
 def _leads(won: Sequence[tuple[str, str]]) -> str:
-    """Join (lead, rival) texts of metrics to one text; metrics with the same rival name it only once."""
+    """Return the leads in several metrics as text: "+20 % decode and +9 % prefill, both against b".
+
+    `won` has (lead and metric, "against NAME") of each metric. Neighbours against the same target are joined.
+    """
     parts = []
     for against, group in groupby(won, lambda one: one[1]):
         texts = [text for text, _ in group]
@@ -182,7 +190,11 @@ def _short(metric: ComparedMetric) -> str:
 
 
 def _against(metric: ComparedMetric, part: _Part) -> str:
-    """Return what percentages refer to as text: "against NAME", or the runner-up if levels differ in it."""
+    """Return the text for what a metric's percentages refer to, such as "against NAME".
+
+    If the levels differ in it, the text is "against the runner-up of each level", or for percentages of a
+    published table "against A or B".
+    """
     others = list(dict.fromkeys(level.against for level in part if level.against is not None))
     if len(others) == 1:
         return f"against {others[0]}"

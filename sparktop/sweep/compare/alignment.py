@@ -58,7 +58,10 @@ def order(load: Load) -> tuple[int, int, int]:
 
 
 def same_row(load: Load, other: Load) -> bool:
-    """Return whether two loads have the same concurrency and similar prompt lengths, or both unknown ones."""
+    """Return whether two loads have the same concurrency and similar prompt lengths.
+
+    If one of the prompt lengths is unknown, the other must be unknown too.
+    """
     if load.concurrency != other.concurrency:
         return False
     if load.pp is None or other.pp is None:
@@ -109,9 +112,10 @@ def _rows(loads: Sequence[Load], within_percent: float) -> dict[Load, Load]:
 
 
 def _classes(lengths: Sequence[int | None], within_percent: float) -> dict[int | None, int | None]:
-    """Map each length to the first length that is similar to it, and None to the shortest of these.
+    """Return a mapping from each length to the first length that is similar to it.
 
-    Lengths are similar if they are at most `within_percent` apart.
+    Lengths are similar if they are at most `within_percent` apart. None, an unknown length, is mapped to the
+    shortest of the first lengths.
     """
     found: dict[int | None, int | None] = {}
     firsts: list[int] = []

@@ -45,9 +45,10 @@ def compare(
 ) -> ComparisonResult:
     """Compare series, whose names must differ, in all metrics.
 
-    `baseline` names the series that percentages refer to. `table` is given for a single published table: what
-    its percentages refer to. `same` names two series of the same server, whose difference is noise; by
-    default, two targets of one sweep with the same address and model are used.
+    `baseline` names the series that percentages refer to. `table` states what the percentages of a published
+    table refer to; it is given if that table is all that is compared. `same` names two series of the same
+    server, whose difference is noise; by default, two targets of one sweep with the same address and model
+    are used.
     """
     rows_of = aligned(series)
     levels = {
@@ -113,7 +114,7 @@ class _Table:
                     yield load, ratio
 
     def figures(self, metric: str, load: Load) -> dict[str, Figure]:
-        """Return the value of a metric under one load, by target; targets without it are left out."""
+        """Return the value of a metric under one load, by target; targets without a value are left out."""
         return {name: one[load][metric] for name, one in self.levels.items() if metric in one.get(load, {})}
 
     def change(self, metric: str, load: Load, one: str, other: str) -> Change:
@@ -179,10 +180,11 @@ def _row(table: _Table, metric: Metric, load: Load, ranked: Sequence[str], *, cr
 
 
 def _leaders(table: _Table, metric: Metric, load: Load, changes: Mapping[str, Change]) -> tuple[str, ...]:
-    """Return the targets that lead together, for a row without a winner.
+    """Return the targets that lead together, for a row without a winner; empty if there is no such group.
 
-    `changes` has the differences of the best target from all others. Those that are significantly worse are
-    behind; the rest lead if each of them is significantly better than all that are behind. Empty otherwise.
+    `changes` has the differences of all other targets from the best one. The targets that are significantly
+    worse than the best are behind. The remaining targets lead together if each of them is also significantly
+    better than every target that is behind. Without a target behind, none leads.
     """
     figures = table.figures(metric.name, load)
     behind = [name for name, change in changes.items() if change.significant]
@@ -198,8 +200,8 @@ def _leaders(table: _Table, metric: Metric, load: Load, changes: Mapping[str, Ch
 def _shown(changes: Mapping[str, Change]) -> bool | None:
     """Return whether the best target of a row is significantly better than all others.
 
-    `changes` are its differences from the others. Return False if one of them is not significant; else None
-    if one of them could not be tested.
+    `changes` has its difference from each other target. Return False if any of these is not significant.
+    Otherwise return None if any could not be tested, else True.
     """
     tested = [change.significant for change in changes.values()]
     return False if False in tested else None if None in tested else True
@@ -218,9 +220,10 @@ def _leads(figures: Mapping[str, Figure], ranked: Sequence[str]) -> bool:
 
 
 def _stated(table: _Table, metric: Metric, ahead: str, changes: Mapping[str, Change]) -> bool:
-    """Return whether published tables make the target `ahead` the winner.
+    """Return whether `ahead` wins where differences could not be tested, because published tables show it.
 
-    All differences without a test must be between published tables and exceed rounding or noise.
+    `changes` has the difference of `ahead` from each other target. Every difference without a test must be
+    between published tables, and must exceed rounding or the noise floor.
     """
     untested = {name: change for name, change in changes.items() if change.significant is None}
     if ahead not in table.published or not all(name in table.published for name in untested):
@@ -277,7 +280,7 @@ def _crossovers(table: _Table, rows: Sequence[ComparisonRow]) -> Iterator[Crosso
 
 
 def _changes_of_winner(rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
-    """Yield a crossover for each change of the winner between two levels, by metric and lengths.
+    """Yield a crossover for each change of the winner between two levels with the same metric and lengths.
 
     Levels without a winner, or without a value of both the old and the new winner, are skipped.
     """
@@ -299,10 +302,10 @@ def _changes_of_winner(rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
 
 
 def _left(earlier: Sequence[ComparisonRow], winner: str, after: ComparisonRow) -> ComparisonRow | None:
-    """Return the row from which a crossover leads to `winner` at the row `after`; None without a crossover.
+    """Return the row from which a crossover leads to the new `winner` in the row `after`.
 
-    Another target won this row, which is the last of the rows `earlier` with values of both targets. That
-    target must also have a value at `after`.
+    This is the last row of `earlier` that has values of both the old and the new winner; the old winner must
+    have won it, and must also have a value in `after`. Return None if there is no such row.
     """
     for other in dict.fromkeys(row.winner for row in reversed(earlier)):
         if other is None or other == winner or other not in after.values:
@@ -360,10 +363,10 @@ def _spread(table: _Table, metric: str) -> float | None:
 
 
 def _floor(levels: _Levels, metric: str, pair: tuple[str, str] | None) -> float:
-    """Return the noise floor of a metric in percent.
+    """Return the noise floor of a metric in percent: the largest difference between the series of `pair`.
 
-    It is the largest difference over all levels between `pair`, two series of the same server; without such a
-    pair or a common level, the default.
+    These are two series of the same server. Return the default noise floor if `pair` is None, or if the two
+    have no level in common.
     """
     if pair is None:
         return NOISE_FLOOR_PERCENT
@@ -378,7 +381,7 @@ def _floor(levels: _Levels, metric: str, pair: tuple[str, str] | None) -> float:
 
 
 def _same_address(series: Sequence[Series]) -> tuple[str, str] | None:
-    """Return the names of two targets of one sweep with the same address and model; None without such."""
+    """Return the names of two targets of one sweep with the same address and model, or None."""
     known: dict[tuple[str, str, str | None], str] = {}
     for one in series:
         if one.address is None:

@@ -91,7 +91,7 @@ def _finds(runs: int, percent: float, design: Design, spread_percent: float) -> 
 
 @lru_cache(maxsize=256)
 def _needed(design: Design) -> float:
-    """Return the smallest difference that is detected at a level, in standard errors of that difference."""
+    """Return the smallest difference that the runs of `design` can detect at a level, in standard errors."""
     freedom = 2.0 * (design.runs - 1)
     own = _WELCH_SHARE * freedom
     if design.levels == 1:
@@ -102,7 +102,7 @@ def _needed(design: Design) -> float:
 
 
 def _opening(design: Design, freedom: float) -> float:
-    """Return the difference, in standard errors, at which the test over all levels together is significant.
+    """Return the smallest difference that the test over all levels together detects, in standard errors.
 
     `freedom` is the number of degrees of freedom of the test at a single level.
     """

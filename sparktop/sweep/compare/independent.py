@@ -21,9 +21,9 @@ _FLOOR_PERCENT = 3.0
 
 
 def independent_engines(series: Sequence[Series]) -> Iterator[IndependentEngines]:
-    """Compare the token rate of each router among `series` with the rate that its engines allow at best.
+    """Compare the token rate of each router among `series` with the highest rate that its engines allow.
 
-    Routers are left out if neither an engine behind them nor a similar engine was measured alone.
+    A router is left out if neither one of its engines nor a similar engine was measured alone.
     """
     for routed in series:
         alone = _alone(routed, series)
@@ -52,7 +52,7 @@ def by_engines(found: Sequence[IndependentEngines]) -> list[list[IndependentEngi
 
 
 def engines_sentence(found: Sequence[IndependentEngines]) -> str:
-    """Return a sentence with the token rate that a set of engines allows, and what routers achieve of it.
+    """Return a sentence with the token rate that a set of engines allows, and the share that routers achieve.
 
     `found` are the comparisons of routers over the same engines, at least one.
     """
@@ -95,10 +95,11 @@ def _is_router(series: Series) -> bool:
 
 
 def _alone(routed: Series, series: Sequence[Series]) -> list[Series]:
-    """Return the series of each engine behind the router `routed`, as measured without the router.
+    """Return one series for each engine behind the router `routed`, measured without the router.
 
-    For an engine that was not measured alone, use the series of another engine of the router, or of a single
-    engine in a published table. Return an empty list if `routed` is not a router, or without such a series.
+    For an engine that was not measured alone, use the series of another engine of the router, or else that of
+    a single engine in a published table. Return an empty list if there is no series to use, or if `routed` is
+    not a router.
     """
     if not _is_router(routed):
         return []

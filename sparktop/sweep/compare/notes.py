@@ -16,9 +16,9 @@ CLOCK_SHIFT_PERCENT = 3.0
 
 
 def definitions_of(series: Sequence[Series], metrics: Collection[str]) -> dict[str, dict[str, str]]:
-    """Return definitions by metric, then by name of the series.
+    """Return the definition of each metric in each series: by metric, then by name of the series.
 
-    Only metrics among `metrics` that at least one source defines in its own way are included.
+    Only those of `metrics` are included that at least one series defines differently from sparktop.
     """
     own = {name for one in series for name in one.definitions if name in metrics}
     return {
@@ -40,8 +40,8 @@ def notes_of(
 ) -> Iterator[str]:
     """Yield the notes on a comparison, each at most a sentence.
 
-    `pair` names two series of the same server, whose difference is taken for noise. `table` is given for a
-    single published table: what its percentages refer to.
+    `pair` names two series of the same server, whose difference is taken for noise. `table` states what the
+    percentages of a published table refer to; it is None unless a single published table is compared.
     """
     if any(row.significant is None for row in rows):
         yield _untested(rows)

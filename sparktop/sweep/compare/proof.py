@@ -52,8 +52,8 @@ def proofs(
 ) -> dict[tuple[str, Pair], dict[Load, Proven]]:
     """Test all differences of a table; return the results by (metric, pair of targets), then by load.
 
-    `tests` has the ratio of the pair's values in the same structure; every ratio has a p-value. The caller
-    must compare significant differences with the noise floor.
+    `tests` has, by the same keys, the ratio of the two targets' values; every ratio has a p-value. The noise
+    floor is not considered here.
     """
     asked = {key: levels for key, levels in tests.items() if levels}
     tested = {key: _tested(levels) for key, levels in asked.items()}
@@ -139,10 +139,11 @@ def _tested(levels: Mapping[Load, Ratio]) -> dict[Load, Ratio]:
 
 
 def _together(own: Mapping[Load, Ratio], tested: Mapping[Load, Ratio]) -> float:
-    """Return the p-value for a metric and a pair of targets over all levels: whether they differ anywhere.
+    """Return the p-value of the hypothesis that two targets are equal in a metric at all levels.
 
-    `own` has the ratios tested with the variance of their level, `tested` those with shrunk variances. A
-    difference at a single level must be significant with both, because other levels may have less variance.
+    `own` has each level's ratio tested with the variance of that level, `tested` with the shrunk variance. A
+    difference at a single level must be significant in both tests, because the shrunk variance may be too
+    small for that level.
     """
     if len(own) == 1:
         return min(_p(one) for one in own.values())

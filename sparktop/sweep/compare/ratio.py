@@ -89,7 +89,7 @@ def ratio_of(first: Figure, second: Figure) -> Ratio | None:
     """Return the ratio `first` / `second`, tested if both have at least two runs.
 
     The test is Welch's, which does not assume equal variances. Return None if a mean is not positive, or if
-    ranges overlap.
+    one of the values is a range and the two overlap.
     """
     if first.mean <= 0 or second.mean <= 0:
         return None

@@ -140,9 +140,10 @@ def _fact_name(name: str) -> str:
 
 
 def _fact(value: JsonValue) -> str:
-    """Return the value of a fact as text: "name value; …" for an object, "before → after" for two values.
+    """Return the value of a fact as text: "–" for None, "NAME VALUE; NAME VALUE" for an object.
 
-    Other lists are followed by their length in parentheses; None is "–".
+    A list of two values becomes "before → after". Any other list becomes its values and, in parentheses, its
+    length.
     """
     if isinstance(value, dict):
         return "; ".join(f"{_fact_name(name)} {_fact(one)}" for name, one in value.items())

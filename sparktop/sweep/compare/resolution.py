@@ -44,9 +44,10 @@ def resolution_words(plan: Plan, known: Sequence[SweepResult] = ()) -> str:
 
 
 def _spread_percent(plan: Plan, known: Sequence[SweepResult]) -> float | None:
-    """Return the standard deviation between runs in percent, from the newest usable sweep of these servers.
+    """Return the standard deviation between runs in percent, from the newest usable sweep in `known`.
 
-    Runs of all levels are pooled on a log scale. Return None if no sweep has enough degrees of freedom.
+    Runs of all levels on servers of the plan are pooled on a log scale. Return None if no sweep has enough
+    runs for the estimate.
     """
     addresses = {target.url for target in plan.targets}
     for result in sorted(known, key=lambda one: one.started_at, reverse=True):

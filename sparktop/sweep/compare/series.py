@@ -109,7 +109,8 @@ class Series:
 class TableRule:
     """What the percentages of a published table refer to.
 
-    The winner is compared with the series `first` until the winner changes, and with the series `then` after.
+    A percentage is the winner's lead over the series `first`. From the level on at which another series
+    becomes the best one, it is the lead over the series `then`.
     """
 
     first: str

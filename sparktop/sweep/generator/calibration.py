@@ -155,10 +155,10 @@ class Calibration:
             form = form.without(named)
 
     def _lean(self, form: BodyForm) -> BodyForm:
-        """Return `form` without the running total in each chunk, if token ids already give exact counts.
+        """Return `form` without the field that requests running token totals, if token ids give exact counts.
 
-        This saves bytes per chunk. `form` is unchanged for a router, because other servers, which may not
-        send token ids, may answer later requests.
+        This saves bytes in each chunk. For a router, return `form` unchanged: later requests may be answered
+        by other servers, which may not send token ids.
         """
         end = None if self._tried is None else self._tried.end
         exact = end is not None and end.token_source is TokenSource.TOKEN_IDS
@@ -168,8 +168,8 @@ class Calibration:
         """Return whether the server sends its first event at the time of its first token, as vLLM does.
 
         The first event has only the role "assistant"; other servers send it as soon as they accept a request.
-        The test is whether all events of an answer of one token arrive together. If this does not
-        matter for the token counts of this server, return False without a trial request.
+        The test is whether all events of an answer of one token arrive together. Return False without a trial
+        request if the token counts of this server do not depend on the result.
         """
         end = None if self._tried is None else self._tried.end
         if end is None or not (end.token_source is TokenSource.USAGE or end.hidden_before):
@@ -182,10 +182,10 @@ class Calibration:
     async def _without_any(
         self, form: BodyForm, prompt: NewPrompt, end: RequestEnded, words: str
     ) -> BodyForm:
-        """Return `form` without the optional fields that a server refuses without naming them.
+        """Return `form` without the optional fields that the server refuses; used if its error names none.
 
-        One trial request leaves out all of them, then each is tried in turn. `end` is the end of the refused
-        request, `words` its error message.
+        A first trial request has no optional field. Then each optional field is added in turn, and kept if
+        the server accepts it. `end` is the end of the request that was refused, `words` its error message.
 
         Raises:
             CalibrationError: the server refuses the request even without optional fields.
@@ -208,11 +208,11 @@ class Calibration:
     async def _measure_length(
         self, form: BodyForm, tokens: PromptTokens | None, *, is_exact: bool
     ) -> tuple[NewPrompt, PromptLength]:
-        """Return a function that makes prompts, and how exactly these prompts have the requested length.
+        """Return (function that makes prompts, whether and how it is known that their length is exact).
 
-        `tokens` are the token costs of words as the server counts them, None if it does not count words.
-        `is_exact` is True if these costs are known to add up. If they do not add up or are not known, the
-        server's token counts of complete trial requests are used, if it reports any.
+        `tokens` has the token count of each word as the server counts it; None if the server does not count
+        words. `is_exact` is True if the counts of the words are known to add up to the count of a prompt.
+        Otherwise the server's counts of complete trial prompts are used, if it reports any.
         """
         asked, got = self._command.prompt_tokens, self._reported_length()
         if tokens is not None and (got is None or (is_exact and got == asked)):

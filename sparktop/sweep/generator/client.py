@@ -159,7 +159,10 @@ class LoadClient:
             self._abort_active()
 
     async def _fill_slot(self, delay_s: float) -> None:
-        """After `delay_s` seconds, send one request after the other until the run ends or none is left."""
+        """After `delay_s` seconds, send requests one after the other, each when the previous one has ended.
+
+        Return when the run is to stop, or when no request is left to send.
+        """
         await self._pause(delay_s)
         while not self._stopping.is_set() and (request := self._next()) is not None:
             began = perf_counter()

@@ -1,8 +1,8 @@
 """Connections of the load generator: opened in advance, with timestamps that are taken before any parsing.
 
-Data that is read from a socket gets a timestamp and is queued in the inbox. It is parsed only after all
-sockets that were ready have been read. So if 256 first tokens arrive together, the last one is timestamped
-after 256 reads (2 µs each), and not after parsing 255 tokens.
+Data that is read from a socket gets a timestamp and is stored in a queue (`Inbox`). It is parsed only after
+all sockets that were ready have been read. So if 256 first tokens arrive together, the last one is
+timestamped after 256 reads (2 µs each), and not after parsing 255 tokens.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Inbox:
     def add(
         self, connection: Connection, at: float, data: bytes | None, error: Exception | None = None
     ) -> None:
-        """Queue `data` that arrived at the time `at`; None stands for the end of the connection."""
+        """Append `data` that arrived at the time `at`; None stands for the end of the connection."""
         if not self._waiting:
             self._loop.call_soon(self._drain)
         self._waiting.append((connection, at, data, error))
@@ -69,7 +69,7 @@ class Connection(asyncio.Protocol):
     """An HTTP connection; its `reader` receives the data that arrives."""
 
     def __init__(self, inbox: Inbox) -> None:
-        """Create a connection that queues everything that arrives in `inbox`."""
+        """Create a connection that puts everything it receives into the queue `inbox`."""
         self.reader: Reader | None = None
         self.open = False
         self._inbox = inbox
@@ -85,11 +85,11 @@ class Connection(asyncio.Protocol):
             self._descriptor = cast("socket.socket", transport.get_extra_info("socket")).fileno()
 
     def data_received(self, data: bytes) -> None:
-        """Queue received data with the present time; called by asyncio."""
+        """Put received data with the present time into the inbox; called by asyncio."""
         self._inbox.add(self, perf_counter(), data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Mark the connection as closed and queue its end with the present time; called by asyncio."""
+        """Mark the connection as closed, and put its timestamped end into the inbox; called by asyncio."""
         self.open = False
         self._descriptor = None
         self._transport = None

@@ -33,7 +33,7 @@ def _open_now() -> int:
 
 
 def limit_message(connections: int, fit: int) -> str:
-    """Return the error message for `connections` connections where only `fit` are possible, with remedies."""
+    """Return the error message that only `fit` of the required `connections` can be opened, with remedies."""
     return (
         f"{connections} connections need more open files than are allowed here ({fit} fit): raise the hard "
         "limit (`ulimit -Hn`, LimitNOFILE= of a systemd unit, nofile in limits.conf)"

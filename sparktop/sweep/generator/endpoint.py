@@ -55,7 +55,9 @@ class Endpoint:
 
 
 async def resolve(url: str, api_key: str | None, at: float) -> Endpoint:
-    """Return the endpoint of a URL, with its host name resolved; `at` is the time to date failures with.
+    """Return the endpoint of a URL, with its host name resolved.
+
+    `at` is the present time, which becomes the time of a failure.
 
     Raises:
         EndpointError: the URL or key cannot be used, or the name does not resolve.

@@ -52,7 +52,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What all requests of a load run have in common: server, time limits, secret and kind of server."""
+    """What all requests of a load run share: server address, time limits, API key, kind of server."""
 
     where: str
     """Host and port of the server, for messages."""
@@ -66,7 +66,10 @@ class Terms:
 
 
 class Exchange:
-    """A request and its answer on one connection. Calls `freed` once, when it is done with the connection."""
+    """A request and its answer on one connection.
+
+    It calls `freed` exactly once, when it no longer uses the connection.
+    """
 
     def __init__(
         self,
@@ -129,7 +132,10 @@ class Exchange:
         self._free(reusable=False)
 
     def cancel(self, at: float) -> None:
-        """Cancel the request at the time `at` unless it is over; close its connection if still in use."""
+        """Cancel the request at the time `at`, and close its connection unless it was freed before.
+
+        Do nothing if the request is over and its connection was freed.
+        """
         self._over(at, EndReason.ABORT, None)
         self._free(reusable=False)
 
@@ -156,8 +162,8 @@ class Exchange:
     def came_at_once(self) -> bool:
         """True if the first event and the end of the answer arrived almost together.
 
-        That is at most a tenth of the request's duration apart. False for a failed request, and if the first
-        event has more than the role "assistant".
+        The time between them must be at most a tenth of the request's duration. False for a failed request,
+        and if the first event has more than the role "assistant".
         """
         prelude_s = self.stream.prelude_s
         if prelude_s is None or self.end is None or not self.end.ok:

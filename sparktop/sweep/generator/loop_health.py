@@ -31,8 +31,8 @@ class LoopHealth:
     def stop(self, connect_ms: Sequence[float], most_in_flight: int) -> ClientHealth:
         """Stop sampling; return the health since construction.
 
-        `connect_ms` has the milliseconds to open each connection. `most_in_flight` is passed on: the maximum
-        number of requests in flight at the same time.
+        `connect_ms` has the milliseconds to open each connection. `most_in_flight`, the maximum number of
+        requests in flight at the same time, is stored in the result unchanged.
         """
         self._timer.cancel()
         wall_s = perf_counter() - self._began

@@ -79,10 +79,10 @@ class RunLog:
     def request_ended(
         self, end: RequestEnded, times: array[float], counts: list[int], answer_from: int
     ) -> None:
-        """Record the end of a request, and keep its exact token times for `token_times`.
+        """Record the end of a request, and keep its exact token times, which `token_times` returns.
 
-        `times` and `counts` have the time and token count of each read; reads before index `answer_from`
-        brought reasoning only.
+        `times` and `counts` have the time and the token count of each read of its answer. Reads before the
+        index `answer_from` brought only reasoning tokens.
         """
         self.ended += 1
         self.failed += end.reason is EndReason.ERROR
@@ -92,7 +92,10 @@ class RunLog:
             self._times[end.request_id] = RequestTokens(times, counts, answer_from)
 
     def flush(self, at: float) -> Batch | None:
-        """Return a message with the events and token bins since the last call; None if there are none."""
+        """Return a message with the events and tokens since the last call; None if there are none.
+
+        The tokens are summed per tenth of a second and backend.
+        """
         if not self._events and not self._bins:
             return None
         events, self._events = self._events, []

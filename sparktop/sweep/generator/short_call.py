@@ -48,9 +48,10 @@ class _Collector:
 
 
 async def ask_json(pool: ConnectionPool, path: str, question: object, deadline_s: float) -> Any | None:  # noqa: ANN401 - JSON of any shape
-    """Send a GET request for `path`, or POST `question` as JSON; return the parsed JSON of the response.
+    """Send `question` as JSON by POST, or send a GET request if it is None; return the response's JSON.
 
-    None if the response is incomplete, not HTTP, not JSON, or has a status other than 200.
+    `path` is the path of the URL. Return None if the response is incomplete, not HTTP, not JSON, or has a
+    status other than 200.
 
     Raises:
         OSError: no connection could be opened.

@@ -69,7 +69,10 @@ class Worker:
         self._out.write(encode_message(message))
 
     def take(self, command: Calibrate | RunLoad | Cancel) -> None:
-        """Queue a command for `work`. `Cancel` at once cancels the present and all queued ones."""
+        """Queue a command for `work`.
+
+        The command `Cancel` is not queued: it cancels the present command and all queued ones at once.
+        """
         if not isinstance(command, Cancel):
             self._waiting.put_nowait(command)
             return
@@ -132,9 +135,10 @@ class Worker:
         return self._refuse_cancelled(command.id)
 
     async def _recipe(self, load: RunLoad, pool: ConnectionPool) -> Recipe | None:
-        """Return the recipe (how to make requests) for a run, calibrating first if there is none.
+        """Return the recipe (how to make requests) for the run `load`.
 
-        If the calibration fails, send `Refused` and return None.
+        If the target was not calibrated for the run's prompt length, calibrate it first. If this fails, send
+        `Refused` and return None.
         """
         found: Recipe | RequestFailure | None = self._recipes.get(_key(load))
         if found is None:
@@ -196,7 +200,7 @@ class Worker:
         )
 
     def unread_bytes(self) -> int:
-        """Return the bytes of output that wait outside the pipe, because the parent reads too slowly."""
+        """Return the number of output bytes that are buffered because the parent reads too slowly."""
         return self._out.get_write_buffer_size()
 
     def _refuse_cancelled(self, command_id: str) -> RequestFailure:

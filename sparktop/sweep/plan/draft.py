@@ -170,10 +170,10 @@ class _Form:
         self.problems: dict[str, str] = {}
 
     def read(self, name: str, how: Callable[[str], Value], needs: str = "") -> Value | None:
-        """Return the field `name`, parsed by `how`; None if it is empty or invalid.
+        """Return the field `name` as parsed by the function `how`; None if it is empty or not valid.
 
-        An invalid field is added to `problems`, and an empty one with the message `needs` unless that is
-        empty.
+        If it is not valid, store the error message in `problems`. If it is empty and `needs` is not "", store
+        the message `needs` there.
         """
         text = str(getattr(self.draft, name)).strip()
         if not text:

@@ -32,7 +32,7 @@ class Stint:
 
 
 def loads(plan: Plan) -> list[Load]:
-    """Return the loads of a plan in order: every concurrency with the first prompt length, then the next."""
+    """Return the loads of a plan: all concurrencies with the first prompt length, then with the next."""
     return [Load(length, concurrency) for length in plan.lengths for concurrency in plan.concurrency]
 
 

@@ -110,7 +110,7 @@ def any_falls(conditions: Iterable[SloCondition]) -> bool:
 
 
 def requests_needed(conditions: Iterable[SloCondition]) -> int:
-    """Return the minimum number of requests in a level to judge all quantiles in the conditions."""
+    """Return how many requests a level needs so that all quantiles in the conditions can be computed."""
     return max((_REQUESTS.get(parts_of(one.figure)[1], 1) for one in conditions), default=1)
 
 

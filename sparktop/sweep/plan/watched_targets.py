@@ -1,4 +1,4 @@
-"""The possible targets of a sweep among all watched servers and routers, and those of a selected panel."""
+"""The possible targets of a sweep: all watched servers and routers, or those of a selected panel."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def watched_targets(
 ) -> tuple[SweepTarget, ...]:
     """Return all watched routers, then all watched backends, as targets, in the order of the screen.
 
-    Routers that are configured for sweeps only come after the watched routers, unless targets were typed on
-    the command line. `watch` has the targets known at the start, with API keys; `snapshot` also those found
-    since. `configured` are the names in the configuration. None: all names in `watch`, or none if targets
-    were typed.
+    Routers that the configuration lists only for sweeps follow the watched routers. They are left out if the
+    user typed the targets on the command line. `watch` has the targets known at the start, with API keys;
+    `snapshot` also has those found since. Targets whose names are in `configured` may be loaded without
+    confirmation. None stands for all names in `watch`, or for no name if the user typed the targets.
     """
     typed = watch.source == _TYPED
     asked = (*watch.routers, *(() if typed else watch.sweep_routers))
@@ -52,9 +52,9 @@ def watched_targets(
 def chosen_names(targets: Sequence[SweepTarget], snapshot: Snapshot, kind: str, name: str) -> tuple[str, ...]:
     """Return the names of the targets to load if the panel with the key (`kind`, `name`) is selected.
 
-    The panel of a backend or router selects itself, that of a group its router or else its backends, that of
-    a machine the backends on it. Otherwise all watched routers are selected, or all backends if there are
-    none.
+    For the panel of a backend or router, return its name. For a group, return its router, or its backends if
+    it has none. For a machine, return the backends on it. For any other panel, return all watched routers, or
+    all backends if no router is watched.
     """
     # A router that is not watched is only chosen by name.
     shown = {view.name for view in snapshot.routers}
@@ -75,10 +75,10 @@ def chosen_names(targets: Sequence[SweepTarget], snapshot: Snapshot, kind: str, 
 
 
 def _of_group(engines: Sequence[str], snapshot: Snapshot, group: str) -> list[str]:
-    """Return the names in `engines` of the backends in a balance group.
+    """Return the names of the backends in the balance group `group` that are also in `engines`.
 
-    If the group is made of the engine cores (lanes: data-parallel ranks) of one server, return this server,
-    after which the group is named.
+    If the group consists of the engine cores (lanes: data-parallel ranks) of one server, `group` is the name
+    of this server; return this name.
     """
     members = {view.name for view in snapshot.backends if view.group == group}
     members |= {name for one in snapshot.balance if one.group == group for name in one.backends}
@@ -93,9 +93,10 @@ def _backends(watch: Watch, snapshot: Snapshot) -> dict[str, BackendTarget]:
 
 
 def _backend(asked: BackendTarget | None, view: BackendView) -> BackendTarget:
-    """Return the backend of `view` as a target, with URL and API key of `asked`, its configuration, if any.
+    """Return the watched backend `view` as a target.
 
-    The machines that it runs on are the configured ones; if there are none, those that were discovered.
+    `asked` is the configuration of this backend, None if it is not configured. The target gets its URL, API
+    key and machines; without configured machines, it gets those that were discovered.
     """
     if asked is not None and asked.nodes:
         return asked
@@ -126,10 +127,11 @@ def router_target(
     model: str | None = None,
     known: bool,
 ) -> SweepTarget:
-    """Return a router as a target, with the watched backends `behind` it and the machines they run on.
+    """Return a router as a sweep target that knows its backends and their machines.
 
-    `deployments` are the backend names by deployment id that the router reports; configured entries take
-    precedence. `known` is True if the target may be loaded without confirmation.
+    `behind` are the watched backends of the router. `deployments` maps the deployment ids that the router
+    reports to names of backends; for an id that the configuration of `router` also maps, the configured name
+    is used. `known` is True if the target may be loaded without confirmation.
     """
     servers = list(behind)
     return SweepTarget(

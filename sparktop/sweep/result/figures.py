@@ -63,7 +63,8 @@ class Latency(Part):
     def of_values(cls, values: Sequence[float], run_means: Sequence[float] = ()) -> Self | None:
         """Return the latency with the given values in milliseconds, in any order; None without values.
 
-        `run_means` are stored as they are. A quantile is None if there are too few values for it.
+        `run_means`, the mean of each run in milliseconds, are stored unchanged. A quantile is None if there
+        are too few values for it.
         """
         if not values:
             return None

@@ -144,7 +144,7 @@ def run_starts(traces: Iterable[RequestTrace]) -> dict[int, float]:
 
 
 def uncounted(traces: Sequence[RequestTrace], starts: Mapping[int, float]) -> UncountedRequests | None:
-    """Return the columns of requests that do not count for latencies, such as failed ones.
+    """Return the requests `traces`, which do not count for latencies, as columns with one entry per request.
 
     `starts` has the start time of each run's first request. Return None if there are no requests, or more
     than `MOST_EACH`.

@@ -149,9 +149,9 @@ def decode_tps(run: Sequence[RequestTrace]) -> float | None:
 def pure_decode_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None:
     """Return the tokens/s of all streams together while `concurrency` streams generate at the same time.
 
-    Each stream's rate is measured from its own first to its own last token in such a period, because the
-    tokens of one engine step arrive one after the other, and a common end would cut some of them off. Return
-    None if there is no such period, or if too many token times are unknown.
+    Within each time interval in which they do, each stream's rate is measured from its own first to its own
+    last token. The reason: the tokens of one engine step arrive one after the other, so a common end would
+    cut some of them off. Return None if there is no such interval, or if too many token times are unknown.
     """
     if not _are_placed(run):
         return None

@@ -83,7 +83,7 @@ class RequestTrace:
 
     @property
     def is_placed(self) -> bool:
-        """True if `unplaced` is at most 1 % of the tokens: the times of the others are known."""
+        """True if the times of at least 99 % of the tokens are known: `unplaced` is at most 1 %."""
         return self.unplaced <= CERTAIN_SHARE * self.tokens
 
     @property
@@ -117,7 +117,7 @@ class RequestTrace:
 
     @property
     def first_token(self) -> float | None:
-        """Time of the first read that brought tokens; None before it."""
+        """Time of the first read that brought tokens; None before that read."""
         return self.arrivals[0][0] if self.arrivals else None
 
     @property
@@ -132,7 +132,7 @@ class RequestTrace:
 
     @property
     def last_token(self) -> float | None:
-        """Time of the latest read that brought tokens; None before the first one."""
+        """Time of the latest read that brought tokens; None before the first such read."""
         return self.arrivals[-1][0] if self.arrivals else None
 
     @property
@@ -144,7 +144,7 @@ class RequestTrace:
 
     @property
     def ttfr_s(self) -> float | None:
-        """Time to first response (TTFR): seconds from the start to the first event; None before it."""
+        """Time to first response (TTFR): seconds from the start to the first event; None before the event."""
         return None if self.first_event is None else self.first_event - self.start
 
     @property

@@ -74,13 +74,13 @@ def is_sweep(path: Path) -> bool:
 
 
 def choose(words: Sequence[str]) -> Chosen:
-    """Read the arguments of `compare`: "FILE", "ref:NAME" for a reference, or "NAME=FILE".
+    """Read the arguments of `compare`: "FILE", "NAME=FILE", or "ref:NAME" for a published table.
 
-    Files with the same NAME are merged into one series: they have different levels, or runs of one level.
-    To series with equal names, the name of their file is added.
+    Files with the same NAME become one series; they have different levels, or runs of the same level. If
+    several series still have the same name, the name of the file is added to each.
 
     Raises:
-        UsageError: a file or a reference cannot be read.
+        UsageError: a file or a published table cannot be read.
     """
     parts: list[Series] = []
     named: dict[str, list[Series]] = {}

@@ -1,8 +1,9 @@
 """Import of `vllm bench serve`'s JSON result: one level per result in the file.
 
 For files written with --save-detailed, all metrics are recomputed from the time stamps of the requests by
-sparktop's definitions. If such a request has as many gaps as tokens, the first gap is the one between a first
-event without text and the first token, and the tool's "TTFT" ends at this event: sparktop calls it TTFR.
+sparktop's definitions. If a request has as many gaps as tokens, the tool has also counted a first event
+without text: its "TTFT" ends at this event, which sparktop calls TTFR, and its first gap ends at the first
+token.
 """
 
 from __future__ import annotations

@@ -66,11 +66,11 @@ class ServerTokenizer:
 async def measured_tokens(
     tokenizer: ServerTokenizer, book: Book, length: int
 ) -> tuple[PromptTokens | None, bool]:
-    """Return (token costs of words and chat template, whether prompts made with them are exact).
+    """Return (token counts of words and of the chat template, whether prompts made with these are exact).
 
-    The costs are None if the server does not count tokens. The second value is True if the server counted the
-    expected tokens in complete trial prompts of `length` tokens; it is False also if the server cannot count
-    prompts with its chat template.
+    The counts are None if the server does not count tokens. The second value is True if the server counted
+    exactly the computed number of tokens in trial prompts of about `length` tokens. It is False if the counts
+    differ, or if the server cannot count a prompt with its chat template.
     """
     costs = await tokenizer.piece_costs()
     if costs is None:

@@ -38,9 +38,9 @@ class Passage:
     """Words with a known total of tokens, of which `prompt` makes prompts that differ in word order."""
 
     def __init__(self, names: Sequence[str], body: Sequence[Part], tail: str, tokens: int) -> None:
-        """Create a passage from `names` (words of its first line), `body`, and the filler `tail`.
+        """Create a passage from the words `names` of its first line, the text `body`, and the filler `tail`.
 
-        `tokens` is the number of tokens of them all, chat template included.
+        `tokens` is the number of tokens of the complete prompt, chat template included.
         """
         self._names = tuple(names)
         # The tokenizer may merge the last piece with the template after it, so every order has the same one.
@@ -51,7 +51,7 @@ class Passage:
         self.tokens = tokens
 
     def prompt(self, number: int, salt: str) -> tuple[str, int]:
-        """Return the text of prompt `number` for a salt, and its length in tokens.
+        """Return (text of a prompt, its length in tokens); `number` and `salt` determine its word order.
 
         Prompts with the same salt and different numbers differ within the first two words, until all orders
         of the first line are used. The same arguments always return the same prompt.
@@ -126,9 +126,10 @@ class PassageSearch:
         """Tokens of each filler word that was tried."""
 
     async def find(self) -> tuple[Passage | None, int | None, bool]:
-        """Return (nearest passage, its tokens as counted by the server, whether these are exactly `length`).
+        """Return (passage nearest to `length` tokens, its number of tokens, whether it is exactly `length`).
 
-        (None, None, False) if the server does not really count tokens.
+        The server counts the tokens in complete prompts. Return (None, None, False) if the server reports no
+        counts, or numbers that cannot be token counts because they are far too low or too high per word.
         """
         best: _Found | None = None
         random = Random(str(self._parts[:1]))  # noqa: S311 - text, no secret
@@ -199,7 +200,8 @@ class PassageSearch:
     async def _filled(self, low: _Found) -> _Found:
         """Append filler words to `low`, which has too few tokens, and return the best passage found.
 
-        If no filler meets the length exactly, words are removed one by one and more filler words appended.
+        If no filler gives exactly the requested length, remove the last word of the text and try again with
+        more filler words, until the length is exact or the limit of trial requests is reached.
         """
         best, pieces = low, low.pieces
         while self._counted < MOST_REQUESTS and pieces >= 0:
@@ -223,9 +225,9 @@ class PassageSearch:
         return best
 
     def _tail(self, missing: int) -> str:
-        """Return filler words of up to two kinds with `missing` tokens in total; "" if there are none.
+        """Return filler words of one or two kinds with `missing` tokens in total.
 
-        Only fillers are used whose tokens are known.
+        Only filler words with a known token count are used. Return "" if no combination of them fits.
         """
         costs = list(self._fillers.items())
         for first, cost in costs:

@@ -63,7 +63,11 @@ class PromptTokens:
     def __init__(
         self, overhead: float = 0.0, costs: Mapping[str, float] | None = None, otherwise: float = 1.0
     ) -> None:
-        """Store token counts: `overhead` for every prompt, `costs` by piece, `otherwise` for other pieces."""
+        """Store token counts: `overhead` of each prompt, `costs` by piece, `otherwise` of any other piece.
+
+        A piece is a word with the space before it, or a punctuation mark. The overhead is the chat template
+        and the first word of a prompt.
+        """
         self.overhead = overhead
         """Tokens of the chat template and the first word of a prompt."""
         self.costs: Mapping[str, float] = costs or {}
@@ -81,7 +85,10 @@ class Book:
     """
 
     def __init__(self, seed: int, least_pieces: int = _LEAST_PIECES) -> None:
-        """Generate a text of at least `least_pieces` pieces; the same seed always gives the same text."""
+        """Generate a text of at least `least_pieces` words and punctuation marks.
+
+        The same `seed` always gives the same text.
+        """
         random = Random(f"sparktop book {seed}")  # noqa: S311 - text, no secret
         pieces: list[str] = []
         self.starts: list[int] = []
@@ -119,10 +126,11 @@ class PromptMaker:
         """For each piece of the book, the number of tokens of all pieces before it."""
 
     def prompt(self, length: int, number: int, salt: str) -> tuple[str, int]:
-        """Return (text of prompt `number` for a salt, its expected length in tokens).
+        """Return (text of a prompt, its expected length in tokens). `number` and `salt` determine the text.
 
-        The prompt has `length` tokens including the chat template, or the fewest possible if that is more.
-        Prompts of different numbers have different first lines, if `length` leaves room for a first line.
+        The prompt has `length` tokens including the chat template. If the shortest possible prompt is longer
+        than that, it is returned. Prompts of different numbers have different first lines, if `length` leaves
+        room for a first line.
         """
         random = Random(f"{salt}/{number}")  # noqa: S311 - text, no secret
         left = length - self._tokens.overhead
@@ -165,7 +173,10 @@ def _first_line(number: int, random: Random) -> list[str]:
 
 
 def _sentence(random: Random) -> list[Part]:
-    """Return a random sentence of one of three forms, as a list of (grammatical role, piece)."""
+    """Return a random sentence of one of three forms, as a list of (grammatical role, text).
+
+    Each text is a word with the space before it, or a punctuation mark.
+    """
     noun, adjective = _picker(random, Kind.NOUN, NOUNS), _picker(random, Kind.ADJECTIVE, ADJECTIVES)
     verb, adverb = _picker(random, Kind.VERB, VERBS), _picker(random, Kind.ADVERB, ADVERBS)
     subject = [(Kind.FIXED, " the"), adjective(), noun()]

@@ -104,7 +104,10 @@ def read_event(data: bytes) -> StreamEvent:
 
 
 def _with_total(data: bytes, key: int) -> StreamEvent:
-    """Parse an event with text and a running token total, whose key is at the offset `key` of `data`."""
+    """Parse an event that has text and a running token total.
+
+    `key` is the offset in `data` of the JSON key of this total.
+    """
     made = _number_at(data, key)
     if made is None:
         return _read_all(data)
@@ -112,7 +115,10 @@ def _with_total(data: bytes, key: int) -> StreamEvent:
 
 
 def _number_at(data: bytes, key: int) -> int | None:
-    """Return the integer value of the key `completion_tokens` at offset `key`; None if there is none."""
+    """Return the integer value of the JSON key `completion_tokens` at the offset `key` of `data`.
+
+    Return None if the value is not an integer, or if `key` is negative.
+    """
     found = _NUMBER.match(data, key + len(_TOTAL)) if key >= 0 else None
     return None if found is None else int(found[1])
 

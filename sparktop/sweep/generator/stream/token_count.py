@@ -70,9 +70,10 @@ class TokenCount:
     """Time of the event with the finish reason, which arrives with the last token."""
 
     def chunk(self, tokens: int, total: int | None, *, has_ids: bool) -> int:
-        """Record a chunk with `tokens` visible tokens and the running total `total` (None: not sent).
+        """Record a chunk that shows `tokens` tokens, and return how many tokens to count for it.
 
-        Return the number of tokens to count for the chunk: the growth of the total, else `tokens`.
+        `total` is the running total of tokens in this chunk; None if the server does not send one. Return how
+        much it grew since the previous chunk, or `tokens` if there is no usable total.
         """
         if self._all_totals and total is not None and total >= self._total and (total or not tokens):
             count, self._total = total - self._total, total
@@ -85,7 +86,10 @@ class TokenCount:
         return tokens
 
     def read(self, at: float, count: int, *, is_reasoning: bool) -> None:
-        """Record a read that brought `count` tokens at the time `at`, nothing but reasoning if so flagged."""
+        """Record a read that brought `count` tokens at the time `at`.
+
+        `is_reasoning` is True if all of them are reasoning.
+        """
         if self.answer_at is None and not is_reasoning:
             self.answer_at = at
         self.times.append(at)
@@ -96,19 +100,28 @@ class TokenCount:
         self._empty_at.append(at)
 
     def begin(self, at: float, *, shows_token: bool) -> None:
-        """Record the first event of the stream; without a token, it has only the role "assistant"."""
+        """Record the first event of the stream, which arrived at the time `at`.
+
+        If `shows_token` is False, the event has only the role "assistant".
+        """
         if not shows_token:
             self._role_at = at
 
     def finish(self, at: float, *, shows_token: bool) -> None:
-        """Record the finish event; if it shows no token, it may stand for the last token."""
+        """Record the finish event, which arrived at the time `at`.
+
+        If `shows_token` is False, the event may still count as the last token later.
+        """
         self._ended_at = at
         if not shows_token:
             self._finish_at = at
 
     @property
     def prelude_s(self) -> float | None:
-        """Seconds from the first event to the finish event; None unless the first event has only the role."""
+        """Seconds from the first event of the stream to its finish event.
+
+        None if either is missing, or if the first event has more than the role "assistant".
+        """
         begun, ended = self._role_at, self._ended_at
         return None if begun is None or ended is None else ended - begun
 
@@ -146,11 +159,11 @@ class TokenCount:
         return CountedTokens(times, counts, known, reported, hidden, answer_from, spans_all)
 
     def _hidden_before(self) -> int:
-        """Return how many tokens of the first chunk's running total were generated earlier, but not shown.
+        """Return how many tokens the server generated but did not send before the first chunk with a total.
 
-        If the total is not larger than the mean number of tokens in later chunks, all its tokens belong to
-        the first chunk, and the result is 0. If it is larger, all but one are hidden tokens. The mean leaves
-        out the last chunk, which may be smaller.
+        The first running total counts these tokens too. If it is at most the mean number of tokens in later
+        chunks, all its tokens belong to the first chunk: return 0. Otherwise one token belongs to the first
+        chunk and all others are hidden. The mean leaves out the last chunk, which may be smaller.
         """
         first, *later = [size for size in self._sizes if size]
         usual = later[:-1] or later or [1]
@@ -159,10 +172,10 @@ class TokenCount:
     def _with_silent(
         self, times: array[float], counts: list[int], missing: int
     ) -> tuple[array[float], list[int]]:
-        """Return (times, counts) of the reads after adding `missing` tokens, one for each chunk without text.
+        """Return (times, counts) of the reads after adding `missing` tokens, one for each event without text.
 
-        These chunks are all that have an empty text, or the finish event if it came late, or both. Return the
-        arguments unchanged if none of these three choices has exactly `missing` chunks.
+        These events are all chunks with empty text, or these and a late finish event, or only a late finish
+        event. Return the arguments unchanged if none of these three groups has exactly `missing` events.
         """
         silent = list(self._empty_at)
         if len(silent) != missing and self._finish_at is not None and self._is_late(self._finish_at):
@@ -179,8 +192,9 @@ class TokenCount:
     ) -> tuple[array[float], list[int]] | None:
         """Return (times, counts) of the reads, counting the first event and the finish event as a token each.
 
-        Both events show no token, but may have come with one. None if this is not plausible for the first
-        event: the time until the first chunk is longer than the missing tokens take at the mean token rate.
+        Both events show no token, but may have come with one. Return None if the first event cannot have come
+        with a token: the next read came later than `missing` tokens take at the mean token rate. Here,
+        `missing` is `reported` minus the sum of `counts`.
         """
         begin, end = self._role_at, self._ended_at
         if begin is None or end is None or not times or not begin <= times[0] <= end:

@@ -102,11 +102,18 @@ class TokenStream:
 
     @property
     def prelude_s(self) -> float | None:
-        """Seconds from the first event to the finish event; None unless the first event has only the role."""
+        """Seconds from the first event of the stream to its finish event.
+
+        None if either is missing, or if the first event has more than the role "assistant".
+        """
         return self._count.prelude_s
 
     def counted(self, *, first_event_is_token: bool = False) -> CountedTokens:
-        """Return the tokens of the complete answer; see `TokenCount.counted`."""
+        """Return the tokens of the complete answer, with the best counts that its chunks allow.
+
+        `first_event_is_token` is True for a server whose first event, with only the role "assistant", comes
+        with its first token.
+        """
         total = None if self.usage is None else self.usage.generated_tokens
         return self._count.counted(total, first_event_is_token=first_event_is_token)
 

@@ -51,9 +51,10 @@ class Calibrate:
 
 @dataclass(frozen=True, slots=True)
 class RunLoad:
-    """Command: execute one load run of a level, after a calibration if there was none for this target.
+    """Command: execute one load run of a level.
 
-    A warm-up is a run like any other, with `warm_up` set.
+    If this target was not calibrated for the prompt length, the process calibrates it first. A warm-up is a
+    run like any other, with `warm_up` set.
     """
 
     id: str
@@ -114,7 +115,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class PromptLength:
-    """The length of the prompts that a calibration found, and how exactly it is known."""
+    """The number of tokens of a calibration's prompts, whether it is exact, and how it is known."""
 
     asked_tokens: int
     got_tokens: int | None
@@ -170,7 +171,11 @@ class TokenBin:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Message: the events of a run since the last batch; tokens after the first are only summed in bins."""
+    """Message: what happened in a run since the last batch.
+
+    `events` include the first token of each request. Later tokens are only summed by time and backend in
+    `bins`.
+    """
 
     id: str
     at: float
@@ -208,7 +213,7 @@ class TokenTimes:
 
 @dataclass(frozen=True, slots=True)
 class LagFigures:
-    """Statistics of the lag of the load generator's event loop, in milliseconds; `count` is of samples."""
+    """Lag of the load generator's event loop in milliseconds; `count` is the number of samples."""
 
     mean: float
     p50: float

@@ -206,7 +206,7 @@ class SloSearch:
         return {level: one.both if level > peak else one.falling for level, one in self._judged.items()}
 
     def _surely_from(self) -> int | None:
-        """Return the lowest measured concurrency from which on rising conditions hold at all up to the peak.
+        """Return the lowest measured concurrency such that rising conditions hold from it up to the peak.
 
         Rising conditions get better as concurrency grows. The peak is the concurrency that met them best.
         Return None if even the peak does not meet them.
