@@ -20,6 +20,7 @@ from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
 from sparktop.simulation.calibration import BYTES_PER_TOKEN_GB, CLUSTER_TP2, SOLO
 from sparktop.simulation.virtual_time import VirtualTime
+from sparktop.store.journal import Journal
 from sparktop.store import SourceKey, Store
 from stage.arrivals import Swing
 from stage.load import OpenLoad, RehearsedTime, routed_load
@@ -74,6 +75,7 @@ class Rehearsal:
         span: int = 1,
         machines: Mapping[int, Machine] | None = None,
         scenario: Scenario | None = None,
+        journal: Journal | None = None,
     ) -> None:
         """Start at virtual second 0, before the first poll.
 
@@ -103,6 +105,7 @@ class Rehearsal:
             clock=lambda: self._now_s,
             now=lambda: START + timedelta(seconds=self._now_s),
             simulated=True,
+            journal=journal,
         )
         for target, reader in zip(self.watch.nodes, self._readers, strict=True):
             if reader.identity is not None:

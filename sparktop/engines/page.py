@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from sparktop.engines.error import PageError
 from sparktop.engines.registry import ENGINES
@@ -39,7 +40,7 @@ def read_page(
     if engine != "auto" and engine not in ENGINES:
         raise PageError(FailureKind.UNSUPPORTED, f"unknown engine {clean(engine, 40)!r}")
     if engine != "auto" and ENGINES[engine].prefix is None:
-        return ENGINES[engine].read(body, at=at, answer_ms=answer_ms)
+        return replace(ENGINES[engine].read(body, at=at, answer_ms=answer_ms), page=body)
     found = _SAMPLE.search(b"\n" + body)
     if found is None:
         raise _without_engine(body, engine)
@@ -47,7 +48,7 @@ def read_page(
     if engine not in {"auto", name}:
         message = f"a page of {ENGINES[name].title}, not of {ENGINES[engine].title} as configured"
         raise PageError(FailureKind.UNSUPPORTED, message)
-    return ENGINES[name].read(body, at=at, answer_ms=answer_ms)
+    return replace(ENGINES[name].read(body, at=at, answer_ms=answer_ms), page=body)
 
 
 def _without_engine(body: bytes, engine: str) -> PageError:

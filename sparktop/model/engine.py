@@ -162,6 +162,8 @@ class EngineSample:
     page_bytes: int | None = None
     note: str | None = None
     """Why metrics are missing, in one clean line; None where all are present."""
+    page: bytes | None = field(default=None, repr=False, compare=False)
+    """The answer that the sample was read from, decompressed, for a recording; None where there was none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ def decode(body: bytes) -> Reply:
         raise WireError(_kind(reply.error_kind), f"the agent there: {clean(reply.error)}")
     if len(reply.samples) > _MOST_SAMPLES:
         raise WireError(FailureKind.TOO_LARGE, f"the agent's answer holds over {_MOST_SAMPLES} samples")
-    return _checked(reply)
+    return checked(reply)
 
 
 def place(reply: Reply, received_at: float) -> NodeSample | None:
@@ -179,22 +179,22 @@ def _other_schema(schema: str, version: object) -> WireError:
     return WireError(FailureKind.VERSION, f"{message}: update the older one")
 
 
-def _checked(value: Value) -> Value:
+def checked(value: Value) -> Value:
     """Return a copy of `value` (a record, tuple, mapping, text or number) with all its text cleaned.
 
     Raises:
         WireError: a number is not finite, or implausibly large.
     """
-    checked: Any = value
+    found: Any = value
     if isinstance(value, str):
-        checked = clean(value, _TEXT_LIMIT)
+        found = clean(value, _TEXT_LIMIT)
     elif isinstance(value, int | float):
         if not math.isfinite(value) or abs(value) > _LARGEST:
             raise WireError(FailureKind.MALFORMED, "the agent's answer holds a number that is not a reading")
     elif isinstance(value, tuple):
-        checked = tuple(_checked(item) for item in value)
+        found = tuple(checked(item) for item in value)
     elif isinstance(value, Mapping):
-        checked = {clean(key, _TEXT_LIMIT): _checked(item) for key, item in value.items()}
+        found = {clean(key, _TEXT_LIMIT): checked(item) for key, item in value.items()}
     elif is_dataclass(value) and not isinstance(value, type):
-        checked = replace(value, **{one.name: _checked(getattr(value, one.name)) for one in fields(value)})
-    return cast("Value", checked)
+        found = replace(value, **{one.name: checked(getattr(value, one.name)) for one in fields(value)})
+    return cast("Value", found)

@@ -1,0 +1,267 @@
+"""The calls that change a store as records, and back.
+
+Targets are written field by field from `_TARGET_FIELDS`, so that keys and tokens never reach a file, and
+addresses without user name, password and query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass
+from typing import Any, cast
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import TypeAdapter, ValidationError
+
+from sparktop.engines import PageError, read_page
+from sparktop.model.engine import EngineIdentity, EngineSample
+from sparktop.model.failure import Failure
+from sparktop.model.instant import Instant
+from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.router import RouterSample
+from sparktop.model.snapshot import Severity
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
+from sparktop.model.text import clean
+from sparktop.recording.record import Kind, Record, RecordError
+from sparktop.sources.wire import WireError, checked
+from sparktop.store import Reading, SourceKey, SourceKind
+from sparktop.store.journal import Call, Change
+
+Target = BackendTarget | NodeTarget | RouterTarget
+
+_TARGET_FIELDS: Mapping[type[Target], tuple[str, ...]] = {
+    NodeTarget: ("name", "via", "url", "ssh"),
+    BackendTarget: ("name", "url", "engine", "nodes", "slots", "capture_sizes"),
+    RouterTarget: ("name", "url", "strategy", "backends", "deployments"),
+}
+_TARGET_KINDS: Mapping[str, type[Target]] = {
+    SourceKind.NODE: NodeTarget,
+    SourceKind.BACKEND: BackendTarget,
+    SourceKind.ROUTER: RouterTarget,
+}
+_READINGS: Mapping[type[Any], Kind] = {
+    NodeSample: Kind.NODE,
+    RouterSample: Kind.ROUTER,
+    Failure: Kind.FAIL,
+}
+_TEXT = 300
+
+
+_adapters: dict[type[Any], TypeAdapter[Any]] = {}
+
+
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    """Return the validator and serializer of a type; built at first use, which takes 20 ms."""
+    if kind not in _adapters:
+        _adapters[kind] = TypeAdapter(kind)
+    return _adapters[kind]
+
+
+def public_url(url: str | None) -> str | None:
+    """Return an address without user name, password, query and fragment."""
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def target_fields(target: Target) -> dict[str, object]:
+    """Return the public fields of a target, with its kind."""
+    found: dict[str, object] = {
+        name: value for name in _TARGET_FIELDS[type(target)] if (value := getattr(target, name)) is not None
+    }
+    found["kind"] = next(kind for kind, one in _TARGET_KINDS.items() if isinstance(target, one))
+    if "url" in found:
+        found["url"] = public_url(target.url)
+    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in found.items()}
+
+
+def read_target(fields: object) -> Target:
+    """Return the target of `target_fields`.
+
+    Raises:
+        RecordError: the fields are not those of a target.
+    """
+    if not isinstance(fields, dict) or not isinstance(kind := fields.get("kind"), str):
+        raise RecordError("a target without a kind")
+    known = _TARGET_KINDS.get(kind)
+    if known is None:
+        raise RecordError(f"a target of the unknown kind {clean(kind, 40)}")
+    wanted = {name: fields[name] for name in _TARGET_FIELDS[known] if name in fields}
+    return cast("Target", _validated(known, wanted))
+
+
+def record_of(instant: Instant, call: Call) -> Record | None:
+    """Return the record of a call; None for a sample without the page that it was read from."""
+    return _WRITERS[call.change](instant, *call.arguments)
+
+
+def _reading_record(
+    instant: Instant, key: SourceKey, reading: Reading, took_ms: float | None
+) -> Record | None:
+    fields: dict[str, object] = {} if took_ms is None else {"took_ms": took_ms}
+    if isinstance(reading, EngineSample):
+        if reading.page is None:
+            return None
+        fields |= {"engine": reading.engine, "at": reading.at}
+        if reading.answer_ms is not None:
+            fields["answer_ms"] = reading.answer_ms
+        return Record(Kind.PAGE, instant, key.label, fields, reading.page)
+    kind = _READINGS[type(reading)]
+    return Record(kind, instant, key.label, fields, _adapter(type(reading)).dump_json(reading))
+
+
+def _identity_record(instant: Instant, key: SourceKey, identity: EngineIdentity | NodeIdentity) -> Record:
+    return Record(Kind.IDENTITY, instant, key.label, body=_adapter(type(identity)).dump_json(identity))
+
+
+def _note_record(instant: Instant, subject: str, message: str, severity: Severity) -> Record:
+    fields = {"subject": subject, "message": message, "severity": severity.value}
+    return Record(Kind.NOTE, instant, fields=fields)
+
+
+def _added_record(instant: Instant, *targets: Target) -> Record:
+    return Record(Kind.WATCH, instant, fields={"add": [target_fields(one) for one in targets]})
+
+
+def _own_load_writer(change: Change) -> Callable[[Instant, frozenset[str]], Record]:
+    return lambda instant, names: Record(Kind.SWEEP, instant, fields={change.value: sorted(names)})
+
+
+_WRITERS: Mapping[Change, Callable[..., Record | None]] = {
+    Change.ACCEPT: _reading_record,
+    Change.IDENTIFY: _identity_record,
+    Change.ADD: _added_record,
+    Change.REMOVE: lambda instant, key: Record(Kind.WATCH, instant, key.label, {"remove": True}),
+    Change.SET_INTERVAL: lambda instant, value: Record(Kind.WATCH, instant, fields={"interval_s": value}),
+    Change.SET_SEARCHING: lambda instant, hosts: Record(
+        Kind.WATCH, instant, fields={"searching": list(hosts)}
+    ),
+    Change.BEGIN_OWN_LOAD: _own_load_writer(Change.BEGIN_OWN_LOAD),
+    Change.END_OWN_LOAD: _own_load_writer(Change.END_OWN_LOAD),
+    Change.NOTE: _note_record,
+    Change.MEASURE_SELF: lambda instant, cpu, rss: Record(
+        Kind.SELF, instant, fields={"cpu_percent": cpu, "rss_bytes": rss}
+    ),
+    Change.JUDGE: lambda instant: Record(Kind.TICK, instant),
+}
+
+
+def call_of(record: Record) -> Call | None:
+    """Return the call of a record; None for a kind that changes no store or that is not known.
+
+    All text is cleaned of control characters, as at the edges where live readings come in.
+
+    Raises:
+        RecordError: the record is not one that `record_of` made.
+    """
+    read = _READERS.get(record.kind)
+    return None if read is None else read(record)
+
+
+def _page(record: Record) -> Call:
+    fields = record.fields
+    engine, at = fields.get("engine"), _number(fields.get("at"))
+    if not isinstance(engine, str) or at is None:
+        raise RecordError("a page without its engine or time")
+    try:
+        sample = read_page(record.body, at=at, engine=engine, answer_ms=_number(fields.get("answer_ms")))
+    except PageError as error:
+        raise RecordError(f"a page that cannot be read: {clean(error.message, _TEXT)}") from None
+    return Call(Change.ACCEPT, (_key(record), sample, _number(fields.get("took_ms"))))
+
+
+def _value(kind: type[Any]) -> Callable[[Record], Call]:
+    def read(record: Record) -> Call:
+        took_ms = _number(record.fields.get("took_ms"))
+        return Call(Change.ACCEPT, (_key(record), _validated(kind, record.body), took_ms))
+
+    return read
+
+
+def _identity(record: Record) -> Call:
+    key = _key(record)
+    kind = NodeIdentity if key.kind is SourceKind.NODE else EngineIdentity
+    return Call(Change.IDENTIFY, (key, _validated(kind, record.body)))
+
+
+def _watch(record: Record) -> Call | None:
+    fields = record.fields
+    if "add" in fields:
+        targets = fields["add"]
+        if not isinstance(targets, list):
+            raise RecordError("targets that are not a list")
+        return Call(Change.ADD, tuple(read_target(one) for one in targets))
+    if "remove" in fields:
+        return Call(Change.REMOVE, (_key(record),))
+    if (interval_s := _number(fields.get("interval_s"))) is not None and interval_s > 0:
+        return Call(Change.SET_INTERVAL, (interval_s,))
+    return Call(Change.SET_SEARCHING, (_names(fields["searching"]),)) if "searching" in fields else None
+
+
+def _own_load(record: Record) -> Call | None:
+    for change in (Change.BEGIN_OWN_LOAD, Change.END_OWN_LOAD):
+        if change.value in record.fields:
+            return Call(change, (frozenset(_names(record.fields[change.value])),))
+    return None
+
+
+def _note(record: Record) -> Call:
+    subject, message, severity = (record.fields.get(name) for name in ("subject", "message", "severity"))
+    if not isinstance(subject, str) or not isinstance(message, str) or severity not in list(Severity):
+        raise RecordError("a note without its subject, message or severity")
+    return Call(Change.NOTE, (clean(subject, _TEXT), clean(message, _TEXT), Severity(cast("str", severity))))
+
+
+def _self(record: Record) -> Call:
+    rss = _number(record.fields.get("rss_bytes"))
+    return Call(
+        Change.MEASURE_SELF, (_number(record.fields.get("cpu_percent")), None if rss is None else int(rss))
+    )
+
+
+_READERS: Mapping[str, Callable[[Record], Call | None]] = {
+    Kind.PAGE: _page,
+    Kind.NODE: _value(NodeSample),
+    Kind.ROUTER: _value(RouterSample),
+    Kind.FAIL: _value(Failure),
+    Kind.IDENTITY: _identity,
+    Kind.WATCH: _watch,
+    Kind.SWEEP: _own_load,
+    Kind.NOTE: _note,
+    Kind.SELF: _self,
+    Kind.TICK: lambda _: Call(Change.JUDGE),
+}
+
+
+def _validated(kind: type[Any], value: bytes | Mapping[str, object]) -> object:
+    """Return a value of `kind` from JSON or from fields, with its text cleaned.
+
+    Raises:
+        RecordError: the value does not fit.
+    """
+    adapter = _adapter(kind)
+    try:
+        found = adapter.validate_json(value) if isinstance(value, bytes) else adapter.validate_python(value)
+        return checked(found) if is_dataclass(found) else found
+    except (ValidationError, WireError) as error:
+        reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise RecordError(f"a value that is not a {kind.__name__}: {clean(reason, _TEXT)}") from None
+
+
+def _key(record: Record) -> SourceKey:
+    kind, _, name = (record.source or "").partition(":")
+    try:
+        return SourceKey(SourceKind(kind), clean(name, _TEXT))
+    except ValueError:
+        raise RecordError("a reading without its source") from None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise RecordError("names that are not a list")
+    return tuple(clean(one, _TEXT) for one in value if isinstance(one, str))

@@ -1,0 +1,206 @@
+"""Zstandard frames of a recording (RFC 8878): written block by block, read block by block.
+
+A frame holds a minute. Reading survives a torn end, NUL bytes after a power cut and flipped bits: what a
+damaged frame still holds up to the damage is returned, and reading goes on at the next frame.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+
+from sparktop.recording.record import Record, RecordError, decode
+from sparktop.recording.zstandard import (
+    CompressionParameter,
+    DecompressionParameter,
+    ZstdCompressor,
+    ZstdDecompressor,
+    ZstdError,
+)
+
+MAGIC = b"\x28\xb5\x2f\xfd"
+EMPTY_LAST_BLOCK = b"\x01\x00\x00"
+"""Ends a frame after any complete block, because frames have no checksum of their own."""
+MAX_WINDOW_LOG = 24
+"""A frame that needs a window above 16 MiB is refused."""
+_WINDOW_LOG = 22
+_BLOCK_HEADER = 3
+_LONGEST_HEADER = 18
+_MAX_BLOCK = 128 << 10
+_RLE, _RESERVED = 1, 3
+_SEARCHED_AT_ONCE = 1 << 20
+
+
+class FrameWriter:
+    """Compresses the records of one frame."""
+
+    def __init__(self, level: int) -> None:
+        """Begin a frame of compression level `level` (1 to 19)."""
+        self._compressor = ZstdCompressor(
+            options={
+                CompressionParameter.compression_level: level,
+                CompressionParameter.window_log: _WINDOW_LOG,
+                CompressionParameter.checksum_flag: 0,
+            }
+        )
+
+    def add(self, text: bytes) -> bytes:
+        """Return the bytes to append to the file so that `text` can be read from it."""
+        return self._compressor.compress(text, ZstdCompressor.FLUSH_BLOCK)
+
+    def end(self) -> bytes:
+        """Return the bytes that end the frame."""
+        return self._compressor.flush(ZstdCompressor.FLUSH_FRAME)
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A part of a file that could not be read."""
+
+    offset: int
+    """Where in the file it begins, in bytes."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _FrameEnd:
+    """Where reading a frame ended."""
+
+    offset: int
+    """Where to search for the next frame."""
+    reason: str | None = None
+    """Why it ended before the frame's end; None at its end."""
+    may_grow: bool = False
+    """Whether the missing bytes may still be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A record and the frame that it is in."""
+
+    record: Record
+    frame: int
+    """Offset of the frame in the file."""
+
+
+class FrameReader:
+    """Reads the records of one file; the file may grow meanwhile."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Read from an open file; the descriptor is never closed here, and its position never used."""
+        self._descriptor = descriptor
+        self.damage: list[Damage] = []
+        """What was found damaged so far, in file order."""
+        self.good_end = 0
+        """Offset after the last block that was read well."""
+        self.open_frame = False
+        """Whether the frame at `good_end` has no end yet."""
+
+    def size(self) -> int:
+        """Return the present length of the file in bytes."""
+        return os.fstat(self._descriptor).st_size
+
+    def frames(self) -> Iterator[int]:
+        """Yield the offset of each frame, by its headers alone; stop at the first damage."""
+        offset, size = 0, self.size()
+        while offset < size:
+            start = self._after_header(offset)
+            if start is None:
+                return
+            yield offset
+            offset = start
+            last = False
+            while not last:
+                block = self._block(offset)
+                if isinstance(block, _FrameEnd):
+                    return
+                length, last = block
+                offset += length
+
+    def records(self, start: int = 0) -> Iterator[Located]:
+        """Yield the records from the frame at or after `start` on, until the present end of the file."""
+        end = _FrameEnd(start)
+        while True:
+            frame = self._next_magic(end.offset)
+            reason = end.reason
+            if reason is None and end.offset < (self.size() if frame is None else frame):
+                reason = "bytes that are not a frame"
+            if reason is not None and (frame is not None or not end.may_grow):
+                self.damage.append(Damage(end.offset, reason))
+            if frame is None:
+                return
+            end = yield from self._frame(frame)
+
+    def _frame(self, frame: int) -> Generator[Located, None, _FrameEnd]:
+        """Yield the records of a frame; return where and why reading it ended."""
+        offset = self._after_header(frame)
+        if offset is None:
+            torn = frame + _LONGEST_HEADER > self.size()
+            return _FrameEnd(frame + 1, "a frame's header is torn or invalid", may_grow=torn)
+        decompressor = ZstdDecompressor(options={DecompressionParameter.window_log_max: MAX_WINDOW_LOG})
+        self.open_frame, self.good_end = True, offset
+        text, last = bytearray(), False
+        try:
+            decompressor.decompress(os.pread(self._descriptor, offset - frame, frame))
+            while not last:
+                block = self._block(offset)
+                if isinstance(block, _FrameEnd):
+                    return block
+                length, last = block
+                text += decompressor.decompress(os.pread(self._descriptor, length, offset))
+                yield from self._complete(text, frame)
+                offset += length
+                self.good_end = offset
+        except (ZstdError, EOFError):
+            return _FrameEnd(offset + 1, "a block cannot be decompressed")
+        except RecordError as error:
+            return _FrameEnd(offset + 1, str(error))
+        self.open_frame = False
+        return _FrameEnd(offset)
+
+    @staticmethod
+    def _complete(text: bytearray, frame: int) -> Iterator[Located]:
+        """Yield the records that are complete in `text` and remove them from it."""
+        data, position = bytes(text), 0
+        while position < len(data) and (found := decode(data, position)) is not None:
+            record, position = found
+            yield Located(record, frame)
+        del text[:position]
+
+    def _after_header(self, offset: int) -> int | None:
+        """Return the offset of the first block of the frame at `offset`; None if there is no whole header."""
+        head = os.pread(self._descriptor, _LONGEST_HEADER, offset)
+        if len(head) < 6 or not head.startswith(MAGIC):  # noqa: PLR2004 - magic, descriptor and window
+            return None
+        descriptor = head[4]
+        single = bool(descriptor & 0x20)
+        dictionary = (0, 1, 2, 4)[descriptor & 3]
+        content = (1 if single else 0, 2, 4, 8)[descriptor >> 6]
+        length = 5 + (not single) + dictionary + content
+        return offset + length if len(head) >= length and not descriptor & 0x0C else None
+
+    def _block(self, offset: int) -> tuple[int, bool] | _FrameEnd:
+        """Return (length in bytes, whether it is the frame's last) of the block at `offset`, if complete."""
+        head = os.pread(self._descriptor, _BLOCK_HEADER, offset)
+        value = int.from_bytes(head, "little")
+        kind, size = value >> 1 & 3, value >> 3
+        if len(head) == _BLOCK_HEADER and value == 0:
+            return _FrameEnd(offset, "NUL bytes, as a power cut leaves them")
+        if kind == _RESERVED or size > _MAX_BLOCK:
+            return _FrameEnd(offset, "a block's header is invalid")
+        length = _BLOCK_HEADER + (1 if kind == _RLE else size)
+        if offset + length > self.size():
+            return _FrameEnd(offset, "the last block is torn", may_grow=True)
+        return length, bool(value & 1)
+
+    def _next_magic(self, start: int) -> int | None:
+        """Return the offset of the next frame at or after `start`."""
+        offset, kept = start, b""
+        while chunk := os.pread(self._descriptor, _SEARCHED_AT_ONCE, offset):
+            found = (kept + chunk).find(MAGIC)
+            if found >= 0:
+                return offset - len(kept) + found
+            kept = (kept + chunk)[-len(MAGIC) + 1 :]
+            offset += len(chunk)
+        return None

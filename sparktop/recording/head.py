@@ -1,0 +1,276 @@
+"""The first record of each frame: all that a reader needs to begin there."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from sparktop import __version__
+from sparktop.model.engine import EngineIdentity
+from sparktop.model.instant import Instant
+from sparktop.model.node import NodeIdentity
+from sparktop.model.series import Series
+from sparktop.model.snapshot import Alert, Event, Severity, Snapshot
+from sparktop.model.targets import (
+    BackendTarget,
+    ModelFacts,
+    NodeTarget,
+    NodeThresholds,
+    RouterTarget,
+    StateThresholds,
+    Watch,
+)
+from sparktop.recording.calls import Target, read_target, target_fields
+from sparktop.recording.record import Kind, Record, RecordError
+from sparktop.sources.wire import WireError, checked
+from sparktop.store import SourceKey, SourceKind
+from sparktop.store.journal import Call, Change
+
+SCHEMA = "sparktop.recording/1"
+SUMMARY_S = 60.0
+"""Seconds that the summary of a head covers."""
+Identity = EngineIdentity | NodeIdentity
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Smallest, mean and largest value of a metric over the minute before a head."""
+
+    least: float
+    mean: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """What was announced at the beginning of a frame."""
+
+    alerts: tuple[Alert, ...] = ()
+    events: tuple[Event, ...] = ()
+    """Newest last."""
+    verdicts: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+    """Announced balance verdict and its beginning (Unix seconds), by group."""
+    summary: Mapping[str, Range] = field(default_factory=dict)
+    """Metrics of all servers over the last minute: `generation_tps`, `requests`, `headroom_gib`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Everything watched and announced at the beginning of a frame."""
+
+    targets: Mapping[SourceKey, Target] = field(default_factory=dict)
+    identities: Mapping[SourceKey, Identity] = field(default_factory=dict)
+    interval_s: float = 1.0
+    searching: tuple[str, ...] = ()
+    simulated: bool = False
+    thresholds: StateThresholds = field(default_factory=StateThresholds)
+    node_thresholds: NodeThresholds = field(default_factory=NodeThresholds)
+    models: Mapping[str, ModelFacts] = field(default_factory=dict)
+    announced: Announced = field(default_factory=Announced)
+    version: str = __version__
+    """Version of sparktop that wrote it."""
+    hostname: str = ""
+    boot_id: str = ""
+    pid: int = 0
+
+    @property
+    def watch(self) -> Watch:
+        """The targets and settings, for a new store."""
+        found = self.targets.values()
+        return Watch(
+            nodes=tuple(one for one in found if isinstance(one, NodeTarget)),
+            backends=tuple(one for one in found if isinstance(one, BackendTarget)),
+            routers=tuple(one for one in found if isinstance(one, RouterTarget)),
+            interval_s=self.interval_s,
+            thresholds=self.thresholds,
+            node_thresholds=self.node_thresholds,
+            models=self.models,
+            source="recording",
+        )
+
+    def after(self, call: Call) -> Head:
+        """Return the head as it is after a call that changes what is watched."""
+        arguments = cast("tuple[Any, ...]", call.arguments)
+        match call.change:
+            case Change.ADD:
+                new = {key_of(one): one for one in arguments}
+                return replace(self, targets={**new, **self.targets})
+            case Change.REMOVE:
+                kept = {key: one for key, one in self.targets.items() if key != arguments[0]}
+                return replace(self, targets=kept)
+            case Change.IDENTIFY:
+                return replace(self, identities={**self.identities, arguments[0]: arguments[1]})
+            case Change.SET_INTERVAL:
+                return replace(self, interval_s=arguments[0])
+            case Change.SET_SEARCHING:
+                return replace(self, searching=arguments[0])
+        return self
+
+
+def key_of(target: Target) -> SourceKey:
+    """Return the key of a target's source."""
+    kinds = {NodeTarget: SourceKind.NODE, BackendTarget: SourceKind.BACKEND, RouterTarget: SourceKind.ROUTER}
+    return SourceKey(kinds[type(target)], target.name)
+
+
+def first_head(watch: Watch, *, simulated: bool) -> Head:
+    """Return the head at the beginning of watching, on this machine and in this process."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:  # noqa: PTH123 - one short read
+            boot_id = file.read(64).strip()
+    except OSError:
+        boot_id = ""
+    targets: Iterable[Target] = (*watch.nodes, *watch.backends, *watch.routers)
+    return Head(
+        targets={key_of(one): one for one in targets},
+        interval_s=watch.interval_s,
+        simulated=simulated,
+        thresholds=watch.thresholds,
+        node_thresholds=watch.node_thresholds,
+        models=watch.models,
+        hostname=socket.gethostname(),
+        boot_id=boot_id,
+        pid=os.getpid(),
+    )
+
+
+def announced(snapshot: Snapshot) -> Announced:
+    """Return what a snapshot announces, with a summary of its last minute."""
+    at = snapshot.at
+    summary = {
+        "generation_tps": _range(at, [one.history.generation_tps for one in snapshot.backends]),
+        "requests": _range(
+            at, [series for one in snapshot.backends for series in (one.history.running, one.history.waiting)]
+        ),
+        "headroom_gib": _range(at, [one.history.headroom_gib for one in snapshot.nodes], least=True),
+    }
+    return Announced(
+        snapshot.alerts,
+        snapshot.events,
+        {
+            one.group: (one.word.value, one.since.timestamp())
+            for one in snapshot.balance
+            if one.since is not None
+        },
+        {name: found for name, found in summary.items() if found is not None},
+    )
+
+
+def _range(at: float, each: Iterable[Series], *, least: bool = False) -> Range | None:
+    """Return the range over the last minute of the sum of series; with `least`, of the smallest of them."""
+    slots: dict[int, list[float]] = {}
+    for series in each:
+        for time, value in series.since(at - SUMMARY_S):
+            if value is not None:
+                slots.setdefault(int(time), []).append(value)
+    found = [min(values) if least else sum(values) for values in slots.values()]
+    return Range(min(found), sum(found) / len(found), max(found)) if found else None
+
+
+def record_of_head(instant: Instant, head: Head) -> Record:
+    """Return the first record of a frame."""
+    state = head.announced
+    body = {
+        "watch": {
+            "targets": [target_fields(one) for one in head.targets.values()],
+            "interval_s": head.interval_s,
+            "searching": head.searching,
+            "simulated": head.simulated,
+            "thresholds": asdict(head.thresholds),
+            "node_thresholds": asdict(head.node_thresholds),
+            "models": {name: asdict(one) for name, one in head.models.items()},
+        },
+        "identities": {key.label: asdict(one) for key, one in head.identities.items()},
+        "alerts": [asdict(one) | {"since": one.since.timestamp()} for one in state.alerts],
+        "events": [
+            {
+                "at": one.at.timestamp(),
+                "severity": one.severity,
+                "subject": one.subject,
+                "message": one.message,
+                "values": dict(one.values),
+            }
+            for one in state.events
+        ],
+        "verdicts": state.verdicts,
+        "summary": {name: asdict(one) for name, one in state.summary.items()},
+    }
+    fields = {
+        "schema": SCHEMA,
+        "sparktop": head.version,
+        "hostname": head.hostname,
+        "boot_id": head.boot_id,
+        "pid": head.pid,
+    }
+    return Record(Kind.HEAD, instant, fields=fields, body=json.dumps(body, separators=(",", ":")).encode())
+
+
+def read_head(record: Record) -> Head:
+    """Return the head of a frame; text from the file is cleaned.
+
+    Raises:
+        RecordError: the record is not a head of this schema.
+    """
+    fields = record.fields
+    if fields.get("schema") != SCHEMA:
+        raise RecordError("a frame of another schema: a newer sparktop wrote it")
+    try:
+        body = json.loads(record.body)
+        watch = body["watch"]
+        targets = [read_target(one) for one in watch["targets"]]
+        head = Head(
+            targets={key_of(one): one for one in targets},
+            identities=dict(_identity(label, one) for label, one in body["identities"].items()),
+            interval_s=float(watch["interval_s"]),
+            searching=tuple(str(one) for one in watch["searching"]),
+            simulated=watch["simulated"] is True,
+            thresholds=_of(StateThresholds, watch["thresholds"]),
+            node_thresholds=_of(NodeThresholds, watch["node_thresholds"]),
+            models={name: _of(ModelFacts, one) for name, one in watch["models"].items()},
+            announced=_announced(body),
+            version=str(fields.get("sparktop")),
+            hostname=str(fields.get("hostname")),
+            boot_id=str(fields.get("boot_id")),
+            pid=int(cast("int", fields.get("pid"))),
+        )
+        return checked(head)
+    except (ValueError, KeyError, TypeError, AttributeError, ValidationError, WireError, RecursionError):
+        raise RecordError("a head that cannot be read") from None
+
+
+def _announced(body: Mapping[str, Any]) -> Announced:
+    def time(value: float) -> datetime:
+        return datetime.fromtimestamp(value, UTC)
+
+    return Announced(
+        tuple(
+            Alert(one["id"], Severity(one["severity"]), one["subject"], one["message"], time(one["since"]))
+            for one in body["alerts"]
+        ),
+        tuple(
+            Event(time(one["at"]), Severity(one["severity"]), one["subject"], one["message"], one["values"])
+            for one in body["events"]
+        ),
+        {name: (str(word), float(since)) for name, (word, since) in body["verdicts"].items()},
+        {name: _of(Range, one) for name, one in body["summary"].items()},
+    )
+
+
+def _identity(label: str, fields: object) -> tuple[SourceKey, Identity]:
+    kind, _, name = label.partition(":")
+    key = SourceKey(SourceKind(kind), name)
+    if key.kind is SourceKind.NODE:
+        return key, _of(NodeIdentity, fields)
+    return key, _of(EngineIdentity, fields)
+
+
+def _of(kind: type[Value], fields: object) -> Value:
+    return TypeAdapter(kind).validate_python(fields)

@@ -1,0 +1,193 @@
+"""The player: feeds a store from a recording, on the recording's clock."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from sparktop.errors import UsageError
+from sparktop.model.instant import Instant
+from sparktop.model.snapshot import Snapshot
+from sparktop.model.text import clean
+from sparktop.recording.calls import call_of
+from sparktop.recording.frames import MAGIC, Damage, FrameReader, Located
+from sparktop.recording.head import Head, read_head
+from sparktop.recording.record import Kind, Record, RecordError
+from sparktop.store import Store
+
+WARM_UP_S = 900.0
+"""Seconds replayed before a moment, so that graphs, windows and verdicts there are as they were."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameStart:
+    """The beginning of a frame."""
+
+    path: Path
+    offset: int
+    instant: Instant
+    head: Head
+
+
+class Recording:
+    """One or more files, read as one; the last may still be written to."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        """Open the files.
+
+        Raises:
+            UsageError: a file cannot be opened or is not a recording.
+        """
+        self._files: list[tuple[Path, FrameReader]] = []
+        self._descriptors: list[int] = []
+        for path in paths:
+            self._open(path)
+        self.frames = [start for path, reader in self._files for start in _starts(path, reader)]
+        """The beginnings of all readable frames, by wall time."""
+        self.frames.sort(key=lambda one: one.instant.wall)
+        if not self.frames:
+            self.close()
+            named = ", ".join(clean(path, 200) for path in paths)
+            raise UsageError(
+                f"{named}: no frame of a recording can be read: sparktop record --check says why"
+            )
+
+    def _open(self, path: Path) -> None:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            self.close()
+            raise UsageError(f"{clean(path, 300)}: {clean(error.strerror)}") from None
+        self._descriptors.append(descriptor)
+        try:
+            is_recording = os.pread(descriptor, len(MAGIC), 0) == MAGIC
+        except OSError:
+            is_recording = False
+        if not is_recording:
+            self.close()
+            raise UsageError(f"{clean(path, 300)} is not a recording of sparktop")
+        self._files.append((path, FrameReader(descriptor)))
+
+    def close(self) -> None:
+        """Close all files."""
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+    @property
+    def damage(self) -> list[tuple[Path, Damage]]:
+        """What was found damaged in what was read so far."""
+        return [(path, one) for path, reader in self._files for one in reader.damage]
+
+    def frame_before(self, wall: datetime) -> FrameStart:
+        """Return the last frame that begins at or before `wall`; the first of all if none does."""
+        index = bisect_right([one.instant.wall for one in self.frames], wall)
+        return self.frames[max(0, index - 1)]
+
+    def records(self, start: FrameStart) -> Iterator[Record]:
+        """Yield the records from a frame on, through all later files, until the present end."""
+        order = list(dict.fromkeys(one.path for one in self.frames))
+        readers = dict(self._files)
+        for path in order[order.index(start.path) :]:
+            offset = start.offset if path == start.path else 0
+            for located in readers[path].records(offset):
+                yield located.record
+
+
+def _starts(path: Path, reader: FrameReader) -> Iterator[FrameStart]:
+    """Yield the beginnings of a file's frames; frames whose head cannot be read are passed over."""
+    for offset in reader.frames():
+        first = next(reader.records(offset), None)
+        if first is not None and first.frame == offset and (start := _start(path, first)) is not None:
+            yield start
+
+
+def _start(path: Path, located: Located) -> FrameStart | None:
+    if located.record.kind != Kind.HEAD:
+        return None
+    try:
+        return FrameStart(path, located.frame, located.record.instant, read_head(located.record))
+    except RecordError:
+        return None
+
+
+class Player:
+    """Plays a recording into a store of its own."""
+
+    def __init__(self, recording: Recording) -> None:
+        """Stand before the first record of the recording."""
+        self.recording = recording
+        self.unreadable = 0
+        """Records that were passed over because they could not be read."""
+        self.marks: list[tuple[Instant, str]] = []
+        """Marks of the user that were played."""
+        self._begin(recording.frames[0])
+
+    def _begin(self, frame: FrameStart) -> None:
+        self._records = self.recording.records(frame)
+        self._next: Record | None = None
+        self._boot_id = frame.head.boot_id
+        self._new_store(frame.head, frame.instant)
+
+    def _new_store(self, head: Head, instant: Instant) -> None:
+        self.instant = instant
+        self.head = head
+        self.store = Store(
+            head.watch,
+            clock=lambda: self.instant.at,
+            now=lambda: self.instant.wall,
+            simulated=head.simulated,
+        )
+        for key, identity in head.identities.items():
+            self.store.identify(key, identity)
+
+    def seek(self, wall: datetime, *, warm_up_s: float = WARM_UP_S) -> None:
+        """Go to a moment: replay the `warm_up_s` seconds before it into a new store."""
+        frames = self.recording.frames
+        target = self.recording.frame_before(wall)
+        start = next(
+            one for one in frames if (target.instant.wall - one.instant.wall).total_seconds() <= warm_up_s
+        )
+        self._begin(start)
+        self.play(wall)
+
+    def play(self, until: datetime) -> bool:
+        """Apply all records up to `until` (wall time); return whether the recording goes on after it."""
+        while (record := self._peek()) is not None and record.instant.wall <= until:
+            self._next = None
+            self._apply(record)
+        if until > self.instant.wall:
+            ahead_s = (until - self.instant.wall).total_seconds()
+            self.instant = Instant(self.instant.at + ahead_s, until)
+        return record is not None
+
+    def _peek(self) -> Record | None:
+        if self._next is None:
+            self._next = next(self._records, None)
+        return self._next
+
+    def _apply(self, record: Record) -> None:
+        try:
+            if record.kind == Kind.HEAD:
+                self._pass_head(record)
+            elif record.kind == Kind.MARK:
+                self.marks.append((record.instant, clean(record.fields.get("word", ""), 200)))
+            elif (call := call_of(record)) is not None:
+                self.instant = record.instant
+                getattr(self.store, call.change.value)(*call.arguments)
+        except (RecordError, TypeError):
+            self.unreadable += 1
+
+    def _pass_head(self, record: Record) -> None:
+        """Begin a new store where the head is of another boot, whose monotonic clock is another one."""
+        head = read_head(record)
+        if head.boot_id != self._boot_id or record.instant.at < self.instant.at:
+            self._boot_id = head.boot_id
+            self._new_store(head, record.instant)
+
+    def snapshot(self) -> Snapshot:
+        """Return the picture of the present moment."""
+        return self.store.snapshot()

@@ -1,0 +1,276 @@
+"""The recorder: a journal of a store that a thread writes to a file once a second."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparktop.errors import OutputError
+from sparktop.model.engine import EngineSample
+from sparktop.model.instant import Instant
+from sparktop.model.snapshot import Snapshot
+from sparktop.model.targets import Watch
+from sparktop.model.text import clean
+from sparktop.store.journal import Call, Change
+
+if TYPE_CHECKING:
+    from sparktop.recording.file import RecordingFile
+    from sparktop.recording.frames import FrameWriter
+    from sparktop.recording.head import Head
+    from sparktop.recording.record import Record
+
+_log = logging.getLogger(__name__)
+
+FLUSH_S = 1.0
+"""Seconds between two writes to the disk."""
+FRAME_S = 60.0
+"""Seconds of readings in a frame."""
+MAX_FRAME_BYTES = 256 << 20
+MAX_WAITING_BYTES = 64 << 20
+"""Bytes of metrics pages that may wait for a slow disk; beyond them the oldest pages are dropped."""
+MAX_WAITING_ITEMS = 100_000
+RETRY_S = 10.0
+"""Seconds between two tries to write after an error."""
+END_S = 3.0
+"""Seconds that `stop` waits for the thread."""
+FEW_BACKENDS = 16
+_FEW_LEVEL, _MANY_LEVEL = 9, 3
+_SLOW_FLUSH_S = 0.020
+"""CPU time of a flush from which on the lower compression level is used."""
+
+Item = Call | Snapshot | str
+"""A call of the store, a picture for the head of the next frame, or the word of a mark."""
+
+
+class Recorder:
+    """Writes every call that changes a store to a recording; `write` returns at once.
+
+    Trouble with the disk is passed to `on_problem` as one line, once until it is over; recording goes on when
+    the disk does.
+    """
+
+    def __init__(
+        self,
+        watch: Watch,
+        *,
+        next_path: Callable[[Instant], Path],
+        part_s: float | None = None,
+        part_bytes: int = 1 << 30,
+        simulated: bool = False,
+        on_problem: Callable[[str], None] = lambda _: None,
+        on_part: Callable[[Path], None] = lambda _: None,
+    ) -> None:
+        """Record a store that watches `watch`; nothing is written before `start`.
+
+        `next_path` returns the path of the file that begins at an instant; a new one begins after `part_s`
+        seconds (None: never) and `part_bytes` bytes. `on_part` receives each path once it is written to.
+        `on_problem` and `on_part` are called in the recorder's thread.
+        """
+        self._watch = watch
+        self._simulated = simulated
+        self._next_path = next_path
+        self._part_s, self._part_bytes = part_s, part_bytes
+        self._on_problem, self._on_part = on_problem, on_part
+        self._picture: Callable[[], Snapshot] | None = None
+        self._items: deque[tuple[Instant, Item]] = deque()
+        self._lock = threading.Lock()
+        self._waiting_bytes = 0
+        self._dropped = 0
+        self._pictured_at: float | None = None
+        self._stop = threading.Event()
+        self._reason = ""
+        self._thread: threading.Thread | None = None
+        self._head: Head | None = None
+        self._file: RecordingFile | None = None
+        self._frame: FrameWriter | None = None
+        self._frame_bytes = 0
+        self._part_at = 0.0
+        self._level: int | None = None
+        self._failed_at: float | None = None
+
+    def start(self, picture: Callable[[], Snapshot]) -> None:
+        """Start the thread; `picture` returns a snapshot of the store, whose journal this is."""
+        self._picture = picture
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+        self._thread.start()
+
+    def stop(self, reason: str) -> None:
+        """Write what is left and the reason of the end, and wait for it at most `END_S` seconds."""
+        self._reason = reason
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(END_S)
+
+    def write(self, instant: Instant, call: Call) -> None:
+        """Record a call; called by the store before the call takes effect."""
+        due = self._pictured_at is None or instant.at - self._pictured_at >= FRAME_S
+        if call.change is Change.JUDGE and due and self._picture is not None:
+            self._pictured_at = instant.at
+            self._put(instant, self._picture())
+        self._put(instant, call)
+
+    def mark(self, instant: Instant, word: str) -> None:
+        """Record a mark of the user with a word."""
+        self._put(instant, clean(word, 200))
+
+    def _put(self, instant: Instant, item: Item) -> None:
+        with self._lock:
+            self._items.append((instant, item))
+            self._waiting_bytes += _page_bytes(item)
+            if len(self._items) > MAX_WAITING_ITEMS:
+                self._waiting_bytes -= _page_bytes(self._items.popleft()[1])
+                self._dropped += 1
+            while self._waiting_bytes > MAX_WAITING_BYTES:
+                index = next(i for i, (_, one) in enumerate(self._items) if _page_bytes(one))
+                self._waiting_bytes -= _page_bytes(self._items[index][1])
+                del self._items[index]
+                self._dropped += 1
+
+    def _take(self) -> tuple[list[tuple[Instant, Item]], int]:
+        with self._lock:
+            taken, dropped = list(self._items), self._dropped
+            self._items.clear()
+            self._waiting_bytes = self._dropped = 0
+        return taken, dropped
+
+    def _run(self) -> None:
+        from sparktop.recording.head import first_head
+
+        self._head = first_head(self._watch, simulated=self._simulated)
+        while True:
+            stopping = self._stop.wait(FLUSH_S)
+            try:
+                self._flush(stopping=stopping)
+            except Exception:  # noqa: BLE001 - recording must never end the program, and its thread has nobody to raise to
+                _log.exception("the recorder failed")
+                self._fail("recording failed: see the log")
+            if stopping:
+                break
+        if self._file is not None:
+            self._file.close()
+
+    def _flush(self, *, stopping: bool) -> None:
+        waits = self._failed_at is not None and time.monotonic() - self._failed_at < RETRY_S
+        if waits and not stopping:
+            return
+        items, dropped = self._take()
+        if not items:
+            return
+        began = time.thread_time()
+        try:
+            self._write(items, dropped, stopping=stopping)
+        except (OSError, OutputError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            self._fail(f"recording pauses: {clean(reason, 300)}; next try in {RETRY_S:.0f} s")
+            return
+        if time.thread_time() - began > _SLOW_FLUSH_S and len(items) < FEW_BACKENDS:
+            self._level = _MANY_LEVEL
+        if self._failed_at is not None:
+            self._failed_at = None
+            self._on_problem("recording goes on")
+
+    def _fail(self, message: str) -> None:
+        if self._failed_at is None:
+            self._on_problem(message)
+        self._failed_at = time.monotonic()
+        self._frame = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write(self, items: list[tuple[Instant, Item]], dropped: int, *, stopping: bool) -> None:
+        """Encode and write what has come, with new frames and files where they are due."""
+        from sparktop.recording.record import Kind, Record, encode
+
+        first = items[0][0]
+        if self._file is not None and self._file.is_gone():
+            self._file.close()
+            self._file = self._frame = None
+        data, text = bytearray(), bytearray()
+        if dropped:
+            text += encode(Record(Kind.LAG, first, fields={"dropped": dropped}))
+        for instant, item in items:
+            if isinstance(item, Snapshot) or self._frame is None or self._frame_bytes > MAX_FRAME_BYTES:
+                data += self._end_frame(text)
+                text.clear()
+                if self._is_part_due(instant) and data and self._file is not None:
+                    self._file.append(bytes(data), frame_open=False)
+                    data.clear()
+                self._begin_frame(instant, item)
+                data += self._added(encode(self._head_record(instant)))
+            if (record := self._record(instant, item)) is not None:
+                text += encode(record)
+        if stopping:
+            text += encode(Record(Kind.END, items[-1][0], fields={"reason": self._reason}))
+        data += self._end_frame(text) if stopping else self._added(bytes(text))
+        assert self._file is not None  # noqa: S101 - a frame has a file
+        self._file.append(bytes(data), frame_open=self._frame is not None)
+
+    def _added(self, text: bytes) -> bytes:
+        assert self._frame is not None  # noqa: S101 - only within a frame
+        self._frame_bytes += len(text)
+        return self._frame.add(text) if text else b""
+
+    def _end_frame(self, text: bytes | bytearray) -> bytes:
+        """Return the bytes that add `text` to the open frame and end it; empty where none is open."""
+        if self._frame is None:
+            return b""
+        ended = self._added(bytes(text)) + self._frame.end()
+        self._frame = None
+        return ended
+
+    def _begin_frame(self, instant: Instant, item: Item) -> None:
+        from sparktop.recording.file import RecordingFile
+        from sparktop.recording.frames import FrameWriter
+        from sparktop.recording.head import announced
+
+        assert self._head is not None  # noqa: S101 - set when the thread starts
+        if isinstance(item, Snapshot):
+            self._head = replace(self._head, announced=announced(item))
+        if self._file is None or self._is_part_due(instant):
+            if self._file is not None:
+                self._file.close()
+            self._file = RecordingFile(self._next_path(instant))
+            self._part_at = instant.at
+            self._on_part(self._file.path)
+        few = len(self._watch.backends) <= FEW_BACKENDS
+        self._frame = FrameWriter(self._level or (_FEW_LEVEL if few else _MANY_LEVEL))
+        self._frame_bytes = 0
+
+    def _is_part_due(self, instant: Instant) -> bool:
+        if self._file is None:
+            return False
+        old = self._part_s is not None and instant.at - self._part_at >= self._part_s
+        return old or self._file.length >= self._part_bytes
+
+    def _head_record(self, instant: Instant) -> Record:
+        from sparktop.recording.head import record_of_head
+
+        assert self._head is not None  # noqa: S101 - set when the thread starts
+        return record_of_head(instant, self._head)
+
+    def _record(self, instant: Instant, item: Item) -> Record | None:
+        from sparktop.recording.calls import record_of
+        from sparktop.recording.record import Kind, Record
+
+        if isinstance(item, Snapshot):
+            return None
+        if isinstance(item, str):
+            return Record(Kind.MARK, instant, fields={"word": item})
+        assert self._head is not None  # noqa: S101 - set when the thread starts
+        self._head = self._head.after(item)
+        return record_of(instant, item)
+
+
+def _page_bytes(item: Item) -> int:
+    """Return the bytes of a metrics page, 0 for everything else."""
+    if not isinstance(item, tuple) or item.change is not Change.ACCEPT:
+        return 0
+    reading = item.arguments[1]
+    return len(reading.page) if isinstance(reading, EngineSample) and reading.page is not None else 0

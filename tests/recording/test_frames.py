@@ -1,0 +1,96 @@
+"""What is left of a recording after a crash, a power cut or a bad disk."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from sparktop.recording.frames import EMPTY_LAST_BLOCK, MAGIC
+from sparktop.recording.zstandard import ZstdDecompressor
+from tests.recording.conftest import A_FRAME, Made, read
+
+
+def complete(made: Made, length: int) -> int:
+    """Return how many records are complete in the first `length` bytes."""
+    return sum(end <= length for end in made.ends)
+
+
+def test_an_undamaged_file_is_read_whole(made: Made, tmp_path: Path) -> None:
+    """All records, no damage; any Zstandard reader reads it, too."""
+    found, reader = read(tmp_path / "a", made.data)
+    assert found == made.records
+    assert (reader.damage, reader.open_frame, reader.good_end) == ([], False, len(made.data))
+    frame = ZstdDecompressor()
+    assert b"num_requests_running" in frame.decompress(made.data)
+    assert frame.eof
+
+
+def test_a_file_cut_at_any_byte_of_its_last_records_loses_no_complete_one(made: Made, tmp_path: Path) -> None:
+    """At each byte of the last three records; what is torn is not reported as damage while it may grow."""
+    for length in range(made.ends[-4], len(made.data)):
+        found, reader = read(tmp_path / "a", made.data[:length])
+        assert found == made.records[: complete(made, length)]
+        assert reader.damage == []
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nul_bytes_at_the_end_are_a_power_cut(made: Made, tmp_path: Path, seed: int) -> None:
+    """Whatever was synced before is read; NUL bytes give no record."""
+    rng = random.Random(seed)  # noqa: S311 - dice of a test
+    length = rng.randrange(made.ends[A_FRAME], len(made.data))
+    found, _ = read(tmp_path / "a", made.data[:length] + bytes(rng.randrange(1, 9000)))
+    assert found == made.records[: complete(made, length)]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_no_change_of_bytes_makes_a_false_record(made: Made, tmp_path: Path, seed: int) -> None:
+    """Flipped, changed, lost and added bytes cost at most the rest of the frames that they touch."""
+    rng = random.Random(seed)  # noqa: S311 - dice of a test
+    data, touched = bytearray(made.data), set[int]()
+    for _ in range(rng.choice((1, 1, 1, 8))):
+        index = rng.randrange(len(data))
+        touched.add(complete(made, index) // A_FRAME)
+        match rng.randrange(4):
+            case 0:
+                data[index] ^= 1 << rng.randrange(8)
+            case 1:
+                data[index] = rng.randrange(256)
+            case 2 if len(touched) == 1:
+                del data[index : index + rng.randrange(1, 50)]
+            case _ if len(touched) == 1:
+                data[index:index] = rng.randbytes(rng.randrange(1, 50))
+    found, reader = read(tmp_path / "a", bytes(data))
+    kept = {record.fields["index"] for record in found}
+    assert all(record == made.records[record.fields["index"]] for record in found)  # type: ignore[call-overload]
+    if len(touched) == 1:
+        frame = touched.pop()
+        others = {index for index in range(len(made.records)) if index // A_FRAME not in {frame, frame + 1}}
+        assert others <= kept
+    assert len(found) == len(made.records) or reader.damage or reader.open_frame
+
+
+def test_a_frame_appended_after_a_torn_one_is_read(made: Made, tmp_path: Path) -> None:
+    """The torn block may claim more bytes than there are: the next frame begins within them."""
+    torn = made.data[: made.ends[10] - 20]
+    found, reader = read(tmp_path / "a", torn + made.data)
+    assert found == made.records[:10] + made.records
+    assert len(reader.damage) == 1
+
+
+def test_an_ended_torn_frame_is_valid_again(made: Made, tmp_path: Path) -> None:
+    """Cut after the last complete block and ended by an empty one, any Zstandard reader accepts it."""
+    _, reader = read(tmp_path / "a", made.data[: made.ends[7] - 9])
+    repaired = made.data[: reader.good_end] + EMPTY_LAST_BLOCK
+    frame = ZstdDecompressor()
+    frame.decompress(repaired)
+    assert frame.eof
+
+
+def test_a_frame_that_wants_a_gigabyte_is_refused(made: Made, tmp_path: Path) -> None:
+    """A window of 2^30 bytes is not allocated; reading goes on behind it."""
+    bomb = MAGIC + bytes([0x00, (30 - 10) << 3]) + (2 << 1 | 1 | 4 << 3).to_bytes(3, "little") + b"abcd"
+    found, reader = read(tmp_path / "a", bomb + made.data)
+    assert found == made.records
+    assert [one.offset for one in reader.damage] == [7]

@@ -1,0 +1,155 @@
+"""The recorder beside trouble: secrets, full disks, vanished folders, a second writer."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from sparktop.errors import OutputError
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.recording import file as recording_file
+from sparktop.recording.file import RecordingFile
+from sparktop.recording.player import Player, Recording
+from sparktop.recording.recorder import Recorder
+from sparktop.store import SourceKey, Store
+from tests.recording.conftest import Made, instant, read
+
+pytestmark = pytest.mark.outside
+
+CANARY = "canary-7731"
+WATCH = Watch(
+    backends=(BackendTarget("a", f"http://user:{CANARY}@127.0.0.1:1/?key={CANARY}", api_key=CANARY),),
+    nodes=(NodeTarget("n", "agent", f"http://{CANARY}@127.0.0.1:2", token=CANARY, token_file=f"/{CANARY}"),),
+    routers=(RouterTarget("r", "http://127.0.0.1:3", api_key=CANARY),),
+)
+
+
+@dataclass
+class Recorded:
+    """A store whose clock the test sets, and its recorder."""
+
+    path: Path
+    at: float = 0.0
+    problems: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Start the recorder."""
+        self.recorder = Recorder(WATCH, next_path=lambda _: self.path, on_problem=self.problems.append)
+        self.store = Store(
+            WATCH, clock=lambda: self.at, now=lambda: instant(self.at).wall, journal=self.recorder
+        )
+        self.recorder.start(self.store.snapshot)
+
+    def second(self) -> None:
+        """Let a second pass: a failed poll and a judgement."""
+        self.at += 1.0
+        failure = Failure(FailureKind.REFUSED, "refused", self.at)
+        self.store.accept(SourceKey.backend("a"), failure, 1.0)
+        self.store.judge()
+
+
+def wait(condition: Callable[[], object]) -> None:
+    """Wait up to 20 s for the recorder's thread."""
+    end = time.monotonic() + 20
+    while not condition() and time.monotonic() < end:
+        os.sched_yield()
+    assert condition()
+
+
+def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
+    """Neither of the configuration nor of targets found later; addresses keep host and path."""
+    run = Recorded(tmp_path / "a")
+    run.second()
+    run.store.add(
+        BackendTarget("b", f"http://x:{CANARY}@10.0.0.1:8000/v1?token={CANARY}#{CANARY}", api_key=CANARY)
+    )
+    run.second()
+    run.recorder.stop("quit")
+    records, _ = read(tmp_path / "copy", run.path.read_bytes())
+    assert len(records) > 4
+    assert CANARY not in repr(records)
+    assert "http://10.0.0.1:8000/v1" in repr(records)
+    assert (run.path.stat().st_mode & 0o777) == 0o600
+
+
+def test_a_full_disk_pauses_the_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line, no crash; what was written stays readable, and it goes on when there is room again."""
+    full = False
+
+    def require_room(_: int) -> None:
+        if full:
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(recording_file, "_require_room", require_room)
+    monkeypatch.setattr("sparktop.recording.recorder.RETRY_S", 0.1)
+    run = Recorded(tmp_path / "a")
+    run.second()
+    wait(lambda: run.path.exists() and run.path.stat().st_size)
+    full = True
+    run.second()
+    wait(lambda: run.problems)
+    assert len(run.problems) == 1
+    assert run.problems[0].startswith("recording pauses: no space left on device")
+    before, _ = read(tmp_path / "copy", run.path.read_bytes())
+    full = False
+    run.second()
+    wait(lambda: len(run.problems) > 1)
+    run.recorder.stop("quit")
+    after, reader = read(tmp_path / "copy", run.path.read_bytes())
+    assert after[: len(before)] == before
+    assert len(after) > len(before)
+    assert (run.problems[1:], reader.damage) == (["recording goes on"], [])
+
+
+def test_a_deleted_file_is_made_again(tmp_path: Path) -> None:
+    """A file that somebody removed, or whose folder was renamed, is begun anew."""
+    run = Recorded(tmp_path / "a")
+    run.second()
+    wait(lambda: run.path.exists() and run.path.stat().st_size)
+    run.path.unlink()
+    run.second()
+    wait(lambda: run.path.exists() and run.path.stat().st_size)
+    run.recorder.stop("quit")
+    player = Player(Recording([run.path]))
+    player.play(instant(run.at).wall)
+    assert player.snapshot().backends[0].failure is not None
+
+
+def test_a_second_writer_is_refused(tmp_path: Path) -> None:
+    """Two processes must not write into one file."""
+    first = RecordingFile(tmp_path / "a")
+    with pytest.raises(OutputError, match="another process writes this recording"):
+        RecordingFile(tmp_path / "a")
+    first.close()
+    RecordingFile(tmp_path / "a").close()
+
+
+def test_another_file_is_not_overwritten(tmp_path: Path) -> None:
+    """A text, a folder, a device and a link are refused and stay as they are."""
+    (tmp_path / "text").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "text")
+    for name in ("text", "link", "."):
+        with pytest.raises(OutputError):
+            RecordingFile(tmp_path / name)
+    with pytest.raises(OutputError, match="regular file"):
+        RecordingFile(Path(os.devnull))
+    assert (tmp_path / "text").read_text() == "mine"
+
+
+def test_a_recording_goes_on_after_a_torn_end(made: Made, tmp_path: Path) -> None:
+    """The torn block is cut off and its frame ended, so that nothing of the next frames is lost."""
+    path = tmp_path / "a"
+    path.write_bytes(made.data[: made.ends[50] - 9])
+    again = RecordingFile(path)
+    again.append(made.data, frame_open=False)
+    again.close()
+    records, reader = read(tmp_path / "copy", path.read_bytes())
+    assert records == made.records[:50] + made.records
+    assert reader.damage == []
