@@ -20,8 +20,8 @@ from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
 from sparktop.simulation.calibration import BYTES_PER_TOKEN_GB, CLUSTER_TP2, SOLO
 from sparktop.simulation.virtual_time import VirtualTime
-from sparktop.store.journal import Journal
 from sparktop.store import SourceKey, Store
+from sparktop.store.journal import Journal
 from stage.arrivals import Swing
 from stage.load import OpenLoad, RehearsedTime, routed_load
 

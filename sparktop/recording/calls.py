@@ -15,11 +15,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from sparktop.engines import PageError, read_page
 from sparktop.model.engine import EngineIdentity, EngineSample
+from sparktop.model.event import Severity
 from sparktop.model.failure import Failure
 from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.router import RouterSample
-from sparktop.model.snapshot import Severity
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
 from sparktop.model.text import clean
 from sparktop.recording.record import Kind, Record, RecordError
@@ -50,7 +50,7 @@ _TEXT = 300
 _adapters: dict[type[Any], TypeAdapter[Any]] = {}
 
 
-def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+def adapter(kind: type[Any]) -> TypeAdapter[Any]:
     """Return the validator and serializer of a type; built at first use, which takes 20 ms."""
     if kind not in _adapters:
         _adapters[kind] = TypeAdapter(kind)
@@ -108,11 +108,11 @@ def _reading_record(
             fields["answer_ms"] = reading.answer_ms
         return Record(Kind.PAGE, instant, key.label, fields, reading.page)
     kind = _READINGS[type(reading)]
-    return Record(kind, instant, key.label, fields, _adapter(type(reading)).dump_json(reading))
+    return Record(kind, instant, key.label, fields, adapter(type(reading)).dump_json(reading))
 
 
 def _identity_record(instant: Instant, key: SourceKey, identity: EngineIdentity | NodeIdentity) -> Record:
-    return Record(Kind.IDENTITY, instant, key.label, body=_adapter(type(identity)).dump_json(identity))
+    return Record(Kind.IDENTITY, instant, key.label, body=adapter(type(identity)).dump_json(identity))
 
 
 def _note_record(instant: Instant, subject: str, message: str, severity: Severity) -> Record:
@@ -240,9 +240,9 @@ def _validated(kind: type[Any], value: bytes | Mapping[str, object]) -> object:
     Raises:
         RecordError: the value does not fit.
     """
-    adapter = _adapter(kind)
+    known = adapter(kind)
     try:
-        found = adapter.validate_json(value) if isinstance(value, bytes) else adapter.validate_python(value)
+        found = known.validate_json(value) if isinstance(value, bytes) else known.validate_python(value)
         return checked(found) if is_dataclass(found) else found
     except (ValidationError, WireError) as error:
         reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)

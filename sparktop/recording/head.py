@@ -7,17 +7,17 @@ import os
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from sparktop import __version__
 from sparktop.model.engine import EngineIdentity
+from sparktop.model.event import Alert, Event
 from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity
 from sparktop.model.series import Series
-from sparktop.model.snapshot import Alert, Event, Severity, Snapshot
+from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import (
     BackendTarget,
     ModelFacts,
@@ -27,7 +27,7 @@ from sparktop.model.targets import (
     StateThresholds,
     Watch,
 )
-from sparktop.recording.calls import Target, read_target, target_fields
+from sparktop.recording.calls import Target, adapter, read_target, target_fields
 from sparktop.recording.record import Kind, Record, RecordError
 from sparktop.sources.wire import WireError, checked
 from sparktop.store import SourceKey, SourceKind
@@ -189,17 +189,8 @@ def record_of_head(instant: Instant, head: Head) -> Record:
             "models": {name: asdict(one) for name, one in head.models.items()},
         },
         "identities": {key.label: asdict(one) for key, one in head.identities.items()},
-        "alerts": [asdict(one) | {"since": one.since.timestamp()} for one in state.alerts],
-        "events": [
-            {
-                "at": one.at.timestamp(),
-                "severity": one.severity,
-                "subject": one.subject,
-                "message": one.message,
-                "values": dict(one.values),
-            }
-            for one in state.events
-        ],
+        "alerts": [_plain(one) for one in state.alerts],
+        "events": [_plain(one) for one in state.events],
         "verdicts": state.verdicts,
         "summary": {name: asdict(one) for name, one in state.summary.items()},
     }
@@ -247,18 +238,9 @@ def read_head(record: Record) -> Head:
 
 
 def _announced(body: Mapping[str, Any]) -> Announced:
-    def time(value: float) -> datetime:
-        return datetime.fromtimestamp(value, UTC)
-
     return Announced(
-        tuple(
-            Alert(one["id"], Severity(one["severity"]), one["subject"], one["message"], time(one["since"]))
-            for one in body["alerts"]
-        ),
-        tuple(
-            Event(time(one["at"]), Severity(one["severity"]), one["subject"], one["message"], one["values"])
-            for one in body["events"]
-        ),
+        tuple(_of(Alert, one) for one in body["alerts"]),
+        tuple(_of(Event, one) for one in body["events"]),
         {name: (str(word), float(since)) for name, (word, since) in body["verdicts"].items()},
         {name: _of(Range, one) for name, one in body["summary"].items()},
     )
@@ -273,4 +255,8 @@ def _identity(label: str, fields: object) -> tuple[SourceKey, Identity]:
 
 
 def _of(kind: type[Value], fields: object) -> Value:
-    return TypeAdapter(kind).validate_python(fields)
+    return cast("Value", adapter(kind).validate_python(fields))
+
+
+def _plain(value: Alert | Event) -> object:
+    return adapter(type(value)).dump_python(value, mode="json", warnings=False)

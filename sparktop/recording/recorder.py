@@ -147,7 +147,7 @@ class Recorder:
             stopping = self._stop.wait(FLUSH_S)
             try:
                 self._flush(stopping=stopping)
-            except Exception:  # noqa: BLE001 - recording must never end the program, and its thread has nobody to raise to
+            except Exception:  # noqa: BLE001 - nothing else handles it; the program must go on
                 _log.exception("the recorder failed")
                 self._fail("recording failed: see the log")
             if stopping:

@@ -15,6 +15,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -186,6 +187,8 @@ def checked(value: Value) -> Value:
         WireError: a number is not finite, or implausibly large.
     """
     found: Any = value
+    if isinstance(value, Enum):  # also a str, and of known values only
+        return value
     if isinstance(value, str):
         found = clean(value, _TEXT_LIMIT)
     elif isinstance(value, int | float):
