@@ -30,8 +30,8 @@ def _ago(seconds: float, step_s: float) -> str:
 def time_axis(width_cells: int, seconds_per_slot: float) -> str:
     """Return the row of labels below a graph over time, such as "-120s -60s now".
 
-    The row has `width_cells` cells; each cell of the graph covers two time slots of `seconds_per_slot`.
-    Labels are centred on the cell of their time; a label that would cross the left edge is moved right.
+    The row has `width_cells` cells; each cell of the graph shows two time slots of `seconds_per_slot`. Each
+    label is centred on the cell of its time. A label that would cross the left edge starts at that edge.
     """
     if width_cells < len(_NOW):
         return " " * max(0, width_cells)

@@ -37,11 +37,12 @@ def bar(fraction: float | None, width: int) -> tuple[str, str]:
 
 
 def segments(parts: Sequence[float], total: float, width: int) -> list[int]:
-    """Return the width in cells of each part of a stacked bar, and last the width of the rest of `total`.
+    """Return the width in cells of each part of a stacked bar, and last that of the remaining bar.
 
-    The widths add up to `width` exactly (largest-remainder method). A part above 0 gets at least one cell; if
-    there are more such parts than cells, the largest parts get one each. If the sum of the parts exceeds
-    `total`, the parts fill the bar in proportion.
+    The remaining bar shows what the parts leave of `total`. The widths add up to `width` exactly
+    (largest-remainder method). A part above 0 gets at least one cell; if there are more such parts than
+    cells, only the largest get one. If the parts add up to more than `total`, they fill the bar in
+    proportion.
     """
     sizes = [part if part > 0 and math.isfinite(part) else 0.0 for part in parts]
     largest = max([*sizes, total if math.isfinite(total) else 0.0], default=0.0)
@@ -63,8 +64,9 @@ def segments(parts: Sequence[float], total: float, width: int) -> list[int]:
 def _show_all(widths: list[int], shares: Sequence[float]) -> None:
     """Change `widths` so that each part whose share is above 0 has at least one cell.
 
-    The last element is the rest of the bar. A missing cell is taken from the widest element, or from the rest
-    if no element has two cells; if the rest has none either, the smallest parts stay without a cell.
+    The last element of `widths` is the part of the bar that no part fills. A part without a cell gets one
+    from the widest element. If no element has two cells, it gets one from the last element. If that has none
+    either, the smallest parts stay without a cell.
     """
     rest = len(widths) - 1
     hidden = [index for index in range(rest) if shares[index] > 0 and not widths[index]]
@@ -80,9 +82,10 @@ def _show_all(widths: list[int], shares: Sequence[float]) -> None:
 
 
 def sparkrow(values: Sequence[float | None], width: int, top: float) -> str:
-    """Return a row of `width` vertical bars, a cell for each of the newest values, the newest at the right.
+    """Return a row of `width` vertical bars, one cell for each of the newest values, the newest at the right.
 
-    Values are clipped to 0…`top`; 0 has the lowest bar, None a space. Missing values at the left are spaces.
+    Values are clipped to 0…`top`. 0 has the lowest bar, and None is a space. If there are fewer values than
+    cells, the row begins with spaces.
     """
     if width <= 0:
         return ""

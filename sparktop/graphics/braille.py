@@ -1,15 +1,15 @@
 """Live graphs in braille characters: two dot columns per terminal cell, four dots per row of text.
 
-Each dot column shows one value, the value of one time slot. A missing value (None, NaN) has no dots; 0 has
-the bottom dot, the baseline.
+Each dot column shows the value of one time slot. A missing value (None, NaN) has no dots; 0 has the bottom
+dot, the baseline.
 
-Slots are numbered from the start of the history, and a cell always holds the slots 2k and 2k+1: when the
-newest slot is even, the last cell has only its left column, and the next slot changes only that cell. So the
-picture moves left by a complete cell every second slot, and the other updates send almost no bytes to the
-terminal.
+Time slots are numbered from the start of the history, and a cell always holds the slots 2k and 2k+1. When the
+newest slot is even, the last cell has only its left dot column, and the next slot changes only that cell. So
+the picture moves left by a complete cell every second slot. In between, an update sends almost no bytes to
+the terminal.
 
-Columns of cells are cached as strings by their dot heights, and rows are their transposition: nothing is
-computed dot by dot.
+A column of cells is cached as a string, by the heights of its two dot columns. The columns are then
+transposed to rows of text, so nothing is computed dot by dot.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ def _bits(dots: tuple[int, ...], rows: Sequence[int]) -> int:
 
 
 def _cells(left: Sequence[int], right: Sequence[int]) -> tuple[str, ...]:
-    """Return the braille character of each pair of bit masks, a space for a pair without dots.
+    """Return the braille character of each pair of a left and a right bit mask.
 
-    There are five left and five right masks; the pair `left[i]`, `right[j]` is at the index 5 * i + j.
+    `left` and `right` have five masks each. The character of `left[i]` and `right[j]` is at the index 5 * i +
+    j; it is a space if the pair has no dots.
     """
     return tuple(chr(0x2800 + a + b) if a + b else " " for a in left for b in right)
 
@@ -87,10 +88,10 @@ def _levels(values: Values, dots: int, top: float) -> list[int]:
 
 
 def _window(levels: list[int], width: int, end_slot: int) -> list[int]:
-    """Return the heights, in dots, of the 2 * `width` newest dot columns of a graph.
+    """Return the heights, in dots, of all 2 * `width` dot columns of a graph, from the newest values.
 
-    The last of `levels` belongs to the time slot number `end_slot`; if that is even, the last dot column of
-    the graph is empty. Missing columns at the left have the height 0.
+    The last of `levels` is the height in the time slot number `end_slot`. If this number is even, the last
+    dot column of the graph is empty (height 0). Columns before the first value have the height 0 too.
     """
     count = 2 * width - 1 + end_slot % 2
     shown = levels[max(0, len(levels) - count) :]
@@ -106,11 +107,10 @@ def _rows(columns: Sequence[str], height: int) -> list[str]:
 
 
 def _column(left: int, right: int, height: int, table: tuple[str, ...]) -> str:
-    """Return the cells of one column from the bottom up.
+    """Return the characters of one column of cells, from the bottom up, padded with spaces to `height` cells.
 
-    `left` and `right` are the heights of its dot columns.
-
-    `table` has the characters, as `_SOLID`; the column is padded with spaces to `height`.
+    `left` and `right` are the heights, in dots, of the left and the right dot column. `table` has the
+    characters, in the order of `_SOLID`.
     """
     full = min(left, right) // _DOTS
     ends = (max(left, right) + _DOTS - 1) // _DOTS
@@ -130,8 +130,8 @@ def area(values: Values, width: int, height: int, top: float, *, end_slot: int =
     """Draw a filled area graph, the newest value at the right; return `height` rows of `width` cells.
 
     Values are clipped to 0…`top`; cells at the left stay empty if there are too few values. `end_slot` is the
-    number of the newest value's time slot since the start of the history: if odd, the value is a cell's right
-    dot column.
+    number of the newest value's time slot, counted from the start of the history. An odd slot is the right
+    dot column of a cell, an even slot the left one.
     """
     if width <= 0 or height <= 0:
         return [""] * height
@@ -176,9 +176,10 @@ def _inside(level: int, base: int) -> int:
 
 
 def _layers(left: tuple[int, int], right: tuple[int, int], height: int) -> list[int]:
-    """Return the layer of each cell of a column, from the bottom up.
+    """Return the layer of each cell in one column of a stacked graph, from the bottom up.
 
-    `left` and `right` are (height of the lower area, height of both areas) of its two dot columns, in dots.
+    `left` and `right` describe the two dot columns of the cells: (height of the lower area, height of both
+    areas), in dots.
     """
     layers = [NOTHING] * height
     for row in range((max(left[1], right[1]) + _DOTS - 1) // _DOTS):
@@ -195,9 +196,10 @@ def _layers(left: tuple[int, int], right: tuple[int, int], height: int) -> list[
 
 @lru_cache(maxsize=_COLUMNS_KEPT)
 def _stack_column(left: tuple[int, int], right: tuple[int, int], height: int) -> tuple[str, str]:
-    """Return a column's characters and the layers of its cells (digits), both from top to bottom.
+    """Return the characters of one column of a stacked graph, and its layers as digits, both from the top.
 
-    `left` and `right` are (height of the lower area, height of both areas) in dots.
+    `left` and `right` describe the two dot columns of the cells: (height of the lower area, height of both
+    areas), in dots.
     """
     layers = _layers(left, right, height)
     solid = _column(left[1], right[1], height, _SOLID)
@@ -232,9 +234,9 @@ def _stacked_cells(
 
 
 def _runs(chars: str, layers: str) -> StackedRow:
-    """Split a row of text into segments of one layer.
+    """Split a row of text into (text, layer) segments; `layers` has a digit for each character.
 
-    Cells without dots join the segment to their left, or the first segment.
+    Cells without dots join the segment to their left; those at the start of the row join the first segment.
     """
     return [(chars[match.start() : match.end()], int(min(match.group()))) for match in _RUNS.finditer(layers)]
 
@@ -242,26 +244,29 @@ def _runs(chars: str, layers: str) -> StackedRow:
 def stacked(
     lower: Values, upper: Values, width: int, height: int, top: float, *, end_slot: int = 1
 ) -> list[StackedRow]:
-    """Draw an area graph of `upper` on top of one of `lower`; return `height` rows of (text, layer) segments.
+    """Draw an area graph of `upper` on top of one of `lower`; return rows of (text, layer) segments.
 
-    Layer 0 is `lower` in solid dots, 1 `upper` in sparse dots, 2 an empty row; a row has `width` cells. A
-    cell has the layer that has more of its dots (`lower` when equal); if that would hide an `upper` value
-    above 0, the highest cell of the column gets layer 1. The newest value of both is in the time slot number
-    `end_slot`.
+    There are `height` rows of `width` cells. Layer 0 is `lower` in solid dots, 1 is `upper` in sparse dots,
+    and 2 is an empty row. A cell has the layer that has more of the cell's dots, `lower` when equal. If that
+    would hide an `upper` value above 0, the highest cell of this column gets layer 1. The newest value of
+    both series is in the time slot number `end_slot`.
     """
     return list(map(_runs, *_stacked_cells(lower, upper, width, height, top, end_slot)))
 
 
 def _mask(dots: tuple[int, ...], start: int, stop: int) -> int:
-    """Return the bits of a cell's dots at the positions `start` to `stop` - 1, counted from its top."""
+    """Return the bit mask of a cell's dots at the positions `start` to `stop` - 1 from the cell's top.
+
+    `dots` has the bits of one dot column, from the bottom up.
+    """
     return _bits(dots, range(max(0, _DOTS - stop), min(_DOTS, _DOTS - start)))
 
 
 @lru_cache(maxsize=_COLUMNS_KEPT)
 def _mirrored_column(left: tuple[int, int], right: tuple[int, int], height: int) -> str:
-    """Return the cells of a column from top to bottom, for areas that grow up and down from the centre line.
+    """Return one column of cells from top to bottom, for two areas that grow up and down from a centre line.
 
-    `left` and `right` are the heights (up, down) of its two dot columns.
+    `left` and `right` are the heights (up, down), in dots, of the two dot columns of the cells.
     """
     cells: list[str] = []
     for row in range(height):
@@ -278,9 +283,9 @@ def mirrored(
 ) -> list[str]:
     """Draw two area graphs on a common centre line, `up` growing upward and `down` downward; return the rows.
 
-    There are `height` rows of `width` cells, half for each graph. Values are clipped to 0…`top`; 0 is the dot
-    beside the centre line, and a gap has no dot. The newest value of both is in the time slot number
-    `end_slot`.
+    There are `height` rows of `width` cells, half of them for each graph. Values are clipped to 0…`top`. 0 is
+    drawn as the dot beside the centre line, and a missing value has no dot. The newest value of both series
+    is in the time slot number `end_slot`.
     """
     if width <= 0 or height <= 0:
         return [""] * height

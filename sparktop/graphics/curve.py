@@ -1,4 +1,4 @@
-"""Horizontal axes of small plots (not over elapsed time): positions of values, and labels below the plot."""
+"""Horizontal axes of plots over a quantity other than time: positions of values, labels below the plot."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PlotAxis:
     def cell(self, value: float) -> int:
         """Return the index of the cell that shows `value`.
 
-        For values beyond an edge, the cell at that edge.
+        A value beyond an edge of the plot is shown in the cell at this edge.
         """
         return min(self.width - 1, max(0, math.floor(self.place(value) * self.width)))
 
@@ -46,9 +46,9 @@ class PlotAxis:
     def columns(self, points: Sequence[float], values: Sequence[float]) -> list[float | None]:
         """Return a value for each of the 2 * `width` dot columns of a plot of `values` at `points`.
 
-        A column with several points has the value that is furthest from 0, a column between two points the
-        value of the nearer point, a column beyond all points None. `points` ascend; points beyond the edges
-        are ignored.
+        A column with several points has the value that is furthest from 0. A column between two points has
+        the value of the nearer point. A column before the first or after the last point has None. `points`
+        ascend; points beyond the edges of the axis are ignored.
         """
         count = 2 * self.width
         result: list[float | None] = [None] * count

@@ -61,7 +61,8 @@ class DotGrid:
     def line(self, start: tuple[int, int], end: tuple[int, int], layer: int, pattern: Sequence[int]) -> None:
         """Draw a line of dots from `start` to `end`, both (x, y), in a layer.
 
-        `pattern` is like `SOLID` or `DASHED`.
+        `pattern` has the lengths, in dots, of drawn and omitted stretches in turn, such as `SOLID` or
+        `DASHED`.
         """
         (x0, y0), (x1, y1) = start, end
         steps = max(abs(x1 - x0), abs(y1 - y0))
@@ -92,7 +93,7 @@ class DotGrid:
         return self.height - 1 - y // 4
 
     def rows(self) -> list[Runs]:
-        """Return each row as (text, layer) segments from left to right.
+        """Return each row, from top to bottom, as (text, layer) segments from left to right.
 
         Empty cells are spaces of layer `NOTHING`.
         """
@@ -113,7 +114,7 @@ class DotGrid:
 
 
 def _drawn(pattern: Sequence[int], count: int) -> list[bool]:
-    """Return for each of the first `count` dots of a line whether `pattern` draws it."""
+    """Return, for each of the first `count` dots of a line, whether `pattern` draws the dot."""
     if len(pattern) < 2:  # noqa: PLR2004 - a single count is never off
         return [True] * count
     cycle = [not number % 2 for number, length in enumerate(pattern) for _ in range(length)]

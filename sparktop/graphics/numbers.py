@@ -1,4 +1,4 @@
-"""Formats numbers in a fixed width: if a number does not fit, a coarser unit is used, never a wrong value.
+"""Formats numbers in a fixed width: a number that does not fit is shown in a coarser unit, never cut.
 
 Every number is right-aligned in exactly `width` cells. An unknown number (None, NaN, infinite) is "–". A
 number other than zero is never shown as zero but as "<0.1" or "<1". If not even one digit fits, the text is
@@ -28,8 +28,8 @@ class _Unit:
     suffixes: tuple[str, ...]
     """Spellings of the unit after a number: the preferred one first, then shorter ones."""
     steps: tuple[tuple[float, int], ...]
-    """(limit, decimals), ascending: a number below `limit` has this many decimals. Numbers from the last
-    `limit` on are written in a larger unit."""
+    """Ascending pairs (limit, decimals): the first limit above a number determines its decimals. A number at
+    or above the last limit is written in a larger unit."""
 
 
 _MOST_PREFIXED = 1e21
@@ -81,10 +81,10 @@ def _known(value: float | None) -> float | None:
 
 
 def _spellings(size: float, unit: _Unit, *, finest: bool) -> Iterator[str]:
-    """Yield the texts for `size` (in base units) in `unit`, the preferred one first, then shorter ones.
+    """Yield the texts for `size` (in base units) in the unit `unit`, the preferred one first.
 
-    Nothing if the number is too large for the unit. With `finest`, a number that rounds to 0 becomes "<0.1"
-    or such.
+    Shorter texts follow. Yield nothing if the number is too large for the unit. A number that rounds to 0
+    yields "<0.1" or similar if `finest` is true, and nothing otherwise.
     """
     number = size / unit.factor
     most = next((d for below, d in unit.steps if float(f"{number:.{d}f}") < below), None)
@@ -104,9 +104,9 @@ def _negative(text: str) -> str:
 
 
 def _figure(value: float | None, width: int, units: tuple[_Unit, ...]) -> str:
-    """Format `value` in `width` cells, in the first of `units` in which it fits.
+    """Format `value` in `width` cells, in the first of `units` in which the text fits.
 
-    If it fits in none of them, use e notation, else "…"; "–" for None, NaN and infinity.
+    If no unit fits, use e notation, and if that does not fit, "…". Return "–" for None, NaN and infinity.
     """
     if width <= 0:
         return ""
@@ -149,7 +149,7 @@ def percent(value: float | None, width: int = 4) -> str:
 def data(value: float | None, width: int = 8) -> str:
     """Format a number of bytes in B, KiB, MiB, GiB (1024) in `width` cells; "–" for None.
 
-    One decimal where it fits ("121.6 GiB" needs 9 cells).
+    The number has one decimal if there is space for it ("121.6 GiB" needs 9 cells).
     """
     return _figure(value, width, _BYTES)
 
@@ -157,7 +157,7 @@ def data(value: float | None, width: int = 8) -> str:
 def data_rate(bytes_per_s: float | None, width: int = 9) -> str:
     """Format bytes per second in B/s, kB/s, MB/s, GB/s (1000) in `width` cells; "–" for None.
 
-    One decimal where it fits.
+    The number has one decimal if there is space for it.
     """
     return _figure(bytes_per_s, width, _BYTES_PER_S)
 
@@ -199,7 +199,7 @@ _AGES = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 def age(seconds: float | None) -> str:
     """Format an age given in seconds: "3 s", "2 min", "1 h 5 min", "2 d 3 h"; "–" for None.
 
-    The age is rounded down to whole units of the last one shown.
+    The last unit shown is rounded down.
     """
     known = _known(seconds)
     if known is None:

@@ -1,4 +1,4 @@
-"""Two stacked graphs on a common centre line: one grows up, the other down."""
+"""Two stacked area graphs on a common centre line: one grows up, the other down."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ right."""
 
 
 def upside_down(rows: list[StackedRow]) -> list[StackedRow]:
-    """Flip a picture of braille rows vertically: the order of the rows, and the dots of each cell.
-
-    Return the new rows.
-    """
+    """Return braille rows flipped vertically: in reverse order, and with the dots of each cell flipped."""
     return [[(text.translate(_FLIPPED), layer) for text, layer in row] for row in reversed(rows)]
 
 
@@ -34,11 +31,11 @@ def opposed(
     *,
     end_slot: int = 1,
 ) -> tuple[list[StackedRow], list[StackedRow]]:
-    """Draw `up` above and `down` below a centre line; return the rows above it and the rows below it.
+    """Draw two stacked graphs on a centre line; return (rows above the line, rows below the line).
 
-    Each is a pair of series drawn like `stacked`, in `half` rows of `width` cells: the first series at the
-    centre line, the second beyond it. Both have the scale 0…`top`; their newest values are in the time slot
-    `end_slot`.
+    `up` grows upward and `down` downward. Each is a pair of series, drawn like `stacked` in `half` rows of
+    `width` cells: the first series touches the centre line, the second lies beyond the first. Both graphs
+    have the scale 0…`top`, and the newest values are in the time slot number `end_slot`.
     """
     above, below = (stacked(*pair, width, half, top, end_slot=end_slot) for pair in (up, down))
     return above, upside_down(below)

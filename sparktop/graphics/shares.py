@@ -1,4 +1,4 @@
-"""Graphs with one value per terminal cell: parts of a total over time, rows of shades, and rows of arrows."""
+"""Graphs with one value per terminal cell: parts of a total over time, rows of shades, rows of arrows."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ NOTHING = -1
 def cell_means(values: Values, width: int, end_slot: int) -> list[float | None]:
     """Return a mean for each of `width` cells, each of which covers two time slots of `values`.
 
-    The last cell holds the newest value, which is in slot number `end_slot`; a cell holds the slots 2k and 2k
-    + 1, as in a braille graph. A slot without a known value is ignored; None if neither slot has one.
+    The newest value is in the last cell, and in the time slot number `end_slot`. A cell holds the slots 2k
+    and 2k + 1, as in a braille graph. A slot without a known value is ignored; the mean is None if both slots
+    have none.
     """
     count = 2 * width - 1 + end_slot % 2
     shown = list(values[max(0, len(values) - count) :])
@@ -44,12 +45,10 @@ def _known(value: float | None) -> float | None:
 
 
 def share_area(parts: Sequence[Sequence[float | None]], height: int) -> list[StackedRow]:
-    """Draw how a total is divided into `parts` over time.
+    """Draw how a total is divided into `parts` over time; return rows of (text, part index) segments.
 
-    Return `height` rows of (text, part index) segments.
-
-    Each part is a series with one value per column of cells; the first part is at the top. The index is
-    `NOTHING` where the total is 0 or unknown. An unknown value counts as 0.
+    There are `height` rows. Each part is a series with one value per column of cells; the first part is at
+    the top. The part index is `NOTHING` where the total is 0 or unknown. An unknown value counts as 0.
     """
     if not parts:
         return [[] for _ in range(height)]
@@ -58,9 +57,9 @@ def share_area(parts: Sequence[Sequence[float | None]], height: int) -> list[Sta
 
 
 def _column(sizes: Sequence[float | None], height: int) -> list[int]:
-    """Return for each row of a column, from top to bottom, the index of the part drawn there.
+    """Return the index of the part that is drawn in each row of a column, from top to bottom.
 
-    `sizes` are the values of the parts; if their sum is 0 or not finite, all rows are `NOTHING`.
+    `sizes` has the value of each part. If their sum is 0 or not finite, all rows are `NOTHING`.
     """
     known = [max(0.0, _known(size) or 0.0) for size in sizes]
     total = sum(known)
@@ -83,11 +82,11 @@ def _runs(cells: Sequence[int], sign: Callable[[int], str]) -> StackedRow:
 
 
 def heat_row(running: Sequence[float | None], waiting: Sequence[float | None], top: float) -> StackedRow:
-    """Draw a row of shades with a cell for each pair of values, as (text, layer) segments.
+    """Draw a row with one cell for each pair of values; return it as (text, layer) segments.
 
-    A shade shows running plus waiting requests as a fraction of `top`, in layer 0. Where requests wait, a
-    letter (`SOME_WAIT`, `MOST_WAIT`) in layer 1 replaces the shade. A cell whose running requests are unknown
-    is a space.
+    A cell shows running plus waiting requests, as a fraction of `top`, by a shade of layer 0. If requests
+    wait, a letter of layer 1 replaces the shade: `MOST_WAIT` if more wait than run, else `SOME_WAIT`. If the
+    number of running requests is unknown, the cell is a space.
     """
     cells = [
         _shade(_known(one), _known(other) or 0.0, top) for one, other in zip(running, waiting, strict=True)
@@ -113,8 +112,8 @@ def _shade(running: float | None, waiting: float, top: float) -> str:
 def lead_row(first: Sequence[float | None], second: Sequence[float | None], margin: float | None) -> str:
     """Return a row of text with a cell for each pair of values: an arrow to the series that leads, or "─".
 
-    A series leads where its value is at least (1 + `margin`) times the mean of both values. With `margin`
-    None no series leads. A cell with an unknown value is a space.
+    A value leads if it exceeds the mean of the pair by at least the fraction `margin`; with `margin` None, no
+    value leads. A pair with an unknown value is shown as a space.
     """
     return "".join(_ahead(_known(a), _known(b), margin) for a, b in zip(first, second, strict=True))
 
