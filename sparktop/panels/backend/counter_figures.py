@@ -1,4 +1,4 @@
-"""The section of values that only some servers report."""
+"""Draws the section of a backend's full-screen view that has values which only some servers report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from sparktop.panels.parts.sections import Section, fact, facts
 
 
 def counter_section(view: BackendView, width: int) -> list[Section]:
-    """Return a section with the values of `COUNTER_FIGURES` that are known, in a list; empty if none is."""
+    """Return a list with the section of rarely reported values of a backend; empty if it reports none.
+
+    The section has those values of `COUNTER_FIGURES` that are known.
+    """
     values = ((figure, view.counter_figures.get(figure.name)) for figure in COUNTER_FIGURES)
     cells = [_cell(figure, value) for figure, value in values if value is not None]
     return [Section("also reported", facts(cells, width))] if cells else []

@@ -1,4 +1,4 @@
-"""One backend on the full screen: all values, quantiles with their history, the rule behind its state."""
+"""Draws one backend on the full screen: all values, the history of quantiles, the rule behind its state."""
 
 from __future__ import annotations
 
@@ -98,7 +98,10 @@ def _graphs(view: BackendView) -> list[Graph]:
 
 
 def _rarer(view: BackendView, edge: Callable[[float], str]) -> list[Graph]:
-    """Return the graphs of values that only some servers report, without graphs that have no value."""
+    """Return the graphs of values that only some servers report; graphs without any value are left out.
+
+    `edge` formats the value at a graph's upper edge.
+    """
     history = view.history
     reads = Graph(
         [("reads", "load"), label(" GB/s 10 s")],

@@ -1,4 +1,4 @@
-"""The panel of one router: its strategy, how its backends share the load now, and its deployments."""
+"""Draws the panel of one router: its strategy, the current load of its backends, and its deployments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNMAPPED = "✖ unmapped"
 
 
 def router_panel(view: RouterView, width: int, height: int, *, selected: bool = False) -> list[Row]:
-    """Draw one router as `height` rows of `width` cells: 3 or 4 rows, more when it fills the board."""
+    """Draw one router as `height` rows of `width` cells: 3 or 4 rows, or more if only the router is shown."""
     inner, inside = width - 4, height - 2
     # The share comes from the backends: it is as fresh as their samples, even if the router failed.
     deployments = _deployments(view, inner, inside)
@@ -48,7 +48,11 @@ def router_panel(view: RouterView, width: int, height: int, *, selected: bool = 
 
 
 def _deployments(view: RouterView, width: int, inside: int) -> list[Row]:
-    """Return rows on the router's deployments, as many details as fit into a panel of `inside` rows."""
+    """Return rows on the router's deployments, with as much detail as fits.
+
+    `inside` is the number of rows inside the panel: with 1 the row only counts the deployments, with 2 it
+    lists them, with more there is a row for each.
+    """
     if inside <= 1:
         return [_summary(view)]
     return [_flow(view, width)] if inside == 2 else [[], *_listing(view, width, inside - 2)]
@@ -93,7 +97,7 @@ def _footnote(view: RouterView, *, note_inside: bool) -> tuple[Row, Row]:
 
 
 def _share(view: RouterView, width: int) -> Row:
-    """Return a row with each backend's share of the requests running now: a segmented bar, then numbers."""
+    """Return a row with each backend's share of the requests that run now: a bar of parts, then numbers."""
     head = label("run ")
     if not view.backends:
         return [head, ("no backend that is watched is behind it", "muted")]
@@ -145,7 +149,10 @@ def _key(view: RouterView, loads: list[float | None], total: float) -> list[Row]
 
 
 def _summary(view: RouterView) -> Row:
-    """Return a row with the number of deployments, or of those without a watched backend if there are any."""
+    """Return a row with the number of deployments.
+
+    If there are deployments without a watched backend, return the number of these instead.
+    """
     if view.deployments is None:
         return [label("deployments –")]
     unmapped = sum(name is None for name in view.deployments.values())
@@ -156,7 +163,7 @@ def _summary(view: RouterView) -> Row:
 
 
 def _flow(view: RouterView, width: int) -> Row:
-    """Return the deployments with their backends in one row; deployments that do not fit are counted."""
+    """Return one row with each deployment and its backend; it ends with the number of those left out."""
     head = label("sends to ")
     if view.deployments is None:
         return [head, ("– ", "muted"), (view.note or "it does not list its deployments", "muted")]
@@ -177,9 +184,10 @@ def _flow(view: RouterView, width: int) -> Row:
 
 
 def _rest(backends: list[str | None]) -> Row:
-    """Return a row with how many deployments did not fit, and how many of them have no watched backend.
+    """Return a row that says how many deployments did not fit.
 
-    `backends` holds the backend of each of these deployments, None for none.
+    `backends` holds the backend of each of these deployments, or None without a watched backend; the row
+    also says how many have None.
     """
     unmapped = backends.count(None)
     row: Row = [label(f" +{len(backends)} more")]
@@ -194,7 +202,10 @@ def _arrow(name: str, backend: str | None) -> Row:
 
 
 def _listing(view: RouterView, width: int, height: int) -> list[Row]:
-    """Return a row per deployment with address and model; deployments that do not fit are counted."""
+    """Return a heading and a row per deployment with its backend, address and model, `height` rows at most.
+
+    The last row counts the deployments that do not fit.
+    """
     if not view.deployments:
         return [_flow(view, width)]
     deployments = view.told if view.told is not None else tuple(Deployment(name) for name in view.deployments)

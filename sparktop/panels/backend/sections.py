@@ -1,4 +1,4 @@
-"""All values known of one backend, as sections of its full-screen view.
+"""Arranges all known values of one backend in sections for its full-screen view.
 
 A *lane* is an engine core (data-parallel rank) of the server.
 """
@@ -36,7 +36,7 @@ so it is never exactly 60 s."""
 
 
 def window_words(latencies: Sequence[Latency]) -> str:
-    """Return the longest time window of `latencies` as text: "over 60 s", or "over 12 s so far"."""
+    """Return the time that `latencies` cover as text, for the longest: "over 60 s", or "over 12 s so far"."""
     spans = [latency.window_s for latency in latencies if latency.window_s is not None]
     longest = max(spans, default=None)
     if longest is None or _MINUTE_S[0] <= longest <= _MINUTE_S[1]:
@@ -45,9 +45,9 @@ def window_words(latencies: Sequence[Latency]) -> str:
 
 
 def backend_sections(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
-    """Return the sections for a column of `width` cells, the most important first.
+    """Return the sections of a backend's full-screen view, the most important first, `width` cells wide.
 
-    Lanes and nodes have sections of their own, see `lanes_section` and `nodes_section`.
+    Engine cores (lanes) and nodes have sections of their own, see `lanes_section` and `nodes_section`.
     """
     latencies = [getattr(view, name) for _, name in _NAMES]
     window = window_words(latencies)
@@ -64,7 +64,7 @@ def backend_sections(view: BackendView, nodes: Mapping[str, NodeView], width: in
 
 
 def lanes_section(view: BackendView, width: int) -> list[Section]:
-    """Return a section with the engine cores (lanes), in a list; empty for a backend with fewer than two."""
+    """Return a list with the section of the engine cores (lanes); empty for a backend with fewer than two."""
     if len(view.lanes) < 2:
         return []
     total = sum(lane.generation_tokens or 0.0 for lane in view.lanes)
@@ -76,7 +76,7 @@ def lanes_section(view: BackendView, width: int) -> list[Section]:
 
 
 def nodes_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
-    """Return a section with a backend's nodes side by side, in a list; empty for fewer than two nodes."""
+    """Return a list with the section of a backend's nodes side by side; empty for fewer than two nodes."""
     if len(view.nodes) < 2:
         return []
     columns = max(1, min(len(view.nodes), (width + 2) // (_TILE_WIDTH + 2)))
@@ -156,7 +156,7 @@ def _throughput(view: BackendView, width: int) -> list[Row]:
 
 
 def _latencies(view: BackendView, width: int) -> list[Row]:
-    """Return a table of latencies as rows: quantiles from histogram buckets, exact mean, observations."""
+    """Return a table of latencies as rows: quantiles from histogram buckets, exact mean, number of values."""
     shown = ("p50", "p90", "p95", "p99") if width >= 7 + 5 * _LATENCY_CELLS + 6 else ("p50", "p95", "p99")
     words = [*shown, "mean"]
     head = "".join(word.rjust(_LATENCY_CELLS) for word in words)
@@ -229,9 +229,9 @@ def _roofline(view: BackendView, width: int) -> list[Row]:
 
 
 def _finished(view: BackendView, width: int) -> list[Row]:
-    """Return rows with the number of finished requests by reason, the usual reasons first.
+    """Return rows with the number of finished requests by reason, "stop" and "length" first.
 
-    Errors and aborts are highlighted.
+    Errors and aborts are highlighted. The number of preempted requests comes last.
     """
     usual, bad = {"stop": 0, "length": 1}, {"error", "abort"}
     cells = [

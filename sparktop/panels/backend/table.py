@@ -1,4 +1,4 @@
-"""Backends as one table: a row each, the heading always visible."""
+"""Draws the backends as one table: a row each, below a heading that is always visible."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _COLUMNS = (
 
 
 def _columns(width: int) -> tuple[list[Column], int]:
-    """Return (columns that fit, width in cells left for the load graph); a width of 0 means no graph."""
+    """Return (columns that fit, width in cells of the load graph); without a graph the width is 0."""
     room = width - _NAME - 1
     chosen: list[Column] = []
     for column in _COLUMNS:
@@ -81,7 +81,10 @@ def table_heading(width: int, *, order: str) -> Row:
 
 
 def table_row(view: BackendView, width: int, axis: TimeAxis, top: float, *, selected: bool = False) -> Row:
-    """Return one backend as a row: its values, then a graph of its load over time, scaled 0 to `top`."""
+    """Return one backend as a row of a table: its values, then a graph of its load over time.
+
+    The graph's scale goes from 0 to `top` requests. `selected` marks the row under the cursor.
+    """
     columns, spark = _columns(width)
     row: Row = [("▶" if selected else " ", "selected"), (fit(view.name, _NAME), "title")]
     for column in columns:

@@ -1,4 +1,4 @@
-"""A backend as a small panel, where there are many: one row of values above its load over time."""
+"""Draws a backend as a small panel, for screens with many backends: a row of values and the recent load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group's balance as a flat panel on the overview: verdict and values, and graphs of the loads."""
+"""Draws a group's balance as a low panel on the overview: the verdict, values, and graphs of the loads."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def balance_band(
 ) -> list[Row]:
     """Draw the balance of one group of backends as `height` rows of `width` cells.
 
-    Its graphs span the complete judged window; a dot column covers `coarse` times its usual time.
+    The graphs cover the complete time that the verdict is based on. `coarse` is the factor by which the
+    user has stretched the time per dot column.
     """
     inside, each = height - 2, graph_width(width)
     lines = group_lines(balance, snapshot.backends)
@@ -72,7 +73,10 @@ def balance_band(
 
 
 def group_title(balance: Balance) -> Row:
-    """Return a row with the group's name, and its backends' names if there are two, else their number."""
+    """Return a row with the group's name and its two backends' names, or the number of backends.
+
+    The number is that of engine cores (lanes) if these form the group.
+    """
     count = len(balance.backends)
     names = " ⇄ ".join(balance.backends) if count == _PAIR else f"{count} backends"
     if balance.lanes_of is not None:
@@ -82,7 +86,7 @@ def group_title(balance: Balance) -> Row:
 
 
 def _words(balance: Balance, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-    """Return exactly `height` rows with the verdict: its values as far as they fit, then its reasons."""
+    """Return exactly `height` rows of text on a group's balance: verdict, values, and reasons if they fit."""
     pieces = verdict_pieces(balance, snapshot.routers, short=height == 1)
     rows = flowed(pieces, width)
     if len(rows) < height:
@@ -110,7 +114,7 @@ def _graphs(
 
 
 def _strip(balance: Balance, lines: Sequence[LoadLine], snapshot: Snapshot, coarse: int) -> Row:
-    """Draw a row of dots that shows over time which of two backends has more load.
+    """Draw one row of dots that shows over time which of two backends has more load, and by how much.
 
     A dot in the upper half of the row means the first backend, in the lower half the second.
     """
@@ -123,7 +127,10 @@ def _strip(balance: Balance, lines: Sequence[LoadLine], snapshot: Snapshot, coar
 
 
 def _ahead(a: float | None, b: float | None) -> float | None:
-    """Return (a - b) / (a + b), the first load's lead, -1 to 1; None if one is unknown or both are 0."""
+    """Return (a - b) / (a + b) for the loads a and b of two backends, -1 to 1.
+
+    None if a load is unknown or both are 0.
+    """
     return None if a is None or b is None or a + b <= 0 else (a - b) / (a + b)
 
 
@@ -134,9 +141,9 @@ def _even(shown: GroupSlots) -> Row:
 
 
 def _pair(balance: Balance, shown: GroupSlots, width: int, height: int) -> list[Row]:
-    """Draw the load of one backend upwards and that of the other downwards from a centre line.
+    """Draw the load of one backend upwards, and the load of another downwards, from a centre line.
 
-    If a row is left between both halves, it shows which backend leads.
+    If `height` leaves a row for the centre line, this row shows which backend leads.
     """
     up, down = zip(shown.running, shown.waiting, strict=True)
     half = (height - 1) // 2

@@ -1,4 +1,4 @@
-"""A question about a group's balance, drawn with its answer and the checks that the answer follows from."""
+"""Draws a question about a group's balance with its answer, and the checks that decide on the answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SMALL_CHANCE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question about a group's balance, with its answer and the rule behind the answer."""
+    """A question about a group's balance, its answer, and the rule (a list of checks) that decides on it."""
 
     title: str
     answer: bool | None
@@ -30,7 +30,7 @@ class Question:
     rule: Rule
 
     def rows(self, width: int) -> list[Row]:
-        """Return a row with the question and its answer, then one or more rows for each check of its rule."""
+        """Return a row with the question and its answer, then the rows of each check of the rule."""
         word, role = {
             True: ("yes", "title"),
             False: ("no", "muted"),

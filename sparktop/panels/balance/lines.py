@@ -23,7 +23,7 @@ as current."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadLine:
-    """The time series of one backend of a group; all three have samples at the same times."""
+    """The time series of one backend of a group, all with samples at the same times."""
 
     name: str
     running: Series
@@ -32,9 +32,9 @@ class LoadLine:
 
 
 def group_lines(balance: Balance, backends: Sequence[BackendView]) -> tuple[LoadLine, ...]:
-    """Return the time series of the judged backends, in the verdict's order.
+    """Return the time series of the backends that `balance` judges, in the order of its `backends`.
 
-    They are empty for a backend that is not watched here.
+    The series of a backend that is not watched here are empty.
     """
     known = {name: line for view in backends for name, line in _lines(view, balance)}
     nothing = Series()
@@ -42,10 +42,10 @@ def group_lines(balance: Balance, backends: Sequence[BackendView]) -> tuple[Load
 
 
 def _lines(view: BackendView, balance: Balance) -> Iterator[tuple[str, LoadLine]]:
-    """Yield (name, time series) of a backend, or of its engine cores (lanes) where these are judged.
+    """Yield (name, time series) of a backend, or of each of its engine cores if `balance` judges these.
 
-    The series hold every sample where the store keeps all of them: one point per interval would cut the tops
-    off a short swing.
+    The series hold every sample where the store keeps all samples: one point per interval would hide the
+    peaks of a short swing.
     """
     if view.name != balance.lanes_of:
         kept = view.load or view.history
@@ -58,7 +58,7 @@ def _lines(view: BackendView, balance: Balance) -> Iterator[tuple[str, LoadLine]
 
 
 def strategy_of(balance: Balance, routers: Sequence[RouterView]) -> tuple[str | None, bool]:
-    """Return (strategy of the group's router or None, whether the router itself reported it)."""
+    """Return (routing strategy of the group or None, True if a router reports it and False if configured)."""
     router = next((view for view in routers if view.name == balance.group), None)
     if router is None or router.strategy is None:
         return balance.strategy, True
@@ -68,10 +68,10 @@ def strategy_of(balance: Balance, routers: Sequence[RouterView]) -> tuple[str | 
 def balance_axis(
     balance: Balance, lines: Sequence[LoadLine], snapshot: Snapshot, width: int, coarse: int = 1
 ) -> TimeAxis:
-    """Return a time axis for `width` cells that spans the complete judged window.
+    """Return a time axis for `width` cells that covers the complete time that the verdict is based on.
 
-    It ends at the newest sample that all backends with current samples have, so that no column is half empty;
-    without current samples it ends now.
+    The axis ends at the newest sample time that all backends have reached, so that no column of a graph is
+    half empty. Backends without recent samples do not count; if all lack them, the axis ends now.
     """
     interval = 1 / balance.sample_hz if balance.sample_hz else snapshot.interval_s
     wanted = max(_SHORTEST_S, balance.needed_s, balance.window_s)
@@ -87,7 +87,7 @@ def balance_axis(
 def line_slots(line: LoadLine, axis: TimeAxis, width: int) -> list[list[float | None]]:
     """Return [running requests, waiting requests, tokens/s] of a backend, each as means by time slot.
 
-    The slots are those that a graph of `width` cells shows.
+    The time slots are those that a graph of `width` cells with this axis shows.
     """
     table = (line.running, line.waiting, line.generation_tps)
     return held_slots(table, axis.end_slot, axis.step, 2 * width - (1 - axis.end_slot % 2))

@@ -1,4 +1,7 @@
-"""The graphs of more than two backends: shares of all requests, loads as shades, token rates."""
+"""Draws the graphs of a group of more than two backends: shares of all requests, loads, and token rates.
+
+Loads are drawn as shades: the denser the shade of a cell, the more requests.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,10 @@ _AREA, _GROUP = 4, 2
 
 
 def many_rows(shown: GroupSlots, width: int, height: int) -> tuple[list[Row], list[Row]]:
-    """Draw the graphs of more than two backends as `height` rows; return (rows, further rows).
+    """Draw the graphs of a group of more than two backends as `height` rows; return (rows, further rows).
 
-    The further rows are the token rates of each backend if they did not fit, else empty.
+    The further rows are the token rates of each backend if these did not fit into the first rows, else
+    empty.
     """
     count, graph = len(shown.names), width - GUTTER
     heat = [heat_heading(shown, width), *heat_rows(shown, width)]
@@ -60,14 +64,14 @@ def _in_scale(rows: list[Row]) -> list[Row]:
 
 
 def heat_heading(shown: GroupSlots, width: int) -> Row:
-    """Return the title row above the loads that are drawn as shades, with a legend of the shades."""
+    """Return the title row above the backends' loads, with a legend of the shades that stand for loads."""
     words: Row = [("─ ", "border"), ("requests", "accent"), (" ·none ░▒▓█", "running")]
     words += [(" w some wait W most ", "waiting")]
     return ruled(words, f"█ to {numbers.tick(shown.load_top)}", width)
 
 
 def heat_rows(shown: GroupSlots, width: int) -> list[Row]:
-    """Return a row per backend: name, current number of requests, and load over time as shades."""
+    """Return a row per backend: name, current number of requests, and the load over time as shades."""
     return [_heat(shown, index, width - GUTTER) for index in range(len(shown.names))]
 
 

@@ -1,4 +1,4 @@
-"""The graphs of two backends: their loads above and below a centre line, and their token rates."""
+"""Draws the graphs of a group of two backends: loads above and below a centre line, and token rates."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _SPEED_FROM = 13
 
 
 def pair_rows(shown: GroupSlots, lead_margin: float | None, width: int, height: int) -> list[Row]:
-    """Draw loads and token rates of two backends as `height` rows, or a few more if that is not enough.
+    """Draw loads and token rates of two backends as `height` rows, or a few more if `height` is too small.
 
-    `lead_margin` is the excess over its share from which on a backend leads.
+    `lead_margin` is by which part of its even share a backend's load must exceed this share to lead.
     """
     load, speed, group = _heights(height)
     rows = [load_heading(shown, width), *_loads(shown, lead_margin, width - GUTTER, load)]
@@ -46,9 +46,10 @@ def pair_rows(shown: GroupSlots, lead_margin: float | None, width: int, height: 
 
 
 def _heights(height: int) -> tuple[int, int, int]:
-    """Return (half the height of the loads, half that of the token rates, height of the group's token rate).
+    """Return heights in rows: (half the load graph, half the token-rate graph, group's token-rate graph).
 
-    All are in rows; the second is 0 where the backends' token rates are not drawn.
+    The load graph and the token-rate graph have a half for each of two backends. The second height is 0
+    where the backends' token rates are not drawn.
     """
     room = height - 3  # two rules and the centre line
     if room - 1 >= _SPEED_FROM:
@@ -59,7 +60,7 @@ def _heights(height: int) -> tuple[int, int, int]:
 
 
 def load_heading(shown: GroupSlots, width: int) -> Row:
-    """Return the title row above the loads, with a legend of running and waiting requests."""
+    """Return the title row above two backends' loads, with a legend of running and waiting requests."""
     words: Row = [("─ ", "border"), ("requests", "accent")]
     words += [(" ⣿ running", "running"), (" ⡪ waiting ", "waiting")]
     return ruled(words, f"max {numbers.tick(shown.load_top)}", width)
@@ -83,7 +84,7 @@ def _loads(shown: GroupSlots, lead_margin: float | None, width: int, half: int) 
 
 
 def lead_runs(strip: str) -> Row:
-    """Return `strip`, the signs that show which backend leads, as styled text; muted where none leads."""
+    """Return `strip`, a sign per cell for the backend that leads, as styled text; muted where none leads."""
     return [(run.group(), "border" if run.group()[0] in "─ " else "title") for run in _LEADS.finditer(strip)]
 
 

@@ -38,10 +38,10 @@ questions."""
 def balance_screen(
     balance: Balance, snapshot: Snapshot, width: int, height: int, *, place: str = "", coarse: int = 1
 ) -> list[Row]:
-    """Draw one group's balance on the full board: `height` rows of `width` cells, or more, which scroll.
+    """Draw one group's balance on the whole screen: `height` rows of `width` cells, or more, which scroll.
 
-    `place` names the group's position among several ("group 2 of 3"), "" for a single group. A dot column of
-    a graph covers `coarse` times its usual time.
+    `place` names the group's position among several ("group 2 of 3"), "" for a single group. `coarse` is
+    the factor by which the user has stretched the time per dot column of the graphs.
     """
     inner = width - 4
     words = _words(balance, snapshot, inner, max(4, int(_WORDS_SHARE * (height - 2))))
@@ -54,10 +54,10 @@ def balance_screen(
 def evidence_screen(
     balance: Balance, snapshot: Snapshot, width: int, height: int, *, place: str = ""
 ) -> list[Row]:
-    """Draw the evidence for one group's verdict: the verdict, two plots, each question with its checks.
+    """Draw the evidence for one group's verdict: two plots, and each question with its checks.
 
-    The result has `height` rows, or more, which scroll. `place` names the group's position among several
-    groups.
+    The result has `height` rows of `width` cells, or more, which scroll. `place` names the group's
+    position among several ("group 2 of 3"), "" for a single group.
     """
     inner = width - 4
     words = _words(balance, snapshot, inner, height)
@@ -101,7 +101,7 @@ def _in_frame(
 
 
 def _words(balance: Balance, snapshot: Snapshot, width: int, most: int) -> list[Row]:
-    """Return verdict and reasons in at most `most` rows; the last row counts those that do not fit."""
+    """Return the verdict and its reasons in at most `most` rows; the last row counts rows that do not fit."""
     rows = flowed(verdict_pieces(balance, snapshot.routers), width)
     rows += reason_rows(balance, width)
     if len(rows) > most:
@@ -127,7 +127,7 @@ def _picture(balance: Balance, snapshot: Snapshot, width: int, height: int, coar
 
 
 def _side_by_side(left: Sequence[Row], right: Sequence[Row], width: int) -> list[Row]:
-    """Join rows side by side, the left ones cut or padded to `width` cells."""
+    """Join each row of `left`, cut or padded to `width` cells, with the row of `right` beside it."""
     tall = max(len(left), len(right))
     return [
         [

@@ -1,4 +1,4 @@
-"""Two plots behind a rhythm of the loads: autocorrelation, and share of the variance by period."""
+"""Draws two plots on a rhythm of the loads: the autocorrelation, and the share of the variance by period."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def plots(balance: Balance, width: int, height: int) -> tuple[list[Row], list[Ro
 
 
 def _heading(title: str, words: str, width: int) -> Row:
-    """Return the title row of a plot, without `words` at its right where both do not fit."""
+    """Return the title row of a plot, with `words` at its right if both fit."""
     return heading(title, words if len(title) + len(words) + 8 <= width else "", width)
 
 
@@ -48,9 +48,9 @@ def _empty(word: str, width: int, height: int) -> list[Row]:
 
 
 def _framed(rows: list[Row], edges: dict[int, str], marks: str, axis: PlotAxis) -> list[Row]:
-    """Return a plot's rows with the scale at their left, and below them the text `marks` and the axis.
+    """Return a plot with its scale at the left, and below it the line of text `marks` and the axis.
 
-    `edges` has the labels of the scale by row index.
+    `edges` maps indexes of rows to their labels on the scale.
     """
     result = [
         [*spread_row([], [(f"{edges.get(index, '')}┤" if index in edges else "│", "muted")], _EDGE), *row]
@@ -102,9 +102,9 @@ def _spectrum(swing: Swing, window_s: float, title: str, width: int, height: int
 
 
 def _band(swing: Swing, window_s: float, axis: PlotAxis) -> str:
-    """Return the text below the spectrum: a line over the periods that belong to the rhythm.
+    """Return the row of text below the spectrum that marks the periods of the rhythm with a line.
 
-    It is empty without a rhythm.
+    Empty if the loads have no rhythm.
     """
     if swing.period_s is None or not window_s > 0:
         return ""

@@ -1,4 +1,4 @@
-"""The values by time slot that the graphs of a group's balance show, and parts of all such graphs."""
+"""Computes the values by time slot that the graphs of a group's balance show, and draws common parts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class GroupSlots:
 
 
 def group_slots(balance: Balance, lines: Sequence[LoadLine], axis: TimeAxis, width: int) -> GroupSlots:
-    """Read the backends' time series for graphs of `width` cells, and compute the scales."""
+    """Return the values and scales for graphs of `width` cells, from the backends' time series `lines`."""
     read = [line_slots(line, axis, width) for line in lines]
     running, waiting, speeds = ([slots[kind] for slots in read] for kind in range(3))
     loads = [load_slots(run, wait) for run, wait in zip(running, waiting, strict=True)]
@@ -73,9 +73,9 @@ def group_slots(balance: Balance, lines: Sequence[LoadLine], axis: TimeAxis, wid
 
 
 def load_slots(running: Slots, waiting: Slots) -> Slots:
-    """Return running plus waiting requests by time slot; None where running is unknown.
+    """Return running plus waiting requests by time slot; None where running requests are unknown.
 
-    Waiting requests count as 0 where they are unknown.
+    Where only waiting requests are unknown, they count as 0.
     """
     return [None if run is None else run + (wait or 0.0) for run, wait in zip(running, waiting, strict=True)]
 
@@ -85,9 +85,10 @@ def _peak(columns: Sequence[Slots]) -> float:
 
 
 def _even_tps(balance: Balance, group: Slots, axis: TimeAxis) -> float | None:
-    """Estimate the group's tokens/s under an even split: its mean rate in the window plus what was lost.
+    """Estimate the group's tokens/s under an even split: its mean rate plus the rate that was lost.
 
-    None unless the verdict is bad and the loss is known and worth showing.
+    None unless the verdict is bad, and the loss is known and large enough to be drawn. `group` has the
+    group's tokens/s by time slot.
     """
     lost = balance.lost_percent
     if not balance.word.bad or lost is None or not _WORTH_A_LINE <= lost < 100:
@@ -97,12 +98,12 @@ def _even_tps(balance: Balance, group: Slots, axis: TimeAxis) -> float | None:
 
 
 def newest(values: Slots) -> float | None:
-    """Return the last value, which is at the right edge of a graph; None if there is none."""
+    """Return the newest of a graph's values, which may be None (unknown); None without values."""
     return values[-1] if values else None
 
 
 def in_gutter(gutter: Sequence[Row], graph: Sequence[Row]) -> list[Row]:
-    """Join each row of a graph with a row of `gutter` at its left, cut or padded to `GUTTER` cells."""
+    """Join each row of `graph` with the row of `gutter`, a column of `GUTTER` cells at the graph's left."""
     return [
         [*fit_row(gutter[index] if index < len(gutter) else (), GUTTER), *row]
         for index, row in enumerate(graph)
@@ -110,14 +111,14 @@ def in_gutter(gutter: Sequence[Row], graph: Sequence[Row]) -> list[Row]:
 
 
 def scale_end(words: Row, end: str) -> Row:
-    """Return a row for the column left of a graph, with `words` and the value `end` of the graph's scale."""
+    """Return a row of the column at the left of a graph: `words`, and `end`, a value of the graph's scale."""
     return spread_row(words, [(f"{end}┤", "muted")], GUTTER)
 
 
 def ruled(words: Row, window: str, width: int) -> Row:
-    """Return a title row of `width` cells with `words` at its left and the scale at its right.
+    """Return a title row of `width` cells: `words`, a horizontal line, and the text `window` at the right.
 
-    The scale is left out if it does not fit.
+    `window` is left out if it does not fit.
     """
     right: Row = [(f" {window} ", "muted"), ("─", "border")]
     gap = width - row_width(words) - row_width(right)
@@ -138,10 +139,11 @@ def tps_words(sign: str, tps: float | None) -> Row:
 
 
 def layered(rows: Sequence[StackedRow], gradients: tuple[str, str], *, falls: bool) -> list[Row]:
-    """Return half of a mirrored graph as styled rows: colours follow the distance from the centre line.
+    """Colour one half of a mirrored graph: the colour of a row depends on its distance from the centre line.
 
-    `falls`: it is the half below the centre line. Each row of `rows` is a sequence of (text, layer), and
-    `gradients` has a gradient per layer.
+    `falls` is True for the half below the centre line. Each of `rows` is a sequence of (text, layer),
+    where layers are stacked values such as running and waiting requests. `gradients` has the name of the
+    colour gradient of each layer.
     """
     half = len(rows)
     result: list[Row] = []
@@ -153,7 +155,10 @@ def layered(rows: Sequence[StackedRow], gradients: tuple[str, str], *, falls: bo
 
 
 def group_speed(shown: GroupSlots, width: int, height: int) -> list[Row]:
-    """Draw the group's token rate below a title, with an even split's estimated rate as a dotted line."""
+    """Draw the group's token rate over time as `height` rows below a title row.
+
+    A dotted line shows the rate that is estimated for an even split, if it is known.
+    """
     graph = width - GUTTER
     rows = area_rows(shown.group_tps, graph, height, shown.group_top, "generation", end_slot=shown.end_slot)
     more = ""
@@ -167,7 +172,7 @@ def group_speed(shown: GroupSlots, width: int, height: int) -> list[Row]:
 
 
 def with_line(row: Row) -> Row:
-    """Return `row` with a dotted line in its empty cells."""
+    """Return the row of a graph with a dotted line through its empty cells."""
     result: Row = []
     for text, role in row:
         at = 0

@@ -1,4 +1,4 @@
-"""The verdict on a group as text: its label and values in a flow, and sentences with the reasons."""
+"""The verdict on a group's balance as text: its label, values in short pieces, and reasons as sentences."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def short_seconds(seconds: float) -> str:
 def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bool = False) -> list[Row]:
     """Return the verdict and its values as pieces of text for `flowed`, the most important first.
 
-    `short` leaves out the time since which the verdict holds.
+    `short` leaves out since when the verdict has been announced.
     """
     since = [] if balance.since is None else [label(f" since {balance.since.astimezone():%H:%M:%S}")]
     pieces: list[Row] = [[word_run(balance), *([] if short else since)]]
@@ -62,7 +62,7 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
 
 
 def _judged(balance: Balance) -> list[Row]:
-    """Return pieces of text: lead changes per minute, the most starved backend, the throughput lost."""
+    """Return pieces of text on lead changes per minute, the most starved backend, and the throughput lost."""
     flips = balance.lead_changes_per_min
     pieces: list[Row] = [
         [figure(numbers.rate(flips, 5).strip(), known=flips is not None), label(" flips/min")]
@@ -86,7 +86,10 @@ def _judged(balance: Balance) -> list[Row]:
 
 
 def _window_pieces(balance: Balance) -> list[Row]:
-    """Return pieces of text: the length of the window, with a bar until it is full, and the sampling rate."""
+    """Return pieces of text on the time that a verdict is based on, and the rate of its samples.
+
+    Until enough time has passed, a bar shows how much of it has.
+    """
     pieces: list[Row] = []
     if balance.needed_s and balance.window_s < balance.needed_s - 1:
         share = balance.window_s / balance.needed_s
@@ -101,7 +104,7 @@ def _window_pieces(balance: Balance) -> list[Row]:
 
 
 def reason_rows(balance: Balance, width: int) -> list[Row]:
-    """Return rows with the reasons for the verdict, then its cause and what to try."""
+    """Return rows with the reasons for a verdict, then its most likely cause and what to try."""
     rows: list[Row] = []
     for index, reason in enumerate(balance.reasons):
         rows += sentence_rows(("· ", "muted"), reason, "muted" if index else "text", width)

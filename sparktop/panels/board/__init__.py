@@ -1,1 +1,1 @@
-"""The board (the main screen's content): the place of each panel, its rows, and the bars above and below."""
+"""The board, which is the content of the main screen: where each panel is, and the rows of each panel."""

@@ -1,4 +1,4 @@
-"""The rows above and below the board: totals over all servers, and the keys that a user can press."""
+"""Draws the rows above and below the main screen: totals over all servers, and keys that a user can press."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The place of each panel, computed from the board's size and the number of things to show."""
+"""Computes where each panel is on the board (the main screen), from its size and the number of panels."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Tiling(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """Which kinds of panels the board shows; the keys 1 to 4 toggle them."""
+    """Which kinds of panels the main screen shows; the keys 1 to 4 toggle these kinds."""
 
     nodes: bool = True
     backends: bool = True
@@ -70,7 +70,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The places of all panels, and the board's height in rows; a board higher than the screen scrolls."""
+    """The places of all panels, and their total height in rows; what is higher than the screen scrolls."""
 
     places: tuple[Place, ...]
     height: int
@@ -82,7 +82,10 @@ def sweep_height(height: int) -> int:
 
 
 def below_band(layout: Layout, kind: str, width: int, band: int) -> Layout:
-    """Return `layout` moved down by `band` rows, with a panel `kind` of this height above it."""
+    """Return `layout` with a panel of the kind `kind` added at the top, and everything else moved below it.
+
+    `band` is the height of the added panel in rows.
+    """
     moved = (replace(place, y=place.y + band) for place in layout.places)
     return Layout((Place(kind, 0, 0, 0, width, band), *moved), layout.height + band)
 
@@ -94,9 +97,9 @@ def _split(total: int, parts: int) -> list[int]:
 
 
 def _grid(kind: str, count: int, columns: int, y: int, width: int, heights: list[int]) -> list[Place]:
-    """Return the rectangles of `count` panels in rows of `columns`, from row `y` on.
+    """Return the rectangles of `count` panels of a kind, placed in rows of `columns` panels from row `y` on.
 
-    `heights` has the height of each row of panels. A last row that is not full leaves its right end empty.
+    `heights` has the height of each row of panels. A last row of panels that is not full is not stretched.
     """
     places: list[Place] = []
     for row, height in enumerate(heights):
@@ -111,10 +114,10 @@ def _grid(kind: str, count: int, columns: int, y: int, width: int, heights: list
 
 
 def _node_height(height: int, rows: int, *, alone: bool) -> int:
-    """Return the height, in rows of text, of each of `rows` rows of node panels; at least 4.
+    """Return the height of each node panel in rows of text; at least 4. `rows` rows of panels are needed.
 
-    It is 6, 8 or 10 by the board's `height`, and at most half of the board for all rows together. Without
-    other panels on the board (`alone`) the node panels share all of it.
+    The height is 6, 8 or 10 depending on `height`, the height of the board, and all rows of panels
+    together take at most half of the board. If no other panels are shown (`alone`) they take all of it.
     """
     if alone:
         return max(4, height // rows)
@@ -133,12 +136,13 @@ def arrange(
     routers: int = 0,
     groups: int = 0,
 ) -> Layout:
-    """Return a layout with a rectangle for every panel, given the numbers of nodes, backends and so on.
+    """Return a layout with a rectangle for every panel; the numbers of nodes, backends and so on are given.
 
-    Backends stand below each other as long as each is tall enough, so that their time axes line up; then in
-    columns; then the board grows taller than the screen. Without backends there is one "empty" place. Routers
-    are low panels above the backends and are shown and hidden with them, and so is a balance panel for each
-    group, where the backends keep the rows that they need.
+    Backends stand below each other as long as each is tall enough, so that their time axes line up. If
+    not, they stand in columns, and if these do not fit either, the board grows taller than the screen.
+    Without backends there is one "empty" place. Routers are low panels above the backends, shown and
+    hidden with them. Each group has a balance panel there too, if the backends keep the rows that they
+    need.
     """
     places: list[Place] = []
     y = 0
@@ -174,7 +178,7 @@ def _router_places(width: int, y: int, height: int, count: int) -> list[Place]:
 
 
 def _rows_wanted(width: int, backends: int, tiling: Tiling) -> tuple[int, int]:
-    """Return (rows in which the backends show all that matters, least number of rows that they need)."""
+    """Return (rows in which the backends' panels show all important values, least rows that they need)."""
     if tiling is Tiling.TABLE:
         return 3 + min(backends, 8), 3 + min(backends, 4)
     if tiling is Tiling.TILES:
@@ -187,10 +191,10 @@ def _rows_wanted(width: int, backends: int, tiling: Tiling) -> tuple[int, int]:
 
 
 def _balance_places(width: int, y: int, room: int, count: int, wanted: tuple[int, int]) -> list[Place]:
-    """Return rectangles for the groups' balance panels in the `room` rows that they share with backends.
+    """Return rectangles for `count` balance panels, from row `y` on; empty if there is no room.
 
-    They are as tall as the backends can spare; low panels have only text, and the list is empty if there is
-    no room.
+    `room` rows are shared with the backends' panels, and `wanted` has (rows that these should get, least
+    rows that they need). The balance panels get what remains, up to a limit.
     """
     if not count:
         return []

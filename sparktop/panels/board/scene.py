@@ -1,4 +1,4 @@
-"""The board as rows of text: the layout, filled with the panels of one snapshot."""
+"""Draws the board (the content of the main screen): lays out the panels of one snapshot and fills them."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ class Drawn:
 
 
 def _axis(snapshot: Snapshot, step: float, series: list[Series]) -> TimeAxis:
-    """Return the time axis of graphs, which ends at the newest sample of any of `series`.
+    """Return a time axis that ends at the newest sample of any of `series`; `step` is in s per dot column.
 
-    It does not end at the present, because between a poll's start and its answer the newest column would be
-    empty and would flicker; it does if samples are missing for long.
+    If it ended at the present, the newest column would be empty and flicker until a poll is answered. It
+    ends at the present only if samples have been missing for long.
     """
     newest = max((s.last_at for s in series if s.last_at is not None), default=snapshot.at)
     return TimeAxis(newest if snapshot.at - newest < 3 * step else snapshot.at, step)
 
 
 def _empty_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
-    """Draw the panel that is shown if there are no backends: where servers are searched, what to do."""
+    """Draw the panel for a screen without backends: where servers were searched, and what the user can do."""
     if snapshot.searching:
         ports = ", ".join(str(port) for port in ENGINE_PORTS)
         lines: list[Row] = [
@@ -96,7 +96,7 @@ def _empty_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
 
 
 class Scene:
-    """The board of one snapshot: its layout, and its panels drawn on demand."""
+    """The main screen's content for one snapshot: its layout, and its panels, which are drawn on demand."""
 
     def __init__(
         self,
@@ -111,10 +111,11 @@ class Scene:
         coarse: int = 1,
         sweep: SweepView | Countdown | None = None,
     ) -> None:
-        """Lay out the board of `width` x `height` cells.
+        """Lay out the panels of `snapshot` on a board of `width` x `height` cells.
 
-        The panel `zoomed` fills the board alone, below the panel of `sweep` if given. A table starts at row
-        `first_row`; a dot column of a graph covers `coarse` sampling intervals.
+        The panel `zoomed` fills the board alone, except that a panel for `sweep` (a benchmark) stays above
+        it. A table of backends starts with the backend `first_row`. `coarse` is the factor by which the
+        user has stretched the time per dot column of the graphs.
         """
         self.view = view or View()
         self.first_row = first_row
@@ -138,7 +139,7 @@ class Scene:
             self.layout = below_band(self.layout, "sweep", width, band)
 
     def _show_detail(self, place: Place) -> None:
-        """Draw the zoomed panel in full, remember its rows, and enlarge the board if these need more room."""
+        """Draw the panel that fills the board, store its rows, and make the board as high as these rows."""
         size, selected = (place.width, place.height), self.selected == self._key(place)
         if place.kind == "node":
             node = self.snapshot.nodes[place.index]
@@ -160,7 +161,7 @@ class Scene:
         self.layout = Layout((replace(place, height=len(rows)),), len(rows))
 
     def _group_rows(self, place: Place) -> list[Row]:
-        """Draw the balance of one group, or the evidence for its verdict, on the full board."""
+        """Draw the full-screen view of a group's balance or, by the kind of `place`, of its evidence."""
         groups = self.snapshot.balance
         which = f"group {place.index + 1} of {len(groups)}" if len(groups) > 1 else ""
         balance, size = groups[place.index], (place.width, place.height)
@@ -273,7 +274,7 @@ class Scene:
         return Drawn(key, place, sweep_band(sweep, *size, selected=selected))
 
     def _table(self, place: Place) -> list[Drawn]:
-        """Draw the table as one panel, followed by a selectable place without rows for each backend in it."""
+        """Draw the table of backends as one panel, and add a selectable place without rows for each."""
         inner, room = place.width - 2, place.height - 3
         backends = self.snapshot.backends
         self.first_row = self._first_row(room)
@@ -293,7 +294,10 @@ class Scene:
         return [Drawn(PanelKey("table", ""), place, [merged(row) for row in framed_rows]), *spots]
 
     def _first_row(self, room: int) -> int:
-        """Return the table's first row: the requested one, moved if needed to show the selected backend."""
+        """Return the index of the first backend in the table, such that the selected backend is visible.
+
+        `room` is the number of backends that fit.
+        """
         last = max(0, len(self.snapshot.backends) - room)
         first = max(0, min(self.first_row, last))
         names = [view.name for view in self.snapshot.backends]
@@ -338,7 +342,7 @@ class Scene:
 
 
 def flatten(drawn: list[Drawn], width: int, height: int) -> list[Row]:
-    """Join drawn panels to the board's `height` rows of `width` cells; cells without a panel are blank."""
+    """Join drawn panels to `height` rows of `width` cells; cells without a panel are blank."""
     board: list[list[tuple[int, int, Row]]] = [[] for _ in range(height)]
     for panel in drawn:
         place = panel.place

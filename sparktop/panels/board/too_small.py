@@ -1,4 +1,4 @@
-"""The notice shown instead of the board when the terminal is too small."""
+"""Draws the notice that is shown instead of all panels when the terminal is too small."""
 
 from __future__ import annotations
 

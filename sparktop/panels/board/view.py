@@ -1,4 +1,4 @@
-"""What the overview shows and in which order: preset, kinds of panels, sort order and filter."""
+"""The user's choices for the overview: preset, kinds of panels, sort order and filter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Shown = TypeVar("Shown", BackendView, NodeView)
 
 
 class Preset(StrEnum):
-    """Which panels the board consists of."""
+    """The ways in which the overview can show backends and nodes."""
 
     WATCH = "watch"
     """A panel per node and per backend, with graphs on one time axis."""
@@ -28,7 +28,7 @@ class Preset(StrEnum):
 
 
 class Sort(StrEnum):
-    """The order of backends and nodes; numbers are sorted with the largest first."""
+    """The value that orders backends and nodes; numbers are sorted with the largest first."""
 
     CONFIG = "as configured"
     NAME = "name"
@@ -86,9 +86,10 @@ def _node_number(view: NodeView, sort: Sort) -> float | None:
 
 
 def _ordered(views: Sequence[Shown], sort: Sort, number: Callable[[Shown, Sort], float | None]) -> list[str]:
-    """Return the names of `views`, those with the largest `number` first.
+    """Return the names of `views` in the order of `sort`: by name, as configured, or by a number.
 
-    Unknown numbers come last, ties in the configured order. "name" and "as configured" need no number.
+    `number` returns a view's number for this order. The largest number comes first, unknown numbers come
+    last, and equal ones stay in the configured order.
     """
     if sort is Sort.CONFIG:
         return [view.name for view in views]
@@ -149,6 +150,6 @@ def filtered_nodes(nodes: Sequence[NodeView], text: str) -> list[NodeView]:
 
 
 def in_order(views: Sequence[Shown], names: Sequence[str]) -> tuple[Shown, ...]:
-    """Return `views` sorted by the order of `names`; views that it lacks come last, in their own order."""
+    """Return `views` sorted by the position of their names in `names`; views without a position come last."""
     rank = {name: index for index, name in enumerate(names)}
     return tuple(sorted(views, key=lambda view: rank.get(view.name, len(rank))))

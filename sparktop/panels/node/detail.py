@@ -33,9 +33,9 @@ def node_detail(
     *,
     selected: bool = False,
 ) -> list[Row]:
-    """Draw one node on the full screen as rows of `width` cells: `height` rows, or more where needed.
+    """Draw one node on the full screen as rows of `width` cells: `height` rows, or more if needed.
 
-    The rows name those of `backends` that run on the node.
+    Those of `backends` that run on the node are named.
     """
     return drawn_node_detail(view, backends, width, height, axis, selected=selected)[0]
 
@@ -52,7 +52,7 @@ def drawn_node_detail(
 ) -> tuple[list[Row], int]:
     """Draw one node on the full screen; return (rows, index of the first row of the process table).
 
-    As `node_detail`, with the processes in `order`.
+    The rows are those of `node_detail`, with the processes in the given order.
     """
     detail = Detail(
         lead=[_serves(view, backends, width - 3), _trouble(view) or _speed(view)],
@@ -84,7 +84,7 @@ def drawn_node_detail(
 
 
 def _trouble(view: NodeView) -> Row:
-    """Return the failure of the newest poll as a row, with the age of the values; empty without a failure."""
+    """Return a row with the failure of the newest poll and the values' age; empty without a failure."""
     if view.failure is None:
         return []
     age = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
@@ -92,7 +92,7 @@ def _trouble(view: NodeView) -> Row:
 
 
 def _speed(view: NodeView) -> Row:
-    """Return a row with the GPUs' speed state: with the likely cause if they are slow, else the reason."""
+    """Return a row with the speed state of the GPUs, and its cause if known, else its reason."""
     speed = view.speed
     if view.sample is not None and not view.sample.gpus:
         return [label("speed  "), label("no GPU here")]
@@ -104,7 +104,7 @@ def _speed(view: NodeView) -> Row:
 def _serves(view: NodeView, backends: Sequence[BackendView], width: int) -> Row:
     """Return a row with the backends that run on the node, each with its state and token rate.
 
-    Maker and CPU of the machine stand at the right end if they fit.
+    Manufacturer and CPU of the machine stand at the right end if they fit.
     """
     row = _backends(view, backends)
     words = identity_words(view)
@@ -184,7 +184,10 @@ def _full(name: str, gradient: str, series: Series, edge: str = "100 %") -> Grap
 
 
 def _upto(name: str, gradient: str, series: Series, unit: str, least: float = 1.0) -> Graph:
-    """Return a graph with a scale from 0 to a round number above its peak, at least `least`."""
+    """Return a graph with a scale from 0 to a round number above its highest value.
+
+    `least` is the lowest upper end of the scale, and `unit` is appended to the text of the upper end.
+    """
     return Graph(
         [(name, gradient)], series, gradient, lambda top: numbers.count(top, 5).strip() + unit, least
     )

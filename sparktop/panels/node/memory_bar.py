@@ -1,4 +1,4 @@
-"""The use of a machine's memory: a bar of several parts with its legend, and the headroom left.
+"""Draws the use of a machine's memory: a bar of several parts, its legend, and the headroom.
 
 *Headroom* is the memory that programs can still allocate.
 """
@@ -59,9 +59,9 @@ def used_percent(memory: MemoryReading) -> float | None:
 
 
 def memory_parts(memory: MemoryReading, *, short: bool = False) -> list[Part]:
-    """Return the parts of the memory bar in order, or used and free memory where no parts are reported.
+    """Return the parts of the memory bar in order; only used and free memory if no parts are reported.
 
-    `short` selects names for narrow columns.
+    `short` selects short names, for narrow columns.
     """
     names = _SHORT if short else _NAMES
     parts = [
@@ -98,16 +98,19 @@ def memory_section(memory: MemoryReading, headroom: Headroom, width: int) -> Sec
 
 
 def _window(memory: MemoryReading) -> str:
-    """Return the text at the right of the section's title: a peculiarity of the values, else "now"."""
+    """Return the text at the right of the memory section's title.
+
+    It names overlapping parts or huge pages if there are any, and is "now" if not.
+    """
     if memory.overlap_bytes:
         return f"{numbers.data(memory.overlap_bytes, 9).strip()} overlap, cut"
     return "from huge pages" if memory.huge_pages else "now"
 
 
 def _headroom(memory: MemoryReading, width: int) -> Row:
-    """Return a row with the headroom as a difference: available memory less free CMA memory.
+    """Return a row with the headroom: available memory minus free memory that is reserved for CMA.
 
-    Memory for CMA counts as available, but programs cannot use it.
+    The kernel counts CMA memory (contiguous memory allocator) as available, but programs cannot use it.
     """
     headroom, available, cma = memory.headroom_bytes, memory.available_bytes, memory.cma_free_bytes
     words = "" if available is None else f" = {available / _GIB:.1f} available"
@@ -135,10 +138,10 @@ def slope_text(slope_bytes_per_s: float) -> str:
 
 
 def trend_runs(headroom: Headroom, width: int) -> Row:
-    """Return how fast the headroom changes and when it reaches its limit, as text of at most `width` cells.
+    """Return how fast the headroom (free memory) changes and when it reaches its limit, as styled text.
 
-    Only the time is returned where both do not fit, only the slope where no limit is approached, "–" without
-    a trend.
+    Where both do not fit into `width` cells, return only the time. If the headroom does not approach a
+    limit, return only the change per minute; "–" if it shows no trend.
     """
     slope, until = headroom.slope_bytes_per_s, headroom.until_limit_s
     if slope is None:

@@ -1,4 +1,4 @@
-"""The network of one machine: interfaces and RDMA ports, each with its use of what link and bus can carry."""
+"""Draws the network of one machine: interfaces and RDMA ports, and how much of their capacity is used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS = {"ethernet": "eth", "wifi": "wifi", "other": "other"}
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """Widths of the table's columns in cells; 0 for a column that is left out."""
+    """Widths in cells of the columns of the table of interfaces; 0 for a column that is left out."""
 
     name: int
     rate: int
@@ -43,14 +43,17 @@ def _cells(width: int, *, rdma: bool) -> _Cells:
 
 
 def used_percent_of(link: NetworkReading) -> float | None:
-    """Return the busier direction's traffic in percent of what link and bus can carry; None if unknown."""
+    """Return the traffic of the busier direction as a percentage (0 to 100) of the capacity; None if unknown.
+
+    The capacity is what the link and its bus can carry.
+    """
     rates = [rate for rate in (link.rx_bytes_per_s, link.tx_bytes_per_s) if rate is not None]
     capacity = link.capacity_bits_per_s
     return 100 * 8 * max(rates) / capacity if rates and capacity else None
 
 
 def network_sections(links: Sequence[NetworkReading], width: int) -> list[Section]:
-    """Return a section with the interfaces, and another with the RDMA ports if there are any."""
+    """Return a list with the section of the interfaces, and with that of the RDMA ports if there are any."""
     # Up before down, each in the kernel's order: sorted by traffic, rows would jump.
     order = sorted(links, key=lambda link: link.up is False)
     ports = [link for link in order if link.kind == RDMA]
@@ -82,7 +85,7 @@ def _speed(bits_per_s: float | None, width: int) -> str:
 
 
 def _link(link: NetworkReading, cells: _Cells, width: int) -> list[Row]:
-    """Return rows for an interface: its values, and below them the error counters that rise now, if any."""
+    """Return a row with an interface's values, and below it a row with its rising error counters, if any."""
     shown = link.name
     if link.kind == RDMA and link.netdev and len(link.name) + len(link.netdev) + 3 <= cells.name:
         shown = f"{link.name} {link.netdev}"
@@ -113,9 +116,9 @@ def _link(link: NetworkReading, cells: _Cells, width: int) -> list[Row]:
 
 
 def _errors(link: NetworkReading, width: int) -> list[Row]:
-    """Return a row with the error counters that rise, the fastest first, by the driver's names.
+    """Return a list with a row of the error counters that rise, the fastest first; empty if none rises.
 
-    It is a list of one row, empty if none rises.
+    The counters have the driver's names.
     """
     moved = sorted(link.errors.items(), key=lambda error: (-error[1], error[0]))
     if not moved:

@@ -78,7 +78,7 @@ def _used_of(used: int | None, total: int | None) -> Row:
 
 
 def _headroom(view: NodeView, memory: MemoryReading, width: int) -> Row:
-    """Return a row with the memory headroom and its trend, or the used swap where there is no clear trend."""
+    """Return a row with the memory headroom and its trend; with the used swap if there is no clear trend."""
     row = [
         label("headroom "),
         figure(numbers.data(memory.headroom_bytes, 9), known=memory.headroom_bytes is not None),
@@ -103,7 +103,7 @@ def _swap_rates(memory: MemoryReading) -> Row:
 
 
 def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
-    """Return two rows for one or several GPUs, or one row with the reason why there is no GPU."""
+    """Return two rows on the GPU or GPUs of a node; one row with the reason if there is no GPU."""
     if not sample.gpus:
         missing: Row = [(" ", "text"), lost_run(view.gpus_lost)] if view.gpus_lost else []
         return [[label("GPU"), *missing, (f" {sample.gpu_note or '–'}", "muted")]]
@@ -127,9 +127,9 @@ def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
 
 
 def _slowed(gpu: GpuReading, view: NodeView) -> Run:
-    """Return the GPU's current throttle reasons as a styled text segment, with shares of the last minute.
+    """Return why the GPU is throttled now as a styled text segment, with percentages of the last minute.
 
-    Without a current reason, return the most frequent one of the last minute, or "no throttle".
+    If it is not throttled now, return the most frequent reason of the last minute, or "no throttle".
     """
     share = {short_reason(name): percent for name, percent in view.throttled_percent.items() if percent}
     reasons = gpu.throttle_reasons
@@ -180,9 +180,10 @@ def _unit(value: float | None, width: int, unit: str, role: str = "title") -> Ro
 
 
 def _network(readings: tuple[NetworkReading, ...]) -> list[Row]:
-    """Return a row for all RDMA ports together and one per interface that is up, the busiest first.
+    """Return a row for all RDMA ports together, and a row for each other interface, the busiest first.
 
-    The RDMA row is first where it carries at least as much as the busiest interface, else second.
+    Interfaces that are down are left out. The RDMA row is first if it has at least as much traffic as the
+    busiest interface, else second.
     """
     up = [reading for reading in readings if reading.up is not False]
     others = sorted((link for link in up if link.kind != RDMA), key=lambda link: -_traffic(link))
@@ -240,11 +241,11 @@ def figure_rows(view: NodeView, width: int, height: int) -> list[Row]:
 
 
 def _series(view: NodeView, since: float) -> list[tuple[list[Run], Series, str, float | None, str]]:
-    """Return the node's graphs, the most important first, for the panel.
+    """Return the graphs of a node's panel as tuples, the most important first.
 
-    Each entry is (caption, series, gradient, upper edge or None for a round number above the peak, unit). The
-    last graph shows bytes received by the RDMA ports or by the network interfaces, whichever had the higher
-    peak since the time `since`.
+    Each tuple is (caption, series, gradient, value of the upper edge or None for a round number above the
+    peak, unit). The last graph shows the bytes received, by the RDMA ports or by the network interfaces,
+    whichever had the higher peak since the time `since`.
     """
     history = view.history
     graphs: list[tuple[list[Run], Series, str, float | None, str]] = [

@@ -1,4 +1,4 @@
-"""The processes of one machine as a table: GPU memory, memory, CPU, and which backend each serves."""
+"""Draws the processes of one machine as a table: GPU memory, memory, CPU, and the backend that they serve."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ProcessLine:
 
 
 def process_lines(view: NodeView) -> list[ProcessLine]:
-    """Return every known process: those of the process table, then others that hold GPU memory."""
+    """Return all known processes: those of the process table, then others that use GPU memory."""
     sample = view.sample or NodeSample(at=0.0)
     held = _held(sample)
     serves = {entry.pid: entry.backend or entry.engine for entry in view.engine_processes}
@@ -94,9 +94,9 @@ def process_lines(view: NodeView) -> list[ProcessLine]:
 
 
 def _held(sample: NodeSample) -> Mapping[int, GpuProcess]:
-    """Return {PID: process} of all processes with GPU memory, which is summed over the GPUs.
+    """Return {PID: process} of the processes that use GPU memory, with the sum of their memory on all GPUs.
 
-    The sum is None if one of its parts is unknown.
+    The sum is None if the memory on any of these GPUs is unknown.
     """
     held: dict[int, GpuProcess] = {}
     for gpu in sample.gpus:
@@ -120,7 +120,7 @@ _NUMBERS: Mapping[ProcessSort, Callable[[ProcessLine], float | None]] = {
 def listed(lines: Sequence[ProcessLine], order: ProcessOrder) -> list[ProcessLine]:
     """Return the processes that pass the filter, in the requested order.
 
-    Names and PIDs are ordered ascending, other values with the largest first and unknown ones last.
+    Names and PIDs are in ascending order. Other values are in descending order, unknown ones last.
     """
     words = order.filter.casefold().split()
     kept = [
@@ -227,9 +227,9 @@ def _missing(view: NodeView, order: ProcessOrder) -> str:
 
 
 def detail_processes(view: NodeView, order: ProcessOrder, width: int) -> list[Row]:
-    """Return the process table with its title as rows of `width` cells.
+    """Return the process table of a node with its title as rows of `width` cells, for the node's full screen.
 
-    It stands below the node's other values and lists at most `ROWS_IN_DETAIL` processes.
+    It lists at most `ROWS_IN_DETAIL` processes; a last row counts the processes left out.
     """
     lines = listed(process_lines(view), order)
     cells = _cells(width)
@@ -252,10 +252,10 @@ def _known(view: NodeView) -> int:
 def process_panel(
     view: NodeView, order: ProcessOrder, width: int, height: int, *, first: int = 0, selected: bool = False
 ) -> tuple[list[Row], int]:
-    """Draw the process table on the full board; return (rows, index of the first process shown).
+    """Draw the process table on the whole screen; return (rows, index of the first process shown).
 
-    The heading is always visible. `first` is the requested index; it is lowered where fewer processes are
-    left than rows.
+    The heading is always visible. `first` is the requested index of the first process; it is lowered if
+    the table would end before the last row.
     """
     lines = listed(process_lines(view), order)
     room = max(1, height - 3)

@@ -38,7 +38,7 @@ def node_sections(view: NodeView, width: int) -> list[Section]:
 
 
 def node_aside(view: NodeView, width: int) -> list[Section]:
-    """Return the sections that may stand below the graphs: network, sensors, RDMA, power rails, speed."""
+    """Return the sections that may stand below a node's graphs: network, sensors, RDMA, power, speed."""
     sample = view.sample or _EMPTY
     rails = [Section("power rails", _rails(sample.rails, width), "now")] if sample.rails else []
     if not sample.network:
@@ -93,7 +93,7 @@ def _group(group: CoreGroup, width: int) -> Row:
 
 
 def _core_rows(cores: Sequence[float], indices: Sequence[int], width: int) -> list[Row]:
-    """Return rows with a bar for each core of `indices`, in columns; cores without a reading are left out."""
+    """Return rows with a bar for each CPU core of `indices`; cores without a reading are left out."""
     known = [core for core in indices if core < len(cores)]
     if not known:
         return []
@@ -118,7 +118,7 @@ def _core(index: int, percent: float, width: int) -> Row:
 
 
 def _nothing(view: NodeView, words: str) -> Row:
-    """Return `words` (such as "no interface") as a row, or "–" before the first sample."""
+    """Return the text `words` (such as "no interface") as a row; "–" before the node's first sample."""
     return [label("–" if view.sample is None else words)]
 
 
@@ -156,6 +156,6 @@ def _rail(rail: PowerRail, width: int) -> Row:
 
 
 def identity_words(view: NodeView) -> str:
-    """Return maker and CPU of the machine as text; empty if both are unknown."""
+    """Return manufacturer and CPU of the machine as text; empty if both are unknown."""
     identity = view.identity
     return " · ".join(part for part in (identity.maker, identity.cpu) if part)

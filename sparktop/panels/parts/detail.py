@@ -22,9 +22,9 @@ _LEAST_GRAPHS = 2 * GRAPH_HEIGHT + 1
 
 
 def column_width(width: int) -> int:
-    """Return the width in cells of the column of values in a frame that is `width` cells wide.
+    """Return the width in cells of the column of values on a full-screen view of `width` cells.
 
-    It is all of the frame's inside if no graph fits beside the column.
+    If no graph fits beside the column, it is as wide as the frame's inside.
     """
     inner = width - 3
     if width >= _WIDE_FROM:
@@ -49,9 +49,9 @@ class Detail:
 
 
 def aside_width(width: int, sections: int = 1) -> int:
-    """Return the width in cells of each section below the graphs, in a frame that is `width` cells wide.
+    """Return the width in cells of each of the `sections` that stand below the graphs of a full-screen view.
 
-    `sections` is their number.
+    `width` is the width of the view's frame, `sections` the number of these sections.
     """
     beside = width - 3 - WIDE_COLUMN - 2
     if width < _WIDE_FROM or beside < NARROW_COLUMN:
@@ -65,7 +65,10 @@ def _aside_columns(beside: int, sections: int) -> int:
 
 
 def _aside_rows(sections: Sequence[Section], beside: int) -> list[Row]:
-    """Return the sections below the graphs as rows of `beside` cells, side by side where there is room."""
+    """Return rows with the sections that stand below the graphs, side by side where there is room.
+
+    `beside` is the width of the rows in cells.
+    """
     if not sections:
         return []
     columns = _aside_columns(beside, len(sections))
@@ -80,7 +83,10 @@ def _aside_rows(sections: Sequence[Section], beside: int) -> list[Row]:
 
 
 def detail_rows(detail: Detail, width: int, height: int, axis: TimeAxis) -> list[Row]:
-    """Return the rows inside a frame of `width` x `height` cells, or more rows if the content needs them."""
+    """Return the rows inside the frame of a full-screen view, which is `width` x `height` cells in size.
+
+    There are more rows if the content needs them.
+    """
     inner = width - 3
     lead = [fit_row(row, inner) for row in detail.lead]
     foot = [fit_row(row, inner) for row in detail.foot]
@@ -94,7 +100,7 @@ def detail_rows(detail: Detail, width: int, height: int, axis: TimeAxis) -> list
 
 
 def _one_column(detail: Detail, width: int, axis: TimeAxis) -> list[Row]:
-    """Return the rows of a narrow frame: the first sections, then the graphs, then all other sections."""
+    """Return the content of a narrow full-screen view: first sections, then graphs, then other sections."""
     bands = -(-min(4, len(detail.graphs)) // grid_columns(width))
     graphs = grid_rows(detail.graphs, width, bands * GRAPH_HEIGHT + 1, axis)
     first, rest = detail.sections[: detail.graphs_after], detail.sections[detail.graphs_after :]

@@ -1,4 +1,4 @@
-"""Values as runs (styled text segments), alike in all panels: labels, numbers, latencies and bars."""
+"""Draws values alike in all panels: labels, numbers, latencies and bars, as runs (styled text segments)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def label(text: str, width: int = 0) -> Run:
 
 
 def figure(text: str, *, known: bool = True, role: str = "title") -> Run:
-    """Return the formatted value `text` as a run (styled text segment) of `role`; muted if not `known`."""
+    """Return the value `text` as a run (text segment) with the colour of `role`; muted unless `known`."""
     return (text, role if known else "muted")
 
 
@@ -45,10 +45,10 @@ def quantile_text(quantile: Quantile | None, width: int = LATENCY_WIDTH) -> str:
 
 
 def latency_row(name: str, latency: Latency, width: int) -> Row:
-    """Return one latency as a row: label, p50 and p95, and the mean where `width` leaves room.
+    """Return a row with the label `name` and a latency's p50 and p95; also its mean if `width` allows it.
 
-    With too few observations for quantiles the row has only the mean and the reason; without any, "no
-    traffic".
+    With too few observations for quantiles the row has the mean and the reason. Without any observation it
+    has "no traffic".
     """
     row: Row = [label(name, 6)]
     if not latency.count:
@@ -70,9 +70,9 @@ def _named(name: str, value: str, width: int) -> Row:
 
 
 def bar_runs(fraction: float | None, width: int, gradient: str) -> Row:
-    """Return a bar of `width` cells, filled to `fraction` (0 to 1; None if unknown).
+    """Return a bar of `width` cells, filled to `fraction` (0 to 1); an empty bar if it is None.
 
-    The larger the fraction, the further along `gradient` is the bar's colour.
+    The colour of the bar is taken from `gradient` at the position `fraction`.
     """
     filled, empty = bar(fraction, width)
     level = 0 if fraction is None else round(min(1.0, max(0.0, fraction)) * (LEVELS - 1))
@@ -80,9 +80,9 @@ def bar_runs(fraction: float | None, width: int, gradient: str) -> Row:
 
 
 def share_role(percent: float | None, warn: float, bad: float) -> str:
-    """Return the role (colour name) of a percentage: "bad" from `bad` on, "warn" from `warn` on.
+    """Return the role (colour name) of a percentage: "bad" if at least `bad`, "warn" if at least `warn`.
 
-    "muted" for None, "title" for smaller percentages.
+    "muted" if `percent` is None; "title" for smaller percentages.
     """
     if percent is None:
         return "muted"

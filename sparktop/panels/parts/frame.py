@@ -8,10 +8,9 @@ from sparktop.panels.parts.rows import Row, Run, fit_row, row_width
 
 
 def _edge(left: str, right: str, pieces: Sequence[Sequence[Run]], width: int, role: str) -> Row:
-    """Return a horizontal edge of a frame, with text in it.
+    """Return a horizontal edge of a frame with text; `left` and `right` are its corner characters.
 
-    The first of `pieces` stands at its left, the last of the others that fits at its right; `left` and
-    `right` are the corner characters.
+    The first of `pieces` stands at the left. At the right stands the last of the other pieces that fits.
     """
     inside = width - 2
     starts = list(pieces[:1])
@@ -33,7 +32,7 @@ def _edge(left: str, right: str, pieces: Sequence[Sequence[Run]], width: int, ro
 
 
 def _shortened(piece: Sequence[Run], room: int) -> Row:
-    """Return the styled text `piece`, cut if it is wider than `room` cells, but never padded."""
+    """Return the styled text `piece`, cut to `room` cells if it is wider."""
     width = row_width(piece)
     return list(piece) if width <= room else fit_row(piece, room)
 
@@ -51,8 +50,8 @@ def framed(
 ) -> list[Row]:
     """Draw a border around `rows` and return exactly `height` rows of `width` cells, cut or padded as needed.
 
-    The upper edge has `title` at its left and `status` at its right, the lower edge `footnote` and `note`.
-    Text that comes and goes in the edges moves no row inside.
+    The upper edge has `title` at its left and `status` at its right, the lower edge has `footnote` at its
+    left and `note` at its right. Such texts may come and go without moving the rows inside.
     """
     inner = width - 2
     top = _edge("╭", "╮", (title, status), width, role)

@@ -36,16 +36,19 @@ def short_reason(reason: str) -> str:
 
 
 def margin_role(margin_c: float | None) -> str:
-    """Return the role (colour name) of a thermal margin in degrees: "bad" if small; "title" if unknown."""
+    """Return the role (colour name) for a GPU's thermal margin in degrees: "bad", "warn" or "title".
+
+    The smallest margins are "bad". Unknown and large margins are "title".
+    """
     if margin_c is None or margin_c > _WARM_C:
         return "title"
     return "warn" if margin_c > _HOT_C else "bad"
 
 
 def margin_of(gpu: GpuReading) -> float | None:
-    """Return the degrees left to the GPU's thermal limit; None if unknown.
+    """Return by how many degrees a GPU is below its thermal limit; None if unknown.
 
-    Where the limit is not reported, the temperature at which the GPU slows down stands for it.
+    If the limit is not reported, use the temperature at which the GPU slows down.
     """
     if gpu.limit_margin_c is not None:
         return gpu.limit_margin_c
@@ -62,7 +65,7 @@ def energy_text(energy_j: float) -> str:
 
 
 def clock_role(speed: SpeedState) -> str:
-    """Return the role (colour name) of the clock: "bad" for the state "slow clock", else "title"."""
+    """Return the role (colour name) of a GPU's clock: "bad" if `speed` is "slow clock", else "title"."""
     return "bad" if speed.word == "slow clock" else "title"
 
 
@@ -103,10 +106,10 @@ def _instance(instance: MigInstance, width: int) -> Row:
 
 
 def share(part: float | None, total: float | None) -> float | None:
-    """Return `part` / `total`; None if one of them is unknown or the total is 0."""
+    """Return `part` / `total`; None if either is unknown or the total is 0."""
     return None if part is None or not total else part / total
 
 
 def of_total(total: float | None, unit: str) -> str:
-    """Format a total with its unit as " of 3003 MHz"; return only the unit if the total is unknown."""
+    """Format a total as text that follows a value, such as " of 3003 MHz"; only the unit if it is unknown."""
     return unit if total is None else f" of {numbers.count(total, 5).strip()}{unit}"

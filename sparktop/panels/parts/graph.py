@@ -1,4 +1,4 @@
-"""Live graphs as rows: a caption with the scale above braille dots, one colour per row."""
+"""Draws live graphs as rows of text: a caption with the scale above braille dots, with a colour per row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparktop.panels.parts.slots import slots_of
 
 @dataclass(frozen=True, slots=True)
 class TimeAxis:
-    """The time axis that several graphs share: the time at its right edge, and the time per dot column."""
+    """The time axis of several graphs: the time at the right edge, and the seconds per dot column."""
 
     end: float
     """Time of the right edge, in monotonic seconds."""
@@ -27,13 +27,13 @@ class TimeAxis:
 
     @property
     def end_slot(self) -> int:
-        """Number of the newest time slot, counted from time 0."""
+        """Number of the newest time slot; slot 0 begins at time 0 of the monotonic clock."""
         return int(self.end // self.step)
 
     def values(self, series: Series, width: int) -> list[float | None]:
-        """Return the mean values of `series` in the time slots that `width` cells show; None where unknown.
+        """Return the means of `series` in the time slots that `width` cells show; None where unknown.
 
-        A cell shows two slots, an even one and the next, so the newest cell may show only one.
+        A cell shows two slots, an even one and the next, so the newest cell may show only one slot.
         """
         cached = self._read.get((series, width))
         if cached is None:
@@ -48,7 +48,10 @@ class TimeAxis:
 
 
 def row_role(gradient: str, row: int, height: int) -> str:
-    """Return the role (colour name) of a graph's row; row 0 is the top, where the gradient ends."""
+    """Return the role (colour name) of a graph's row, from the position of the row in `gradient`.
+
+    Row 0 is at the top and has the last colour of the gradient.
+    """
     if height < 2:
         return f"{gradient}/{LEVELS - 1}"
     return f"{gradient}/{round((LEVELS - 1) * (height - 1 - row) / (height - 1))}"
@@ -59,7 +62,7 @@ def area_rows(
 ) -> list[Row]:
     """Draw `values` as a filled curve of `height` rows and `width` cells, on a scale from 0 to `top`.
 
-    `end_slot` is the number of the newest value's time slot.
+    `end_slot` is the number of the newest value's time slot: two slots share a cell.
     """
     lines = area(values, width, height, top, end_slot=end_slot)
     return [[(line, row_role(gradient, index, height))] for index, line in enumerate(lines)]
@@ -75,9 +78,10 @@ def stacked_rows(
     *,
     end_slot: int,
 ) -> list[Row]:
-    """Draw two curves, `upper` stacked on `lower`, as `height` rows of `width` cells with a scale to `top`.
+    """Draw the curve `upper` stacked on the curve `lower`, as `height` rows of `width` cells.
 
-    The upper curve has sparser dots, so that they differ in more than colour.
+    The scale goes from 0 to `top`. The upper curve has sparser dots, so that the curves differ in more
+    than colour. `end_slot` is the number of the newest value's time slot.
     """
     rows: list[Row] = []
     for index, runs in enumerate(stacked(lower, upper, width, height, top, end_slot=end_slot)):
@@ -87,5 +91,5 @@ def stacked_rows(
 
 
 def caption(label: Sequence[Run], top: str, width: int) -> Row:
-    """Return the row above a graph: `label` at the left, at the right `top`, the value of its upper edge."""
+    """Return the row above a graph: `label` at the left, and `top`, the scale's upper end, at the right."""
     return spread_row(label, [(top, "muted")], width)

@@ -1,4 +1,4 @@
-"""A grid of small graphs on one time axis: a caption above each graph, the axis below each column."""
+"""Draws a grid of small graphs on one time axis: a caption above each graph, the axis below each column."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ class Graph:
         return [head, *stacked_rows(values, over, width, tall, top, roles, end_slot=axis.end_slot)]
 
     def _edge_words(self, top: float, width: int) -> str:
-        """Return the upper end of the scale as text, with "max" before it unless the scale is fixed.
+        """Return the text of the scale's upper end, with "max" before it unless the scale is fixed.
 
-        "max" is left out, too, where it does not fit into the caption's `width` cells.
+        If "max" does not fit into the caption of `width` cells, it is left out.
         """
         edge = self.edge(top)
         full = edge if self.fixed else f"max {edge}"
@@ -87,7 +87,7 @@ class Graph:
 
 
 def _mirror_role(graph: Graph, row: int, height: int) -> str:
-    """Return the role (colour name) of a row of a mirrored graph, by its distance from the centre."""
+    """Return the role (colour name) of a row of a mirrored graph, by its distance from the centre line."""
     far = abs(2 * row + 1 - height) / max(1, height - 1)
     gradient = graph.gradient if 2 * row < height else graph.over_gradient or graph.gradient
     return f"{gradient}/{round(far * (LEVELS - 1))}"
@@ -109,10 +109,10 @@ def grid_columns(width: int) -> int:
 
 
 def grid_rows(graphs: Sequence[Graph], width: int, height: int, axis: TimeAxis) -> list[Row]:
-    """Draw as many graphs as fit, in reading order, as exactly `height` rows of `width` cells.
+    """Draw the graphs in a grid of exactly `height` rows of `width` cells, the most important graph first.
 
-    `graphs` is in order of importance. Graphs that would make the others lower than `GRAPH_HEIGHT` are left
-    out, and so is a last row of graphs that would be less than half full.
+    Graphs are left out if they would make the other graphs lower than `GRAPH_HEIGHT`, or would fill less
+    than half of the grid's last row.
     """
     if height < 2 or not graphs:
         return [fit_row((), width) for _ in range(height)]

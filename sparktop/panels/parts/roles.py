@@ -1,4 +1,4 @@
-"""Roles (names of colours) of backend states, balance verdicts and parts of a group, for several panels."""
+"""Colours, by name (role), of backend states, balance verdicts, and the backends or targets in a group."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ without colour."""
 
 
 def part_role(index: int) -> str:
-    """Return the role (colour name) of the part of a group with this index; roles repeat after eight."""
+    """Return the role (colour name) of the backend or target with this index; roles repeat after eight."""
     return PART_ROLES[index % len(PART_ROLES)]
 
 
 def part_letter(index: int) -> str:
-    """Return the letter of the part of a group with this index, "a" for 0; letters repeat after "z"."""
+    """Return the letter of the backend or target with this index, "a" for 0; letters repeat after "z"."""
     return ascii_lowercase[index % len(ascii_lowercase)]

@@ -44,7 +44,10 @@ def fit_row(runs: Iterable[Run], width: int) -> Row:
 
 
 def spread_row(left: Sequence[Run], right: Sequence[Run], width: int) -> Row:
-    """Return a row of `width` cells with `left` and `right` at its ends; `left` is cut if both do not fit."""
+    """Return a row of `width` cells with `left` at its left end and `right` at its right end.
+
+    `left` is cut if both do not fit.
+    """
     room = width - row_width(right)
     if room < 1:
         return fit_row(right, width)
@@ -57,7 +60,10 @@ def blank_row(width: int) -> Row:
 
 
 def merged(row: Iterable[Run]) -> Row:
-    """Join neighbouring text segments of the same role, so that fewer bytes are sent to the terminal."""
+    """Return the row with neighbouring text segments of the same role joined.
+
+    This way fewer bytes are sent to the terminal.
+    """
     result: Row = []
     for text, role in row:
         if result and result[-1][1] == role:
@@ -68,5 +74,5 @@ def merged(row: Iterable[Run]) -> Row:
 
 
 def in_role(row: Iterable[Run], role: str) -> Row:
-    """Return `row` as one text segment in `role`, to dim a panel whose values are stale."""
+    """Return `row` as a single text segment in the colour `role`, such as to dim values that are stale."""
     return [(row_text(row), role)]

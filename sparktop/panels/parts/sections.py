@@ -1,4 +1,4 @@
-"""The parts of a full-screen view: titled sections of aligned values, stacked in a column."""
+"""Builds the sections of a full-screen view: titles with rows of aligned values, stacked in a column."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ VALUE_WIDTH = 6
 
 
 def name_width(width: int) -> int:
-    """Return the width in cells of the labels at the left of a column of `width` cells."""
+    """Return the width in cells of the labels at the left, in a column of `width` cells."""
     return _NAMES_WIDTH[width >= WIDE_FACTS]
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A title and rows below it, a part of a full-screen view.
+    """A part of a full-screen view: a title, and rows below it.
 
-    `window` names the time that the values cover; it stands at the right end of the title's line.
+    `window` says which time the values cover ("now", "over 60 s"). It stands at the right end of the
+    title's row.
     """
 
     title: str
@@ -66,13 +67,13 @@ def stack(sections: Sequence[Section], width: int, height: int) -> list[Row]:
 
 
 def fact(name: str, text: str, unit: str = "", *, role: str = "title") -> Row:
-    """Return [label, value, unit] as a row for `facts`; the unknown value "–" is muted and has no unit."""
+    """Return [label, value, unit] for `facts`; a value of "–" (unknown) is muted and has no unit."""
     known = text.strip() != numbers.UNKNOWN
     return [label(name), figure(text, known=known, role=role), label(unit if known else "")]
 
 
 def facts(cells: Sequence[Row], width: int, columns: int = 2) -> list[Row]:
-    """Return facts (see `fact`) in `columns` aligned columns: labels at the left, values right-aligned."""
+    """Arrange results of `fact` in `columns` aligned columns: labels left-aligned, values right-aligned."""
     each = width // columns
     names = name_width(width) if columns == 2 else max(1, each - VALUE_WIDTH - 1)
     padded: list[Row] = []
@@ -83,7 +84,7 @@ def facts(cells: Sequence[Row], width: int, columns: int = 2) -> list[Row]:
 
 
 def beside(cells: Sequence[Row], columns: int) -> list[Row]:
-    """Join cells of equal width to rows of `columns` cells each, in reading order."""
+    """Join cells, which are equally wide pieces of rows, to rows of `columns` cells, in reading order."""
     return [
         [run for cell in cells[start : start + columns] for run in cell]
         for start in range(0, len(cells), columns)
@@ -93,14 +94,14 @@ def beside(cells: Sequence[Row], columns: int) -> list[Row]:
 def bar_row(name: str, share: float | None, gradient: str, after: Row, width: int, tail: int) -> Row:
     """Return a row with a label, a bar filled to `share` (0 to 1; None if unknown), and the text `after`.
 
-    `tail` cells are reserved for `after`.
+    `tail` is the width in terminal cells that is reserved for `after`.
     """
     length = max(4, width - name_width(width) - tail - 1)
     return [label(name, name_width(width)), *bar_runs(share, length, gradient), (" ", "text"), *after]
 
 
 def percent_run(percent: float | None, width: int = 4, *, role: str = "title") -> Row:
-    """Return a percentage (0 to 100) of `width` cells as a row with one text segment; "–" for None."""
+    """Return a row with a percentage (0 to 100) in `width` cells as its only text segment; "–" for None."""
     return [figure(numbers.percent(percent, width), known=percent is not None, role=role)]
 
 
@@ -116,9 +117,9 @@ class Part:
 
 
 def segmented_bar(parts: Sequence[Part], total: float, width: int) -> Row:
-    """Return a bar of `width` cells in which each part has its share of `total`.
+    """Return a bar of `width` cells that is divided among `parts` by their part of `total`.
 
-    The last part fills the rest.
+    The last part takes all cells that the others leave.
     """
     widths = segments([part.size or 0.0 for part in parts[:-1]], total, width)
     return [(part.sign * cells, part.role) for part, cells in zip(parts, widths, strict=True) if cells]

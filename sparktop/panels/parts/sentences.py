@@ -1,4 +1,4 @@
-"""Text in rows: short pieces one after the other, and sentences wrapped at spaces."""
+"""Arranges text in rows: short pieces one after the other, and sentences wrapped at spaces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparktop.panels.parts.rows import Row, Run, row_width
 
 
 def flowed(pieces: Sequence[Row], width: int) -> list[Row]:
-    """Join pieces of text with " · " to as many rows of `width` cells as needed; no piece is split."""
+    """Join pieces of text with " · ", on as many rows of `width` cells as needed; no piece is split."""
     rows: list[Row] = []
     for piece in pieces:
         if rows and row_width(rows[-1]) + 3 + row_width(piece) <= width:

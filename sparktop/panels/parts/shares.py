@@ -1,4 +1,4 @@
-"""The shares of a group's backends over time, as rows."""
+"""Draws how the load of a group of backends is shared among them over time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from sparktop.panels.parts.slots import Slots
 def share_rows(loads: list[Slots], height: int) -> list[Row]:
     """Draw each backend's share of the load over time as `height` rows.
 
-    `loads` has the values of each backend by cell. In the newest column stand the backends' letters.
+    `loads` has a list for each backend with its load for each terminal cell. In the newest column stand
+    the backends' letters.
     """
     return [_share_row(row) for row in share_area(loads, height)]
 

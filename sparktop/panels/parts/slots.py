@@ -23,12 +23,12 @@ Slots = list[float | None]
 def slot_means(
     table: Sequence[Series], first: int, step: float, count: int, fills: Fills
 ) -> list[list[float | None]]:
-    """Return for each series its means in `count` slots of `step` seconds, starting with slot `first`.
+    """Return for each series its means in `count` time slots of `step` seconds, from slot number `first` on.
 
-    All series must have the same times, as those of a `HistoryTable` do. A slot without a sample is None, or
-    the mean before it where `fills` finds no sample missing. Slots begin at multiples of `step`, as in
-    `Series.slots`. Prefix sums, and slot edges found once for all series, make this five times as fast as
-    slot by slot.
+    All series must have samples at the same times, as those of a `HistoryTable` do. The mean of a slot
+    without a sample is None, or the mean of the slot before if `fills` finds that no sample is missing.
+    Slots begin at multiples of `step`, as in `Series.slots`. Prefix sums, and slot edges computed once for
+    all series, make this five times as fast as computing slot by slot.
     """
     since = (first - _BEFORE) * step
     times, _ = table[0].arrays(since)
@@ -58,7 +58,10 @@ def _fill(
     values: Sequence[float],
     fills: Fills,
 ) -> None:
-    """Set empty time slots in `means` to the value before them, where `fills` finds no sample missing."""
+    """Fill empty time slots in the list `means` with the value of the slot before.
+
+    A slot is filled only if `fills` finds that no sample is missing there.
+    """
     slot, count = 0, len(means)
     while slot < count:
         if edges[slot] != edges[slot + 1]:
@@ -78,9 +81,10 @@ def _fill(
 
 
 def slots_of(series: Series, end_slot: int, step: float, count: int) -> list[float | None]:
-    """Return the means of `series` in the `count` time slots of `step` seconds up to slot `end_slot`.
+    """Return the means of `series` in `count` time slots of `step` seconds, up to slot number `end_slot`.
 
-    An empty slot has the value before it if the next sample was only late, else None (as in `Series.slots`).
+    An empty slot gets the value of the slot before if the next sample was only late, else None (as in
+    `Series.slots`).
     """
 
     def late(times: Sequence[float], after: int) -> bool:
@@ -90,10 +94,10 @@ def slots_of(series: Series, end_slot: int, step: float, count: int) -> list[flo
 
 
 def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) -> list[list[float | None]]:
-    """Return the means by time slot of several series that are not polled equally often at all times.
+    """Return the means by time slot of several series whose polling interval may have changed over time.
 
-    An empty slot between two samples has the earlier value if the time between these is about as usual around
-    them: polls were rarer there, none was missed.
+    An empty slot between two samples gets the earlier value, if the time between these samples is about as
+    long as between samples around them: no poll was missed, polls were less frequent.
     """
     return slot_means(table, end_slot - count + 1, step, count, _as_usual)
 

@@ -1,4 +1,4 @@
-"""A sweep as a flat panel across the board: progress and findings as text, graphs over time beside them."""
+"""Draws a sweep (a benchmark) as a low panel on the overview: progress and findings, graphs beside them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = Fal
 
 
 def _words(view: SweepView, width: int, height: int) -> list[Row]:
-    """Return `height` rows with the sweep's progress, then its newest levels or its findings if they fit."""
+    """Return `height` rows of text on a sweep: its progress, and newest levels or findings if they fit."""
     rows = now_rows(view, width)
     room = height - len(rows)
     if room >= 3 and view.rows and not view.status.over:

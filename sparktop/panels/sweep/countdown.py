@@ -1,4 +1,4 @@
-"""A sweep about to start, as a flat panel across the board: its load, its targets, and how to stop it."""
+"""Draws a sweep (a benchmark) that is about to start: its load, its targets, and how to stop it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def countdown_band(countdown: Countdown, width: int, height: int, *, selected: b
 
 
 def _what(countdown: Countdown) -> list[Row]:
-    """Return the sweep's targets, concurrencies and request count as pieces of text for `flowed`."""
+    """Return the sweep's targets, concurrencies and number of requests as pieces of text for `flowed`."""
     first, *others = countdown.targets or ("nothing",)
     pieces: list[Row] = [[label("on "), (first, "title")], *([(name, "title")] for name in others)]
     levels = ", ".join(map(str, countdown.concurrency))

@@ -1,4 +1,7 @@
-"""Plots of metrics against concurrency on a logarithmic axis, with a letter and a line pattern per target."""
+"""Plots metrics of a sweep against the concurrency, with a letter and a line pattern for each target.
+
+The axis of concurrency is logarithmic.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ SEVERAL = "*"
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Maps concurrencies and values to dots of a plot's grid."""
+    """Computes which dot of a plot stands for a concurrency and a value."""
 
     axis: PlotAxis
     grid: DotGrid
@@ -46,12 +49,12 @@ class _Place:
     """Value at the lower end of the scale; above 0 the scale is logarithmic, at 0 linear."""
 
     def x(self, concurrency: float) -> int:
-        """Return the index of the dot column for a concurrency, clipped to the plot."""
+        """Return the index of the dot column for a concurrency; outside the plot, the nearest one."""
         columns = self.grid.columns
         return min(columns - 1, max(0, int(self.axis.place(concurrency) * columns)))
 
     def y(self, value: float) -> int:
-        """Return the index of the dot row for a value, counted from the bottom and clipped to the plot."""
+        """Return the index of the dot row for a value, from the bottom; outside the plot, the nearest one."""
         highest = self.grid.levels - 1
         if self.bottom <= 0:
             share = value / self.top
@@ -61,7 +64,7 @@ class _Place:
 
 
 def line_letter(lines: Sequence[CurveLine], index: int) -> str:
-    """Return the character of a line: "a", "b" … for targets, "1", "2" … for published references."""
+    """Return the character of line `index`: "a", "b" … for targets, "1", "2" … for published references."""
     before = [line for line in lines[:index] if (line.reference is None) == (lines[index].reference is None)]
     if lines[index].reference is None:
         return chr(ord("a") + len(before) % 26)
@@ -102,10 +105,10 @@ def _axis(concurrencies: Sequence[int], width: int) -> PlotAxis:
 
 
 def _top(plot: CurvePlot) -> float:
-    """Return the value at the upper end of the plot's scale, which is above all means.
+    """Return the value at the upper end of a plot's scale, which shows all means.
 
-    Ends of confidence intervals count up to 1.5 times the largest mean, limits up to twice that mean, so that
-    they do not flatten the curves.
+    The scale also reaches up to the confidence intervals, but at most 1.5 times the largest mean, and up
+    to limits, but at most twice the largest mean, so that the curves are not flattened.
     """
     means = [point.value.mean for line in plot.lines for point in line.points]
     highs = [point.value.high or 0.0 for line in plot.lines for point in line.points]
@@ -116,10 +119,10 @@ def _top(plot: CurvePlot) -> float:
 
 
 def _ends(plot: CurvePlot) -> tuple[float, float]:
-    """Return the values at the (upper end, lower end) of the plot's scale.
+    """Return the values at the (upper end, lower end) of a plot's scale.
 
-    The lower end is 0, or above 0 for a logarithmic scale, which is used for latencies that differ more than
-    tenfold.
+    The lower end is 0 for a linear scale. It is above 0 for a logarithmic scale, which is used for
+    latencies if the upper end is at least ten times the smallest mean.
     """
     top = _top(plot)
     smallest = min(point.value.mean for line in plot.lines for point in line.points)
@@ -191,7 +194,10 @@ def _draw_marks(place: _Place, line: CurveLine, letter: str, index: int) -> None
 
 
 def legend_pieces(plots: Sequence[CurvePlot]) -> list[Row]:
-    """Return a text for each line of the plots: letter, line pattern, name, and source of a reference."""
+    """Return the legend of the plots as pieces of text: letter, line pattern, and name of each line.
+
+    The name of a published reference is followed by its source.
+    """
     lines = max((plot.lines for plot in plots), key=len, default=())
     samples = ("⠤⠤⠤", "⠤⠄⠠⠤", "⠄⠄⠄⠄", "⠤⠤⠠⠄")
     pieces: list[Row] = []
@@ -208,7 +214,7 @@ def legend_pieces(plots: Sequence[CurvePlot]) -> list[Row]:
 
 
 def legend_rows(plots: Sequence[CurvePlot], width: int) -> list[Row]:
-    """Return rows with the legend, the limits, and definitions of metrics that differ by source."""
+    """Return rows with the plots' legend, their limits, and definitions of metrics that differ by source."""
     rows = flowed(legend_pieces(plots), width)
     limits = dict.fromkeys(limit.words for plot in plots for limit in plot.limits)
     for words in limits:
@@ -249,7 +255,7 @@ def plots_rows(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]
 
 
 def curves_screen(view: SweepView, width: int, height: int) -> list[Row]:
-    """Draw all plots of a sweep in a frame as rows of `width` cells: `height` rows, or more, which scroll."""
+    """Draw all plots of a sweep in a frame of `width` cells: `height` rows, or more, which scroll."""
     inner = width - 4
     legend = legend_rows(view.plots, inner)
     least = _LEAST_ROWS * -(-len(view.plots) // max(1, (inner + 2) // (_WIDE + 2)))

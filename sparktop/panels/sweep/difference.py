@@ -1,4 +1,4 @@
-"""Two results compared, before and after: each change with its interval, and a one-sentence verdict."""
+"""Compares two results, before and after: each change with its confidence interval, and a verdict."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def difference_screen(
     pair: str = "",
     scroll: int | None = None,
 ) -> list[Row]:
-    """Draw a comparison of two results in a frame: `height` rows, or more if `scroll` is None.
+    """Draw a comparison of two results in a frame of exactly `height` rows, or more rows if `scroll` is None.
 
-    `scroll` is the number of rows scrolled away at the top; `pair` names this comparison among several ("pair
-    1 of 2").
+    `scroll` is the number of rows scrolled away at the top. `pair` names this comparison among several
+    ("pair 1 of 2"), "" for a single one.
     """
     rows = difference_rows(difference, width)
     top = 0 if scroll is None else max(0, min(scroll, len(rows) - (height - 2)))
@@ -70,7 +70,7 @@ def _untested(difference: Difference) -> bool:
 
 
 def difference_rows(difference: Difference, width: int) -> list[Row]:
-    """Return the rows of a comparison of two results, for a screen `width` cells wide, without a frame.
+    """Return the rows of a comparison of two results, each `width` cells wide, without a frame.
 
     They hold the verdict, the names of the results, the change of each metric by level, and notes.
     """
@@ -99,7 +99,10 @@ def difference_rows(difference: Difference, width: int) -> list[Row]:
 
 
 def _most(difference: Difference) -> float:
-    """Return the change in percent at the ends of the drawn scale: the largest change, at most 100."""
+    """Return the change, in percent, at both ends of the drawn scale: the largest change, but at most 100.
+
+    The ends of confidence intervals count as changes. The result is 10 if no change is known.
+    """
     ends = [
         abs(value)
         for row in difference.rows
@@ -110,7 +113,7 @@ def _most(difference: Difference) -> float:
 
 
 def _level_names(difference: Difference) -> dict[_LevelKey, str]:
-    """Return {(concurrency, prompt tokens): short name of this level of load}, all names equally wide."""
+    """Return {(concurrency, prompt tokens): name of this level of load}, with all names equally wide."""
     keys = dict.fromkeys((row.concurrency, row.prompt_tokens) for row in difference.rows)
     lengths = several_lengths(length for _, length in keys)
     names = {key: level_name(*key, lengths=lengths) for key in keys}
@@ -165,12 +168,12 @@ def _word(row: DifferenceRow, none: str) -> Row:
 
 
 def _odd(cells: int) -> int:
-    """Return `cells`, less 1 if it is even, so that a bar of that width has a middle."""
+    """Return `cells` if it is odd, else `cells` - 1, so that a bar of this width has a middle cell."""
     return cells - 1 + cells % 2
 
 
 def _bar(row: DifferenceRow, width: int, most: float) -> Row:
-    """Draw the confidence interval of a change on a line from -`most` to +`most` percent, 0 in its middle.
+    """Draw a change and its confidence interval on a line from -`most` to +`most` percent, 0 in the middle.
 
     The row is blank if the change is unknown.
     """

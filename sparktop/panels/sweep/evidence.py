@@ -1,4 +1,4 @@
-"""The evidence on one level of a sweep: its marks as sentences, its values, servers, and requests."""
+"""Draws the evidence on one level of a sweep: reasons to doubt it, its values, its servers, its requests."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def evidence_screen(
 ) -> list[Row]:
     """Draw the evidence on one level of a sweep in a frame: `height` rows, or more, which scroll.
 
-    `run` is the number of the load run whose requests are drawn: the newest one where None or unknown. With
-    `lengths` the level's name includes its prompt length.
+    `run` is the number of the load run whose requests are drawn; if it is None or there is no such run,
+    the newest one is drawn. `lengths` adds the prompt length to the level's name.
     """
     inner = width - 4
     rows = _marks(evidence, inner)
@@ -89,7 +89,10 @@ def _facts(evidence: LevelEvidence, width: int) -> list[Row]:
 
 
 def _shares(evidence: LevelEvidence, width: int) -> list[Row]:
-    """Return a row per server: its requests, batch, queue, KV cache and a graph of running requests."""
+    """Return a title, a heading, and a row per server: requests, batch sizes, queue, KV cache and a graph.
+
+    The graph shows running requests over time. Empty if nothing is known about the servers.
+    """
     shares = evidence.shares
     if not shares:
         return []
@@ -126,9 +129,9 @@ def _share(share: BackendShare, index: int, names: int, room: int, top: float) -
 
 
 def _fitted(values: Sequence[float | None], width: int) -> list[float | None]:
-    """Reduce `values` to at most `width` means, each of equally many consecutive values.
+    """Reduce `values` to at most `width` values: means of equally many consecutive values.
 
-    A mean is None if all its values are unknown.
+    Unknown values (None) are ignored; a mean is None if all its values are unknown.
     """
     size = max(1, -(-len(values) // width))
     result: list[float | None] = []
@@ -139,7 +142,7 @@ def _fitted(values: Sequence[float | None], width: int) -> list[float | None]:
 
 
 def _balance(evidence: LevelEvidence, width: int) -> list[Row]:
-    """Return rows with the verdict on the balance during the level, and its reasons; empty without one."""
+    """Return rows with the level's balance verdict and the verdict's reasons; no rows without a verdict."""
     balance = evidence.balance
     word = balance.word_now.value if balance is not None else evidence.balance_word
     if word is None:

@@ -1,4 +1,4 @@
-"""The stored results of sweeps as a table, the newest first, including files that cannot be read."""
+"""Draws the stored results of sweeps as a table, the newest first, including files that cannot be read."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _name_width(width: int) -> int:
 
 
 def _columns(width: int) -> tuple[list[Column], int]:
-    """Return (the columns that fit into `width` cells, the width left for the note)."""
+    """Return (the columns that fit into `width` cells, the width in cells left for a result's note)."""
     room = width - _SIGNS - _WHEN - 1 - _name_width(width) - 1 - _STATUS
     chosen = []
     for column in _COLUMNS:
@@ -86,15 +86,16 @@ def _columns(width: int) -> tuple[list[Column], int]:
 
 
 def room_of(height: int) -> int:
-    """Return the number of results that a history screen of `height` rows shows at once."""
+    """Return how many results a history screen of `height` rows shows at once."""
     detail = 2 if height >= _DETAIL_FROM else 0
     return max(1, height - TOP - 1 - detail)
 
 
 def first_in_sight(count: int, room: int, index: int, first: int) -> int:
-    """Return the index of the first row to show: `first`, changed only as needed to show row `index`.
+    """Return the index of the first row to show, so that the row `index` is visible.
 
-    `count` is the number of rows, `room` how many are visible.
+    This is `first` if that suffices, else the nearest possible one. `count` is the number of rows, `room`
+    how many of them are visible at once.
     """
     return max(0, min(count - room, max(index - room + 1, min(index, first))))
 
@@ -113,10 +114,10 @@ def history_screen(
 ) -> list[Row]:
     """Draw the table of stored results as exactly `height` rows of `width` cells.
 
-    `chosen` is the key of the row under the cursor, `marked` the keys selected for a comparison, `query` the
-    search that found the rows; `notice` reports the last action ("deleted; u brings it back"). `first` is the
-    index of the row at the top (None: the row under the cursor is in the middle), `unread` the number of
-    files not read yet.
+    `chosen` is the key of the row under the cursor, `marked` the keys selected for a comparison, `query`
+    the search that found the rows; `notice` reports the last action ("deleted; u brings it back"). `first`
+    is the index of the row at the top (None: the row under the cursor is in the middle), `unread` the
+    number of files not read yet.
     """
     inner, room = width - 4, room_of(height)
     index = next((at for at, row in enumerate(rows) if row.key == chosen), 0)
@@ -195,7 +196,7 @@ def _name(row: HistoryRow, width: int) -> str:
 
 
 def _status(row: HistoryRow) -> str:
-    """Return a sweep's final status in the column's width, cut to its first word where it is too long."""
+    """Return a sweep's final status, as wide as its column; only the first word if the status is too long."""
     return fit(row.status if cell_width(row.status) <= _STATUS else row.status.split()[0], _STATUS)
 
 

@@ -1,4 +1,4 @@
-"""A running sweep as tracks (graphs on one time axis) of load, servers and machines: as many as fit."""
+"""Draws a running sweep as graphs of load, servers and machines on one time axis, as many as fit."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ def _level_words() -> Row:
 
 
 def _share_out(height: int, small: int, *, several: bool) -> _Room:
-    """Divide `height` rows among the graphs of a running sweep: first the large ones, then those of one row.
+    """Divide `height` rows among the graphs of a running sweep: first the large graphs, then the small ones.
 
-    Rows that are left enlarge the large graphs. `small` is the number of graphs of one row; `several`: there
-    are more than two servers.
+    A small graph has one row; `small` is their number. Rows that remain enlarge the large graphs.
+    `several` is True if there are more than two servers.
     """
     if height < 4:
         return _Room(max(1, height), 0, 0, 0, 0)
@@ -131,7 +131,7 @@ def _tps(axis: SweepAxis, height: int) -> list[Row]:
 
 
 def _last(values: Slots, step_s: float) -> float | None:
-    """Return the mean of the known values of the last two seconds; None if all of these are unknown."""
+    """Return the mean of the values of the last two seconds; None if all of these are unknown."""
     known = [value for value in values[-max(1, round(2 / step_s)) :] if value is not None]
     return sum(known) / len(known) if known else None
 
@@ -207,7 +207,7 @@ def _decades(values: Sequence[float]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class _Small:
-    """The values of a graph that is one row high."""
+    """The values of a graph of a running sweep that is one row high, and whose values they are."""
 
     kind: str
     name: str
@@ -217,8 +217,9 @@ class _Small:
 
 
 def _small_tracks(live: LiveSeries) -> list[_Small]:
-    """Return the graphs of one row, the most important first: load by server, power by machine and so on.
+    """Return the graphs that are one row high, the most important first.
 
+    These are load by server, power by machine, KV cache by server, temperature and clock by machine.
     Graphs without any value are left out.
     """
     servers = [line for line in live.backends if line.running]
@@ -241,7 +242,7 @@ def _temperature(line: NodeLine, at: int) -> _Small:
 
 
 def _small(axis: SweepAxis, track: _Small) -> Row:
-    """Draw a graph of one row: name and current value, then one bar per cell."""
+    """Draw a graph that is one row high: name and current value, then a bar (or shade, for load) per cell."""
     cells = axis.cells(track.values)
     now = next((value for value in reversed(track.values) if value is not None), None)
     if track.kind == "load":
@@ -259,7 +260,7 @@ def _small(axis: SweepAxis, track: _Small) -> Row:
 
 
 def _load(axis: SweepAxis, track: _Small, cells: list[float | None]) -> Row:
-    """Draw a server's running requests as a row of shades, with a letter in cells where requests wait."""
+    """Draw a server's running requests over time as shades; a letter marks the cells where requests wait."""
     waiting = axis.cells(track.other) if track.other else [None] * len(cells)
     known = [a + (b or 0.0) for a, b in zip(cells, waiting, strict=True) if a is not None]
     top = nice_ceiling(max(known, default=0.0), 4.0)

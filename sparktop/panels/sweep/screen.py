@@ -1,4 +1,4 @@
-"""A sweep on the full screen: tracks (graphs over time) or curves, and the table of levels."""
+"""Draws a sweep on the full screen: graphs over time or curves by concurrency, and the table of levels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LEAST_TABLE = 6
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
-    """The rectangle on the screen, in cells, of the table of a sweep's levels."""
+    """Position and size of the table of a sweep's levels on the screen, in terminal cells."""
 
     x: int
     y: int
@@ -59,8 +59,8 @@ def drawn_sweep(
 ) -> DrawnSweep:
     """Draw a sweep on the full screen as exactly `height` rows of `width` cells.
 
-    With `curves` a finished sweep shows curves against concurrency in place of graphs over time. `chosen` is
-    the selected level; `note` stands on the lower edge.
+    `curves`: a finished sweep shows curves by concurrency instead of graphs over time. `chosen` is the
+    selected level; `note` is a text on the lower edge.
     """
     inner, inside = width - 4, height - 2
     words = word_rows(view, inner, max(2, inside // 4))
@@ -100,9 +100,9 @@ def sweep_screen(
 def _stacked(
     view: SweepView, width: int, height: int, chosen: LevelKey | None, *, curves: bool
 ) -> tuple[list[Row], TablePlace]:
-    """Return (rows, place of the table) with the graphs above the table of levels.
+    """Draw the graphs of a sweep above its table of levels; return (rows, place of the table).
 
-    The table gets no more rows than levels, heading and legend need.
+    The table gets at most as many rows as it needs.
     """
     levels = len(all_levels(view))
     table = min(levels + 2, max(_LEAST_TABLE, height * 2 // 5))
@@ -121,9 +121,9 @@ def _stacked(
 def _table_and_words(
     view: SweepView, width: int, height: int, chosen: LevelKey | None
 ) -> tuple[list[Row], TablePlace]:
-    """Return (rows, place of the table): the table of levels, and below it the text on compared targets.
+    """Draw the table of levels above the comparison of targets as text; return (rows, place of the table).
 
-    The text is cut where it does not fit.
+    Text that does not fit is left out.
     """
     levels = len(all_levels(view))
     below = [] if view.topologies is None else words_rows(view.topologies, width)
@@ -134,7 +134,11 @@ def _table_and_words(
 
 
 def _picture(view: SweepView, width: int, height: int, *, curves: bool) -> list[Row]:
-    """Draw a sweep's graphs over time, or its curves if it is finished or has no such graphs."""
+    """Draw a sweep's graphs over time, or its curves by concurrency.
+
+    Curves are drawn if there is no time series, or if the sweep is over, `curves` is True and there are
+    plots.
+    """
     live = view.live
     if live is not None and not (view.status.over and curves and view.plots):
         names = letters([target.name for target in view.targets])

@@ -1,6 +1,6 @@
-"""The levels of a sweep (a target with a concurrency each) as a table.
+"""Draws the levels of a sweep as a table; a level is a target with a concurrency.
 
-Planned levels have only a state, the running one has a bar, and finished ones have results.
+Planned levels have only a state, the running level has a bar, and finished levels have results.
 """
 
 from __future__ import annotations
@@ -101,7 +101,10 @@ _SHOWN = ("prefill", "decode", "95 %", "peak", "TTFT p50", "p95", "t/s each", "f
 
 
 def columns_for(view: SweepView, width: int) -> list[Column]:
-    """Return the columns that fit into `width` cells beside name and marks; empty columns are left out."""
+    """Return the columns that fit into a table of `width` cells, beside the names and the marks of levels.
+
+    Columns in which no value is known are left out.
+    """
     room = width - _name_width(view) - (_WORDS if width < 100 else _WIDE_WORDS)
     chosen: list[Column] = []
     for column in _COLUMNS:
@@ -118,7 +121,7 @@ def columns_for(view: SweepView, width: int) -> list[Column]:
 def _name_width(view: SweepView) -> int:
     """Return the width in cells of the column of level names, such as "▶✓ a c64".
 
-    The names include the target's name if there are several targets.
+    The target's name is part of a level's name if there are several targets.
     """
     load = max((len(_load_words(view, level.key)) for level in all_levels(view)), default=0)
     if len(view.targets) < 2:
@@ -169,7 +172,7 @@ def shown_levels(view: SweepView, height: int, chosen: LevelKey | None) -> tuple
 
 
 def newest_begun(levels: Sequence[PlannedLevel]) -> int:
-    """Return the index of the last level of a sweep that has begun; 0 if none has."""
+    """Return the index of the last of `levels` that has begun; 0 if none has begun."""
     begun = [
         index for index, level in enumerate(levels) if level.state not in {*_WITHOUT_RUNS, LevelState.REFUSED}
     ]
@@ -191,9 +194,9 @@ def _key() -> Row:
 
 
 def _first(levels: Sequence[PlannedLevel], room: int, chosen: LevelKey | None) -> int:
-    """Return the index of the first level shown, so that `chosen` or the newest begun level is visible.
+    """Return the index of the first level to show; `room` is the number of levels that fit.
 
-    `room` is the number of levels that fit.
+    The level `chosen` is visible or, if it is None, the newest level that has begun.
     """
     wanted = next((index for index, level in enumerate(levels) if level.key == chosen), None)
     if wanted is None:
@@ -204,7 +207,7 @@ def _first(levels: Sequence[PlannedLevel], room: int, chosen: LevelKey | None) -
 def level_row(
     view: SweepView, level: PlannedLevel, row: ResultRow | None, width: int, *, chosen: bool = False
 ) -> Row:
-    """Return one level of a sweep as a row: its values, or its state with a progress bar if it has none."""
+    """Return one level of a sweep as a row: its values or, if it has none, its state with a progress bar."""
     sign, role = STATES[level.state]
     name = _name_width(view)
     start: Row = [("▶" if chosen else " ", "selected"), (sign, role), (" ", "text")]
@@ -258,9 +261,9 @@ def _cell(row: ResultRow, column: Column) -> Row:
 
 
 def marks_words(row: ResultRow, room: int) -> Row:
-    """Return a level's marks (reasons to doubt it, or why it is slow) as short labels, doubts first.
+    """Return the reasons to doubt a level, and the reasons why it is slow, as short labels in one row.
 
-    Marks that do not fit into `room` cells are counted ("+2"); the first mark is always included.
+    Labels that do not fit into `room` cells are counted ("+2"); the first label is always included.
     """
     runs: Row = []
     used = 0

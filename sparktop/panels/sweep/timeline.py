@@ -1,4 +1,4 @@
-"""The requests of a load run as bars, a row each as in a profiler: waiting, prefill, decode."""
+"""Draws the requests of a load run as bars, a row for each as in a profiler: waiting, prefill, decode."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def timeline_rows(timeline: Timeline, width: int) -> list[Row]:
 
 
 def _split(timeline: Timeline) -> str:
-    """Return the number of requests that each server got in the load run as text; "" for a single server."""
+    """Return a text on how many requests of the load run each server got; "" for a single server."""
     if len(timeline.backends) <= 1:
         return ""
     counts = Counter(bar.backend for bar in timeline.bars)
@@ -82,9 +82,10 @@ def _bar_row(
 
 
 def _bar(bar: RequestBar, axis: PlotAxis, role: str, letter: str, until_s: float) -> Row:
-    """Return one request as a bar of styled text: waiting, prefill, decode.
+    """Draw one request as a bar with three phases: waiting, prefill, decode.
 
-    A phase of any length has at least one cell if a cell is free.
+    `until_s` is the end of the bar for a request that has not ended, `letter` the server's letter. Each
+    bar has at least one cell; once a token was generated, decode has at least one cell.
     """
     stop = bar.end_s if bar.end_s is not None else until_s
     first = bar.first_token_s if bar.first_token_s is not None else stop

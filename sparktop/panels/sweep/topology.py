@@ -1,4 +1,4 @@
-"""Targets of a sweep compared: a column per target, the best one by level, and advice which to use when."""
+"""Draws a comparison of a sweep's targets: tables with the best target by level, and advice which to use."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _row_at(rows: Sequence[Row], index: int, width: int) -> Row:
 
 
 def words_rows(compared: Topologies, width: int) -> list[Row]:
-    """Return rows with all text of a comparison of targets: advice, crossovers, splits, deviations, notes."""
+    """Return rows with all text of a comparison of targets: advice, crossovers, splits, spreads, notes."""
     return [*advice_rows(compared, width), *rest_rows(compared, width)]
 
 
@@ -128,9 +128,10 @@ def _level_name(compared: Topologies, level: ComparedLevel | DeviationRow | Spli
 
 
 def _heads(compared: Topologies, metric: ComparedMetric) -> tuple[str, ...]:
-    """Return alternative titles, longest first, for the column of winners.
+    """Return alternative titles for the column of winners, longest first.
 
-    They name the target that the percentages are relative to.
+    A title says what the percentages are relative to: a baseline, the runner-up, or as a published table
+    has them.
     """
     if metric.winner_vs == "baseline":
         return f"winner, against {compared.baseline}", f"against {compared.baseline}"
@@ -140,7 +141,10 @@ def _heads(compared: Topologies, metric: ComparedMetric) -> tuple[str, ...]:
 
 
 def _longest(texts: Sequence[str], width: int) -> str:
-    """Return the first of `texts` (longest first) that fits into `width` cells, or the last if none fits."""
+    """Return the first of `texts` that fits into `width` cells, or the last if none fits.
+
+    `texts` must be ordered with the longest first.
+    """
     return next((text for text in texts if cell_width(text) <= width), texts[-1])
 
 
@@ -180,10 +184,10 @@ def _figure(metric: ComparedMetric, value: Measured | None) -> str:
 
 
 def _winner(level: ComparedLevel, width: int, against: str | None) -> Row:
-    """Return the winner of a level and its lead in percent as styled text, or that no difference is shown.
+    """Return the winner of a level and its lead in percent, or that no significant difference was found.
 
-    Without a significance test the target that is ahead is named. If the percentage is relative to another
-    target than `against` (which the column's title names), that target is named, too.
+    If no significance test was possible, name the target that is ahead. If the percentage is relative to
+    another target than `against` (which the column's title names), name that target, too.
     """
     if level.ahead is None and level.winner is None:
         return [label("even")]
@@ -213,7 +217,7 @@ def _undecided(level: ComparedLevel) -> tuple[str, ...]:
 
 
 def _unbeaten(level: ComparedLevel, name: str) -> bool:
-    """Return whether the target `name` is one of several leaders of a level that has no winner."""
+    """Return whether `name` is one of the leading targets of a level where no single target is the winner."""
     if level.winner is not None or level.significant is not False:
         return False
     return name not in level.beats and bool(level.beats or name == level.ahead)
@@ -230,7 +234,7 @@ def signed_percent(percent: float) -> str:
 def advice_rows(compared: Topologies, width: int) -> list[Row]:
     """Return rows that advise which target to use under which load, and how certain this is.
 
-    Empty without advice.
+    Empty if `compared` has no advice.
     """
     if not compared.advice:
         return []
@@ -246,7 +250,7 @@ def advice_rows(compared: Topologies, width: int) -> list[Row]:
 
 
 def _undecided_words(item: AdviceRow, targets: int) -> str:
-    """Return a short text on which targets to use where no single one is best.
+    """Return a short text on which targets to use where none is best: names, "either", "any" or "not shown".
 
     `targets` is the number of targets compared.
     """
@@ -256,7 +260,7 @@ def _undecided_words(item: AdviceRow, targets: int) -> str:
 
 
 def rest_rows(compared: Topologies, width: int) -> list[Row]:
-    """Return rows with crossovers, requests by server, the largest differences in spread, and notes."""
+    """Return the rows below the tables and the advice: crossovers, requests by server, spreads, and notes."""
     rows = _listed("crossovers", ("⇄ ", "accent"), compared.crossovers, "text", width)
     if compared.splits:
         rows.append(heading("who answered, and the batches that ran", "", width))
@@ -290,7 +294,10 @@ def _listed(title: str, mark: tuple[str, str], sentences: Sequence[str], role: s
 
 
 def _split_rows(split: SplitRow, level: str, width: int) -> list[Row]:
-    """Return rows with a level's requests by server, its batch sizes and the router's overhead."""
+    """Return rows on one level with a target's requests by server, its batch sizes and the router's overhead.
+
+    `level` is the text for the level.
+    """
     name = max(6, min(14, cell_width(split.target)))
     indent = name + cell_width(level) + 2
     pieces: list[Row] = []

@@ -1,4 +1,4 @@
-"""Parts of the graphs of a running sweep, one below the other on a time axis that spans the sweep so far."""
+"""Draws parts of the graphs of a running sweep, which share a time axis from the sweep's begin until now."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EDGE = "┊"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SweepAxis:
-    """The time axis of all graphs of a running sweep, which begins with the sweep."""
+    """The time axis of all graphs of a running sweep; its left edge is the sweep's begin."""
 
     live: LiveSeries
     width: int
@@ -53,7 +53,7 @@ class SweepAxis:
         return found + [None] * (self.width - len(found))
 
     def cell(self, at: float) -> int:
-        """Return the index of the cell of a point in time (monotonic seconds), clipped to the graph."""
+        """Return the index of the cell for the time `at` (monotonic s); outside the graph, the nearest."""
         return max(0, min(self.width - 1, int((at - self.live.start_at) / self.cell_s)))
 
     @property
@@ -70,7 +70,7 @@ def sweep_axis(live: LiveSeries, width: int) -> SweepAxis:
 
 
 def means(values: Slots, size: int) -> list[float | None]:
-    """Return the mean of each group of `size` consecutive values; None where no value of a group is known."""
+    """Return the means of groups of `size` consecutive values; None where a group has no known value."""
     if size == 1:
         return list(values)
     if None not in values:
@@ -87,7 +87,7 @@ def _parts(values: Slots, size: int) -> list[Slots]:
 
 
 def with_edges(rows: Sequence[Row], edges: Sequence[int]) -> list[Row]:
-    """Return a graph's rows with a vertical line in each cell column of `edges`, in empty cells only."""
+    """Return a graph's rows with a vertical line at each cell index in `edges`, drawn in empty cells only."""
     return [_edged(row, edges) for row in rows] if edges else list(rows)
 
 
@@ -106,7 +106,7 @@ def _edged(row: Row, edges: Sequence[int]) -> Row:
 
 
 def beside_gutter(gutter: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
-    """Join each graph row with a row of `gutter` at its left: the graph's name, value and scale."""
+    """Join each row of a graph with a row of `gutter`, the column at its left with name, value and scale."""
     return [
         [*fit_row(gutter[index] if index < len(gutter) else (), GUTTER), *row]
         for index, row in enumerate(rows)
@@ -114,7 +114,7 @@ def beside_gutter(gutter: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
 
 
 def gutter(name: Run, value: Row, top: str, bottom: str, height: int) -> list[Row]:
-    """Return `height` rows for the left of a graph: its name, its current value, both ends of its scale."""
+    """Return `height` rows for the column at the left of a graph: name, current value, ends of the scale."""
     if height <= 1:
         return [_ended([name, (" ", "text"), *value], "")]
     rows = [_ended([name], top), *([] for _ in range(height - 2)), _ended([], bottom)]
@@ -140,16 +140,19 @@ def letters(targets: Sequence[str]) -> dict[str, str]:
 
 
 def short_level(key: LevelKey, names: dict[str, str], *, lengths: bool) -> str:
-    """Return the short name of a level of load, after its target's letter if there are several targets.
+    """Return the short name of a level of load; with several targets the target's letter comes first.
 
-    With `lengths` the name includes the prompt length.
+    `names` maps targets to letters; `lengths` adds the prompt length to the name.
     """
     letter = f"{names[key.target]} " if len(names) > 1 and key.target in names else ""
     return letter + level_name(key.concurrency, key.prompt_tokens, lengths=lengths)
 
 
 def level_strip(axis: SweepAxis, names: dict[str, str], *, lengths: bool) -> Row:
-    """Draw a row that shows when each level of the sweep ran, with the level's name where it fits."""
+    """Draw a row that shows when each level of the sweep ran, with the level's name where it fits.
+
+    `names` maps targets to letters; `lengths` adds the prompt length to the names of levels.
+    """
     row: Row = []
     used = 0
     spans = axis.live.spans

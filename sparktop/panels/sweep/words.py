@@ -1,4 +1,4 @@
-"""A sweep as text: its phase, its progress, its findings, and doubts about them."""
+"""Describes a sweep as text: its phase, its progress, its findings, and reasons to doubt these."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def progress_pieces(view: SweepView) -> list[Row]:
 
 
 def moment_pieces(view: SweepView) -> list[Row]:
-    """Return the running level's current values as pieces of text for `flowed`; empty if none is running."""
+    """Return current values of the running load as pieces of text for `flowed`; empty if none is running."""
     now = view.moment
     if now is None:
         return []
@@ -92,7 +92,7 @@ def _ms(value: float | None) -> str:
 
 
 def now_rows(view: SweepView, width: int) -> list[Row]:
-    """Return rows with a sweep's phase and progress, or how it ended; long sentences are wrapped."""
+    """Return rows with a sweep's phase, progress and current values, or how it ended."""
     first, *others = progress_pieces(view)
     if row_width(first) <= width:
         return flowed([first, *others, *moment_pieces(view)], width)
@@ -102,9 +102,9 @@ def now_rows(view: SweepView, width: int) -> list[Row]:
 
 
 def guard_rows(view: SweepView, width: int) -> list[Row]:
-    """Return rows with the condition that stops the sweep early, or with a warning if there is none.
+    """Return rows with the condition that would stop the sweep early, or a warning if there is none.
 
-    Empty if nothing is known about it.
+    Empty if it is not known which condition there is.
     """
     if view.guard is None:
         return []
@@ -113,7 +113,7 @@ def guard_rows(view: SweepView, width: int) -> list[Row]:
 
 
 def word_rows(view: SweepView, width: int, most: int) -> list[Row]:
-    """Return a sweep's progress and findings in at most `most` rows; the last row counts those left out."""
+    """Return a sweep's progress and findings in at most `most` rows; the last row counts rows left out."""
     guard, found = guard_rows(view, width), found_rows(view, width)
     # The guard of a finished sweep no longer matters: its findings come first.
     rows = [*now_rows(view, width), *([*found, *guard] if view.status.over else [*guard, *found])]
@@ -124,7 +124,7 @@ def word_rows(view: SweepView, width: int, most: int) -> list[Row]:
 
 
 def found_rows(view: SweepView, width: int) -> list[Row]:
-    """Return rows with a finished sweep's verdict and doubts, or with a running sweep's newest notice."""
+    """Return rows with the verdict of a finished sweep and doubts, or the newest notice of a running one."""
     rows: list[Row] = []
     if view.status.over:
         for index, sentence in enumerate(view.verdict):

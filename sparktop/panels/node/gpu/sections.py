@@ -1,4 +1,4 @@
-"""The GPUs of one machine as sections, a single GPU in full and several as a table, and their speed state."""
+"""Arranges the GPUs of one machine in sections: a single GPU in full or several as a table, and the speed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ _MOST_WORDS = 6
 
 
 def gpu_sections(view: NodeView, width: int) -> list[Section]:
-    """Return a list with the section of GPUs: one in full, several as a table, or why there is none."""
+    """Return a list with the section on the GPUs: a single GPU with all values, or several as a table.
+
+    Without a GPU the section says why there is none.
+    """
     sample = view.sample
     gpus = sample.gpus if sample is not None else ()
     if not gpus:
@@ -54,7 +57,7 @@ def fleet_name(gpus: Sequence[GpuReading]) -> str:
 
 
 def speed_section(view: NodeView, width: int) -> list[Section]:
-    """Return a list with the section of the speed state: rule, cause and remedy; empty without a GPU."""
+    """Return a list with the section on the GPUs' speed state (rule, cause, remedy); empty without a GPU."""
     speed = view.speed
     if view.sample is not None and not view.sample.gpus:
         return []
@@ -68,9 +71,9 @@ def speed_section(view: NodeView, width: int) -> list[Section]:
 
 
 def _sentence(name: str, first: Row, text: str, names: int, width: int) -> list[Row]:
-    """Return `text` wrapped into rows behind the styled text `first`, or else behind the label `name`.
+    """Return `text` wrapped into rows, behind the styled text `first` or, if this is empty, the label `name`.
 
-    `names` is the width of labels in cells.
+    `names` is the width of the labels in cells.
     """
     used = sum(len(run[0]) for run in first)
     indent = max(names, used + 1) if first else names
@@ -115,10 +118,7 @@ def _gpu(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
 
 
 def _power(gpu: GpuReading, width: int) -> Row:
-    """Return a row with the power as a bar up to its limit.
-
-    It has no bar if the driver reports no limit (as on a GB10).
-    """
+    """Return a row with the GPU's power, as a bar up to the power limit if the driver reports a limit."""
     power, limit = gpu.power_w, gpu.power_limit_w
     watts = figure(numbers.rate(power, 6), known=power is not None)
     if limit is None:
@@ -127,7 +127,7 @@ def _power(gpu: GpuReading, width: int) -> Row:
 
 
 def _energy(gpu: GpuReading, width: int) -> list[Row]:
-    """Return a list with a row for the energy used; empty if the driver does not count it."""
+    """Return a list with a row for the energy that the GPU used; empty if the driver does not report it."""
     if gpu.energy_j is None:
         return []
     return [
@@ -140,7 +140,7 @@ def _energy(gpu: GpuReading, width: int) -> list[Row]:
 
 
 def _temperature(gpu: GpuReading, width: int) -> Row:
-    """Return a row with the temperature as a bar up to the thermal limit (temperature plus margin)."""
+    """Return a row with the GPU's temperature as a bar up to its limit (temperature plus thermal margin)."""
     heat, margin = gpu.temperature_c, margin_of(gpu)
     limit = None if heat is None or margin is None else heat + margin
     role = margin_role(margin)

@@ -17,9 +17,9 @@ _WITH_MARGIN = 52
 
 
 def gpu_table(gpus: Sequence[GpuReading], minute: Mapping[str, float], width: int) -> list[Row]:
-    """Return a row per GPU, rows for its MIG instances, totals, and the worst throttling of the last minute.
+    """Return a table of GPUs: a row per GPU and MIG instance, a row of totals, and throttle reasons.
 
-    `minute` maps throttle reasons to percentages of the last minute.
+    `minute` maps throttle reasons to the percentage of the last minute in which they were active.
     """
     unified = all(gpu.memory_total_bytes is None for gpu in gpus)
     left = width >= _WITH_MARGIN
@@ -82,9 +82,9 @@ def _used_of(gpu: GpuReading) -> Row:
 
 
 def _totals(gpus: Sequence[GpuReading]) -> Row:
-    """Return the table's last row: mean use, and sums of power and energy, of the GPUs that report them.
+    """Return the table's last row: mean use, total power and total energy of the GPUs that report them.
 
-    The number of GPUs stands behind the power where not all report it.
+    If not all GPUs report their power, the number of those that do stands behind the power.
     """
     power = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
     use = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
