@@ -1,6 +1,7 @@
 """Paths of sparktop's files by the XDG Base Directory specification, and atomic writing of a file.
 
-The search for `sparktop.toml` is here, apart from reading it, so that pydantic is not loaded without a file.
+The search for `sparktop.toml` is here and not beside the code that reads it: a start without a configuration
+file then does not load pydantic.
 """
 
 from __future__ import annotations

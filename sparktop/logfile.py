@@ -19,9 +19,10 @@ def log_path(env: Mapping[str, str]) -> Path:
 
 
 def open_log(env: Mapping[str, str]) -> Path | None:
-    """Send warnings and errors of all loggers to the log file; return its path, None if it cannot be opened.
+    """Send warnings and errors of all loggers to the log file; return the file's path.
 
-    Without a log file they are dropped, because printing them would garble the screen.
+    If the file cannot be opened, return None and drop the messages, because printing them would garble the
+    screen.
     """
     root = logging.getLogger()
     path = log_path(env)

@@ -1,1 +1,1 @@
-"""Colours of the screen by role, from sparktop's own themes and btop's."""
+"""Themes, sparktop's own and btop's: a colour for each role of what is drawn, such as "title" or "warn"."""

@@ -80,7 +80,10 @@ _NAME_WIDTH = 40
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """A theme: colours by role, as "#rrggbb", or as names of the terminal's 16 colours if `ansi` is set."""
+    """A theme: the colour of each role of what is drawn, such as "title" or "warn".
+
+    Colours are "#rrggbb", or names of the terminal's 16 colours if `ansi` is set.
+    """
 
     name: str
     """The file's stem."""

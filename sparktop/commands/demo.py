@@ -87,7 +87,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Start the simulated servers and open the viewer on them, or only serve; return the exit code."""
+    """Start the simulated servers and open the viewer on them; return the exit code.
+
+    With --serve, run the servers without a viewer.
+    """
     # Late: these load the servers and pydantic.
     from sparktop.commands.choice import checked_theme
     from sparktop.commands.watch import show

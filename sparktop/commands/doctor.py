@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def read_configuration(name: str | None, env: Mapping[str, str]) -> tuple[list[Check], Watch, int]:
-    """Check the configuration file; return (checks, what it watches, highest concurrency of its sweeps).
+    """Check the configuration file; return (checks, targets and settings, highest concurrency of its sweeps).
 
     `name` is the file's path, None for the usual places. For an invalid file, return a failed check for each
     error, an empty `Watch` and 0.

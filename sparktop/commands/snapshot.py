@@ -31,10 +31,11 @@ _SIZE = re.compile(r"([0-9]{1,4})[xX×]([0-9]{1,4})")
 
 
 def screen_size(text: str) -> tuple[int, int]:
-    """Parse COLSxROWS into (columns, rows).
+    """Parse a text such as "200x50" into (columns, rows).
 
     Raises:
-        argparse.ArgumentTypeError: the text has another form or is out of range.
+        argparse.ArgumentTypeError: the text is not two numbers with an "x" between, or a number is out of
+            range.
     """
     found = _SIZE.fullmatch(text.strip())
     size = (int(found[1]), int(found[2])) if found else (0, 0)
@@ -125,9 +126,9 @@ def report(
 def render(
     snapshot: Snapshot, form: str, *, size: tuple[int, int] = DEFAULT_SIZE, theme: str = "spark-dark"
 ) -> str:
-    """Return a snapshot as text in the format `form`.
+    """Return a snapshot as text in the format `form`, such as "md" or "json".
 
-    `size` (columns, rows) and `theme` hold for the picture of the screen in svg and html.
+    `size` (columns, rows) and `theme` apply to the picture of the screen in the formats svg and html.
     """
     # Late: only the chosen format is loaded.
     if form == "txt":

@@ -44,7 +44,7 @@ def named_target(text: str) -> tuple[str, str]:
     """Parse the argument NAME=URL of --target into (name, URL).
 
     Raises:
-        UsageError: the text has another form, or the name has invisible characters or over 64 characters.
+        UsageError: the text is not NAME=URL, or the name has invisible characters or over 64 characters.
     """
     name, sign, url = (part.strip() for part in text.partition("="))
     if not sign or not name or not url or clean(name, 64) != name:

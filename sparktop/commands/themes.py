@@ -13,11 +13,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the name, kind and title of each theme, with the file of a user's own theme.
+    """Print the name, kind (dark, light or terminal) and title of each theme; return the exit code 0.
 
-    Return the exit code 0.
-
-    Problems with theme files are printed to standard error.
+    For a user's own theme, its file is printed too. Problems with theme files are printed to standard error.
     """
     from sparktop.colors.palette import palettes, theme_problems  # late: --help loads no theme
 

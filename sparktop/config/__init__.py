@@ -1,1 +1,1 @@
-"""The configuration file: its schema, validation and cache, and its conversion to a `Watch`."""
+"""The configuration file: its schema, validation and cache, and its conversion to targets and settings."""

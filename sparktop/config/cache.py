@@ -1,7 +1,7 @@
 """Cache of validated configuration files, so that a start need not validate the same text again.
 
-An entry holds the validated settings as written in the file, never the value of an environment variable, so
-neither keys nor tokens. Where an entry is invalid in any way, the file is validated again.
+An entry holds the validated settings as written in the file. Values of environment variables are not stored,
+so an entry has no keys or tokens. If an entry is invalid in any way, the file is validated again.
 """
 
 from __future__ import annotations

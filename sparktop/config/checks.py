@@ -100,7 +100,10 @@ def _message(error: ErrorDetails, root: type[BaseModel]) -> str:
 
 
 def shown_value(value: object) -> str:
-    """Format a value of the file for an error message: a number or quoted text, else the name of its type."""
+    """Format a value of the configuration file for an error message.
+
+    Numbers and text are shown; other values are only described, as in "a list".
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Conversion of validated settings to a `Watch`.
+"""Converts validated settings of the configuration file to a `Watch`, the targets and settings for watching.
 
 Imports no pydantic, so that starts from the cache are fast.
 """
@@ -138,7 +138,7 @@ def _value(variable: str | None, env: Mapping[str, str]) -> str | None:
 
 
 def _file(name: str | None, path: Path, env: Mapping[str, str]) -> str | None:
-    """Return the absolute path of a file `name` in the configuration file `path`; None if `name` is None.
+    """Return the absolute path of a file that the configuration file `path` names; None if `name` is None.
 
     A relative name is relative to the configuration's folder; "~/" stands for the home directory.
     """

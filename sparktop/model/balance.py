@@ -123,7 +123,8 @@ class Convoys:
 class Arrivals:
     """How evenly the requests that arrived in each short period were distributed, by the backends' counters.
 
-    The window is cut into equal periods, "pieces", of which those with two arrivals or more are analysed.
+    The judged time window is cut into equal periods, called "pieces". Pieces with fewer than two arrivals are
+    left out.
     """
 
     requests: int

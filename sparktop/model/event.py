@@ -28,7 +28,7 @@ class Severity(StrEnum):
 
 
 class Phase(StrEnum):
-    """What an event says about the condition of an alert."""
+    """Whether an event reports that the condition of an alert began, became worse or ended."""
 
     BEGIN = "begin"
     WORSE = "worse"

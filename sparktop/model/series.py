@@ -1,4 +1,4 @@
-"""Time series with gaps: `Series`, an immutable window, and `HistoryTable`, which stores points."""
+"""Time series with gaps: `HistoryTable` stores points, and `Series` is an immutable part of a series."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Series:
         return self._times[self._stop - 1] if self._stop > self._start else None
 
     def since(self, time: float) -> Series:
-        """Return the window's points at or after `time` as a series."""
+        """Return a series of those points that are at or after `time`."""
         index = bisect_left(self._times, time, self._start, self._stop)
         return Series(self._times, self._values, index, self._stop)
 
@@ -135,10 +135,11 @@ class HistoryTable:
             column.append(math.nan if value is None else value)
 
     def insert(self, points: Sequence[tuple[float, Mapping[str, float | None]]], apart_s: float) -> None:
-        """Insert points, ascending in time, that may be older than existing ones, each at its place in time.
+        """Insert points at their places in time, also between or before existing points.
 
-        An existing point that has a value stays as it is, and points older than a full history are dropped. A
-        gap is removed where the points on both sides of it are now at most `apart_s` seconds apart.
+        The points must be in ascending order. An existing point that has a value stays as it is, and points
+        older than a full history are dropped. A gap is removed where the points on both sides of it are now
+        at most `apart_s` seconds apart.
         """
         oldest = self._times[-self.capacity] if len(self._times) >= self.capacity else -math.inf
         late = [point for point in points if point[0] >= oldest]

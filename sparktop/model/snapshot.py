@@ -41,7 +41,10 @@ class BackendState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Quantile:
-    """A quantile estimated from histogram buckets, with marks where the buckets only bound it."""
+    """A quantile estimated from histogram buckets.
+
+    If the buckets only show that it is below or above a value, that value and the direction are kept.
+    """
 
     seconds: float
     """Linear interpolation inside the bucket, like Prometheus' histogram_quantile; the bucket's finite edge

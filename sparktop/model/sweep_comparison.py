@@ -91,7 +91,7 @@ class CurvePlot:
 class ComparedLevel:
     """The values of all targets for one metric at one concurrency, with the result of significance tests.
 
-    A "column" is a target of a sweep, or a series of a file or publication.
+    Its fields call each compared target, or series of a file or publication, a "column".
     """
 
     concurrency: int

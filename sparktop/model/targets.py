@@ -157,8 +157,8 @@ class SweepSettings:
 class GuardLimits:
     """Limits at which a running sweep (load test) stops itself.
 
-    A limit that is None has its default value on machines with unified memory, and is off elsewhere; 0 is
-    off.
+    0 switches a limit off. None means the limit's default value on machines with unified memory, and no limit
+    on others.
     """
 
     min_headroom_gib: float | None = None

@@ -92,10 +92,9 @@ def _not_announced(one: Balance) -> bool:
 
 
 def _words(one: Balance) -> str:
-    """Return the announced verdict as text.
+    """Return the announced verdict as text, with the verdict on the newest time window if that differs.
 
-    If the verdict on the newest time window differs, it follows in the text; if no verdict is announced yet,
-    it is the text.
+    If no verdict is announced yet, return the verdict on the newest time window.
     """
     if _not_announced(one):
         return f"{one.word_now.value} in the newest window, not announced yet"

@@ -16,7 +16,7 @@ _QUIET = frozenset({"unknown", "idle", "normal"})
 
 
 def node_lines(node: NodeView, width: int) -> Iterator[str]:
-    """Yield the lines about a node, wrapped at `width` characters as far as words allow."""
+    """Yield the lines of the plain-text report about a node, each at most `width` characters long."""
     for sentence in _sentences(node):
         yield from wrap(clean(sentence), width, initial_indent="  ", subsequent_indent="    ")
 

@@ -31,7 +31,10 @@ _SHORTEST_S = 0.01
 
 
 class AgentSource:
-    """Polls one agent over HTTP; each sample carries in `missed` those taken since the previous poll."""
+    """Polls one agent over HTTP.
+
+    Each returned sample has in `missed` the earlier samples that the agent has taken since the previous poll.
+    """
 
     def __init__(
         self,

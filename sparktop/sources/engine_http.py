@@ -115,9 +115,9 @@ class EngineSource:
         await self._session.leave()
 
     async def _read(self, engine: str, deadline_s: float) -> EngineSample:
-        """Return a sample read from the metrics page of `engine`.
+        """Return a sample read from the metrics page of `engine`, which is an engine's name or "auto".
 
-        "auto" reads `METRICS_PATH` and detects the engine.
+        "auto" means to read the page at `METRICS_PATH` and to detect the engine from its content.
         """
         path = ENGINES[engine].path if engine in ENGINES else METRICS_PATH
         answer = await self._get(path, deadline_s)

@@ -1,4 +1,4 @@
-"""Quotes, of limited length, from the error body of an HTTP server."""
+"""Extracts a short message for the user from the error body of an HTTP server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The active alerts by id; each one is reported in the event log when it begins and when it ends."""
+"""The active alerts by id; the event log reports the beginning and the end of each alert."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparktop.store.keys import SourceKey
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A condition that holds now, with the numbers that show it."""
+    """The content of an alert: its severity, subject and message, and the numbers that show the condition."""
 
     severity: Severity
     subject: str

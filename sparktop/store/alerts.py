@@ -71,7 +71,10 @@ def judge_health(book: AlertBook, key: SourceKey, health: Health, when: Instant)
 def judge_backend(
     book: AlertBook, key: SourceKey, track: BackendTrack, thresholds: StateThresholds, when: Instant
 ) -> None:
-    """Raise, update or clear "kv-full", "preempting" and "restarts" after a successful poll at `when`."""
+    """Raise, update or clear the alerts "kv-full", "preempting" and "restarts" of a backend.
+
+    Called after a successful poll at `when`.
+    """
     _judge_kv_cache(book, key, track.view.kv_fullest_percent, thresholds.kv_full_percent, when)
     _judge_restarts(book, key, track, when)
     alert_id, preempted_at = f"{key.label}:preempting", track.preempted_at
@@ -91,7 +94,11 @@ def judge_backend(
 def _judge_kv_cache(
     book: AlertBook, key: SourceKey, percent: float | None, limit: float, when: Instant
 ) -> None:
-    """Raise, update or clear "kv-full" for a KV cache of which `percent` is used; None is unknown."""
+    """Raise, update or clear the alert "kv-full".
+
+    `percent` is the used part of the KV cache (None: unknown), `limit` the percentage at which the alert is
+    raised.
+    """
     alert_id, clears = f"{key.label}:kv-full", limit - KV_CLEARS_BELOW
     if percent is None or percent < clears:
         book.clear(alert_id, when)  # what is no longer reported may no longer be full

@@ -57,7 +57,7 @@ class BalanceBook:
         program, or what that sweep left behind."""
 
     def regroup(self) -> None:
-        """Determine the groups again at the next call of `look`: a target was added or removed."""
+        """Determine the groups again at the next call of `look`, because a target was added or removed."""
         self._grouped_in = -math.inf
 
     def begin_own_load(self, names: frozenset[str]) -> None:
@@ -135,8 +135,8 @@ class BalanceBook:
     def _hold(self, found: Balance, alerts: AlertBook, when: Instant, *, quiet: bool) -> None:
         """Raise or update the group's alert while its announced verdict is bad; clear the alert otherwise.
 
-        The message changes only while the newest verdict is the announced one. With `quiet` there is no
-        alert.
+        If the newest verdict differs from the announced one, an existing alert keeps its message. With
+        `quiet` there is no alert.
         """
         alert_id = f"balance:{found.group}:{found.word.value}" if found.bad and not quiet else None
         before = self._alerts.get(found.group)

@@ -17,7 +17,7 @@ from sparktop.store.router import Group, RouterTrack, routers_of_groups
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Member:
-    """A backend, or a lane of a server, that receives a share of a group's requests."""
+    """A backend or an engine core (lane) of a server, which receives a share of its group's requests."""
 
     name: str
     """The backend's name; for a lane the server's name, a slash and the lane's name."""
@@ -28,7 +28,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgedGroup:
-    """Members that are compared with each other."""
+    """A group of backends, or of the engine cores of one server, whose loads are compared with each other."""
 
     name: str
     members: tuple[Member, ...]
@@ -45,7 +45,10 @@ class JudgedGroup:
 
     @property
     def router_name(self) -> str | None:
-        """The name of what distributes the requests: the router, or for lanes the server; None if unknown."""
+        """The name of what distributes the requests; None if unknown.
+
+        This is the router, or for the engine cores (lanes) of a server the server itself.
+        """
         return self.router.target.name if self.router is not None else self.lanes_of
 
 
@@ -55,7 +58,7 @@ def judged_groups(
     routers: Sequence[RouterTrack],
     behind: Sequence[Group],
 ) -> list[JudgedGroup]:
-    """Return all groups to judge: groups of backends, then the lanes of servers that are in no such group.
+    """Return all groups to judge: groups of backends, and the engine cores (lanes) of each other server.
 
     Prefill and decode workers of a model form a group each, because a request visits one worker of each role.
     A group with a single backend is left out. `group_of` maps backend names to group names, without backends
@@ -93,8 +96,8 @@ def judged_groups(
 def _by_role(name: str, tracks: Sequence[BackendTrack]) -> Iterator[tuple[str, Sequence[BackendTrack]]]:
     """Yield (title, backends) for each set of backends in the group `name` that is judged together.
 
-    Without prefill and decode workers, this is the complete group; with them, it is the workers of each role
-    that has at least two. Also set the role of each backend.
+    If some are prefill or decode workers, the backends of each role with at least two form a set. Otherwise
+    there is one set, of all backends. Also set the role of each backend.
     """
     roles = worker_roles({track.target.name: track.load.work(-math.inf) for track in tracks})
     for track in tracks:

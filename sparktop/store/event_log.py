@@ -101,7 +101,7 @@ class EventLog:
     def add(self, *events: Event) -> None:
         """Add events, oldest first.
 
-        From the third occurrence of a condition on, the event replaces the earlier lines of that condition.
+        If a condition occurs for the third time or more, its event replaces the condition's earlier lines.
         """
         for event in events:
             if event.at_s is None or event.about is None:
@@ -110,7 +110,7 @@ class EventLog:
                 self._add(event, event.at_s, event.about)
 
     def note(self, event: Event) -> None:
-        """Add an event, unless the log still has an event with the same subject and message."""
+        """Add an event, unless the log still has an earlier event with the same subject and message."""
         if not any(kept.subject == event.subject and kept.message == event.message for kept in self._events):
             self._append(event)
 
@@ -226,7 +226,7 @@ def _span(seconds: float) -> str:
 
 
 def _settled_after_s(repeats: _Repeats) -> float:
-    """Return the seconds without a change after which a condition that came and went has settled."""
+    """Return after how many seconds without a change a condition that came and went counts as settled."""
     between_s = (repeats.times[-1] - repeats.times[0]) / max(1, len(repeats.times) - 1)
     return min(REPEATS_WITHIN_S, max(_LEAST_QUIET_S, 2 * between_s))
 

@@ -107,9 +107,10 @@ def least_rate_s(interval_s: float) -> float:
 
 
 def prompt_counter(window: Window) -> str:
-    """Return the name of the prompt token counter to show: computed tokens if the server counts them.
+    """Return the name of the counter from which the rate of prompt tokens is computed.
 
-    Tokens from the prefix cache need no computation; a server without that counter counts all prompt tokens.
+    If the server counts computed prompt tokens, it is that counter, which leaves out tokens from the prefix
+    cache; else the counter of all prompt tokens.
     """
     newest = window.newest
     known = newest is not None and "prompt_tokens_computed" in newest.counters
@@ -132,10 +133,10 @@ def _live_generation(
 ) -> float | None:
     """Return the generated tokens/s of about the last second; None if unknown.
 
-    The server's own gauge, summed over its engine cores (lanes), is preferred to the growth of the server's
-    token counter. An exception is an idle SGLang, which refreshes its gauge only every 30 s: if the server
-    counts each token at once and `counted_tps`, the counted rate of the last seconds, is 0, the counter is
-    used.
+    If the server reports a gauge, return the gauge, summed over the engine cores (lanes); else compute the
+    rate from the token counter. An idle SGLang refreshes its gauge only every 30 s. So the counter is also
+    used while `counted_tps`, the counted rate of the last seconds, is 0 and the server counts each token at
+    once.
     """
     reported = [lane.generation_tps_gauge for lane in lanes if lane.generation_tps_gauge is not None]
     resting = not counted_tps and counted_tps is not None and _rate_note(lanes) is None

@@ -1,4 +1,4 @@
-"""The GPUs that a machine has reported, and those of them that are missing now.
+"""The GPUs that a machine has reported, and which of these are missing now.
 
 A GPU counts as lost if it is missing while other GPUs answer, or if the driver reports it as lost. If all
 GPUs are missing and the driver names none of them, the driver is being restarted or was unloaded. A GPU in

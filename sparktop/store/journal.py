@@ -1,4 +1,4 @@
-"""The method calls that change a store, as values, so that another store can repeat them."""
+"""Records of the method calls that change a store, so that another store can repeat the calls."""
 
 from __future__ import annotations
 

@@ -19,7 +19,10 @@ show."""
 
 
 class LaneLogs:
-    """One load log per lane; no logs for a server with a single lane or with more than `MOST_LANES`."""
+    """The load over time of each engine core (lane) of a server.
+
+    Nothing is recorded for a server with a single lane or with more than `MOST_LANES`.
+    """
 
     def __init__(self) -> None:
         """Start without lanes."""
@@ -30,10 +33,10 @@ class LaneLogs:
     def note(
         self, at: float, lanes: Sequence[LaneSample], *, continues: bool, interval_s: float
     ) -> dict[str, LaneHistory]:
-        """Add the samples of all lanes at `at`; return the history of each lane by lane name.
+        """Add the samples of all engine cores (lanes) at `at`; return the history of each lane by lane name.
 
         The result is empty if the server has a single lane or too many. `continues` is False if the server
-        restarted or another one answered since the previous sample.
+        restarted or another server answered since the previous sample.
         """
         if not continues or not 1 < len(lanes) <= MOST_LANES:
             self._rates.clear()
@@ -55,13 +58,13 @@ class LaneLogs:
         return histories
 
     def gap(self, at: float) -> None:
-        """Add a gap at `at` to the log of every lane: the server did not answer."""
+        """Add a gap at `at` for every engine core (lane), because the server did not answer."""
         for log in self.logs.values():
             log.gap(at)
 
 
 class LaneRate:
-    """The generated tokens per second of one lane over about the last second."""
+    """The generated tokens per second of one engine core (lane), over about the last second."""
 
     def __init__(self) -> None:
         """Start without samples."""

@@ -45,9 +45,10 @@ _FEWEST_LOOKS, _FEWEST_ANSWERS = 8, 16
 
 
 class LoadLog:
-    """The load of one backend or lane, sample by sample.
+    """The load of one backend or engine core (lane), sample by sample.
 
-    A failed poll is a gap. After a restart, counting continues from the restarted server's first sample.
+    A failed poll leaves a gap. After a restart of the server, its totals continue from the first sample of
+    the restarted server.
     """
 
     def __init__(self) -> None:
@@ -220,8 +221,8 @@ class LoadLog:
 def median_life_s(logs: Iterable[LoadLog], now: float) -> float | None:
     """Return the median duration of a group's requests in seconds; None if unknown or too few ended.
 
-    Computed from merged histogram buckets with linear interpolation. If the mean lies in the same bucket as
-    the median, the mean is returned instead, because it is exact.
+    It is interpolated linearly in merged histogram buckets. If the mean lies in the same bucket as the
+    median, the mean is returned instead, because it is exact.
     """
     logs = list(logs)
     merged: Histogram | None = None

@@ -21,7 +21,7 @@ _SAID = ("last_sample_age_s", "headroom_gib", "headroom_slope_gib_per_s", "tempe
 
 
 def restart_events(key: SourceKey, track: NodeTrack, identity: NodeIdentity, when: Instant) -> list[Event]:
-    """Return an event if `identity` has another boot id than the machine had before; else nothing.
+    """Return an event if `identity` has another boot id than the machine had before; otherwise [].
 
     Called before `track` stores the identity, while its newest sample is still from before the restart.
     """

@@ -100,10 +100,10 @@ class NodeTrack:
             self.view = replace(self.view, speed=lost, headroom=Headroom(), throttled_percent={})
 
     def accept_sample(self, sample: NodeSample, took_ms: float | None, interval_s: float) -> bool:
-        """Record a sample and the earlier, missed samples that it includes.
+        """Record a sample and the earlier samples in its `missed`, which earlier polls did not receive.
 
-        Return False if none of them is newer than the last. `interval_s` is the configured time between two
-        samples.
+        Return False if none of these is newer than the last recorded sample. `interval_s` is the configured
+        time between two samples.
         """
         self.took_ms = sample.cost_ms if sample.cost_ms is not None else took_ms
         known = self.view.sample
@@ -134,9 +134,9 @@ class NodeTrack:
             self.view = replace(self.view, speed=speed)
 
     def _remember(self, samples: Sequence[NodeSample], apart_s: float) -> None:
-        """Add samples to the histories, each at its place in time.
+        """Add samples to the histories, also between older points if their times require it.
 
-        Gaps between points that are now at most `apart_s` seconds apart are removed.
+        A gap is removed if the points on both sides of it are now at most `apart_s` seconds apart.
         """
         points = [(sample.at, _points(sample)) for sample in samples]
         last_at = self.view.history.cpu_percent.last_at
@@ -146,9 +146,9 @@ class NodeTrack:
             self._histories.insert(points, apart_s)
 
     def _measure(self, fresh: Sequence[NodeSample], known_at: float | None, step_s: float) -> None:
-        """Update the throttled shares and the GPU clock states with new samples, oldest first.
+        """Update the throttled shares and the GPU clock states with the samples `fresh`, oldest first.
 
-        `known_at` is the time of the last sample before them, `step_s` the usual time between two samples.
+        `known_at` is the time of the last sample before `fresh`, `step_s` the usual time between two samples.
         """
         for sample in fresh:
             self.span_s = span_s = None if known_at is None else sample.at - known_at

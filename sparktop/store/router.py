@@ -82,7 +82,10 @@ class RouterTrack:
         self.poll_ms, self._answering_since = took_ms, None
 
     def accept_sample(self, sample: RouterSample, now: datetime, took_ms: float | None) -> None:
-        """Record a successful poll; failure counters that fell mean a restart, so older ones are dropped."""
+        """Record a successful poll of the router.
+
+        If a failure counter fell, the router has restarted: forget the counters of earlier samples.
+        """
         self.health.good(sample.at)
         self._sample = sample
         if sample.failures is not None:

@@ -1,4 +1,4 @@
-"""A backend's usual step time by batch size, which reveals a slow state that no other metric shows."""
+"""A backend's usual step time by batch size; longer steps show that its machine is slow."""
 
 from __future__ import annotations
 

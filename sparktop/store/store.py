@@ -214,7 +214,7 @@ class Store:
                 raise TypeError(f"{key.label} cannot be a {type(identity).__name__}")
 
     def note(self, subject: str, message: str, severity: Severity = Severity.INFO) -> None:
-        """Add an event about `subject`, unless the log still has one with the same subject and message."""
+        """Add an event about `subject`, unless the log still has the same message about the same subject."""
         instant = self._begin(Change.NOTE, subject, message, severity)
         self._events.note(Event(instant.wall, severity, subject, message, at_s=instant.at))
 
@@ -233,10 +233,10 @@ class Store:
 
     @contextmanager
     def loaded_from_here(self, names: frozenset[str]) -> Iterator[None]:
-        """Suppress balance alerts and events about these sources in the block and a minute after.
+        """Suppress balance alerts and events about some sources during a `with` block and a minute after it.
 
-        `names` are backends and routers that carry load of a sweep of this program. The sweep's result
-        reports their balance, which is still judged and shown.
+        `names` are the backends and routers that a sweep of this program loads. The sweep's result reports
+        their balance, which is still judged and shown.
         """
         self.begin_own_load(names)
         try:
@@ -304,7 +304,10 @@ class Store:
         return routers, groups, group_names(routers, groups)
 
     def _reports_simulation(self) -> bool:
-        """Return whether a server (by its version, such as 0.32.0+simulated) or an agent is simulated."""
+        """Return whether any server or agent is simulated.
+
+        A simulated server has a version such as 0.32.0+simulated; an agent reports it in its replies.
+        """
         versions = [track.view.version for track in self._backends.values()]
         if any(version is not None and version.endswith(SIMULATED) for version in versions):
             return True
@@ -313,8 +316,8 @@ class Store:
     def _groups_by_name(self, behind: Mapping[str, str]) -> dict[str, str]:
         """Return the name of the group of each backend, by backend name.
 
-        This is the group in `behind`, which has the backends behind a router; for other backends it is the
-        model. Backends whose model is not known either are left out.
+        This is the group in `behind`, which has the backends behind a router. For other backends it is the
+        model; backends of unknown model are left out.
         """
         known = {name: behind.get(name) or track.view.model for name, track in self._backends.items()}
         return {name: group for name, group in known.items() if group is not None}

@@ -20,7 +20,7 @@ _SPAN_BYTES = 12
 
 
 def _run_changes(old: str, new: str, x: int, width: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges [first, end) of cells that differ between two text segments of the same role.
+    """Yield the ranges [first, end) of cells that differ between two text segments of the same style.
 
     Both segments begin at column `x` and are `width` cells wide.
     """
@@ -35,7 +35,7 @@ def _run_changes(old: str, new: str, x: int, width: int) -> Iterator[tuple[int, 
 def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
     """Yield the ranges [first, end) of cells in which two rows of the same width differ.
 
-    Rows whose text segments have the same roles and widths are compared segment by segment. Otherwise
+    Rows whose text segments have the same styles and widths are compared segment by segment. Otherwise
     everything between the first and the last segment that differ counts as changed.
     """
     old_widths = [cell_width(text) for text, _ in old]
@@ -106,7 +106,7 @@ class Canvas(Widget, can_focus=True):
             self.direction = direction
 
     def __init__(self, styles: RoleStyles) -> None:
-        """Start without rows; `styles` has the style of each role."""
+        """Start without rows; `styles` has the style for each role of text, such as "title"."""
         super().__init__(id="canvas")
         self._role_styles = styles
         self._rows: list[Row] = []

@@ -63,10 +63,10 @@ def _change(before: _Parts | None, after: _Parts) -> str:
 
 
 class FrugalUpdate(ChopsUpdate):
-    """A partial screen update that sends each changed range of cells from its first to its last cell."""
+    """A partial screen update that sends only the cells that changed, not their complete rows."""
 
     def _pieces(self) -> Iterator[tuple[int, int, Strip]]:
-        """Yield (column, row, cells) of each piece of a changed range that lies in one widget."""
+        """Yield (column, row, cells) of each changed range of cells, split at the edges of widgets."""
         for y, first, end in self.spans:
             for chop_end, (x, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=False):
                 if strip is None or x >= end or chop_end <= first:

@@ -17,7 +17,10 @@ Remembered = TypeVar("Remembered", Preset, Sort, ProcessSort)
 
 
 def state_file(env: Mapping[str, str]) -> Path:
-    """Return the path of the state file `view.json`, in the folder of the log below `$XDG_STATE_HOME`."""
+    """Return the path of the state file `view.json`, which is in the same folder as the log.
+
+    The folder is below `$XDG_STATE_HOME`.
+    """
     return folder_of(env, Place.STATE) / "view.json"
 
 

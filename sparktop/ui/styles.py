@@ -1,4 +1,4 @@
-"""Converts palettes (a colour for each role) to Rich styles, and to Textual themes for all other widgets."""
+"""Converts palettes (a colour for each role of text, such as "title") to Rich styles and Textual themes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _BOLD = frozenset({"title", "key", "accent", "bad", "warn"})
 
 
 class RoleStyles:
-    """The Rich style of each role of a palette, created when it is first used."""
+    """The Rich style for each role of text, such as "title" or "warn", with the colours of a palette.
+
+    A style is created when it is first used.
+    """
 
     def __init__(self, palette: Palette, *, color: bool = True) -> None:
         """Use the colours of `palette`; if `color` is False, roles differ only in bold and dim."""

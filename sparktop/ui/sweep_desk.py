@@ -137,7 +137,7 @@ class SweepDesk:
         self._announce(plan)
 
     def _targets(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
-        """Return the targets in `wanted`, or if empty the selected panel's; if unusable, notify: None."""
+        """Return the targets in `wanted`, else the selected panel's; warn and return None if unusable."""
         sweeping = self._ready()
         if sweeping is None:
             return None

@@ -27,7 +27,11 @@ _LONGEST_NAME = 24
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """The unwatched servers behind a router: those that may be watched, and the hosts of the others."""
+    """Servers behind a router that are not watched yet.
+
+    Servers that may be polled are separate from servers outside the local network, of which only hosts are
+    kept.
+    """
 
     targets: tuple[BackendTarget, ...] = ()
     """Servers in the local network that are not watched yet."""

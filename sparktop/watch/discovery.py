@@ -41,7 +41,7 @@ _LABEL = re.compile(r"\w(?:[\w-]{0,61}\w)?")
 
 
 def _engine_of(page: bytes) -> str | None:
-    """Return the inference engine whose metric names are on a metrics page; None if there are none."""
+    """Return the inference engine to which the metric names on a page belong; None if it is none."""
     from sparktop.engines import ENGINES  # late: arguments are parsed before the first picture
 
     names = {engine.prefix.encode(): name for name, engine in ENGINES.items() if engine.prefix}

@@ -275,9 +275,10 @@ class Monitor:
             self._spawn(self._try(name, new))
 
     async def _try(self, router: str, targets: Sequence[BackendTarget]) -> None:
-        """Poll each server of `targets` once, and watch those that answer.
+        """Poll each server of `targets` once, and watch every server that answers.
 
-        Report the others as events of the router `router`; after a pause they may be tried again.
+        For a server that does not answer, add an event about the router `router`; it may be tried again
+        later.
         """
         sources = self._ways.backends(targets)
         try:
@@ -312,7 +313,10 @@ class Monitor:
                 await self._sleep(DISCOVER_AGAIN_S)
 
     async def _watch_found_nodes(self, found: Iterable[NodeTarget]) -> dict[str, str]:
-        """Watch found nodes that are not watched yet; return the watched name by found name."""
+        """Watch found nodes that are not watched yet.
+
+        Return the name under which each found node is watched, by the name that the search gave the node.
+        """
         named: dict[str, str] = {}
         new: list[NodeTarget] = []
         for target in found:

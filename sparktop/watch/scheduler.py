@@ -55,9 +55,10 @@ class _Slot:
     """Type and line of the programming errors whose traceback was already logged."""
 
     def is_due(self, now: float, *, at_instant: bool) -> bool:
-        """Return whether a poll is due at `now`; while a retry is pending, only its time counts.
+        """Return whether a poll of this source is due at `now`.
 
-        `at_instant`: one of this source's scheduled times has come.
+        While a retry is pending, a poll is due when the retry's time has come. Otherwise it is due if
+        `at_instant`, which states whether one of this source's scheduled times has come.
         """
         return at_instant if self.retry_at is None else self.retry_at <= now
 

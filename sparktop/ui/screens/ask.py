@@ -23,7 +23,7 @@ _YES, _NO = "yes", "no"
 
 
 class AskScreen(ModalScreen[bool]):
-    """Asks before something that cannot be undone; its result is True for yes, False for no."""
+    """Asks the user to confirm an action that cannot be undone; its result is True for yes, False for no."""
 
     DEFAULT_CSS = """
     AskScreen { align: center middle; }

@@ -65,7 +65,10 @@ class BalanceActions(Screen[None]):
         raise NotImplementedError
 
     def _group_keys(self) -> list[tuple[str, str]]:
-        """Return (key, text) pairs that the footer shows first while a group is shown alone; else none."""
+        """Return (key, text) pairs that the footer shows first while a group is shown alone.
+
+        The list is empty while no group is shown alone.
+        """
         if self.zoomed is None or not self._on_group:
             return []
         shown = {key.name: key.shown for key in self.key_table}
@@ -83,7 +86,7 @@ class BalanceActions(Screen[None]):
         self._paint()
 
     def action_why(self) -> None:
-        """Show the evidence for a group's verdict; if that is shown already, show the balance again."""
+        """Show the evidence for a group's verdict; if it is shown already, show the balance again."""
         if self.zoomed is not None and self._on_group:
             kind = "balance" if self.zoomed.kind == "evidence" else "evidence"
             self.zoomed = PanelKey(kind, self.zoomed.name)

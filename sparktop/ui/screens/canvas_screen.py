@@ -33,10 +33,13 @@ class KeysScreen(HelpScreen):
 
 
 class StyledCanvas(Canvas):
-    """A canvas with its styles as an attribute, for a screen that opens another one in these styles."""
+    """A canvas that keeps its styles as an attribute.
+
+    A screen passes them to a screen that it opens.
+    """
 
     def __init__(self, styles: RoleStyles) -> None:
-        """Start without rows; `styles` has the style of each role."""
+        """Start without rows; `styles` has the style for each role, such as "title", of text segments."""
         super().__init__(styles)
         self.role_styles = styles
         """The present styles; they change with the theme."""

@@ -21,7 +21,7 @@ _VALUE = 22
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One line of the menu."""
+    """A setting as one line of the menu: its name, its present value and the function that changes it."""
 
     name: str
     value: Callable[[], str]

@@ -183,7 +183,7 @@ class OverviewScreen(SweepActions, FilterActions):
         return [("↓", f"{below} more row{'' if below == 1 else 's'}"), *keys] if below > 0 else keys
 
     def show_as(self, view: View) -> None:
-        """Draw with another view and post `ViewChanged` to the application."""
+        """Draw with the view `view` (preset, boxes, sort orders, filters) and post `ViewChanged`."""
         if view.sort is not self.view.sort:
             self._arrangement = Arrangement()
         self.view = view
@@ -214,7 +214,7 @@ class OverviewScreen(SweepActions, FilterActions):
         self.show_as(replace(self.view, preset=preset))
 
     def action_next_sort(self) -> None:
-        """Change to the next sort order, of the processes if a node is shown alone, else of the board."""
+        """Change to the next sort order of the board, or of the processes if a node is shown alone."""
         if self.on_processes:
             orders, order = list(ProcessSort), self.view.processes
             chosen = orders[(orders.index(order.sort) + 1) % len(orders)]
@@ -371,7 +371,7 @@ class OverviewScreen(SweepActions, FilterActions):
                 return
 
     def on_canvas_wheeled(self, message: Canvas.Wheeled) -> None:
-        """Scroll the board, if it is higher than the screen, and a process table shown alone."""
+        """Scroll the board if it is higher than the screen; scroll the process table if it is shown alone."""
         room = self.size.height - HEADER - FOOTER
         self._scroll = max(0, min(self._board_height - room, self._scroll + 3 * message.direction))
         self._first_row += 3 * message.direction

@@ -38,7 +38,7 @@ _STEP = 3
 
 
 class Page(Enum):
-    """The pages of this screen."""
+    """The pages of the full screen of a sweep."""
 
     MAIN = "main"
     CURVES = "curves"

@@ -301,7 +301,7 @@ class SweepEditor(ModalScreen[Draft | None]):
         self.query_one("#wrong", Problem).report(_cannot(problems) if problems else None)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Start the sweep, or close the editor without one."""
+        """Start the sweep, or close the editor without starting a sweep, depending on the button."""
         if event.button.id == "start":
             self.action_start()
         else:

@@ -76,7 +76,7 @@ class Choice(Static, can_focus=True):
         self.update(line)
 
     def action_turn(self, step: int) -> None:
-        """Change to the next (1) or previous (-1) word and post the change; the words form a circle."""
+        """Change to the next (1) or previous (-1) word and post the change; the first follows the last."""
         index = self._words.index(self.value) if self.value in self._words else -1
         self.show(self._words[(index + step) % len(self._words)])
         self.post_message(FieldChanged(self._field, self.value))

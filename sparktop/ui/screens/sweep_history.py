@@ -1,4 +1,4 @@
-"""The screen of stored results: open, compare, annotate, delete and restore them, and import others."""
+"""The screen of stored results: open, compare, annotate, delete and restore them; import result files."""
 
 from __future__ import annotations
 
