@@ -139,14 +139,14 @@ class LiveSweep:
             await self._making
 
     def view(self) -> SweepView:
-        """Return the view of the sweep now; with status "failed" if the sweep raised an exception."""
+        """Return the present view of the sweep; its status is "failed" if the sweep raised an exception."""
         view = self.live.view()
         if self.failure is None or view.status.over:
             return view
         return replace(view, status=SweepStatus.FAILED, words=f"failed: {self.failure}", moment=None)
 
     def evidence(self, key: LevelKey) -> LevelEvidence | None:
-        """Return the details of the level `key`, shown when its row is opened; None if it has not begun."""
+        """Return the details of the level `key`, for its opened row; None before the level begins."""
         return self.live.evidence(key)
 
     def refer(self, references: Sequence[Reference]) -> None:

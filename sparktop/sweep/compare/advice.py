@@ -136,7 +136,8 @@ def _why(
 ) -> Iterator[str]:
     """Yield the reasons for the recommended `target`: first the metrics that it wins, then all other metrics.
 
-    `target` is None in a part without a winner; `beside` are metrics in addition to the deciding `primary`.
+    The reasons apply to the levels `part`; `target` is None if these have no winner. `primary` is the metric
+    that decides, `beside` are the metrics that are stated in addition.
     """
     wanted = {level.concurrency for level in part}
     figures = [(primary, part)]

@@ -19,7 +19,10 @@ _Aligned = list[dict[Load, SeriesLevel]]
 
 
 def aligned(series: Sequence[Series]) -> _Aligned:
-    """Return, for each of `series` in order, its levels by the load that identifies their table row."""
+    """Return one mapping per series, in order: from each table row to the level of the series in that row.
+
+    A row is identified by a load, because similar loads share a row.
+    """
     if not _several(series):
         return [{Load(level.load.concurrency): level for level in one.levels} for one in series]
     keys = _keys([[level.load for level in one.levels] for one in series])

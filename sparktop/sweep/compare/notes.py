@@ -18,7 +18,7 @@ CLOCK_SHIFT_PERCENT = 3.0
 def definitions_of(series: Sequence[Series], metrics: Collection[str]) -> dict[str, dict[str, str]]:
     """Return the definition of each metric in each series: by metric, then by name of the series.
 
-    Only those of `metrics` are included that at least one series defines differently from sparktop.
+    The result has only the metrics in `metrics` that at least one series defines differently from sparktop.
     """
     own = {name for one in series for name in one.definitions if name in metrics}
     return {

@@ -91,9 +91,9 @@ def main_metrics(metrics: Collection[str]) -> list[str]:
 
 
 def first_rate(metrics: Collection[str], pairs: int) -> float:
-    """Return the error rate (0 to 1) of the first test of a main metric, for one of `pairs` pairs of targets.
+    """Return the error rate (0 to 1) of the test of a main metric over all levels, for one pair of targets.
 
-    It is the metric's share of the table's error rate, divided by the number of pairs.
+    It is the metric's share of the table's error rate, divided by `pairs`, the number of pairs of targets.
     """
     return ERROR_RATE * max(_shares(metrics).values(), default=1.0) / max(1, pairs)
 

@@ -124,7 +124,7 @@ class Calibration:
     async def _accepted(self, form: BodyForm, tokens: PromptTokens | None) -> BodyForm:
         """Return `form` without the optional fields that the server refuses, found by trial requests.
 
-        `tokens` are the known token costs of words, None if the server does not report them.
+        `tokens` has the token count of each word, None if the server does not report it.
 
         Raises:
             CalibrationError: the server refuses the request even without optional fields.

@@ -226,7 +226,7 @@ class LoadClient:
         return Request(f"{load.id}-{number}", content, prompt_tokens, load.output_tokens)
 
     async def _pause(self, delay_s: float) -> None:
-        """Wait for `delay_s` seconds, or until the run is to stop if that is sooner."""
+        """Wait for `delay_s` seconds, but return at once when the run is to stop."""
         if delay_s <= 0:
             return
         try:

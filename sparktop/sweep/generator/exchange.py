@@ -116,7 +116,8 @@ class Exchange:
     def lost(self, at: float, error: Exception | None) -> None:
         """End the request because the connection was lost at the time `at`.
 
-        This is a failure unless the answer is complete or lasts until the connection is closed.
+        This is a failure, unless the answer is complete. An answer whose head states no length is complete
+        when the connection is closed.
         """
         where = self._terms.where
         if self.answer.close():

@@ -210,7 +210,7 @@ class _Form:
         return [replace(one, model=model) if model else one for one in chosen]
 
     def settings(self) -> SweepSettings:
-        """Parse the fields that are settings of a preset too, and return them as a preset."""
+        """Parse those fields that a preset can also set, and return their values as a preset."""
         mode, order = self.choice("mode", LoadMode), self.choice("order", Order)
         return SweepSettings(
             self.draft.preset,

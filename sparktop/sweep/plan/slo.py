@@ -95,7 +95,10 @@ def words_of(condition: SloCondition) -> str:
 
 
 def rises(condition: SloCondition) -> bool:
-    """Return whether a condition gets better as concurrency grows: it is on a rate of the whole server."""
+    """Return whether a condition gets better as concurrency grows.
+
+    This is the case for conditions on a rate of the whole server, such as its tokens/s.
+    """
     return condition.figure in RATES
 
 

@@ -1,4 +1,4 @@
-"""Metrics of a level as stored in the result file: rates with one value per run, latencies over requests."""
+"""Metrics of a level in the result file: rates with one value per run, latencies as statistics of values."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def _stream_rates(finished: Sequence[RequestTrace]) -> StreamRates | None:
 
 
 def _rates(level: Level, runs: Sequence[Sequence[RequestTrace]]) -> dict[str, Rate | None]:
-    """Return every rate of a level by metric name; None for a rate that no run has a value of."""
+    """Return every rate of a level by metric name; None for a rate that has no value in any run."""
     return {name: Rate.of_runs([rule(run) for run in runs]) for name, rule in rate_rules(level).items()}
 
 

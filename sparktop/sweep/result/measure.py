@@ -169,10 +169,10 @@ def pure_decode_tps(run: Sequence[RequestTrace], concurrency: int) -> float | No
 
 
 def sustained_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None:
-    """Return tokens/s over the time in which at least 95 % of the concurrency is in flight.
+    """Return the tokens/s while at least 95 % of `concurrency` requests are in flight.
 
-    This excludes the beginning and the end of the run. Return None if there is no such time, or if too many
-    token times are unknown.
+    This excludes the beginning and the end of the run. Return None if fewer are in flight at all times, or if
+    too many token times are unknown.
     """
     if not _are_placed(run, and_first=True):
         return None

@@ -51,7 +51,7 @@ class RequestTrace:
 
     @property
     def served_by(self) -> str | None:
-        """Name of the backend in the router's answer; None while the request runs, or without such a name."""
+        """Name of the backend in the router's answer; None while the request runs, or if there is none."""
         return None if self.ended is None else self.ended.served_by
 
     @property
@@ -112,7 +112,7 @@ class RequestTrace:
 
     @property
     def router_ms(self) -> float | None:
-        """Milliseconds that a router reports to have added before the answer; None without such a report."""
+        """Milliseconds that a router reports to have added before the answer; None if it reports none."""
         return None if self.ended is None else self.ended.router_ms
 
     @property

@@ -79,10 +79,10 @@ async def longest_prompt(
 ) -> LongestPrompt | None:
     """Return the largest prompt that a server accepts, longer than `fits` and shorter than `refused` tokens.
 
-    `fits` is 0 if no accepted length is known. First the length is tried that, with `output_tokens`, fills
-    the `context` reported by the server; then the range is bisected. `ask` sends a trial request with a
-    prompt of the given length. The search ends early if prompts of exact length cannot be made. Return None
-    if the server accepted no length that was tried.
+    `fits` is 0 if no accepted length is known. The first length to try is the server's reported `context`
+    minus `output_tokens`; then the range is bisected. `ask` sends a trial request with a prompt of the given
+    length. The search ends early if prompts of exact length cannot be made. Return None if the server
+    accepted no length that was tried.
     """
     best: LongestPrompt | None = None
     low, high = fits, refused

@@ -163,9 +163,9 @@ def _seconds(plan: Plan, known: Sequence[SweepResult]) -> tuple[float | None, st
 
 
 def _exact_s(plan: Plan) -> float | None:
-    """Return the seconds of load that the plan's duration fixes for the whole sweep, without warm-ups.
+    """Return the total seconds of load in the sweep, without warm-ups, if the plan sets the duration of runs.
 
-    None if the plan has no duration, or if it searches for the range in which SLO conditions hold.
+    None if the plan sets no duration, or if it searches for the range in which SLO conditions hold.
     """
     if plan.duration_s is None or plan.slo:
         return None

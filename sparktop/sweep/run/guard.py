@@ -163,8 +163,8 @@ class GuardWatch:
     def check_run(self, target: str, ok: int, words: Iterable[str], reason: str) -> str | None:
         """Return why to stop if the server seems to be down because all requests of a run failed; else None.
 
-        `ok` is the number of successful requests. `words` are the error codes of the run. Each of them must
-        be a code that occurs when a server is down. `reason` is the newest error message.
+        It seems to be down if `ok`, the number of successful requests, is 0, and if each of the run's error
+        codes `words` is one that occurs when a server is down. `reason` is the newest error message.
         """
         codes = list(words)
         if ok or not codes or not _GONE.issuperset(codes):

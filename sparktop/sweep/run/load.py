@@ -137,11 +137,11 @@ def backend_queue(
 
 
 def queue_reason(queue: BackendQueue, concurrency: int) -> str | None:
-    """Return text about why requests queued at a server (too few slots or a full KV cache); None if none did.
+    """Return text about why requests queued at a server: too few slots or a full KV cache.
 
     In a burst, requests also wait for each other's prefill, on any server. This does not count as a queue if
     all requests were seen running at the same time, or if the slots are known to suffice and the cache is not
-    full.
+    full. Return None if no request queued.
     """
     slots, wanted = queue.slots, concurrency if queue.at_once is None else queue.at_once
     beyond = slots is not None and (queue.saturated or (queue.at_once is not None and wanted > slots))

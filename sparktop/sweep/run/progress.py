@@ -201,9 +201,10 @@ class ProgressFold:
         )
 
     def _tps(self, at: float | None) -> float | None:
-        """Return the token rate (tokens/s) over the last two seconds up to `at`, or since the first token.
+        """Return the token rate (tokens/s) over the last two seconds before `at`, or since the first token.
 
-        Drop older tokens. Return the previous rate if `at` is None or no time has passed.
+        Drop tokens that are older. Return the previous rate if `at` is None, or if the first token arrived at
+        `at`.
         """
         if at is None or not self._bins:
             return self.now.tps

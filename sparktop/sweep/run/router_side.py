@@ -49,12 +49,12 @@ def router_side(
     strategy: str | None = None,
     errors: Mapping[str, float | None] | None = None,
 ) -> dict[str, JsonValue]:
-    """Return a level's load balance as JSON: the test whether the router chose at random, and the verdict.
+    """Return a level's load balance as JSON: a test whether the router chose at random, and a verdict.
 
-    The balance verdict has the format of a JSON snapshot, and is left out if there is only one backend.
-    `looks` has the samples by backend, `e2e_s` is the median duration of a request, `until` the end of the
-    last run in monotonic seconds, `strategy` the routing strategy, `errors` the number of failed requests by
-    backend (None: unknown).
+    The verdict on the balance has the format of a JSON snapshot, and is left out if there is only one
+    backend. `looks` has the samples by backend, `e2e_s` is the median duration of a request, `until` the end
+    of the last run in monotonic seconds, `strategy` the routing strategy, `errors` the number of failed
+    requests by backend (None: unknown).
     """
     order = assignments(events)
     found: dict[str, JsonValue] = {"runs_test": _test_json(routing_test(order)) if order else None}
@@ -142,7 +142,7 @@ def _track(name: str, points: Sequence[ServerPoint], errors: float | None) -> Lo
 
 
 def _arrived(points: Sequence[ServerPoint]) -> list[float] | None:
-    """Return the number of requests that had arrived by each sample: finished, running and waiting ones.
+    """Return how many requests had arrived by the time of each sample: finished, running and waiting ones.
 
     None if the server does not count finished requests.
     """

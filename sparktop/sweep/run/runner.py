@@ -69,7 +69,7 @@ class SweepRunner:
         """Prepare a sweep of `plan` with samples from `feed`; nothing is sent before `run`.
 
         `models` maps model names to known facts. `save` is called with the result after each level and at the
-        end. A `SparktopError` that it raises becomes a notice, and the sweep continues.
+        end. If `save` raises a `SparktopError`, a notice is sent and the sweep continues.
         """
         self._plan = plan
         self._feed = feed
@@ -91,7 +91,7 @@ class SweepRunner:
 
     @property
     def result(self) -> SweepResult:
-        """The result so far."""
+        """The sweep's result so far."""
         return self._book.result
 
     def listen(self, listener: Callable[[SweepEvent], None]) -> None:
@@ -113,7 +113,7 @@ class SweepRunner:
         self._brake.pull("cancelled", reason)
 
     async def run(self) -> SweepResult:
-        """Execute the sweep and return its result, which also records failures of targets and generator.
+        """Execute the sweep and return its result, which also records failures of targets and the generator.
 
         Raises:
             UsageError: the limit of open files does not allow the connections of the plan.
@@ -231,9 +231,9 @@ class SweepRunner:
                 )
 
     def _stints(self, targets: Mapping[str, PreparedTarget]) -> Iterator[Stint]:
-        """Yield the stints (series of consecutive runs of one level) of the plan and of `extra_lengths`.
+        """Yield the stints (series of consecutive runs of one level) of the plan and of extra prompt lengths.
 
-        These are the largest prompt lengths that fit on targets that refuse a length of the plan.
+        If a target refuses a length of the plan, its extra length is the largest one that it accepts.
         """
         plan = self._plan
         yield from stints(plan, [one.target for one in targets.values()])

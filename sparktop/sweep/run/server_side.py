@@ -246,7 +246,7 @@ class ServerLog:
         """Return a router's own count of failed answers since the time `since`, by deployment (backend id).
 
         This is the difference between the router's last sample before `since` and its newest sample. None if
-        there are no two such samples, if the router does not count failures, or if it was restarted.
+        one of these samples is missing, if the router does not count failures, or if it was restarted.
         """
         samples = self._routers.get(name, [])
         first = max(0, bisect_right([one.at for one in samples], since) - 1)
@@ -263,7 +263,7 @@ class ServerLog:
             del points[: min(bisect_left([one.at for one in points], before), len(points) - 1)]
 
     async def wait_for(self, done: Callable[[], bool], limit_s: float) -> bool:
-        """Wait until `done` returns True, for at most `limit_s` seconds; return whether it did.
+        """Wait until `done` returns True, for at most `limit_s` seconds; return the last result of `done`.
 
         `done` is called after each reading and each `wake`.
         """
@@ -310,8 +310,8 @@ class ServerLog:
 def node_side(points: Sequence[NodePoint]) -> NodeSide:
     """Summarise the samples of a machine that were taken while requests were in flight.
 
-    Means leave out samples with idle GPUs, as between two bursts or while a router sent the machine nothing.
-    Values that no sample has are None.
+    Samples with idle GPUs, for example between two bursts, do not count in means. A value that no sample has
+    is None.
     """
     busy = [one for one in points if not one.is_idle]
     powers = _known(one.power_w for one in busy)

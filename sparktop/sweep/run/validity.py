@@ -202,8 +202,8 @@ def _counts(facts: LevelFacts) -> Iterator[Validity]:
 def _hidden(plan: Plan, level: LevelResult) -> Iterator[Validity]:
     """Yield a reason to doubt the level if the server counted tokens that no chunk of the answers shows.
 
-    Yield nothing if only a few requests have such tokens and every metric can still be computed from the
-    other requests. This happens when a character is split between two chunks.
+    Yield nothing if only a few requests have such tokens, for example because a character is split between
+    two chunks, and if every metric can still be computed from the other requests.
     """
     hidden, requests = level.tokens.hidden, level.tokens.hidden_requests
     if not hidden or not requests:
@@ -270,7 +270,7 @@ def _requests(level: LevelResult) -> Iterator[Validity]:
 
 
 def with_clock_shifts(targets: Iterable[TargetResult]) -> tuple[TargetResult, ...]:
-    """Return the targets; levels of the same load whose SM clocks differ too much get a reason for doubt.
+    """Return the targets with a reason for doubt added to levels of one load whose SM clocks differ too much.
 
     Earlier reasons of this kind that no longer apply are removed.
     """

@@ -35,7 +35,7 @@ _CHECKS = 2
 
 
 class Passage:
-    """Words with a known total of tokens, of which `prompt` makes prompts that differ in word order."""
+    """Words with a known total of tokens; `prompt` makes prompts of them that differ in word order."""
 
     def __init__(self, names: Sequence[str], body: Sequence[Part], tail: str, tokens: int) -> None:
         """Create a passage from the words `names` of its first line, the text `body`, and the filler `tail`.
@@ -174,7 +174,11 @@ class PassageSearch:
         return low
 
     def _learn(self, pieces: int, tokens: int) -> None:
-        """Update the estimate of tokens per word from this counted prompt and the previous one."""
+        """Update the estimate of tokens per word, for which two prompts of different length are compared.
+
+        These are the new prompt, with `pieces` words and punctuation marks and `tokens` tokens, and the
+        previous one.
+        """
         whole = pieces + len(self._names) + bool(self._names)
         before, self._known = self._known, (whole, tokens)
         if whole != before[0] and tokens != before[1]:
@@ -241,7 +245,8 @@ class PassageSearch:
     async def _count(self, pieces: int, tail: str = "") -> int | None:
         """Ask the server for the number of tokens of a passage; None if the server reports none.
 
-        The passage has the first `pieces` pieces of the text and the filler `tail`, each time in a new order.
+        The passage has the first `pieces` words and punctuation marks of the text, in a new order at each
+        call, and the filler `tail`.
         """
         self._counted += 1
         prompt, _ = self._passage(pieces, tail, 0).prompt(self._counted, "length")

@@ -45,7 +45,10 @@ class EventSplitter:
         return self._feed_any(data)
 
     def _begin(self, data: bytes) -> list[bytes]:
-        """Parse the start of the stream without its byte order mark; return the data of complete events."""
+        """Skip a byte order mark at the start of the stream, and parse the data after it.
+
+        Return the data of the events that it completes.
+        """
         self._buffer += data
         if len(self._buffer) < len(_BOM) and _BOM.startswith(self._buffer):
             return []

@@ -1,7 +1,7 @@
 """Execution of levels: warm-up run, measured runs, then a wait until the servers are idle.
 
-Limits of failed requests are checked meanwhile. A stint is a series of consecutive runs of one level on one
-target; in `abba` order a level has several stints.
+During the runs, the limits of failed requests are checked. A stint is a series of consecutive runs of one
+level on one target; in `abba` order a level has several stints.
 """
 
 from __future__ import annotations

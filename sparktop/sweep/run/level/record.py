@@ -264,9 +264,9 @@ class LevelRecord:
     def _padding(self, models: Mapping[str, ModelFacts]) -> float | None:
         """Return the unused part, in percent, of the CUDA graph that runs a batch of the level's concurrency.
 
-        A batch runs in the smallest captured graph that holds it. None if the captured sizes are unknown or
-        all too small; 0 if the server captures none. Sizes reported by the server take precedence over those
-        in `models`, because two recipes of one model may capture different sizes.
+        A batch runs in the smallest captured graph that holds it. Return None if the captured sizes are
+        unknown or no graph holds the batch; 0 if the server captures no graphs. Sizes reported by the server
+        take precedence over those in `models`, because two recipes of one model may capture different sizes.
         """
         facts, sizes = models.get(self.prepared.model or ""), self.prepared.capture_sizes
         if self.prepared.target.kind is not TargetKind.ENGINE or (facts is None and sizes is None):

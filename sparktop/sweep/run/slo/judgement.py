@@ -74,8 +74,8 @@ def judge_level(
     """Return whether a level meets `conditions`, by the 95 % interval of the metric of each condition.
 
     The result has one verdict on falling conditions (worse as concurrency grows) and one on rising conditions
-    (better as concurrency grows). The former is FAILS if more than `max_error_share` (0 to 1) of the requests
-    failed. `traces` are the requests of the level's completed runs.
+    (better as concurrency grows). If more than `max_error_share` (0 to 1) of the requests failed, the verdict
+    on falling conditions is FAILS. `traces` are the requests of the level's completed runs.
     """
     ended = level.requests.ok + level.requests.failed
     falling = rising = Verdict.HOLDS

@@ -194,11 +194,12 @@ class SloSearch:
         return {level: one.rising for level, one in self._judged.items() if level <= peak}
 
     def _falling(self) -> dict[int, Verdict]:
-        """Return the verdicts that decide on the upper end of the range, by concurrency.
+        """Return the verdicts that decide on the upper end of the range in which conditions hold.
 
-        Up to the peak, which is the concurrency that met the rising conditions (better as concurrency grows)
-        best, these are the verdicts on falling conditions (worse as concurrency grows). Above the peak,
-        rising conditions may fail again, so there the worse of both verdicts counts.
+        The keys are concurrencies. Falling conditions get worse as concurrency grows, rising conditions
+        better. The peak is the concurrency that met the rising conditions best. Up to the peak, the verdicts
+        are those on falling conditions. Above the peak, rising conditions may fail again, so the worse of
+        both verdicts counts.
         """
         if not self._rises or not self._judged:
             return {level: one.falling for level, one in self._judged.items()}
