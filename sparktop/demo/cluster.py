@@ -29,7 +29,7 @@ _HOST = "127.0.0.1"
 
 @dataclass(slots=True)
 class _Child:
-    """A child process and its part in the demo: "engines", "proxy" or "load"."""
+    """A child process of the demo, and what it runs: "engines", "proxy" or "load"."""
 
     part: str
     process: subprocess.Popen[bytes]
@@ -43,11 +43,12 @@ class _Child:
 
 
 class DemoCluster:
-    """Context in which simulated servers, machines and a proxy under load run, as child processes.
+    """Context manager that runs the demo's servers, machines, proxy and load as child processes.
 
-    Each process has its own session, so that Ctrl+C in the terminal reaches only the viewer. The processes
-    end with this process in any case: their standard input ends, and the kernel sends them a signal. The load
-    pauses while other clients send requests, which the servers report to the load's process through a pipe.
+    Each child process has its own session, so that Ctrl+C in the terminal reaches only the viewer. If this
+    process ends in any way, the child processes end too: their standard input ends, and the kernel sends them
+    a signal. The demo's load pauses while other clients send requests. The servers report these requests to
+    the load's process through a pipe.
     """
 
     def __init__(
@@ -184,12 +185,12 @@ class DemoCluster:
         self.rivals = (RouterTarget(other, urls[1], other, names, api_key=KEY),)
 
     def _begin(self, child: _Child, plan: Plan, deadline: float) -> dict[str, list[int]]:
-        """Send a child process its plan.
+        """Send a plan to a child process; return the ports that the process reports, by type of server.
 
-        Return the ports that it reports once it is ready, by type of server.
+        The process reports once it is ready. `deadline` is a monotonic time in seconds.
 
         Raises:
-            SparktopError: the process failed to start, ended or did not report until `deadline`.
+            SparktopError: the process failed to start, ended, or did not report before `deadline`.
         """
         stdin, stdout = child.process.stdin, child.process.stdout
         assert stdin is not None  # noqa: S101 - opened as pipes

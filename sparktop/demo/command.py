@@ -42,8 +42,8 @@ def run_demo(
 ) -> int:
     """Start the simulated cluster and open the viewer with `show`; return the exit code.
 
-    With `serve`, print a configuration for the cluster and wait instead. `show` is a parameter because this
-    package may not import anything that draws.
+    With `serve`, print a configuration for the cluster instead, and wait until a signal arrives or the
+    terminal closes. `show` is a parameter because this package may not import anything that draws.
 
     Raises:
         SparktopError: the servers did not start.
@@ -205,9 +205,10 @@ def _print(configuration: str) -> None:
 
 
 def _first_signal(noted: int) -> int:
-    """Wait for a signal and return its number, which a handler writes to the pipe `noted`.
+    """Wait for a signal and return its number, read from the pipe `noted`.
 
-    If standard input is a terminal and is closed, return SIGHUP.
+    A signal handler writes the number to the pipe. If standard input is a terminal and is closed, return
+    SIGHUP.
     """
     ends = select.poll()
     ends.register(noted, select.POLLIN)

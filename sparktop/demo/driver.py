@@ -37,7 +37,10 @@ class Driver:
     """Keeps a scenario's number of requests in flight at one server."""
 
     def __init__(self, url: str, scenario: Scenario, *, seed: int, way: GivingWay | None = None) -> None:
-        """Send the load of `scenario` to the server at `url`; `way` pauses the load for other clients."""
+        """Prepare to send the load of `scenario` to the server at `url`.
+
+        `way` pauses the load while other clients send requests (None: never); `seed` fixes random lengths.
+        """
         self._url = f"{url}/v1/chat/completions"
         self._scenario = scenario
         self._lengths = lengths_of(scenario)
@@ -73,7 +76,7 @@ class Driver:
                 await asyncio.sleep(_AGAIN_S)
 
     def _hang_up(self) -> None:
-        """Abort the requests in flight."""
+        """Abort the requests in flight, because another client sends requests."""
         for limit in self._asking:
             limit.reschedule(asyncio.get_running_loop().time())
 

@@ -84,7 +84,8 @@ class Machine:
     leak_bytes_per_s: float = 0.0
     """Rate at which a simulated program other than the engine allocates memory."""
     leak_from_s: float = 0.0
-    """Time (seconds of the samples' clock) at which that program starts to allocate memory."""
+    """Time (seconds of the samples' clock) from which the program behind `leak_bytes_per_s` allocates
+    memory."""
 
     @property
     def engine(self) -> str:
@@ -97,7 +98,7 @@ ALONE = Machine()
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What the load did to one machine since the previous sample; all readings are computed from this."""
+    """What the load did to a machine since the previous sample; all its readings are computed from this."""
 
     busy: float
     """Fraction of the time spent in engine steps, 0 to 1."""
@@ -108,13 +109,13 @@ class Condition:
     throttled_share: float = 0.0
     """Fraction of the time since the previous sample in software thermal slowdown, 0 to 1."""
     pair_bytes_per_s: float = 0.0
-    """Rate at which the machine sends to the other machines of the same engine."""
+    """Bytes per second that the machine sends to the other machines of the same engine."""
     engine_bytes: int = ENGINE_BYTES
     """GPU memory held by the engine; 0 without an engine."""
 
 
 def node_sample(at: float, load: float, machine: Machine = ALONE) -> NodeSample:
-    """Return a sample of a machine in thermal equilibrium, at the time `at` in seconds.
+    """Return a sample of a machine whose temperature has settled, at the time `at` in seconds.
 
     `load` is the fraction of time spent in engine steps, 0 to 1.
     """
@@ -286,8 +287,7 @@ def _sensors(gpu_c: float, load: float) -> tuple[SensorReading, ...]:
 def _rails(at: float, gpu_w: float, cpu_percent: float) -> tuple[PowerRail, ...]:
     """Return the readings of the power rails, as the third-party driver spbm reports them.
 
-    The simulated machine draws 17 W in addition to its package; the package draws 3.5 W in addition to GPU
-    and CPU.
+    The chip package draws 3.5 W more than GPU and CPU together, and the machine 17 W more than the package.
     """
     big, little = 1.2 + 0.35 * cpu_percent, 0.6 + 0.08 * cpu_percent
     package = gpu_w + big + little + 3.5
@@ -303,7 +303,7 @@ def _rails(at: float, gpu_w: float, cpu_percent: float) -> tuple[PowerRail, ...]
 
 
 def _processes(at: float, condition: Condition, machine: Machine) -> ProcessTable:
-    """Return the process table, largest first, as it was at the last multiple of 5 seconds."""
+    """Return the process table, largest process first, as it was at the last multiple of 5 seconds."""
     age_s = at % _TABLE_EVERY_S
     wave = 1 + 0.1 * math.sin((at - age_s) / 9)
 

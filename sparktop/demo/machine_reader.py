@@ -1,4 +1,4 @@
-"""Reads samples of a simulated machine: what its engine did since the previous sample."""
+"""Reads samples of a simulated machine, from what its engine did since the previous sample."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _ALONE_BYTES_PER_S = 1.9e6
 
 
 class MachineHeat(NodeThermal):
-    """A thermal model of a machine that also counts the time in engine steps.
+    """A thermal model of a machine that also counts the seconds spent in engine steps.
 
-    A step in progress counts up to the time of the query.
+    A step in progress is counted up to the time for which the seconds are requested.
     """
 
     def __init__(self, *, ambient_c: float, at: float) -> None:
-        """Start idle at the time `at` (seconds), at the settled temperature with a model loaded."""
+        """Start idle at the time `at` (seconds), at the temperature that a loaded model settles at."""
         super().__init__(ambient_c=ambient_c, at=at)
         self._busy_s = 0.0
         self._busy_since_s: float | None = None
@@ -58,7 +58,8 @@ class MachineReader:
     ) -> None:
         """Start without an engine.
 
-        `thermal` is the machine's thermal model, whose times are those of `clock`.
+        `thermal` is the machine's thermal model, which uses the times of `clock`. `machine` has the machine's
+        fixed properties, and `name` is its host name.
         """
         self.show_processes = False
         """Whether samples include the process table."""
@@ -106,9 +107,9 @@ class MachineReader:
         """Do nothing, because no resource is held."""
 
     def _read(self, now: float) -> tuple[float, float, float, int]:
-        """Return counters that only grow: energy in joules, throttled seconds, busy seconds, computed rows.
+        """Return (energy in joules, throttled seconds, seconds in engine steps, processed tokens).
 
-        Busy seconds are those in engine steps; rows are the tokens that the engine has processed.
+        All four are totals up to the time `now`.
         """
         thermal = self.thermal
         rows = 0 if self._engine is None else self._engine.tally.rows

@@ -44,7 +44,7 @@ class Plan:
         return cls(**{**given, "urls": tuple(given["urls"])})
 
     def chosen(self) -> Scenario:
-        """Return the scenario, with the strategy and the load of this plan where these are set."""
+        """Return the plan's scenario, with the plan's strategy and load where these are set."""
         scenario = SCENARIOS[self.scenario]
         return replace(
             scenario,

@@ -1,4 +1,4 @@
-"""The sweeps that the demo adds to the built-in ones; each is started by its own function key."""
+"""The sweeps that the demo adds to the built-in sweeps; each is started by its own function key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def demo_sweeps(
 ) -> tuple[SweepSettings, ...]:
     """Return the demo's two sweeps: f5 loads the router alone, f6 compares the targets of the scenario.
 
-    Empty without backends or without routers.
+    `rivals` are further routers for the comparison. Return () if there are no backends or no routers.
     """
     if not backends or not routers:
         return ()
@@ -41,7 +41,10 @@ def demo_sweeps(
 
 
 def _compared(scenario: str, servers: tuple[str, ...], routers: tuple[str, ...]) -> SweepSettings:
-    """Return the sweep that compares a scenario's targets: for most scenarios, the routers and one server."""
+    """Return the sweep that compares a scenario's targets, which are named by `servers` and `routers`.
+
+    For most scenarios, the targets are all routers and the first server.
+    """
     if scenario == "topologies":
         # As in spark-topologies-2026-03: its concurrency, lengths and columns.
         return SweepSettings(

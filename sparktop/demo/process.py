@@ -92,7 +92,10 @@ def _start_agent(stack: AsyncExitStack, reader: MachineReader) -> int:
 
 @asynccontextmanager
 async def proxy(plan: Plan) -> AsyncIterator[dict[str, object]]:
-    """Serve the proxy, and a second proxy with another strategy for sweeps; yield their ports as a report."""
+    """Serve the proxy and a second proxy, which has another strategy and is used only by sweeps.
+
+    Yield a report for the parent process: the ports of both.
+    """
     strategies = (plan.chosen().strategy, plan.chosen().second_strategy)
     async with AsyncExitStack() as stack:
         yield {"proxies": [await _serve_proxy(stack, plan, strategy) for strategy in strategies]}
@@ -122,7 +125,10 @@ async def _serve_proxy(stack: AsyncExitStack, plan: Plan, strategy: str) -> int:
 
 @asynccontextmanager
 async def load(plan: Plan) -> AsyncIterator[dict[str, object]]:
-    """Send the scenario's load to the proxy; yield the number of requests in flight as a report."""
+    """Send the scenario's load to the proxy.
+
+    Yield a report for the parent process: the number of requests in flight.
+    """
     way = GivingWay(quiet_s=plan.quiet_s)
     if plan.visitors is not None:
         way.listen(plan.visitors)
@@ -182,9 +188,9 @@ def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _first_line(descriptor: int) -> bytes:
-    """Read the first line from a descriptor, and no byte beyond it, because the event loop reads the rest.
+    """Read the first line from a file descriptor, and no byte beyond this line.
 
-    Return b"" if the input ends before the end of the line.
+    The event loop reads the bytes after it. Return b"" if the input ends before the end of the line.
     """
     line = b""
     while not line.endswith(b"\n") and len(line) < _LONGEST_PLAN:

@@ -46,7 +46,10 @@ class Upstream:
 
 @dataclass(slots=True)
 class _Attempt:
-    """One attempt to serve a request: the backend's index, and the number of failed attempts before it."""
+    """One attempt to serve a request.
+
+    It has the backend's index, and the number of attempts for this request that failed before.
+    """
 
     backend: int
     retries: int = 0
@@ -184,8 +187,8 @@ class Proxy:
     ) -> web.StreamResponse:
         """Forward a backend's response to the client as it arrives.
 
-        After `limit` SSE events, end it with an error, as LiteLLM does when it suspects a loop; None: no
-        limit.
+        After `limit` SSE events (None: no limit), end the response with an error, as LiteLLM does when it
+        suspects that the model repeats itself.
         """
         headers = {name: answer.headers[name] for name in _PASSED_HEADERS if name in answer.headers}
         response = web.StreamResponse(headers=headers | self._routing_headers(attempt))
@@ -214,9 +217,8 @@ class Proxy:
     def _settle(self, attempt: _Attempt, *, ok: bool | None, status: int | None = None) -> None:
         """Report the result of an attempt to the routing strategy, and count a failure.
 
-        Later calls do nothing.
-
-        `ok` is None where the result says nothing about the backend.
+        If the attempt's result was already reported, do nothing. `ok` is None if the result says nothing
+        about the backend; `status` is the HTTP status of a failure.
         """
         if not attempt.settled:
             attempt.settled = True
@@ -238,7 +240,7 @@ class Proxy:
         }
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        """Return a page like LiteLLM's Prometheus callback: failures by backend, and refused requests."""
+        """Return a metrics page like LiteLLM's: failed requests by backend, and refused requests."""
         pairs = zip(self._upstreams, self._failures, strict=True)
         lines = [f'{FAILURES}{{model_id="{upstream.id}"}} {failed}' for upstream, failed in pairs]
         refused = f'{FAILED_REQUESTS}{{exception_class="RouterRateLimitError"}} {self._refusals}'

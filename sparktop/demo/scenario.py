@@ -81,9 +81,10 @@ class Scenario:
     """By backend index: factor by which each engine step takes longer than in `profile`."""
     restarts: Restarts | None = None
     rival: str | None = None
-    """Routing strategy of the second proxy; None: chosen by `rival_of`."""
+    """Routing strategy of the second proxy, which only sweeps use; None: chosen by `rival_of`."""
     named: tuple[Server, ...] = ()
-    """Name and engine of the first servers behind the router, where they differ from the other servers."""
+    """Name and engine of the first servers behind the router, if they differ from those of the other
+    servers."""
     beside: tuple[Server, ...] = ()
     """Servers that are not behind the router, for comparison."""
 
@@ -98,7 +99,7 @@ class Scenario:
 
     @property
     def second_strategy(self) -> str:
-        """Routing strategy of the second proxy, which only sweeps load; never the same as `strategy`."""
+        """Routing strategy of the second proxy, which only sweeps use; it always differs from `strategy`."""
         return rival_of(self.strategy) if self.rival in {None, self.strategy} else str(self.rival)
 
     def profile_of(self, backend: int) -> EngineProfile:
@@ -117,7 +118,7 @@ class Scenario:
         return replace(profile, cost=slow)
 
     def machine_of(self, node: int, *, start_s: float) -> Machine:
-        """Return the machine with the index `node`; a memory leak begins at the time `start_s` (seconds)."""
+        """Return the machine with the index `node`; its memory leak, if any, begins at `start_s` seconds."""
         machine = replace(self.machines.get(node, Machine()), leak_from_s=start_s)
         span = self.profile.nodes
         return replace(machine, rank=node % span) if span > 1 else machine
@@ -125,7 +126,7 @@ class Scenario:
     def thermal_of(self, node: int, *, start_s: float) -> MachineHeat:
         """Return the thermal model of the machine with the index `node`.
 
-        At the time `start_s` (seconds) it is idle and its temperature settled.
+        At the time `start_s` (seconds), the machine is idle and its temperature has settled.
         """
         thermal = MachineHeat(ambient_c=self.ambient_c, at=start_s)
         if self.machines.get(node, Machine()).slow_clock:
@@ -209,9 +210,9 @@ DEFAULT_SCENARIO = "oscillation"
 
 
 def rival_of(strategy: str) -> str:
-    """Return the routing strategy for a second proxy, given the first proxy's.
+    """Return the routing strategy for the second proxy; `strategy` is that of the first proxy.
 
-    It is "simple-shuffle" (random choice), or "round-robin" if the first has that.
+    Return "round-robin" if `strategy` is "simple-shuffle" (random choice), else "simple-shuffle".
     """
     return "round-robin" if strategy == "simple-shuffle" else "simple-shuffle"
 

@@ -24,7 +24,7 @@ _READ_BYTES = 4096
 
 
 class Visitors:
-    """Reports to the process of the demo's load when other clients' requests begin and end at a server."""
+    """Reports when requests of other clients begin and end at a server, to the process of the demo's load."""
 
     def __init__(self, pipe: int | None = None) -> None:
         """Write to the file descriptor `pipe`; None: report nothing, because there is no load to pause."""
@@ -36,7 +36,7 @@ class Visitors:
     def visit(self, headers: Mapping[str, str]) -> AbstractContextManager[None]:
         """Return a context manager that reports the start and the end of a request with these headers.
 
-        For requests of the demo's own load, it does nothing.
+        The context manager does nothing if the headers mark a request of the demo's own load.
         """
         return nullcontext() if MARK in headers else self._report()
 
@@ -57,13 +57,13 @@ class Visitors:
 class GivingWay:
     """Decides when the demo's load may send requests.
 
-    It may not while other clients' requests run, nor for `quiet_s` seconds afterwards.
+    The load must not send while requests of other clients run, nor for `quiet_s` seconds afterwards.
     """
 
     def __init__(self, *, quiet_s: float = QUIET_S, patience_s: float = PATIENCE_S) -> None:
-        """Start without other clients; must be created in the running event loop.
+        """Start without requests of other clients; must be created in the running event loop.
 
-        The load's requests in flight are aborted `patience_s` seconds after another client's first request.
+        The load's requests that are still in flight `patience_s` seconds after a pause began are aborted.
         """
         self._quiet_s = quiet_s
         self._patience_s = patience_s
@@ -87,7 +87,7 @@ class GivingWay:
     def listen(self, pipe: int) -> None:
         """Read the servers' reports from the file descriptor `pipe`.
 
-        When all servers have closed it, let the load send.
+        When all servers have closed the pipe, let the load send requests.
         """
         os.set_blocking(pipe, False)
         asyncio.get_running_loop().add_reader(pipe, self._read, pipe)

@@ -17,7 +17,7 @@ _MOST_SALT = 1024
 
 
 class RefusedError(Exception):
-    """A request that the server does not accept; the text is the error message of vLLM."""
+    """A request that the simulated server does not accept; the exception's text is vLLM's error message."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class RefusedError(Exception):
         kind: str = "BadRequestError",
         param: str | None = None,
     ) -> None:
-        """Store the parts of the error response."""
+        """Store the fields of the error response: message, HTTP status, error type and invalid parameter."""
         super().__init__(message)
         self.status = status
         self.kind = kind
@@ -45,7 +45,7 @@ class Asked:
 
     chat: bool
     prompt: tuple[int, ...]
-    """Tokens of the prompt."""
+    """Token ids of the prompt."""
     max_tokens: int
     min_tokens: int = 0
     ignore_eos: bool = False
@@ -151,9 +151,10 @@ def read_completion(body: Mapping[str, Any], *, chat: bool, max_model_len: int) 
 
 
 def _check_length(prompt: int, *, longest: int, is_text: bool) -> None:
-    """Raise `RefusedError` if a prompt of `prompt` tokens is longer than the context `longest`.
+    """Raise `RefusedError` if a prompt of `prompt` tokens is longer than the context of `longest` tokens.
 
-    The message is vLLM 0.32's, which counts the tokens of a text prompt only up to one beyond the context.
+    The message is that of vLLM 0.32, which does not count a text prompt (`is_text`) beyond the first token
+    that does not fit.
     """
     if prompt <= longest:
         return
@@ -184,14 +185,16 @@ def _text(content: object) -> str:
 
 
 def _is_text(prompt: object) -> bool:
-    """Return whether a prompt is a text, or a list that holds one text (and not token ids)."""
+    """Return whether a prompt is a string or a list of one string, instead of token ids."""
     return isinstance(prompt, str) or (
         isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str)
     )
 
 
 def _prompt(found: object) -> list[int]:
-    """Return the token ids of a prompt: a text, a list of token ids, or a list that holds one of these.
+    """Return the token ids of a prompt.
+
+    The prompt is a string, a list of token ids, or a list whose only element is one of these.
 
     Raises:
         RefusedError: the prompt has another form or an invalid token id.

@@ -1,4 +1,4 @@
-"""Bodies of a simulated server's responses, with the fields of vLLM 0.32 in its order."""
+"""Builds the bodies of a simulated server's responses, with the fields and field order of vLLM 0.32."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class Reply:
 
     @property
     def token_ids(self) -> Sequence[int]:
-        """All token ids of the answer, whether they are already formatted or not."""
+        """All token ids of the answer, including those that are not formatted yet."""
         return self._ids
 
     def chunk(self, tokens: int, *, last: bool) -> bytes:
         """Return the next `tokens` tokens of the answer as an SSE event.
 
-        The `last` event carries the finish reason. The first event of a chat is preceded by an event that
-        names the role.
+        If `last`, the event carries the finish reason. In a chat, an event that names the role comes before
+        the first event with tokens.
         """
         first, self.written = self.written, self.written + tokens
         text, ids = "".join(self._words[first : self.written]), self._ids[first : self.written]

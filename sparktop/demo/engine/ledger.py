@@ -29,7 +29,7 @@ _PREEMPTIONS = (1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0)
 
 
 class Buckets:
-    """A histogram that can be counted up, with fixed bucket bounds."""
+    """A histogram with fixed bucket bounds, to which observations can be added."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         """Start empty; `bounds` ascend and are finite."""
@@ -49,7 +49,10 @@ class Buckets:
 
 
 def step_buckets(step_rows: Mapping[int, int]) -> Buckets:
-    """Return the histogram of tokens per engine step; `step_rows` has the number of steps by their tokens."""
+    """Return the histogram of tokens per engine step.
+
+    `step_rows` has the number of steps by the number of tokens in a step.
+    """
     buckets = Buckets(_STEP_TOKENS)
     for rows, steps in step_rows.items():
         buckets.observe(rows, steps)
@@ -100,12 +103,15 @@ class Ledger:
         self._asked: dict[str, int] = {}
 
     def arrived(self, request_id: str, at: float, max_tokens: int) -> None:
-        """Record that a request arrived at the time `at` (seconds), and its token limit."""
+        """Record that a request with the token limit `max_tokens` arrived at the time `at` (seconds)."""
         self._newest_s[request_id] = at
         self._asked[request_id] = max_tokens
 
     def hear(self, event: EngineEvent) -> None:
-        """Count the time to a first token or a gap between tokens; forget a request that has ended."""
+        """Count the time to a request's first token, or the gap before a later token.
+
+        If the event is the end of the request, forget when the request's last token was generated.
+        """
         if isinstance(event, RequestEnded):
             self._newest_s.pop(event.request_id, None)
             return

@@ -1,7 +1,7 @@
 """Runs a simulated engine in real time, and lets each request wait for its tokens.
 
 The engine's time is the process's monotonic clock. A timer fires at the engine's next event, so a token is
-delivered as soon as the event loop allows, and nothing runs in between.
+delivered as soon as the event loop allows, and nothing runs between events.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Answer:
     """Delivers the tokens of one request to its reader as they are generated."""
 
     def __init__(self) -> None:
-        """Start without tokens."""
+        """Start before the first token."""
         self._tokens = 0
         self._made_s: float | None = None
         self._ended: RequestEnded | None = None
@@ -52,7 +52,7 @@ class Answer:
     async def more(self) -> Delta:
         """Wait for new tokens or the end of the request; return what happened since the previous call.
 
-        The delta with `ended` is the last one.
+        After the `Delta` that has `ended`, there are no more.
         """
         if not self._tokens and self._ended is None:
             self._waiter = asyncio.get_running_loop().create_future()
@@ -63,7 +63,10 @@ class Answer:
 
 
 class LiveEngine:
-    """Advances a simulated engine with a clock; needs a running event loop while requests are in flight."""
+    """Advances a simulated engine with the time of a clock.
+
+    Needs a running event loop while requests are in flight.
+    """
 
     def __init__(
         self, engine: Engine, ledger: Ledger, *, clock: Callable[[], float] = time.monotonic

@@ -114,9 +114,9 @@ _START_HELP = "Start time of the process since unix epoch in seconds."
 
 
 def _process(started_unix_s: float) -> Iterator[Metric]:
-    """Yield the metrics of this process, with the engine's start time instead of the process's.
+    """Yield the metrics of this process, but with the engine's start time.
 
-    Several simulated engines share one process.
+    Several simulated engines share this process, so its own start time would be wrong for them.
     """
     for metric in ProcessCollector(registry=None).collect():
         if metric.name == "process_start_time_seconds":
@@ -321,9 +321,10 @@ class _Page:
         *,
         engine_label: bool = True,
     ) -> None:
-        """Add a counter with the same parameters as `gauge`; on a complete page also its creation time.
+        """Add a counter `vllm:name`; the parameters are those of `gauge`.
 
-        Without `engine_label` the label `engine` is omitted.
+        A complete page also has the counter's creation time. If `engine_label` is false, the label `engine`
+        is omitted.
         """
         metric = _metric(f"vllm:{name}", about, "counter")
         for word, number in _words(value):
@@ -351,7 +352,7 @@ class _Page:
     def histogram(self, name: str, about: str, buckets: Buckets) -> None:
         """Add a histogram `vllm:name`: cumulative buckets, count and sum.
 
-        On a complete page its creation time.
+        A complete page also has the histogram's creation time.
         """
         metric, labels, counts = _metric(f"vllm:{name}", about, "histogram"), self._labels, buckets.cumulative
         stem = f"{metric.name}_bucket"

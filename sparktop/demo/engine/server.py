@@ -92,9 +92,9 @@ class EngineServer:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Pass a request to `handler` and convert errors to vLLM's format.
+        """Pass a request to `handler`, and convert errors to vLLM's format; return the response.
 
-        Count a POST in the HTTP metrics.
+        Only POST requests are counted in the HTTP metrics and reported to `visitors`.
         """
         # A GET only observes the server: neither the demo's load nor vLLM's counters take it into account.
         if request.method != "POST":
@@ -163,9 +163,9 @@ class EngineServer:
         return _InFlight(request_id, answer, reply)
 
     def _length(self, asked: Asked) -> tuple[int, bool]:
-        """Return the number of tokens of the answer (random), and whether it ends with a stop token.
+        """Return the random number of tokens of the answer, and whether the answer ends with a stop token.
 
-        With `ignore_eos` the answer has `max_tokens` tokens and no stop token.
+        With `ignore_eos`, the answer has `max_tokens` tokens and no stop token.
         """
         if asked.ignore_eos:
             return asked.max_tokens, False
@@ -225,10 +225,10 @@ class EngineServer:
 
 
 async def _end_of(answer: Answer) -> RequestEnded:
-    """Wait until a request ends, and return its end.
+    """Wait until a request ends; return the event of its end.
 
     Raises:
-        RefusedError: the engine was shut down.
+        RefusedError: the request was not completed, because the engine was shut down.
     """
     while (ended := (await answer.more()).ended) is None:
         pass

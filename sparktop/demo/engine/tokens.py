@@ -1,8 +1,8 @@
 """A made-up tokenizer: reproducible token ids for any text, and words that are one token each.
 
-A real tokenizer takes megabytes and would add nothing here: it only matters that equal texts have equal
-tokens, that texts with a common beginning share its tokens, and that a client can count the tokens of an
-answer.
+A real tokenizer takes megabytes and would add nothing to the demo. Only three properties matter: equal texts
+have equal tokens, texts with a common beginning share the tokens of this beginning, and a client can count
+the tokens of an answer.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def tokenize_chat(messages: Iterable[tuple[str, str]]) -> list[int]:
 def answer_words(seed: int | str, count: int) -> list[str]:
     """Return `count` random words, each with a space before it; equal seeds return equal words.
 
-    Successive words differ, so that no client suspects a model that repeats itself.
+    Two successive words are never equal, so that no client suspects a model that repeats itself.
     """
     # Meaningless text needs no cryptographic randomness.
     dice = random.Random(seed)  # noqa: S311
@@ -83,7 +83,7 @@ def word_id(word: str) -> int:
 def block_hashes(tokens: Sequence[int], block_tokens: int, salt: str | None = None) -> tuple[int, ...]:
     """Return a hash for each full block of `block_tokens` tokens, as vLLM's prefix cache uses them.
 
-    The hash covers all tokens from the first to the end of the block, and `salt`: prompts with different
+    A hash covers `salt` and all tokens from the first one to the end of the block. So prompts with different
     salts have no hash in common.
     """
     # Tuples of integers have the same hash in every process, unlike text.
