@@ -120,7 +120,7 @@ class LiveSweep:
             _log.exception("the picture of a sweep could not take %s", type(event).__name__)
 
     def _digest(self, make: Callable[[], Findings], adopt: Callable[[Findings], None]) -> None:
-        """Call `make` in a thread, `adopt` with its result; while one runs, keep only the newest call."""
+        """Call `make` in a thread, then `adopt` with its result; a newer call replaces a waiting one."""
         self._wanted = make, adopt
         if self._making is None or self._making.done():
             self._making = asyncio.get_running_loop().create_task(self._make_all())
@@ -202,20 +202,20 @@ class Sweeping:
 
     @property
     def _rests(self) -> bool:
-        """True while a followed benchmark is over, but the same file is followed for a further one."""
+        """True while a followed benchmark is over, but its file is followed in case another one begins."""
         source = self._source
         if self.stage is not Stage.RUNNING or self.loads or source is None:
             return False
         return source.view().status.over
 
     def _let_go(self) -> None:
-        """Stop following the file if its benchmark is over; do nothing otherwise."""
+        """Stop following a file whose benchmark is over; do nothing in any other state."""
         if self._rests and self._runner is not None:
             self._runner.cancel("let go")
 
     @property
     def loads(self) -> bool:
-        """True while an own sweep runs and puts load on servers; False for another tool's benchmark."""
+        """True while sparktop's own sweep puts load on servers; False for another tool's benchmark."""
         return self.stage is Stage.RUNNING and isinstance(self._source, LiveSweep)
 
     @property
@@ -276,7 +276,7 @@ class Sweeping:
             self._looker.look(snapshot)
 
     async def finish(self, reason: str) -> None:
-        """Stop the sweep and wait until its result is saved, but abort it after `LEAVE_S` seconds."""
+        """Stop the sweep and wait until its result is saved, for at most `LEAVE_S` seconds."""
         self.stop(reason)
         task = self._task
         if task is None or task.done():

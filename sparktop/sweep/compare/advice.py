@@ -168,7 +168,7 @@ def _leads(won: Sequence[tuple[str, str]]) -> str:
 
 
 def _other(metric: ComparedMetric, levels: _Part, winners: set[str | None]) -> str:
-    """Return the text for a metric that the recommended target does not win at all levels."""
+    """Return the text for a metric that the recommended target does not win at every level."""
     if len(winners) > 1:
         return "not the same winner at all of these levels"
     if (winner := next(iter(winners))) is not None:
@@ -193,8 +193,8 @@ def _short(metric: ComparedMetric) -> str:
 def _against(metric: ComparedMetric, part: _Part) -> str:
     """Return the text for what a metric's percentages refer to, such as "against NAME".
 
-    If the levels differ in it, the text is "against the runner-up of each level", or for percentages of a
-    published table "against A or B".
+    If they refer to different targets at different levels, the text is "against the runner-up of each level",
+    or for percentages of a published table "against A or B".
     """
     others = list(dict.fromkeys(level.against for level in part if level.against is not None))
     if len(others) == 1:

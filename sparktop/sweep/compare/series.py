@@ -101,7 +101,7 @@ class Series:
         return len({load.concurrency for load in asked}) < len(asked)
 
     def metrics(self) -> set[str]:
-        """Return the names of all metrics that at least one level has a value of."""
+        """Return the names of all metrics that have a value at one level or more."""
         return {name for level in self.levels for name in level.figures}
 
 
@@ -118,7 +118,7 @@ class TableRule:
 
 
 def series_of(result: SweepResult, source: str = "this sweep") -> list[Series]:
-    """Return one series for each target of a sweep that has at least one measured level.
+    """Return a series for each target of a sweep, except targets without a measured level.
 
     `source` is the name of the sweep in notes.
     """

@@ -39,8 +39,8 @@ class BodyForm:
     def body(self, prompt: str, output_tokens: int, cache_salt: str | None) -> bytes:
         """Return a request body as JSON that asks for a stream of exactly `output_tokens` tokens.
 
-        No `temperature` is sent, so the server's default applies: with greedy decoding, a model with random
-        weights repeats itself, which routers treat as a fault.
+        No `temperature` is sent, so the server's default applies. With temperature 0, a model with random
+        weights would repeat itself, and routers treat repeated output as a fault.
         """
         found: dict[str, object] = {"model": self.model}
         if self.api is Api.CHAT:

@@ -1,7 +1,7 @@
 """Calibration: trial requests that find out, before any load, how to send requests to a server.
 
-They find the model, the request fields that the server accepts, how it counts tokens, and how to make prompts
-of an exact length.
+The trial requests find the model, the request fields that the server accepts, how it counts tokens, and how
+to make prompts of an exact length.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class Calibration:
     async def _measure_length(
         self, form: BodyForm, tokens: PromptTokens | None, *, is_exact: bool
     ) -> tuple[NewPrompt, PromptLength]:
-        """Return (function that makes prompts, whether and how it is known that their length is exact).
+        """Return (function that makes prompts, what is known about the length of these prompts).
 
         `tokens` has the token count of each word as the server counts it; None if the server does not count
         words. `is_exact` is True if the counts of the words are known to add up to the count of a prompt.

@@ -133,9 +133,9 @@ class Exchange:
         self._free(reusable=False)
 
     def cancel(self, at: float) -> None:
-        """Cancel the request at the time `at`, and close its connection unless it was freed before.
+        """Cancel the request at the time `at` unless it is over.
 
-        Do nothing if the request is over and its connection was freed.
+        Close its connection, unless `freed` was called before.
         """
         self._over(at, EndReason.ABORT, None)
         self._free(reusable=False)

@@ -103,12 +103,12 @@ def rises(condition: SloCondition) -> bool:
 
 
 def any_rises(conditions: Iterable[SloCondition]) -> bool:
-    """Return whether any condition limits the concurrency from below: it gets better as concurrency grows."""
+    """Return whether any condition gets better as concurrency grows; it limits the range from below."""
     return any(rises(one) for one in conditions)
 
 
 def any_falls(conditions: Iterable[SloCondition]) -> bool:
-    """Return whether any condition limits the concurrency from above: it gets worse as concurrency grows."""
+    """Return whether any condition gets worse as concurrency grows; it limits the range from above."""
     return any(not rises(one) for one in conditions)
 
 

@@ -27,8 +27,8 @@ def watched_targets(
 
     Routers that the configuration lists only for sweeps follow the watched routers. They are left out if the
     user typed the targets on the command line. `watch` has the targets known at the start, with API keys;
-    `snapshot` also has those found since. Targets whose names are in `configured` may be loaded without
-    confirmation. None stands for all names in `watch`, or for no name if the user typed the targets.
+    `snapshot` also has those found since. `configured` has the names of targets that may be loaded without
+    confirmation. If it is None, these are all names in `watch`, or no names if the user typed the targets.
     """
     typed = watch.source == _TYPED
     asked = (*watch.routers, *(() if typed else watch.sweep_routers))
@@ -53,8 +53,8 @@ def chosen_names(targets: Sequence[SweepTarget], snapshot: Snapshot, kind: str, 
     """Return the names of the targets to load if the panel with the key (`kind`, `name`) is selected.
 
     For the panel of a backend or router, return its name. For a group, return its router, or its backends if
-    it has none. For a machine, return the backends on it. For any other panel, return all watched routers, or
-    all backends if no router is watched.
+    it has no router. For a machine, return the backends on it. In all other cases, return all watched
+    routers, or all backends if no router is watched.
     """
     # A router that is not watched is only chosen by name.
     shown = {view.name for view in snapshot.routers}
@@ -95,8 +95,9 @@ def _backends(watch: Watch, snapshot: Snapshot) -> dict[str, BackendTarget]:
 def _backend(asked: BackendTarget | None, view: BackendView) -> BackendTarget:
     """Return the watched backend `view` as a target.
 
-    `asked` is the configuration of this backend, None if it is not configured. The target gets its URL, API
-    key and machines; without configured machines, it gets those that were discovered.
+    `asked` is the configuration of this backend, or None. The target gets the URL, API key and machines of
+    `asked`. If there is no configuration, it gets the watched URL and no key; if no machines are configured,
+    it gets the discovered ones.
     """
     if asked is not None and asked.nodes:
         return asked

@@ -71,7 +71,7 @@ class Crossover(Part):
 
 
 class CouldShow(Part):
-    """The statistical power of a metric's runs: the smallest difference between targets they can detect."""
+    """The statistical power of a metric's runs: the smallest difference between targets that they detect."""
 
     runs: Count
     """Minimum number of runs over targets and levels."""

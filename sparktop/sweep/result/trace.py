@@ -88,7 +88,7 @@ class RequestTrace:
 
     @property
     def spans_all(self) -> bool:
-        """True if the first read brought the first generated token and the last read the last one."""
+        """True if the first read brought the first generated token and the last read brought the last."""
         return self.ended is not None and self.ended.spans_all
 
     @property

@@ -174,10 +174,9 @@ class PassageSearch:
         return low
 
     def _learn(self, pieces: int, tokens: int) -> None:
-        """Update the estimate of tokens per word, for which two prompts of different length are compared.
+        """Update the estimate of tokens per word by comparing the newest prompt with the previous one.
 
-        These are the new prompt, with `pieces` words and punctuation marks and `tokens` tokens, and the
-        previous one.
+        The newest prompt has `pieces` words and punctuation marks beside its first line, and `tokens` tokens.
         """
         whole = pieces + len(self._names) + bool(self._names)
         before, self._known = self._known, (whole, tokens)

@@ -65,8 +65,8 @@ class TokenStream:
     def feed(self, at: float, body: bytes) -> int:
         """Parse the data of a read at the time `at`; return the number of its tokens for live display.
 
-        For the first read this is the number of visible tokens, because a server that hides the beginning of
-        an answer counts all hidden tokens in the first chunk.
+        For the first read with tokens, return only the number of tokens that are visible. Its running total
+        may also count tokens that the server generated before and did not send.
         """
         try:
             found = self._splitter.feed(body)
