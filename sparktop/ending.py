@@ -29,7 +29,7 @@ _ALARM_AFTER_S = 2.0
 
 
 def _kernel_alarm(seconds: float) -> None:
-    """Make the kernel end this process by SIGALRM after `seconds`; 0 cancels that."""
+    """Make the kernel end this process by SIGALRM after `seconds`; 0 cancels an earlier alarm."""
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
@@ -45,8 +45,8 @@ class Ending:
     ) -> None:
         """Create the timer, not started.
 
-        `leave` ends the process with an exit code. `alarm` makes the kernel end the process after some
-        seconds; with 0 it cancels that. With `enabled` false, `begin` does nothing.
+        `leave` ends the process with an exit code. `alarm` makes the kernel end the process after a number of
+        seconds; 0 cancels this alarm. With `enabled` false, `begin` does nothing.
         """
         self._leave = leave
         self._alarm = alarm

@@ -51,8 +51,8 @@ def find_config(explicit: str | None, env: Mapping[str, str]) -> Path | None:
     """Return the path of the configuration file; None if there is none.
 
     The first of these counts: `explicit`, $SPARKTOP_CONFIG, ./sparktop.toml, the file in the user's
-    configuration folder. The first two are returned even if they do not exist, so that reading them reports
-    the wrong name.
+    configuration folder. The first two are returned even if the file does not exist, so that the error on
+    reading it shows the wrong path.
     """
     for named in (explicit, env.get("SPARKTOP_CONFIG")):
         if named:

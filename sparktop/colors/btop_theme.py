@@ -126,7 +126,7 @@ class BtopTheme:
 
 @dataclass(frozen=True, slots=True)
 class RoleColors:
-    """The colours and gradients of a theme by sparktop's roles.
+    """The colours and gradients of a theme, by role of what is drawn, such as "title" or "cpu".
 
     A gradient is a tuple of one to three stops.
     """

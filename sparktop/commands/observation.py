@@ -114,10 +114,7 @@ def _discovery_notes(snapshot: Snapshot) -> list[str]:
 
 
 def why_nothing(snapshot: Snapshot) -> str:
-    """Return a one-line message that names the sources that did not answer, and why.
-
-    At most `_REASONS` of them are named.
-    """
+    """Return a one-line message that names the sources that did not answer, at most `_REASONS`, and why."""
     failures = [f"{view.name}: {view.failure.message}" for view in snapshot.backends if view.failure]
     failures += [f"{view.name}: {view.failure.message}" for view in snapshot.nodes if view.failure]
     failures += [f"{view.name}: {view.failure.message}" for view in snapshot.routers if view.failure]

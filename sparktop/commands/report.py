@@ -119,8 +119,8 @@ def _of_any_tool(source: str, form: str, target: str | None) -> str:
     The text is as `sparktop compare` writes it. `source` is a file or the name of a published table.
 
     Raises:
-        UsageError: `form` is neither "md" nor "json", or `target` is given: only results of sparktop sweep
-            have these.
+        UsageError: `form` is neither "md" nor "json", or a target is named, which only results of sparktop
+            sweep have.
     """
     from sparktop.sweep.compare.compare import compare  # late: as above
     from sparktop.sweep.compare.imports.files import choose

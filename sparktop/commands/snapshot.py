@@ -97,8 +97,8 @@ def report(
     """Watch for `seconds`, write a report in the format `form` to `output`, and return the exit code.
 
     With None for `seconds`, watch until all sources have answered; with None for `output`, write to standard
-    output. `size` is (columns, rows) of the screen in svg and html. Ctrl+C ends the watching early, a second
-    one the program.
+    output. `size` is (columns, rows) of the screen in svg and html. Ctrl+C ends the watching early; a second
+    Ctrl+C ends the program.
 
     Raises:
         OutputError: the report cannot be written.

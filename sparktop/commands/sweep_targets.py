@@ -201,9 +201,9 @@ def _nodes(
 ) -> tuple[NodeTarget, ...]:
     """Return the machines to watch during the sweep.
 
-    These are the nodes on which the backends are configured to run, or all if a backend names none. This
-    machine is added if a backend runs on it and no local node is among them. `own` are this machine's host
-    names and addresses.
+    These are the nodes on which the backends are configured to run, or all nodes if a backend is configured
+    without nodes. This machine is added if a backend runs on it and it is not among the nodes. `own` are this
+    machine's host names and addresses.
     """
     named = {node for one in backends for node in one.nodes}
     chosen = tuple(nodes) if any(not one.nodes for one in backends) else ()

@@ -127,7 +127,7 @@ def _own_file(path: Path) -> bytes:
 
 
 def _digest(settings: object) -> str:
-    """Return the checksum of the settings; it shows that an entry was written completely."""
+    """Return a checksum of the settings, by which a completely written entry is recognized."""
     return sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 

@@ -167,7 +167,7 @@ def key_name(path: Path) -> str:
 def key_lines(text: str) -> dict[Path, int]:
     """Return the line number (from 1) of each key, table and list item of a TOML text, by path.
 
-    For invalid or too deeply nested text, return those found before the fault.
+    If the text is invalid or nested too deeply, return the lines found before the fault.
     """
     scanner = _Scanner(text)
     try:
@@ -178,7 +178,10 @@ def key_lines(text: str) -> dict[Path, int]:
 
 
 def line_of(lines: dict[Path, int], path: Path) -> int:
-    """Return the line number of `path`, or of the nearest enclosing element that has one; else 1."""
+    """Return the line number of `path`, or of the nearest enclosing element that has a line number.
+
+    Return 1 if there is no such element.
+    """
     for length in range(len(path), 0, -1):
         line = lines.get(path[:length])
         if line is not None:

@@ -1,4 +1,4 @@
-"""A moment as a time of the viewer's monotonic clock and of its wall clock."""
+"""A moment as a time of this machine's monotonic clock and of its wall clock."""
 
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ LATE = 1.75
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """An immutable window of a time series: times in monotonic seconds, ascending, and values.
+    """An immutable part of a time series: times in monotonic seconds, ascending, and values.
 
-    It shares the arrays of the `HistoryTable` that made it. The table only appends to these arrays, beyond
-    the window, or replaces them by new ones, so that a window costs nothing and never changes. A missing
-    value is NaN in the arrays, and None in what the methods return unless stated otherwise.
+    It shares the arrays of the `HistoryTable` that made it. The table only appends to these arrays, or
+    replaces them by new arrays, so that a `Series` costs no copy and never changes. A missing value is NaN in
+    the arrays, and None in what the methods return unless stated otherwise.
     """
 
     _times: array[float] = field(default_factory=lambda: _EMPTY, repr=False)

@@ -106,7 +106,7 @@ def _instance_cells(node: str, gpu: GpuReading, instance: MigInstance, columns: 
 def speeds(nodes: Sequence[NodeView], *, only_slow: bool = False) -> Table:
     """Return a table of how fast each node's GPUs run for their load, and why.
 
-    With `only_slow`, it has only the nodes with a known cause of slowness.
+    With `only_slow`, the table has only nodes with a known cause of slowness.
     """
     columns = (
         Column("node", Kind.NAME),

@@ -66,7 +66,7 @@ class AgentSource:
         return self._replies.identity
 
     async def poll(self, deadline_s: float) -> NodeSample | Failure:
-        """Return the newest sample, with older unseen ones in `missed`.
+        """Return the newest sample; its `missed` has the older samples that no poll has returned yet.
 
         Return a `Failure` if no new sample arrives within `deadline_s` seconds.
         """
@@ -110,7 +110,8 @@ class AgentSource:
         """Send one GET; return the response body and the time its headers arrived, on this source's clock.
 
         Raises:
-            AnswerError: a network error, a status other than 200, an unusable body, or `end` has passed.
+            AnswerError: a network error, a status other than 200, an unusable body, or the deadline `end` (in
+                seconds of the event loop's clock) has passed.
         """
         left_s = max(_SHORTEST_S, end - asyncio.get_running_loop().time())
         status: int | None = None

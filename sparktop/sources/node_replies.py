@@ -24,7 +24,7 @@ clock."""
 
 
 class NodeReplies:
-    """Converts the replies of one node's agent into samples with times on the viewer's clock.
+    """Converts the replies of one node's agent into samples, with times on the clock of this machine.
 
     Each sample is returned once, in time order.
     """
@@ -42,7 +42,8 @@ class NodeReplies:
     def take(self, reply: Reply, received_at: float) -> NodeSample | None:
         """Return the newest sample of `reply`, with other new samples in `missed`; None if no sample is new.
 
-        `received_at` is the viewer's clock in seconds when the reply arrived. Updates `identity` and `since`.
+        `received_at` is the time on this machine's clock, in seconds, at which the reply arrived. Updates
+        `identity` and `since`.
         """
         self._notice(reply)
         since = self.since

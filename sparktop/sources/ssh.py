@@ -75,7 +75,7 @@ class SshSource:
         return self._replies.identity
 
     async def poll(self, deadline_s: float) -> NodeSample | Failure:
-        """Return the newest sample, with earlier unseen ones in `missed`.
+        """Return the newest sample; its `missed` has the older samples that no poll has returned yet.
 
         Return a `Failure` if no new sample arrives within `deadline_s` seconds.
         """

@@ -136,7 +136,8 @@ def decode(body: bytes) -> Reply:
 def place(reply: Reply, received_at: float) -> NodeSample | None:
     """Return the newest sample of `reply`, with older samples in `missed`; None for a reply without samples.
 
-    All times are converted to the viewer's clock, which was `received_at` seconds when the reply arrived.
+    All times are converted to the clock of the receiving machine, on which the reply arrived at `received_at`
+    seconds.
     """
     if not reply.samples:
         return None

@@ -63,13 +63,16 @@ class BalanceBook:
     def begin_own_load(self, names: frozenset[str]) -> None:
         """Suppress alerts and events about the groups of these backends and routers.
 
-        They carry load of a sweep of this program, whose result reports the balance. The suppression lasts
-        until a minute after `end_own_load`; the balance is still judged and shown.
+        A sweep of this program loads them, and its result reports the balance. The suppression lasts until a
+        minute after `end_own_load`; the balance is still judged and shown.
         """
         self._own_load |= dict.fromkeys(names, math.inf)
 
     def end_own_load(self, names: frozenset[str]) -> None:
-        """End the suppression of `begin_own_load`, one minute after the last call of `look`."""
+        """End the suppression that `begin_own_load` began for these names.
+
+        Alerts and events return one minute after the last call of `look`.
+        """
         self._own_load |= dict.fromkeys(names, self._looked_at + _AFTER_SWEEP_S)
 
     def _is_own_load(self, group: JudgedGroup, at: float) -> bool:
@@ -238,10 +241,10 @@ def _may_be_uneven(found: Balance) -> bool:
 
 
 def _errors(group: JudgedGroup, counted: RouterSample | None, since: float) -> dict[str, float]:
-    """Return the failed requests since `since` by member.
+    """Return the number of failed requests since `since`, by member.
 
-    This is the member's own count, or the router's count for it if that is higher. A member is absent if
-    neither counts its failures.
+    A member's own count and the router's count of the member's failures may differ: the higher number is
+    returned. A member without either is absent.
     """
     reported = {member.name: member.log.errors(since) for member in group.members}
     found = {name: count for name, count in reported.items() if count is not None}
@@ -253,7 +256,7 @@ def _errors(group: JudgedGroup, counted: RouterSample | None, since: float) -> d
 
 
 def sample_skew_ms(tracks: Sequence[LoadTrack]) -> float | None:
-    """Return how many ms lie between the samples of different members that belong to the same poll.
+    """Return the ms between the samples that the members of a group returned in the same poll.
 
     This is the median of the last polls. Return None if fewer than two members have samples, or if the
     samples are so far apart that it is unclear which belong to the same poll.
@@ -288,7 +291,7 @@ def _arrived(members: Sequence[Member], found: Balance, at: float) -> dict[str, 
 
 
 def _with_affinity(found: Balance, group: JudgedGroup) -> Balance:
-    """Add a reason to the verdict "uneven" if a member has many prefix-cache hits.
+    """Return `found`, with a reason added if it is "uneven" and a member has many prefix-cache hits.
 
     A router that sends equal prefixes to the same backend makes the load uneven on purpose.
     """
@@ -304,7 +307,10 @@ def _with_affinity(found: Balance, group: JudgedGroup) -> Balance:
 
 
 def _with_router(found: Balance, counted: RouterSample | None) -> Balance:
-    """Add the failures, cooldowns and refusals that the router counted to the reasons of a bad verdict."""
+    """Return `found`, with a reason added if its verdict is bad and the router counted failures.
+
+    The router's failures, cooldowns and refusals are the reason.
+    """
     if counted is None or not found.word_now.bad:
         return found
     parts = (

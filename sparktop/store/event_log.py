@@ -1,4 +1,4 @@
-"""The newest events in order of time; a condition that comes and goes becomes a single line with its rate.
+"""The newest events in order of time; a condition that comes and goes has a single line with a count.
 
 All durations are differences of monotonic times, so a step of the wall clock changes nothing.
 """

@@ -36,7 +36,10 @@ class GpuRoll:
         self._driver_gone_at: float | None = None
 
     def call(self, sample: NodeSample) -> tuple[LostGpu, ...]:
-        """Update the known GPUs from `sample`; return the missing GPUs by index, each with the reason."""
+        """Update the known GPUs from `sample`; return the missing GPUs, each with the reason.
+
+        They are in the order of their indices.
+        """
         present = {_key(gpu.index, gpu.uuid): LostGpu(gpu.index, gpu.name, gpu.uuid) for gpu in sample.gpus}
         new_at = {gpu.index for key, gpu in present.items() if key not in self._known}
         self._known = {

@@ -206,7 +206,10 @@ class LoadLog:
         return [(number, tokens) for at, number, tokens in self._answers if at >= since]
 
     def _note_answers(self, at: float, reported: Mapping[str, float]) -> None:
-        """Add the answers finished since the previous sample to the newest period, or to a new one."""
+        """Add the answers finished since the previous sample to the current period of about 2 s.
+
+        If that period is over, a new one begins.
+        """
         number = reported.get(_ANSWERS, 0.0) - self._reported.get(_ANSWERS, math.inf)
         tokens = reported.get(_TOKENS, 0.0) - self._reported.get(_TOKENS, math.inf)
         if not (number > 0 and tokens > 0):

@@ -126,7 +126,7 @@ class NodeTrack:
         return bool(fresh)
 
     def judge_steps(self, steps: tuple[StepPace, ...]) -> None:
-        """Update the node's speed state with `steps`, the step time comparison of the backend on it."""
+        """Update the node's speed state with `steps`, the step time comparison of the backend on the node."""
         sample, self.steps = self.view.sample, steps
         gb10 = sample is not None and any(is_gb10(gpu, unified=sample.memory.unified) for gpu in sample.gpus)
         speed = with_steps(worst(self._paces), steps, gb10=gb10)

@@ -284,9 +284,10 @@ def _thermal(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
 
 
 def _throttled(track: NodeTrack, thresholds: NodeThresholds) -> Iterator[Gauge]:
-    """Yield the gauges "throttled" and "power-cap": throttled percent of the last minute.
+    """Yield the gauges of the alerts "throttled" and "power-cap".
 
-    A power cap is expected, so its alert has the severity INFO.
+    Their value is the percent of the last minute in which a GPU was throttled. A power cap is expected, so
+    its alert has the severity INFO.
     """
     worst, sample = track.throttled, track.view.sample
     several = sample is not None and len(sample.gpus) > 1

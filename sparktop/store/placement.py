@@ -28,7 +28,10 @@ class Placement:
         self._current = False
 
     def update(self) -> None:
-        """Determine which backend runs on which node and store that in their views, if outdated."""
+        """Determine which backend runs on which node, and store the result in the views of both.
+
+        Do nothing if nothing has changed since the last call.
+        """
         if self._current:
             return
         self._current = True

@@ -56,9 +56,9 @@ class RouterTrack:
         return bool(self._sample and self._sample.cooldowns_disabled)
 
     def counted(self, since: float) -> RouterSample | None:
-        """Return the growth of the failure counters from `since` on; None with fewer than two samples.
+        """Return how much the failure counters grew from `since` on; None with fewer than two samples.
 
-        The differences are the counter fields of the returned sample.
+        The result is a sample whose counters are replaced by their growth.
         """
         inside = [sample for sample in self._counted if sample.at >= since]
         if len(inside) < 2:  # noqa: PLR2004 - a difference needs two
@@ -164,7 +164,7 @@ def group_names(routers: Sequence[RouterTrack], groups: Sequence[Group]) -> dict
 
     A group has the router's name. If the router offers several models, each model is a group, because only
     backends that serve the same model can be compared. A backend behind several routers belongs to the router
-    whose config names it, else to the first.
+    whose configuration names the backend, or else to the first router.
     """
     names: dict[str, str] = {}
     configured_first = sorted(zip(routers, groups, strict=True), key=lambda one: not one[0].target.backends)

@@ -53,9 +53,9 @@ class SlowSteps:
     ) -> None:
         """Raise, update or clear the alert "slow-steps" after a successful poll.
 
-        `view` is the backend; `pace` compares its steps with its own earlier ones, `peers` serve the same
-        model. If the backend runs on a watched node, a slowdown against its own past is an alert of that node
-        instead.
+        `view` is the backend, `pace` compares its steps with its own earlier steps, and `peers` are backends
+        with the same model. If the backend runs on a watched node and its steps are slower than earlier, an
+        alert of that node reports this instead.
         """
         alert_id, at = f"{key.label}:slow-steps", when.at
         held = book.severity(alert_id) is not None

@@ -116,7 +116,7 @@ class Store:
         self._searching = hosts
 
     def add(self, *targets: BackendTarget | NodeTarget | RouterTarget) -> None:
-        """Watch these targets too. A target of the same type and name as a watched one is ignored."""
+        """Also watch `targets`, except those with the type and name of a target that is watched already."""
         self._begin(Change.ADD, *targets)
         self._add(*targets)
 
@@ -245,12 +245,12 @@ class Store:
             self.end_own_load(names)
 
     def begin_own_load(self, names: frozenset[str]) -> None:
-        """Suppress balance alerts and events about these backends and routers until `end_own_load`."""
+        """Suppress balance alerts and events about these backends and routers until after `end_own_load`."""
         self._begin(Change.BEGIN_OWN_LOAD, names)
         self.balance.begin_own_load(names)
 
     def end_own_load(self, names: frozenset[str]) -> None:
-        """End the suppression of `begin_own_load`, one minute after the last call of `judge`."""
+        """End the suppression of `begin_own_load`; alerts return one minute after the last `judge`."""
         self._begin(Change.END_OWN_LOAD, names)
         self.balance.end_own_load(names)
 

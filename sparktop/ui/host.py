@@ -1,4 +1,4 @@
-"""The interface of the application that other parts of the user interface use, beside Textual's own."""
+"""The interface of the application for other parts of the user interface, in addition to Textual's."""
 
 from __future__ import annotations
 

@@ -327,7 +327,7 @@ class SweepDesk:
         self.follow(FollowedRun(path), clean(path.name, 60))
 
     def follow(self, run: Followed, what: str) -> None:
-        """Show the sweep of another program; `what` is its name on screen."""
+        """Show the sweep `run` of another program; `what` is the name of its source on screen."""
         sweeping = self._ready()
         if sweeping is not None:
             sweeping.follow(run, what)

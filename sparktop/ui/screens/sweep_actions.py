@@ -100,10 +100,10 @@ class SweepActions(BalanceActions):
             super().action_open()
 
     def _opens_sweep(self) -> bool:
-        """Show the full screen of the sweep if the sweep's panel or no panel is selected; return whether so.
+        """If the sweep's panel or no panel is selected, show the full screen of the sweep and return True.
 
-        During a countdown there is nothing to show yet, but the result is the same. Return False if there is
-        no sweep or another panel is selected.
+        During a countdown, return True without showing anything. Return False if there is no sweep or if
+        another panel is selected.
         """
         meant = self._band is not None and self.selected in {None, SWEEP}
         if not meant or self.desk is None or isinstance(self._band, Countdown):

@@ -177,8 +177,8 @@ class SweepEditor(ModalScreen[Draft | None]):
     ) -> None:
         """Start with `draft`; targets and a preset that no longer exist are removed from it.
 
-        `known` are earlier results, from which the duration is estimated; `keep` is called with the draft
-        whenever the editor closes, started or not.
+        `known` are earlier results, from which the duration is estimated. `keep` is called with the draft
+        when the editor closes, whether a sweep starts or not.
         """
         super().__init__()
         self._targets = tuple(targets)
