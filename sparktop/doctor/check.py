@@ -20,10 +20,10 @@ class Status(StrEnum):
 
     OK = "ok"
     WARN = "warn"
-    """It works now, but is likely to cause trouble."""
+    """What was checked works now, but is likely to cause trouble."""
     FAIL = "fail"
     SKIP = "skip"
-    """Not checked, or the thing to check is absent and not needed."""
+    """Nothing was checked, or what should be checked is absent and not needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,7 @@ def _line(check: Check) -> str:
 def to_json(checks: Sequence[Check], now: datetime) -> dict[str, object]:
     """Return the report of the checks as JSON-ready values, in the schema `SCHEMA`.
 
-    Empty advice becomes null.
-
-    `now` is the time of the report.
+    `now` is the time of the report. The advice of a check is null if it is empty.
     """
     return {
         "schema": SCHEMA,

@@ -18,9 +18,8 @@ _ADVICE = "set both clocks (timedatectl set-ntp true): times and uptimes of this
 def clock_skew_s(reply: Reply) -> float | None:
     """Return by how many seconds (±1) the server's clock is ahead of this machine's.
 
-    None without a valid Date.
-
-    The middle of the header's second is compared with the middle between request and response.
+    None if the response has no valid Date header. This header has whole seconds: half a second is added to
+    it, and the result is compared with the time halfway between request and response.
     """
     if not reply.date:
         return None

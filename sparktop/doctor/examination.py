@@ -26,8 +26,8 @@ async def examine_network(
 ) -> list[Check]:
     """Check host names, and all nodes, backends and routers that are watched; return the checks.
 
-    Servers found by searching the hosts of `watch.discover` are checked too. `wanted`: the user named these
-    hosts, so a search without a result is a failure.
+    The hosts in `watch.discover` are searched for servers with `search`, and these servers are checked too.
+    `wanted` is whether the user named these hosts, so that a search without a result is a failure.
     """
     named = await check_names(_hosts(watch), network)
     resolved = [host for host in watch.discover if not _is_dead(named.get(host_key(host)))]
@@ -55,7 +55,7 @@ async def examine_network(
 
 
 def _hosts(watch: Watch) -> list[str]:
-    """Return the host of every URL that is watched, and every host to search; names may occur repeatedly."""
+    """Return the host of every watched URL, and every host to search; a host can occur repeatedly."""
     urls = [target.url for target in watch.backends]
     urls += [target.url for target in (*watch.routers, *watch.sweep_routers)]
     urls += [target.url for target in watch.nodes if target.url]
@@ -75,7 +75,7 @@ def _unknown(found: Sequence[BackendTarget], known: Sequence[BackendTarget]) -> 
 def _search_checks(found: Found, *, wanted: bool) -> list[Check]:
     """Return a check for each note of the port search, and for each agent that the search found.
 
-    A note is a failure if `wanted`, else a skipped check.
+    A note states what the search left out and why. Its check is a failure if `wanted`, else a skipped check.
     """
     status = Status.FAIL if wanted else Status.SKIP
     checks = [Check("search", status, note) for note in found.notes]

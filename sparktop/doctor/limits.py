@@ -1,4 +1,4 @@
-"""Checks the limit of open files of this process, which limits the number of connections in a sweep."""
+"""Checks this process's limit of open files, which limits the number of connections in a sweep."""
 
 from __future__ import annotations
 

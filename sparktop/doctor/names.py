@@ -19,7 +19,7 @@ _LOCAL = (
 
 
 async def check_names(hosts: Iterable[str], network: Network) -> dict[str, Check]:
-    """Check each distinct host name once; return the checks by `host_key`.
+    """Check each distinct host name once; return the checks by host name (see `host_key`).
 
     IP addresses among `hosts` are ignored.
     """

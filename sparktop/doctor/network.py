@@ -47,7 +47,7 @@ class Place:
 
 
 def place_of(url: str) -> Place | None:
-    """Return host and port of a URL; the port may be that of its scheme.
+    """Return host and port of a URL; without a port in the URL, the usual port of the scheme.
 
     None if the URL has no host, or neither a port nor a scheme with a known port.
     """
@@ -88,7 +88,7 @@ class Network(Protocol):
 
 
 class RealNetwork:
-    """Network operations of this machine."""
+    """Network operations that the checks use, on the real network."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class RealNetwork:
         transport.abort()
 
     async def get(self, url: str, *, api_key: str | None = None) -> Reply:
-        """Send a GET and return the response, with a time limit and a limit on the size of the response."""
+        """Send a GET and return the response; its time and its size are limited."""
         place = place_of(url)
         where = place.shown if place else clean(url, 80)
         return await get(self._client, url, where=where, deadline_s=self._get_timeout_s, api_key=api_key)
@@ -138,9 +138,9 @@ class RealNetwork:
 
 @asynccontextmanager
 async def open_network(*, secure: bool, get_timeout_s: float = GET_TIMEOUT_S) -> AsyncIterator[RealNetwork]:
-    """Open an HTTP client, and yield network operations that use it.
+    """Open an HTTP client, and yield network operations that use this client.
 
-    `secure` loads the system's certificates for https; `get_timeout_s` limits each GET.
+    With `secure`, the system's certificates are loaded for https; `get_timeout_s` limits each GET.
     """
     async with open_client(secure=secure) as client:
         yield RealNetwork(client, get_timeout_s=get_timeout_s)

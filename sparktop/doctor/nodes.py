@@ -71,9 +71,9 @@ def _check_secrecy(target: NodeTarget) -> list[Check]:
 
 
 async def _read(source: Source, within_s: float) -> tuple[Reading, NodeIdentity | None]:
-    """Poll a source once and close it; return the reading and the node's identity (None: unknown).
+    """Poll a source once, for at most `within_s` seconds, and close it.
 
-    The poll may take `within_s` seconds.
+    Return the reading, and the node's identity or None if that is unknown.
     """
     try:
         reading = await source.poll(within_s)
@@ -83,7 +83,7 @@ async def _read(source: Source, within_s: float) -> tuple[Reading, NodeIdentity 
 
 
 def _node_checks(target: NodeTarget, reading: Reading, identity: NodeIdentity | None) -> list[Check]:
-    """Return the checks of what a node reported, or of the `Failure` to read it."""
+    """Return the checks of a node's sample, or of the `Failure` if the node could not be read."""
     name = f"{target.name} node"
     if isinstance(reading, Failure):
         # The doctor does not retry, so the source's announcement of a retry is cut off.

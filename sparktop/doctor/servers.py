@@ -49,7 +49,7 @@ _ADVICE: Mapping[FailureKind, str] = {
 async def check_backend(target: BackendTarget, network: Network) -> list[Check]:
     """Return the checks of an inference server.
 
-    After a failed check, those that depend on it are left out.
+    If a check fails, the checks that depend on its result are left out.
     """
     reach = await check_port(target.name, target.url, network)
     if reach.status is Status.FAIL:
@@ -96,7 +96,7 @@ async def check_router(target: RouterTarget, network: Network) -> list[Check]:
 async def check_port(name: str, url: str, network: Network) -> Check:
     """Return the check whether a TCP connection to the host and port of `url` succeeds.
 
-    `name` is that of the server or agent, for the check's name.
+    `name` is the name of the server or agent, which becomes part of the check's name.
     """
     title = f"{name} port"
     place = place_of(url)
@@ -126,10 +126,10 @@ class _Visit:
         self._where = (place_of(target.url) or Place("?", 0)).shown
 
     async def read_page(self) -> tuple[Check, EngineSample | None]:
-        """Read the server's metrics page, as the monitor would; return its check and the sample in it.
+        """Read the server's metrics page, as the monitor would; return (check, sample on the page).
 
-        A server without a metrics page may have a list of models that is read instead. The sample is None if
-        nothing can be read.
+        If the server has no metrics page, its list of models is read instead. The sample is None if neither
+        can be read.
         """
         name = f"{self._target.name} metrics"
         finder = RouteFinder(self._target.engine, time.monotonic)

@@ -44,8 +44,8 @@ class Terminal:
     locale: str = ""
     """The environment variable that determines the locale, as NAME=value; "" when none is set."""
     cursor: int | None = None
-    """Column of the cursor, from 1, after a braille character was printed in column 1; None: the terminal did
-    not report it."""
+    """Column of the cursor, from 1, after a braille character was printed in column 1; None if the
+    terminal did not report the column."""
     asked: bool = False
     """Whether the terminal was asked for the cursor position."""
 
@@ -53,7 +53,7 @@ class Terminal:
 def look_at_terminal(env: Mapping[str, str], *, ask: bool) -> Terminal:
     """Return the properties of the terminal, from the environment `env` and standard input and output.
 
-    `ask`: also print a braille character and request the cursor position, if the terminal is likely to
+    With `ask`, also print a braille character and request the cursor position, if the terminal is likely to
     respond.
     """
     streams = (sys.stdin, sys.stdout)
@@ -80,9 +80,9 @@ def look_at_terminal(env: Mapping[str, str], *, ask: bool) -> Terminal:
 
 
 def _in_foreground(fd: int) -> bool:
-    """Return whether this process may change the settings of the terminal `fd`.
+    """Return whether this process is in the foreground of the terminal `fd`.
 
-    A background process must not: the system would stop it.
+    A background process must not change the settings of a terminal: the system would stop it.
     """
     try:
         return os.tcgetpgrp(fd) == os.getpgrp()
@@ -93,8 +93,8 @@ def _in_foreground(fd: int) -> bool:
 def ask_cursor(read_fd: int, write_fd: int, timeout_s: float = _ANSWER_S) -> bytes:
     """Print a braille character, request the cursor position, and erase the character again.
 
-    Return the bytes that the terminal sent, b"" if it sent none within `timeout_s`. Keys pressed meanwhile
-    are lost, because they arrive between these bytes.
+    Return the bytes that the terminal sent, b"" if none arrived within `timeout_s` seconds. Keys pressed
+    meanwhile are lost, because their bytes arrive among those of the terminal.
     """
     try:
         before = termios.tcgetattr(read_fd)
@@ -127,7 +127,7 @@ def _read_position(read_fd: int, timeout_s: float) -> bytes:
 
 
 def cursor_column(answer: bytes) -> int | None:
-    """Return the column, from 1, in the cursor position that a terminal reported; None if there is none."""
+    """Return the column, from 1, in a terminal's report of its cursor position; None without a report."""
     found = _POSITION.search(answer)
     return int(found[2]) if found else None
 

@@ -1,8 +1,8 @@
 """The batch of a simulated engine: the requests that run together, and their blocks of the KV cache.
 
-Every decoding request generates one token per step. So numbers that follow from a count of steps are not
-stored per request: the tokens generated, the step in which it ends, and the steps that need another block. A
-hundred steps cost as much computing time as one.
+Every decoding request generates one token per step. So three numbers follow from the count of steps and are
+not updated per request: the tokens generated, the step in which the request ends, and the steps in which it
+needs another block. A hundred steps therefore cost as much computing time as one.
 """
 
 from __future__ import annotations
@@ -40,12 +40,10 @@ class Batch:
         return self.steps - sequence.joined_step if sequence.phase is Phase.DECODE else sequence.generated
 
     def admit(self, sequence: Sequence) -> bool:
-        """Move a waiting request into the batch if there are blocks for all its tokens.
+        """Move a waiting request into the batch and return True; return False if KV blocks are missing.
 
-        Return whether it was moved.
-
-        Cached blocks of its prefix are shared. The last token is computed even if its block is cached,
-        because the computation yields the next token.
+        Blocks of the prompt's beginning that are cached are shared. The last token is computed even if its
+        block is cached, because this computation yields the first new token.
         """
         size, pool = self._block_tokens, self.pool
         prefix = sequence.request.block_hashes[: (sequence.length - 1) // size]
@@ -64,7 +62,7 @@ class Batch:
         return True
 
     def compute(self, sequence: Sequence, tokens: int) -> None:
-        """Count `tokens` more tokens of a request's prompt as computed.
+        """Record that `tokens` more tokens of a request's prompt are computed.
 
         Blocks that become full can be shared with other requests, as in vLLM.
         """
@@ -108,9 +106,9 @@ class Batch:
         )
 
     def reserve_step(self) -> bool:
-        """Allocate the blocks that the next step needs.
+        """Allocate the KV blocks that the next step needs; return True.
 
-        Return False, allocating nothing, if too few are available.
+        If too few blocks are available, allocate none and return False.
         """
         wanted = self.blocks_for(1)
         if wanted > self.pool.available:
@@ -120,10 +118,10 @@ class Batch:
         return True
 
     def step(self, steps: int, *, under_way: bool) -> None:
-        """Count `steps` completed steps.
+        """Record that `steps` steps are complete.
 
-        `under_way` is whether a step with the same batch follows at once, whose blocks are then allocated
-        too.
+        `under_way` is whether another step with the same batch follows at once. If so, the blocks for that
+        step are allocated too.
         """
         self.steps += steps
         self.context_tokens += steps * self.decoding
@@ -133,9 +131,9 @@ class Batch:
             self._reserved_step += further
 
     def steps_to_finish(self) -> int:
-        """Return the number of steps until the first decoding request ends.
+        """Return the number of steps until the first of the decoding requests ends.
 
-        There must be a decoding request.
+        At least one request must be decoding.
         """
         finishes = self._finishes
         while finishes[0][2].phase is not Phase.DECODE or finishes[0][2].finish_step != finishes[0][0]:
@@ -143,7 +141,7 @@ class Batch:
         return finishes[0][0] - self.steps
 
     def finished(self) -> list[Sequence]:
-        """Return the decoding requests that have generated their last token since the last call."""
+        """Return the requests that have generated their last token since the last call of this method."""
         done: list[Sequence] = []
         finishes = self._finishes
         while finishes and finishes[0][0] <= self.steps:

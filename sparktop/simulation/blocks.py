@@ -1,8 +1,8 @@
 """A KV cache in blocks: their allocation, and a prefix cache of released blocks.
 
 A block whose tokens have a hash can be shared: requests with the same beginning hold it together. A released
-block stays cached and counts as free; it is reused only when no empty block is left, the longest unused
-first, as in vLLM's block pool.
+block stays cached, but counts as free. If no empty block is left, the cached block that has been unused
+longest is emptied and reused, as in vLLM's block pool.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 class BlockPool:
     """The blocks of one engine's KV cache.
 
-    Each block is empty, held by one or several requests, or kept: cached without a holder.
+    Each block is empty, held by one or several requests, or kept (cached, but held by no request).
     """
 
     def __init__(self, capacity: int) -> None:
@@ -37,7 +37,10 @@ class BlockPool:
         return self.capacity - self.available
 
     def match(self, hashes: Sequence[int]) -> int:
-        """Return the length of the longest beginning of `hashes` whose blocks are all kept or held."""
+        """Return how many of the first blocks in `hashes` are in the cache.
+
+        Blocks are counted up to the first one that no request holds and that is not cached either.
+        """
         count = 0
         for block in hashes:
             if block not in self._holders and block not in self._kept:
@@ -46,14 +49,14 @@ class BlockPool:
         return count
 
     def kept_among(self, hashes: Sequence[int]) -> int:
-        """Return how many of the blocks are kept (cached without a holder).
+        """Return how many of the blocks in `hashes` are cached without a request that holds them.
 
-        Holding such blocks reduces `available`.
+        Such blocks count as available until a request holds them.
         """
         return sum(block in self._kept for block in hashes)
 
     def hold(self, hashes: Sequence[int]) -> None:
-        """Add a holder to each of the blocks, which must be cached or held (see `match`)."""
+        """Add a holder to each block in `hashes`; each must be cached or held already (see `match`)."""
         for block in hashes:
             if block in self._kept:
                 del self._kept[block]
@@ -79,7 +82,7 @@ class BlockPool:
     def name(self, block: int) -> bool:
         """Assign the hash `block` to an allocated block, so that other requests find it; return True.
 
-        Return False, and do nothing, if a block has this hash already.
+        If another block has this hash already, do nothing and return False.
         """
         if block in self._holders or block in self._kept:
             return False
@@ -87,10 +90,10 @@ class BlockPool:
         return True
 
     def release(self, anonymous: int, hashes: Sequence[int] = ()) -> None:
-        """Release `anonymous` blocks without a hash, and one holder of each block in `hashes`.
+        """Release `anonymous` blocks that have no hash, and remove one holder of each block in `hashes`.
 
         Blocks without a hash become empty; a block with a hash is cached once it has no holder. The last
-        block of a prefix is reused first, because it is useless without the preceding ones.
+        block of a prefix will be reused before the earlier blocks, because without them it is useless.
         """
         self._empty += anonymous
         for block in reversed(hashes):

@@ -31,7 +31,7 @@ Lengths = Callable[[random.Random], tuple[int, int]]
 
 
 class Way(Protocol):
-    """The destination of a simulated client's requests: an engine, or a router that chooses an engine."""
+    """Protocol of a destination for simulated requests: an engine, or a router that chooses an engine."""
 
     def send(self, request: SimulatedRequest) -> None:
         """Send a request at the current model time; its events go to `VirtualTime.listeners`."""
@@ -58,7 +58,7 @@ class DirectWay:
 
 
 class ClosedLoop:
-    """The simulated clients of one load level; the events are in `events` after `VirtualTime.run`."""
+    """The simulated clients of one load level; after `VirtualTime.run`, `events` has what happened."""
 
     def __init__(
         self,
@@ -71,10 +71,11 @@ class ClosedLoop:
         stagger_s: float = 0.0,
         pause_s: float = 0.5,
     ) -> None:
-        """Prepare the load level `level`, which `start` begins, with requests sent to `way`.
+        """Prepare the clients of the load level `level`; `start` begins to send requests to `way`.
 
-        `lengths` draws the lengths of each request; None uses the level's. `stagger_s` is the span in seconds
-        over which the clients of a steady run start, and `pause_s` the time between two runs.
+        `lengths` draws the lengths of each request; None: all have the lengths of the level. `stagger_s` is
+        the time in seconds over which the clients of a steady load run start. `pause_s` is the time between
+        two load runs.
 
         Raises:
             ValueError: a steady level has no duration.
@@ -144,7 +145,7 @@ class ClosedLoop:
             self._end_run()
 
     def _close(self) -> None:
-        """End the current steady run by aborting all its requests in flight."""
+        """End the current steady load run: abort all requests in flight."""
         self._closing = True
         self._unsent = 0
         for request_id in tuple(self._in_flight):

@@ -14,7 +14,7 @@ request is not enough."""
 
 
 class _Window:
-    """A counter that drops to 0 `WINDOW_S` seconds after the first count, whatever was counted in between."""
+    """A counter that drops to 0 `WINDOW_S` seconds after its first count; later counts do not delay this."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -31,14 +31,15 @@ class _Window:
 
 
 class Cooldown:
-    """Which backends are cooling down, as in LiteLLM 1.83 to 1.109 with its default policy.
+    """The backends that are cooling down (get no requests), as in LiteLLM 1.83 to 1.109 by default.
 
-    A backend gets no requests for `seconds` once more than half of its counted requests have failed, of at
-    least two, or once a request was answered 429, 401 or 404. Failures during the cooldown do not prolong it.
+    A backend cools down for `seconds` if more than half of its counted requests failed, and at least two were
+    counted. It also cools down if a request was answered 429, 401 or 404. Failures during the cooldown do not
+    prolong it.
     """
 
     def __init__(self, backends: int, seconds: float | None = COOLDOWN_S) -> None:
-        """Start with no backend cooling down; with None for `seconds`, no backend ever is.
+        """Start without a cooldown; `seconds` is the duration of each cooldown, None for no cooldowns at all.
 
         Raises:
             ValueError: `seconds` is not above 0.
@@ -52,11 +53,9 @@ class Cooldown:
         """End of the current or latest cooldown, by backend."""
 
     def note(self, backend: int, now: float, *, ok: bool, status: int | None) -> None:
-        """Count an answer of a backend at the time `now`.
+        """Count an answer of a backend at the time `now`; start a cooldown if the backend failed too often.
 
-        Start a cooldown of the backend if it failed too often.
-
-        `status` is the HTTP status of a failure, if it had one.
+        `ok` is whether the request succeeded. `status` is the HTTP status of a failure, None if it had none.
         """
         if self._seconds is None:
             return

@@ -7,12 +7,12 @@ from collections import deque
 
 
 class Counts:
-    """The number of requests in flight per backend as a router sees it; times passed to it must not decrease.
+    """A router's counts of requests in flight, one per backend, which can be late or reset.
 
     A count rises `increment_lag_s` after a request went to its backend, and falls `decrement_lag_s` after the
     request's end. With `poll_s`, the router sees the counts as they were at the last multiple of `poll_s`.
-    With `expiry_s`, all counts are reset this long after the first change, like LiteLLM's cache entry, which
-    later changes do not prolong; requests that end afterwards push their count below zero.
+    With `expiry_s`, all counts are reset this long after the first change, as LiteLLM's cache entry expires;
+    requests that end after this make their count negative. Times passed to the methods must not decrease.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Counts:
     def at(self, now: float) -> list[int]:
         """Return the counts that the router sees at the time `now`, by backend.
 
-        The list is not a copy: it changes with the counts.
+        The list is the router's own and not a copy: it changes when the counts change.
         """
         self._catch_up(now)
         return self._seen

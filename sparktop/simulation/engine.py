@@ -1,14 +1,14 @@
 """A simulated inference engine: continuous batching as a pure function of model time.
 
-Each step generates a token for every decoding request, spends the rest of the step's token budget on prompts,
-oldest request first, and takes as long as the profile states for that work at the GPU clock that the nodes'
-heat allows. Requests wait for a place in the batch and for KV blocks; when the blocks run out, the newest
-request is preempted, moves to the front of the queue and is computed again (as in vLLM's scheduler, version
-1).
+Each step generates a token for every decoding request. The rest of the step's token budget computes prompts,
+oldest request first. The profile states how long a step takes for this work, at the GPU clock that the
+temperature of the nodes allows. Requests wait for a place in the batch and for KV blocks. When the blocks run
+out, the newest request is preempted, moves to the front of the queue and is computed again (as in vLLM's
+scheduler, version 1).
 
 No clock is read here: the caller supplies the time. A step includes the requests that arrived strictly before
-its start. So the same requests at the same times produce the same events, no matter how many calls of
-`advance` divide the time between them.
+its start. So the same requests at the same times produce the same events, into however many calls of
+`advance` the time is divided.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Engine:
     ) -> None:
         """Start at model time `start_s` without requests; `nodes` are the machines that the engine runs on.
 
-        `seed` fixes the noise of step times. With `token_events` false, only a request's first token is
-        reported as an event, so that a thousand engines fit into a process. `on_end` receives each request's
-        timeline at its end.
+        `seed` fixes the noise of step times. If `token_events` is false, only the first token of a request is
+        reported as an event, so that a thousand engines fit into a process. `on_end` receives the timeline of
+        each request when the request ends.
         """
         self.profile = profile
         self.nodes = (
@@ -162,7 +162,7 @@ class Engine:
     def advance(self, until_s: float) -> list[EngineEvent]:
         """Move the engine to the model time `until_s`.
 
-        Return the events since the last call, in order of time.
+        Return the events since the last call of this method, in order of time.
         """
         if until_s > self._now_s:
             self._run_to(until_s)
@@ -208,8 +208,8 @@ class Engine:
     def _plan(self, start_s: float) -> None:
         """Plan the next stretch (consecutive steps with the same batch), which starts at `start_s`.
 
-        Moves arrived requests to the queue, preempts requests for whose next token there is no block, and
-        admits others.
+        Requests that have arrived move to the queue. If there is no block for the next token of a request,
+        requests are preempted. Then queued requests are admitted.
         """
         batch, profile = self._batch, self.profile
         while self._arrivals and self._arrivals[0].arrived_s < start_s:
@@ -270,9 +270,9 @@ class Engine:
             self.tally.prefix_hits += sequence.cached_tokens
 
     def _steps_alike(self, first_s: float) -> int:
-        """Return the number of steps for which a decoding batch stays the same and its KV blocks suffice.
+        """Return for how many steps a decoding batch stays the same and the available KV blocks suffice.
 
-        `first_s` is the duration of the first step.
+        `first_s` is the duration of the first step in seconds.
         """
         batch = self._batch
         steps = min(batch.steps_to_finish(), max(1, int(LONGEST_STRETCH_S / first_s)))
@@ -282,7 +282,10 @@ class Engine:
         return steps
 
     def _cut_for_arrival(self) -> None:
-        """Shorten the current stretch, where needed, so that the next arrival can join the batch in time."""
+        """Shorten the current stretch so that the next request to arrive can join the batch in the next step.
+
+        The stretch (consecutive steps with the same batch) stays as it is if no request can join.
+        """
         stretch = self._stretch
         open_to_all = not self._waiting and self.running < self.profile.max_num_seqs
         if stretch is not None and self._arrivals and open_to_all:
@@ -312,9 +315,9 @@ class Engine:
         batch.step(count, under_way=steps < stretch.steps)
 
     def _finish(self, stretch: Stretch) -> None:
-        """End the current stretch after its last step.
+        """End the current stretch (consecutive steps with the same batch) after its last step.
 
-        Ends the requests that are complete, and starts decoding those whose prompt is computed.
+        Requests that are complete end, and requests whose prompt is computed begin to decode.
         """
         self._stretch = None
         self._free_s = now_s = stretch.end_s(stretch.steps)

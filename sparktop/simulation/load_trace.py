@@ -1,4 +1,4 @@
-"""The load of simulated backends behind a router over virtual time, with its imbalance and period."""
+"""Records the load of simulated backends over virtual time; computes its imbalance and its period."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FEWEST_CYCLES = 4.0
 class LoadTrace:
     """The requests in flight on every backend, sampled at equal intervals of virtual time.
 
-    `times_s` and `loads` are parallel; a row of `loads` has one number per backend.
+    `loads[i]` has the number of requests per backend at the time `times_s[i]`.
     """
 
     def __init__(self, time: VirtualTime, way: RoutedWay, *, until_s: float, every_s: float = 0.25) -> None:
@@ -50,20 +50,19 @@ class LoadTrace:
 def imbalance(rows: Sequence[Sequence[int]]) -> float | None:
     """Return the coefficient of variation of the loads among backends, averaged over `rows`.
 
-    A row has one load per backend. 0 means equal loads; 1, with two backends, that one of them has all load.
-    Rows without load are skipped; None if there are no other rows.
+    A row has one load per backend. The result is 0 if loads are equal; with two backends, it is 1 if one of
+    them has all load. Rows whose loads are all 0 are skipped. None if no row remains.
     """
     found = [sqrt(fmean((load - mean) ** 2 for load in row)) / mean for row in rows if (mean := fmean(row))]
     return fmean(found) if found else None
 
 
 def period_s(rows: Sequence[Sequence[int]], every_s: float) -> float | None:
-    """Return the period in seconds with which load swings between backends; None if it does not.
+    """Return the period in seconds with which load swings between backends; None if load does not swing.
 
-    `rows` has one load per backend for every `every_s` seconds.
-
-    The autocorrelation of each backend's difference from the mean, averaged over the backends, must rise
-    above 0.3 at the period after having been below zero, and four periods must have been seen.
+    `rows` has the load per backend at intervals of `every_s` seconds. The autocorrelation of each backend's
+    difference from the mean load is averaged over the backends. After falling below zero, this average must
+    exceed 0.3 at the period, and `rows` must span at least four periods.
     """
     size, backends = len(rows), len(rows[0]) if rows else 0
     chosen = range(0, backends, max(1, backends // _LOOKED_AT))

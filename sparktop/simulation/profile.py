@@ -10,23 +10,21 @@ from sparktop.simulation.thermal import REFERENCE_CLOCK_MHZ
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """The duration of an engine step, from the work in it.
+    """The duration of an engine step, computed from the work in the step.
 
-    A step reads the weights of the experts that its rows choose, computes each row, and reads the KV cache of
-    every decoding request:
+    A row is a token that the step computes: one of a prompt, or the newest token of a decoding request. A
+    step reads the weights of the experts that its rows choose, computes each row, and reads the KV cache of
+    every decoding request. More rows choose more experts, until all of them are read. So:
 
         step = weights(rows) + rows x row + context x context_token + pairs x attention_pair
         weights(rows) = min(weights_one x rows ^ exponent, weights_all)
-
-    where a row is a token that the step computes (a prompt's or a decoding request's newest). More rows
-    choose more experts, until all of them are read.
     """
 
     weights_one_s: float
     """Seconds to read the weights that one row needs."""
     weights_exponent: float
-    """Exponent with which the weights read grow with the rows: 0 would be a dense model, 1 experts that
-    never coincide."""
+    """Exponent with which the time to read weights grows with the rows: 0 for a dense model, 1 for experts
+    that no two rows share."""
     weights_all_s: float
     """Seconds to read all experts, the most that a step can read."""
     row_s: float
@@ -43,8 +41,8 @@ class StepCost:
     def step_s(self, rows: int, context_tokens: int, pairs: float, clock_mhz: float) -> float:
         """Return the duration in seconds of a step that computes `rows` tokens at an SM clock of `clock_mhz`.
 
-        `context_tokens` are those of all decoding requests, `pairs` the pairs of tokens for the attention of
-        prompts.
+        `context_tokens` is the context of all decoding requests together, in tokens. `pairs` is the number of
+        token pairs for which the attention of prompts is computed.
         """
         slower = REFERENCE_CLOCK_MHZ / clock_mhz
         weights_s: float = min(self.weights_one_s * rows**self.weights_exponent, self.weights_all_s)
@@ -53,9 +51,9 @@ class StepCost:
         return reading_s * self._reading_factor(slower) + computing_s * slower
 
     def growth_s(self, requests: int, clock_mhz: float) -> float:
-        """Return the seconds by which a decode step of `requests` requests takes longer than the step before.
+        """Return the seconds by which a decode step takes longer than the step before it.
 
-        Each context has grown by a token.
+        The reason is that the context of each of the `requests` requests has grown by a token.
         """
         return requests * self.context_token_s * self._reading_factor(REFERENCE_CLOCK_MHZ / clock_mhz)
 
@@ -78,10 +76,11 @@ class EngineProfile:
     kv_blocks: int
     block_tokens: int = 16
     capture_sizes: tuple[int, ...] = ()
-    """Batch sizes with a CUDA graph, ascending; other batches are padded to the next size.
+    """Batch sizes for which the engine has a CUDA graph, ascending; other batches are padded to the next
+    size.
 
-    Empty with `enforce_eager`, so that nothing is padded. A batch above the largest size is not padded
-    either.
+    A batch above the largest size is not padded. With `enforce_eager` there are no such sizes, and nothing is
+    padded.
     """
     nodes: int = 1
     """Machines that share each step (tensor parallel)."""
@@ -91,7 +90,7 @@ class EngineProfile:
     Requests that arrive meanwhile are included in that first step.
     """
     jitter: float = 0.0
-    """Relative standard deviation of step times, drawn anew whenever the batch changes."""
+    """Relative standard deviation of step times; the deviation is drawn anew whenever the batch changes."""
     link_bytes_per_row: int = 0
     """Bytes that each node sends to the others for one row (token computed)."""
 
@@ -99,7 +98,7 @@ class EngineProfile:
         """Check the settings.
 
         Raises:
-            ValueError: the scheduler could not work with them.
+            ValueError: the scheduler could not work with these settings.
         """
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ValueError("max_num_batched_tokens is below max_num_seqs: a full batch could not decode")
@@ -116,7 +115,10 @@ class EngineProfile:
         return self.kv_blocks * self.block_tokens
 
     def padded(self, rows: int) -> int:
-        """Return the number of rows (tokens) computed in a step of `rows` rows, padded to a captured size."""
+        """Return the number of rows computed in a step for `rows` tokens, padded to a captured size.
+
+        See `capture_sizes`.
+        """
         sizes = self.capture_sizes
         at = bisect_left(sizes, rows)
         return sizes[at] if at < len(sizes) else rows

@@ -15,13 +15,13 @@ class SimulatedRequest:
     request_id: str
     prompt_tokens: int
     output_tokens: int
-    """Tokens after which it ends, at least 1."""
+    """Number of tokens after which the request ends, at least 1."""
     reason: EndReason = EndReason.LENGTH
     block_hashes: tuple[int, ...] = ()
-    """A hash for each full block of its tokens, each covering everything up to that block's end.
+    """A hash for each full block of the request's tokens, which covers all tokens up to the block's end.
 
     Equal hashes mean equal beginnings, which the prefix cache may hold. Hashes may extend into the answer,
-    for callers that know it in advance; without hashes, nothing of the request is cached.
+    for callers that know the answer in advance. Without hashes, nothing of the request is cached.
     """
 
 
@@ -60,7 +60,7 @@ class Sequence:
     arrived_s: float
     phase: Phase = Phase.WAITING
     generated: int = 0
-    """Tokens generated; not updated while the request decodes, see `Batch.made`."""
+    """Number of tokens generated; not updated while the request decodes (see `Batch.made`)."""
     computed: int = 0
     """Tokens in the KV cache while its prompt is computed."""
     blocks: int = 0
@@ -68,12 +68,13 @@ class Sequence:
     shared: list[int] = field(default_factory=list)
     """Hashes of the held blocks that other requests can find."""
     named: int = 0
-    """Full blocks offered to the prefix cache, whether or not it already had them."""
+    """Number of full blocks offered to the prefix cache, including those that it already had."""
     joined_step: int = 0
-    """While the request decodes: the batch's step count minus the request's generated tokens, which is
-    constant."""
+    """Used while the request decodes: the batch's step count minus the request's generated tokens, which
+    is constant."""
     finish_step: int = 0
-    """While the request decodes: the batch's step count at which its last token is generated."""
+    """Used while the request decodes: the batch's step count at which the request's last token is
+    generated."""
     cached_tokens: int = 0
     admitted_s: float | None = None
     first_token_s: float | None = None

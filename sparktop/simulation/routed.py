@@ -28,12 +28,13 @@ class Faults:
     """Share of the requests that fail, drawn independently."""
     status: int = 500
     after_tokens: int | None = None
-    """Number of tokens after which a request breaks off; None: refused before it reaches the engine."""
+    """Number of tokens after which a request is broken off; None: it is refused before it reaches the
+    engine."""
     backends: frozenset[int] | None = None
     """Backends with faults; None: all."""
     from_s: float = 0.0
     until_s: float = float("inf")
-    """Only requests routed between these times, in seconds, fail."""
+    """Only requests that are routed from `from_s` to `until_s` (seconds) fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,8 @@ class ProxyHabits:
     """How a simulated proxy behaves apart from its routing strategy: delays, counting and injected faults."""
 
     arrival_spread_s: float = 0.0
-    """Mean seconds (exponential distribution) from a client's sending of a request to the router's choice."""
+    """Mean seconds from a client's sending of a request to the router's choice of a backend (exponentially
+    distributed)."""
     counted: bool = True
     """Whether the router counts requests at all: some of LiteLLM's routes do not."""
     leaks: bool = False
@@ -50,12 +52,10 @@ class ProxyHabits:
 
 
 class RoutedWay:
-    """Destination that sends each request to a backend chosen by a router.
+    """Destination that sends each request to a backend chosen by a router, or by a random one of several.
 
-    Of several routers, a random one chooses.
-
-    `served` counts the requests that each backend received, `loads` those in flight there, and `refused`
-    those that the router rejected.
+    `served` has the number of requests that each backend received, and `loads` the number in flight there.
+    `refused` counts the requests that the router rejected.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RoutedWay:
     ) -> None:
         """Route to all engines of `time`; `routers` are one or several routers, `seed` fixes random choices.
 
-        Create this object before other listeners that react to the end of requests.
+        This object must be created before other listeners that react to the end of requests.
 
         Raises:
             ValueError: the number of backends of a router is not the number of engines.
@@ -145,11 +145,10 @@ class RoutedWay:
         return here and self._random.random() < faults.share
 
     def _turn_away(self, request: SimulatedRequest, backend: int, message: str) -> None:
-        """Report the failure of a request to its client after `REFUSED_S`.
+        """Report to its client, after `REFUSED_S`, that a request failed.
 
-        An immediate retry would loop forever.
-
-        `backend` is the index of the backend that refused, -1 for the router.
+        If clients were informed at once, they would retry forever at the same model time. `backend` is the
+        index of the backend that refused the request, -1 for the router.
         """
         at = self._time.now_s + REFUSED_S
         failure = Failure(FailureKind.HTTP, message, at)

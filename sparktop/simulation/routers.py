@@ -24,17 +24,18 @@ from sparktop.simulation.counts import Counts
 
 @dataclass(frozen=True, slots=True)
 class RouterSettings:
-    """How current a router's counts of requests are, and its cooldown.
+    """How late a router's counts of requests in flight are, and how long failing backends cool down.
 
     By default the counts are exact and immediate, and the cooldown is LiteLLM's.
     """
 
     increment_lag_s: float = 0.0
-    """Seconds from a choice until the count includes it: the switch to another thread."""
+    """Seconds from the choice of a backend until the backend's count includes the request."""
     decrement_lag_s: float = 0.0
-    """Seconds from the end of an answer until the count reflects it."""
+    """Seconds from the end of a request until the backend's count no longer includes it."""
     poll_s: float | None = None
-    """Seconds between readings of the counts, which show no choice in between; None: always up to date."""
+    """Seconds between the times at which the router reads the counts; None: it always has the current
+    counts."""
     expiry_s: float | None = None
     """Seconds after the first write at which all counts expire: 600 in old LiteLLM, 3,600 in newer; None:
     never."""
@@ -72,7 +73,7 @@ class Router(ABC):
     def choose(self, now: float) -> int | None:
         """Return the index of the backend for a request that arrives at `now`.
 
-        Return None if all backends cool down: the request is refused.
+        Return None if all backends are cooling down after failures: the request is refused.
         """
         cooling = self._cooldown.at(now)
         if not cooling:
@@ -87,8 +88,8 @@ class Router(ABC):
     def ended(self, backend: int, now: float, *, ok: bool | None = True, status: int | None = None) -> None:
         """Record that a request on a backend ended at the time `now`.
 
-        `ok` is whether it succeeded, None if its client disconnected, which counts neither for nor against
-        the backend. `status` is the HTTP status of a failure, if it had one.
+        `ok` is whether the request succeeded. It is None if the client disconnected, which says nothing about
+        the backend. `status` is the HTTP status of a failure, None if it had none.
         """
         self._counts.add(backend, -1, now)
         if ok is not None:
@@ -114,9 +115,9 @@ class Router(ABC):
 
     @abstractmethod
     def _choose(self, healthy: Sequence[int] | None, now: float) -> int:
-        """Return the index of the backend to use, from the indices in `healthy`.
+        """Return the index of the backend to use, one of those in `healthy`.
 
-        None means that all are healthy.
+        `healthy` has the indices of the backends that are not cooling down; None if all backends are healthy.
         """
 
 
@@ -148,9 +149,9 @@ class RoundRobin(Router):
 class LeastBusy(Router):
     """Router that chooses the backend with the fewest requests in flight, as LiteLLM's least-busy does.
 
-    Ties go to the first backend. The lowest count is searched among all backends: if that backend cools down,
-    a random healthy one is chosen, whatever its count. With `random_ties`, as in LiteLLM's newest version,
-    ties are resolved at random, and only healthy backends are compared.
+    Of equal backends, the first is chosen. Backends that are cooling down are compared too: if such a backend
+    has the fewest requests, a random healthy backend is chosen instead. With `random_ties`, as in LiteLLM's
+    newest version, only healthy backends are compared, and of equal ones a random one is chosen.
     """
 
     strategy = "least-busy"
@@ -166,9 +167,9 @@ class LeastBusy(Router):
 
 
 class PowerOfTwo(Router):
-    """Router that draws two healthy backends at random and chooses the one with the lower count.
+    """Router that draws two healthy backends at random and chooses the one with fewer requests in flight.
 
-    With two backends, this is the lowest count of all.
+    With two backends, it always chooses the less loaded one.
     """
 
     strategy = "power-of-two"
@@ -182,9 +183,9 @@ class PowerOfTwo(Router):
 
 
 class ShortestQueue(Router):
-    """Router that chooses the healthy backend with the fewest requests in flight, by perfect counts.
+    """Router that chooses the healthy backend with the fewest requests in flight.
 
-    Its counts have no lags, polls or expiry.
+    Unlike those of other routers, its counts are always exact: they have no lags, polls or expiry.
     """
 
     strategy = "shortest-queue"

@@ -12,8 +12,9 @@ from sparktop.simulation.request import Sequence
 class Stretch:
     """Consecutive steps with the same batch: one step that computes prompts, or any number of decode steps.
 
-    Step k (from 1) takes `first_s + (k - 1) x growth_s`, so its end is a polynomial in k. All times are
-    computed from the stretch's start and never accumulated, so that calls in between change nothing.
+    Step k (from 1) takes `first_s + (k - 1) x growth_s`, so the time of its end is a polynomial in k. All
+    times are computed from the start of the stretch and never accumulated. So they do not depend on how often
+    they are computed.
     """
 
     start_s: float
@@ -33,7 +34,7 @@ class Stretch:
         return self.start_s + step * self.first_s + self.growth_s * (step * (step - 1) / 2)
 
     def ended_by(self, at: float) -> int:
-        """Return how many steps would have ended at the model time `at` if the stretch went on forever."""
+        """Return how many steps have ended at the model time `at`, if the stretch goes on without an end."""
         elapsed_s = at - self.start_s
         if elapsed_s <= 0:
             return 0

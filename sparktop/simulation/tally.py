@@ -23,11 +23,12 @@ class EngineTally:
     prefix_hits: int = 0
     ended: Counter[EndReason] = field(default_factory=Counter)
     step_rows: Counter[int] = field(default_factory=Counter)
-    """Number of steps by the rows computed in them."""
+    """Number of steps, by the number of rows (tokens) computed in a step."""
     busy_s: float = 0.0
     """Seconds spent in steps."""
     padded_rows: int = 0
-    """Rows computed only because no captured graph was small enough for the batch."""
+    """Rows computed in addition to tokens, because the batch was padded to the next size with a CUDA
+    graph."""
 
     @property
     def steps(self) -> int:

@@ -1,10 +1,11 @@
 """Temperature of a simulated GB10: power heats the machine, and heat slows its clock.
 
-The temperature follows `AMBIENT_C + power x RISE_C_PER_W` with one time constant, so between two changes of
-power it is an exponential and needs no steps. The extremes are those observed of DGX Sparks: 3 to 5 W and 208
-MHz with no model loaded, 11 to 14 W with a model loaded, 30 to 45 W in decode, 75 W and more under heavy
-load, 84 to 90 C under lasting load at 64 streams, a clock near 2,400 MHz under load, and one of 500 to 850
-MHz at 15 to 18 W, with no throttle reason reported, after a USB-PD fault. The curves in between are assumed.
+The temperature settles at `AMBIENT_C + power x RISE_C_PER_W`. It approaches this value exponentially, so it
+can be computed directly for any time between two changes of power. The extremes are those observed of DGX
+Sparks: 3 to 5 W and 208 MHz with no model loaded, 11 to 14 W with a model loaded, 30 to 45 W in decode, 75 W
+and more under heavy load, 84 to 90 °C under lasting load at 64 streams, and a clock near 2,400 MHz under
+load. After a USB-PD fault, the clock was 500 to 850 MHz at 15 to 18 W, with no throttle reason reported. The
+curves in between are assumed.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ _ROWS_SCALE = 28.0
 
 
 def step_power_w(rows: int) -> float:
-    """Return the power in watts of a node in a step of `rows` tokens: 31 W for one, 61 W for 32.
+    """Return the power in watts of a node in a step of `rows` tokens: 31 W for 1 token, 61 W for 32.
 
-    It approaches 75 W for the many tokens of a prefill step.
+    For the many tokens of a prefill step, the power approaches 75 W.
     """
     return _ALL_ROWS_W - (_ALL_ROWS_W - _ONE_ROW_W) * math.exp(-rows / _ROWS_SCALE)
 
@@ -46,7 +47,7 @@ class NodeThermal:
     """The power, temperature and clock of a simulated machine, at any time since the last change of power."""
 
     def __init__(self, *, ambient_c: float = AMBIENT_C, idle_w: float = LOADED_W, at: float = 0.0) -> None:
-        """Start idle at the time `at`, with the temperature that `idle_w` watts settle at."""
+        """Start idle at the time `at`, at the temperature that a lasting power of `idle_w` watts leads to."""
         self.ambient_c = ambient_c
         self.idle_w = idle_w
         self.pinned_mhz: float | None = None
@@ -61,7 +62,7 @@ class NodeThermal:
     def draw(self, at: float, power_w: float | None) -> None:
         """Set the power to `power_w` watts from the time `at` on; None means idle.
 
-        A time before the last change counts as the time of that change.
+        If `at` is before the previous change of power, the time of that change is used instead.
         """
         self._settle(at)
         self._busy = power_w is not None
@@ -83,7 +84,7 @@ class NodeThermal:
         return self.load_clock_mhz(at) if self._busy else IDLE_CLOCK_MHZ
 
     def load_clock_mhz(self, at: float) -> float:
-        """Return the SM clock in MHz of a step that starts at the time `at`, even if the machine is idle."""
+        """Return the SM clock in MHz that a step starting at the time `at` would have."""
         over_c = max(0.0, self.temperature_c(at) - SAG_FROM_C)
         clock_mhz = REFERENCE_CLOCK_MHZ * (1.0 - SAG_PER_C * over_c)
         return clock_mhz if self.pinned_mhz is None else min(clock_mhz, self.pinned_mhz)

@@ -1,7 +1,7 @@
 """Many simulated engines in one virtual time, which passes as fast as the machine can compute.
 
-Nothing happens between events, so time jumps from one event to the next: an idle engine costs nothing, and a
-decoding one costs as much as a single event, however many tokens it makes.
+Nothing happens between events, so time jumps from one event to the next. An idle engine costs nothing, and
+consecutive steps of a decoding engine cost as much as a single event.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ _ENGINE, _CALL = 0, 1
 class VirtualTime:
     """The current model time, with the events of all engines and the scheduled calls in order of time.
 
-    At the same time, events of engines come before calls; calls come in the order in which they were
-    scheduled.
+    At equal times, events of engines come before calls, and calls come in the order of their scheduling.
     """
 
     def __init__(self, engines: Sequence[Engine], *, start_s: float = 0.0) -> None:
@@ -67,12 +66,15 @@ class VirtualTime:
         return found
 
     def tell(self, engine: int, event: EngineEvent) -> None:
-        """Call the listeners with an event that no engine emits, such as a router's refusal (`engine` -1)."""
+        """Call the listeners with an event that no engine emits, such as a router's refusal (engine -1)."""
         for listener in tuple(self.listeners):
             listener(engine, event)
 
     def run(self, until_s: float = math.inf) -> None:
-        """Process all events and calls up to the model time `until_s`, by default until none is left."""
+        """Process all events and calls up to the model time `until_s`.
+
+        By default, process until no event and no call is left.
+        """
         queue = self._queue
         while queue and queue[0][0] <= until_s:
             at, _, _, engine, action = heappop(queue)
