@@ -365,8 +365,8 @@ def _spread(table: _Table, metric: str) -> float | None:
 def _floor(levels: _Levels, metric: str, pair: tuple[str, str] | None) -> float:
     """Return the noise floor of a metric in percent: the largest difference between the series of `pair`.
 
-    These are two series of the same server. Return the default noise floor if `pair` is None, or if the two
-    have no level in common.
+    `pair` names two series of the same server. Return the default noise floor if `pair` is None, or if the
+    two series have no level in common.
     """
     if pair is None:
         return NOISE_FLOOR_PERCENT

@@ -75,7 +75,7 @@ def _share(found: IndependentEngines) -> str:
 
 
 def made_of(found: IndependentEngines) -> str:
-    """Return a text that states what the upper bound is the sum of, such as "2 × solo at c/2"."""
+    """Return as text how the upper bound is computed from the engines' rates, such as "2 × solo at c/2"."""
     names = dict.fromkeys(found.alone)
     count = len(found.alone)
     parts = (f"{found.alone.count(name)} × {name}" if found.alone.count(name) > 1 else name for name in names)

@@ -72,7 +72,7 @@ def _ranges(rows: Sequence[ComparisonRow]) -> Iterator[str]:
 
 
 def _untested(rows: Sequence[ComparisonRow]) -> str:
-    """Return the note that no test was possible, naming the metrics if others could be tested."""
+    """Return the note that no test was possible; it names the metrics, unless it applies to all of them."""
     if all(row.significant is None for row in rows):
         return NO_TEST
     titles = dict.fromkeys(METRICS[row.metric].title for row in rows if row.significant is None)

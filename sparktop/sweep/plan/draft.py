@@ -1,4 +1,4 @@
-"""The draft of a sweep, as typed into the editor's fields: its problems, and the plan that it makes."""
+"""The draft of a sweep, as typed into the editor's fields; reports its problems, or makes its plan."""
 
 from __future__ import annotations
 
