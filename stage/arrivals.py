@@ -1,4 +1,7 @@
-"""Users in virtual time: random request arrivals from a seed, at a rate that rises and falls slowly."""
+"""Random requests of simulated users in virtual time, at a rate that rises and falls slowly.
+
+Equal seeds give equal requests.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +24,17 @@ _LONGEST_ANSWER = 400
 
 @dataclass(frozen=True, slots=True)
 class Swing:
-    """A request rate that follows a sine over virtual time."""
+    """A rate of requests per second that follows a sine over virtual time."""
 
     mean_per_s: float = 0.85
     depth: float = 0.8
     """Relative amplitude: 0 is a constant rate, 1 lets the rate fall to zero."""
     period_s: float = 90.0
     phase: float = 0.0
-    """Fraction of a period: 0.5 starts half a period later."""
+    """Shift of the sine as a fraction of its period: with 0.5 it begins in the middle of a period."""
 
     def rate_per_s(self, at_s: float) -> float:
-        """Return the requests per second at a virtual time in seconds."""
+        """Return the request rate (requests per second) at the virtual time `at_s` in seconds."""
         turn = at_s / self.period_s + self.phase
         return self.mean_per_s * (1.0 + self.depth * math.sin(2 * math.pi * turn))
 
@@ -64,7 +67,7 @@ class Arrivals:
                 return self._clock_s, self._request()
 
     def _request(self) -> SimulatedRequest:
-        """Draw a request of chat-like size: median prompt of 350 tokens, median answer of 150 tokens."""
+        """Draw a request with lengths as in a chat: medians of 350 prompt tokens and 150 answer tokens."""
         dice = self._random
         prompt = min(2400, max(24, round(dice.lognormvariate(math.log(350), 0.7))))
         output = min(_LONGEST_ANSWER, max(8, round(dice.lognormvariate(math.log(150), 0.5))))
@@ -79,7 +82,10 @@ class Arrivals:
         )
 
     def _hashes(self, blocks: int) -> tuple[int, ...]:
-        """Return hashes of the prompt's blocks; some prompts begin with the blocks of an earlier prompt."""
+        """Return the hashes of the `blocks` blocks of a prompt.
+
+        Some prompts, chosen at random, begin with the blocks of an earlier prompt.
+        """
         dice = self._random
         shared: tuple[int, ...] = ()
         if self._prefixes and dice.random() < _CONTINUED:

@@ -24,7 +24,10 @@ _ARRIVAL_SPREAD_S = 0.003
 
 
 class RehearsedTime(VirtualTime):
-    """Simulated engines in a common virtual time, each with a ledger that counts its requests and tokens."""
+    """Simulated engines in a common virtual time.
+
+    Each engine has a ledger, which counts the requests and tokens of the engine into histograms.
+    """
 
     def __init__(
         self, profiles: Sequence[EngineProfile], nodes: Sequence[Sequence[NodeThermal]], *, seed: int | str
@@ -55,10 +58,10 @@ class RehearsedTime(VirtualTime):
 
 
 class OpenLoad:
-    """Users of one engine, who send requests whether or not the engine keeps up."""
+    """Simulated users of one engine, who send requests at their own rate even if the engine falls behind."""
 
     def __init__(self, time: VirtualTime, engine: int, swing: Swing, seed: str) -> None:
-        """Schedule the first arrival; each arrival then schedules the next one."""
+        """Schedule the arrival of the first request; each arrival then schedules the next one."""
         self._time = time
         self._engine = engine
         self._arrivals = Arrivals(swing, seed)
@@ -74,7 +77,10 @@ class OpenLoad:
 
 
 def routed_load(time: VirtualTime, scenario: Scenario, *, seed: int) -> ClosedLoop:
-    """Start a scenario's clients on the engines of `time`; return their loop, which never ends."""
+    """Start the clients of a scenario, which send requests to the engines of `time` through its router.
+
+    Return the clients' loop, which never ends.
+    """
     router = make_router(scenario.strategy, len(time.engines), scenario.counts, seed=seed)
     habits = ProxyHabits(arrival_spread_s=_ARRIVAL_SPREAD_S, faults=scenario.faults)
     # Created first, so that it is notified of the requests' ends before other listeners.

@@ -1,4 +1,4 @@
-"""The demo in virtual time: the same engines and store, without clock and network.
+"""The demo in virtual time: its simulated engines and the real store, without clock and network.
 
 Screenshots and screen tests use it, because equal arguments always produce the same picture.
 """
@@ -60,7 +60,7 @@ _ROUTER_EVERY_S = 5
 
 
 class Rehearsal:
-    """Two or more simulated backends and their GB10 machines in virtual time, which only calls advance."""
+    """Two or more simulated backends and their GB10 machines, in a virtual time that only calls advance."""
 
     def __init__(
         self,
@@ -79,10 +79,11 @@ class Rehearsal:
     ) -> None:
         """Start at virtual second 0, before the first poll.
 
-        Each backend has `lanes` engine cores (data-parallel ranks), which count speculative drafts if
-        `speculative`, and runs on `span` nodes of its own. `machines` has the special properties of nodes, by
-        index. Without a `scenario`, each backend has its own users, whose rate rises and falls; with a
-        `scenario`, its clients come through its router, and engines and machines are the scenario's.
+        Each backend has `lanes` engine cores (data-parallel ranks) and runs on `span` nodes of its own. With
+        `speculative`, the cores count drafts of speculative decoding. `machines` has the special properties
+        of nodes, by index. Without a `scenario`, each backend has users of its own, whose request rate rises
+        and falls. With a `scenario`, its clients send requests through its router, and engines and machines
+        are those of the scenario.
         """
         self._scenario = scenario or _own(span, machines or {})
         self._lanes = lanes
@@ -127,10 +128,10 @@ class Rehearsal:
         return self._scenario
 
     def play(self, seconds: float) -> Store:
-        """Advance by `seconds` of virtual time and poll on the way; return the store.
+        """Advance the virtual time by `seconds`, and poll at each full second; return the store.
 
-        Backends are polled each second, nodes every second time. The virtual time is then that at which a
-        screen would be drawn after the last poll.
+        Backends are polled each second, nodes every second time. Afterwards, the virtual time is the moment
+        at which a screen would be drawn after the last poll.
         """
         end_s = self._now_s + seconds
         while self._second + 1 <= end_s:
@@ -147,9 +148,9 @@ class Rehearsal:
         self._time.run(self._now_s)
 
     def _look_around(self) -> None:
-        """Advance to the next second and poll: backends always, nodes and the router less often.
+        """Advance to the next full second and poll the backends; poll nodes and the router less often.
 
-        Every `_LOOKED_AT_S` seconds the balance is judged, too.
+        Every `_LOOKED_AT_S` seconds, the balance is judged too.
         """
         self._second += 1
         self._now_s = self._second + _ANSWER_S
@@ -249,9 +250,10 @@ class Rehearsal:
         return read_page(page, at=self._now_s, answer_ms=4.0)
 
     def _lane(self, lane: LaneSample) -> LaneSample:
-        """Return the sample of an engine core with counters of speculative decoding added.
+        """Return the sample of an engine core, with counters of speculative decoding added.
 
-        The simulated page lacks these counters; without `speculative`, the sample is returned unchanged.
+        These counters are missing on the simulated metrics page. If the rehearsal is not `speculative`, the
+        sample is returned unchanged.
         """
         if not self._speculative or lane.generation_tokens is None:
             return lane
@@ -265,9 +267,9 @@ class Rehearsal:
 
 
 def _own(span: int, machines: Mapping[int, Machine]) -> Scenario:
-    """Return the scenario for backends with users of their own: engines small enough for a few users to fill.
+    """Return the scenario for backends that have users of their own and get no requests through a router.
 
-    The router that it names carries none of their requests.
+    Its engines are so small that a few users fill them. The strategy of its router has no effect.
     """
     profile = replace(
         CLUSTER_TP2 if span > 1 else SOLO, max_num_seqs=_SLOTS, kv_blocks=_KV_BLOCKS, nodes=span

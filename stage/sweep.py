@@ -35,7 +35,7 @@ _LOOK_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """A moment at which a sweep is to stop: `after_s` seconds after the start of one load run of a level."""
+    """The moment at which a sweep is stopped: `after_s` seconds after the start of a load run of a level."""
 
     target: str
     load: Load
@@ -56,8 +56,8 @@ class RehearsedSweep:
     ) -> None:
         """Set up idle servers behind the scenario's router.
 
-        `rivals` are strategies of further routers in front of the same servers. These routers are not
-        watched, but a sweep can load them as targets that are named by their strategy.
+        `rivals` are the strategies of further routers in front of the same servers. These routers are not
+        watched, but a sweep can load them: each is a target named after its strategy.
         """
         quiet = replace(scenario or SCENARIOS[DEFAULT_SCENARIO], load=0)
         nodes = backends * quiet.profile.nodes
@@ -86,16 +86,19 @@ class RehearsedSweep:
         return self._played().evidence(key)
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Draw `references` (published results) along with the sweep's curves."""
+        """Replace the published results that are drawn beside the sweep's curves by `references`."""
         self._played().refer(references)
 
     def snapshot(self) -> Snapshot:
-        """Return the current snapshot of servers and machines, after judging the balance if due."""
+        """Return the current snapshot of servers and machines; first judge the balance if this is due."""
         self.rehearsal.store.judge()
         return self.rehearsal.store.snapshot()
 
     async def play(self, plan: Plan, *, halt: Halt | None = None) -> LiveView:
-        """Run a sweep to its end, or until `halt`, where the virtual time stops; return its view."""
+        """Run a sweep to its end, or to the moment `halt`; return its view.
+
+        At `halt`, the virtual time stops and the sweep is cancelled, while the view still shows it running.
+        """
         stage = _Stage(self, halt)
         live = self.live = LiveView(plan, clock=lambda: self.rehearsal.now_s)
         runner = _RehearsedRunner(plan, self.rehearsal, self._strategies, stage)
@@ -121,7 +124,7 @@ class RehearsedSweep:
         self._played().look(self.snapshot())
 
     def look_again(self) -> None:
-        """Update the view if its last update was half a virtual second ago or more, as a screen does."""
+        """Update the view if the last update was half a virtual second ago or more."""
         if self.rehearsal.now_s >= self._looked_s + _LOOK_S:
             self.look()
 
@@ -145,7 +148,7 @@ class RehearsedSweep:
 
 
 class _Stage:
-    """Stops a sweep in virtual time at a given moment."""
+    """Updates the view of a sweep in virtual time, and stops the sweep at a given moment."""
 
     def __init__(self, sweep: RehearsedSweep, halt: Halt | None) -> None:
         self._sweep = sweep
@@ -154,7 +157,7 @@ class _Stage:
         self.halted = asyncio.Event()
 
     def hear(self, event: SweepEvent) -> None:
-        """Note the moment of the halt if this event is the start of the halt's load run."""
+        """If this event is the start of the load run that the halt names, compute the time of the halt."""
         halt = self._halt
         if halt is None or not isinstance(event, PhaseChanged) or event.phase is not Phase.RUNNING:
             return
@@ -162,7 +165,7 @@ class _Stage:
             self._at_s = self._sweep.rehearsal.now_s + halt.after_s
 
     async def moved(self) -> None:
-        """Update the view; once the moment of the halt is reached, set `halted` and block forever."""
+        """Update the view; once the time of the halt is reached, set `halted` and block forever."""
         self._sweep.look_again()
         if self._at_s is not None and self._sweep.rehearsal.now_s >= self._at_s:
             self.halted.set()
@@ -172,7 +175,7 @@ class _Stage:
 
 
 class _RehearsedRunner(SweepRunner):
-    """The sweep's runner in virtual time: waiting for servers advances that time."""
+    """The sweep's runner in virtual time: where it waits for servers, the virtual time advances."""
 
     def __init__(
         self, plan: Plan, rehearsal: Rehearsal, strategies: Mapping[str, str], stage: _Stage
@@ -201,7 +204,10 @@ class _RehearsedLog(ServerLog):
         self._stage = stage
 
     async def wait_for(self, done: Callable[[], bool], limit_s: float) -> bool:
-        """Advance the virtual time until `done()`, at most by `limit_s` seconds; return `done()` then."""
+        """Advance the virtual time until `done()` is true, but by at most `limit_s` seconds.
+
+        Return the result of a last call of `done()`.
+        """
         end_s = self._rehearsal.now_s + limit_s
         while not done() and self._rehearsal.now_s < end_s:
             self._rehearsal.advance(min(end_s, self._rehearsal.now_s + _LOOK_S))

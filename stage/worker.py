@@ -47,7 +47,7 @@ _ARRIVAL_SPREAD_S = 0.003
 
 @dataclass(slots=True)
 class _Arrivals:
-    """When the tokens of one request arrived, and how many each time."""
+    """The times at which tokens of one request arrived, and the number of tokens that arrived each time."""
 
     at: array[float] = field(default_factory=lambda: array("d"))
     counts: list[int] = field(default_factory=list)
@@ -67,9 +67,9 @@ class RehearsedWorker(SweepWorker):
         strategies: Mapping[str, str],
         moved: Callable[[], Awaitable[None]],
     ) -> None:
-        """Attach to a rehearsal; `moved` is awaited after each step of its virtual time.
+        """Attach to a rehearsal; `moved` is awaited after each step of the rehearsal's virtual time.
 
-        `strategies` maps each router's URL to its strategy.
+        `strategies` has the strategy of each router by the router's URL.
         """
         self._rehearsal = rehearsal
         self._moved = moved
@@ -85,14 +85,14 @@ class RehearsedWorker(SweepWorker):
         self.ready = Ready(0, "virtual", None)
 
     async def send(self, command: Command) -> None:
-        """Perform a calibration and queue its message, or request the end of a load run."""
+        """Perform a calibration and queue the message with its result, or request the end of a load run."""
         if isinstance(command, Calibrate):
             await self._calibrate(command)
         elif isinstance(command, Cancel):
             self._called_off = True
 
     async def messages(self) -> AsyncIterator[WorkerMessage]:
-        """Yield the messages of calibrations that are queued, then end."""
+        """Yield the messages that are queued (the results of calibrations), then end."""
         while self._outbox:
             yield self._outbox.popleft()
 
@@ -124,7 +124,7 @@ class RehearsedWorker(SweepWorker):
         )
 
     async def cancel(self) -> None:
-        """Request the end of the current load run; its open requests are aborted at the next step."""
+        """Request the end of the current load run; requests in flight are aborted at the next time step."""
         self._called_off = True
 
     async def close(self) -> None:
@@ -171,7 +171,7 @@ class RehearsedWorker(SweepWorker):
         )
 
     async def _made(self, load: RunLoad) -> AsyncIterator[list[LoadEvent]]:
-        """Put a load on the target in virtual time; yield the events of each time step as a list."""
+        """Load the target of `load` in virtual time; yield the events of each time step as a list."""
         rehearsal = self._rehearsal
         self._runs += 1
         # Not the sweep's own ids: these differ each time, and would change the random draws.
