@@ -65,7 +65,7 @@ class Swing:
     """The period at which the load returns most clearly after reversing half a period earlier; None
     without any."""
     cycles: float | None = None
-    """Number of these periods in the window."""
+    """Number of periods of length `period_s` in the window."""
     variance_share: float | None = None
     """Share of the variance at or near this period, 0 to 1."""
     chance: float | None = None
@@ -288,7 +288,7 @@ class Balance:
     None if no router is known: the verdict then only describes the loads, because nothing distributes
     them."""
     strategy: str | None = None
-    """The routing strategy that the router reports, else the config's label."""
+    """The routing strategy that the router reports, or else the configured one."""
     sample_skew_ms: float | None = None
     """Milliseconds between the oldest and the newest sample of a round of polls of all backends; median of
     the last rounds."""

@@ -77,7 +77,7 @@ class Event:
     count: int = 1
     """Number of occurrences that this event stands for."""
     span_s: float | None = None
-    """Seconds from the first of these occurrences to the newest one; None for a single occurrence."""
+    """Seconds from the first to the newest of the occurrences; None for a single occurrence."""
 
     @property
     def kind(self) -> str | None:

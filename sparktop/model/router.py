@@ -81,7 +81,7 @@ class RouterView:
     strategy_read: bool = False
     """True when the router reported it."""
     backends: tuple[str, ...] = ()
-    """Names of the group behind it: the config's, else those matched to its deployments."""
+    """Names of the backends behind the router: the configured ones, else those that match its deployments."""
     deployments: Mapping[str, str | None] | None = None
     """Backend name by deployment id, None for a deployment that is not watched; None without deployments."""
     told: tuple[Deployment, ...] | None = None
@@ -92,7 +92,7 @@ class RouterView:
     cooldown_s: float | None = None
     cooldowns_disabled: bool | None = None
     failures: Mapping[str, float] | None = None
-    """Failed answers by deployment since the router's start; None where it has no such counter."""
+    """Failed answers by deployment since the router's start; None if the router does not count them."""
     cooldowns: float | None = None
     refusals: float | None = None
     note: str | None = None

@@ -161,7 +161,10 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class LevelSpan:
-    """A period in which a load level ran; in an interleaved order a level has several."""
+    """A period in which a load level ran.
+
+    A level has several periods if the sweep alternates between the levels of different targets.
+    """
 
     key: LevelKey
     began_at: float
@@ -246,7 +249,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class BackendShare:
-    """What one backend contributed to a load level."""
+    """Number of requests, batch size and load of one backend during a load level."""
 
     name: str
     requests: int | None = None

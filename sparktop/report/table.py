@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """What a column contains."""
+    """The kinds of content that a table column can have."""
 
     NAME = "name"
     """Text from outside, which a report must escape."""

@@ -39,7 +39,7 @@ class BackendTrack:
     def __init__(
         self, target: BackendTarget, thresholds: StateThresholds, slow_step_ratio: float = math.inf
     ) -> None:
-        """Start without any sample."""
+        """Start without any sample; steps are slow from `slow_step_ratio` times their usual duration on."""
         self.target = target
         self.health = Health()
         self.restarts = 0

@@ -66,9 +66,9 @@ class _Repeats:
     newest: Event | None = None
     """The newest occurrence as it was reported."""
     line: Event | None = None
-    """The single line that stands for all of them in the log; None while they stand there separately."""
+    """The single line for all these occurrences in the log; None while each occurrence has its own line."""
     announced: tuple[float, Severity] = (-math.inf, Severity.INFO)
-    """Time and severity of the last announcement of that line."""
+    """Time and severity of the last announcement of `line`."""
 
 
 class EventLog:

@@ -28,7 +28,7 @@ _COUNTS = ("finished", "failed", "aborted", "prompt_tokens", "generation_tokens"
 """Totals of requests and tokens since the log's first sample."""
 _ANSWERS, _TOKENS = "answers", "tokens"
 FAILED_REASONS, ABORTED_REASONS = frozenset({"error", "failure"}), frozenset({"abort"})
-"""The finish reasons of vLLM and TGI for failed requests; second, those for aborted requests."""
+"""The finish reasons of vLLM and TGI for failed requests, and their finish reasons for aborted requests."""
 _LIFE_EVERY_S = 5.0
 _PIECE_S = 2.0
 """Finished answers are grouped over this many seconds, which yields enough groups to estimate how much the

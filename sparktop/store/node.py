@@ -192,7 +192,7 @@ class NodeTrack:
 
 
 def memory_limits(memory: MemoryReading, thresholds: NodeThresholds) -> tuple[float, float, float] | None:
-    """Return (memory left, warning limit, critical limit) in bytes; None if the memory left is unknown."""
+    """Return (memory left, warning limit, critical limit) in bytes; None if any of them is unknown."""
     left = _left_bytes(memory)
     if left is None:
         return None

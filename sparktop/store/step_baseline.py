@@ -24,7 +24,7 @@ _Batch = tuple[int, int, int]
 
 
 class _Measure:
-    """The healthy step times of one batch size."""
+    """The step times of one batch size that are not slow, and the baseline computed from them."""
 
     __slots__ = ("best_ms", "recent")
 
@@ -33,7 +33,10 @@ class _Measure:
         self.recent: deque[float] = deque(maxlen=LEARNED_FROM)
 
     def learn(self, step_ms: float) -> None:
-        """Add a healthy step time; the baseline is the lowest median of `LEARNED_FROM` times in a row."""
+        """Add a step time that is not slow, and update the baseline.
+
+        The baseline is the lowest median of `LEARNED_FROM` step times in a row.
+        """
         self.recent.append(step_ms)
         if len(self.recent) == LEARNED_FROM:
             middle = median(self.recent)
@@ -49,7 +52,7 @@ class StepBaseline:
     """
 
     def __init__(self, backend: str, slow_ratio: float) -> None:
-        """Prepare for `backend`, whose steps are slow from `slow_ratio` times their baseline on."""
+        """Prepare for `backend`; its steps are slow from `slow_ratio` times the baseline on."""
         self._backend = backend
         self._ratio = slow_ratio
         self._measures: OrderedDict[_Batch, _Measure] = OrderedDict()

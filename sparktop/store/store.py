@@ -272,7 +272,7 @@ class Store:
         )
 
     def snapshot(self) -> Snapshot:
-        """Return the state of everything as of now."""
+        """Return the state of all sources, alerts, events and balances as of now."""
         at, now = self._clock(), self._now()
         routers, groups, names = self._routing()
         backends = tuple(self._backend_view(track, at, now, names) for track in self._backends.values())

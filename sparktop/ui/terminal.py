@@ -104,7 +104,7 @@ class TerminalOutput:
 
 
 class _Mode(Enum):
-    """Who uses the terminal at present."""
+    """Whether sparktop draws on the terminal at present, or has given it back."""
 
     OURS = "drawn on"
     SUSPENDED = "given back until SIGCONT"

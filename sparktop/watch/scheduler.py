@@ -118,7 +118,7 @@ class PollGroup:
 
     @property
     def interval_s(self) -> float:
-        """Seconds between two polls of a source that is not quickened."""
+        """Seconds between two polls of a source, unless `quicken` has increased the source's poll rate."""
         return self._interval_s
 
     @property

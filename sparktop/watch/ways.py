@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Ways(Protocol):
-    """Factories of sources; tests use their own."""
+    """Creates the sources of samples that the monitor polls; tests have their own implementation."""
 
     def modules(self, watch: Watch) -> Sequence[str]:
         """Return the names of the modules that the other methods import, to be loaded in a thread first."""

@@ -56,7 +56,7 @@ _FOOTERS = {
 }
 """Names of the keys in the footer of each page, the most important first."""
 _LIVE, _OVER = frozenset({"stop"}), frozenset({"compare"})
-"""Names of keys for a running sweep only; second, of keys for a finished sweep only."""
+"""Names of the keys for a running sweep only, and of the keys for a finished sweep only."""
 
 
 class SweepScreen(Screen[None]):

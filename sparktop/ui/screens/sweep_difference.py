@@ -41,7 +41,7 @@ class DifferenceScreen(CanvasScreen):
         self._make()
 
     def _make(self) -> None:
-        """Compute the changes of the selected pair of targets."""
+        """Compute the changes of the metrics for the selected pair of targets."""
         self._pairs = series_pairs(self._before.series, self._after.series)
         first, second = self._pairs[self._at]
         self._shown = labelled(self._before, first, self._after, second)

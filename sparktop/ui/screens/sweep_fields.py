@@ -127,7 +127,7 @@ class Field(Vertical):
         self.problem = Problem(classes="problem")
 
     def compose(self) -> ComposeResult:
-        """Yield the three widgets."""
+        """Yield the label, the widget for the value, and the line for the error."""
         with Horizontal():
             yield Static(Text(fit(self._label, LABEL)), classes="label")
             yield self.inside

@@ -50,7 +50,7 @@ HISTORY_KEYS = (
 
 
 class Asked(Enum):
-    """What the input line is open for; the value is its placeholder text."""
+    """The purposes for which the input line can be open; each value is the line's placeholder text."""
 
     SEARCH = "find: words in name, targets, model, #tag, note, day … esc drops it"
     TAGS = "tags: words, enter keeps them, esc leaves them as they were"
@@ -164,7 +164,7 @@ class HistoryScreen(HistoryTable):
         self._say(notice)
 
     def action_undo(self) -> None:
-        """Restore what was deleted last."""
+        """Restore the results that were deleted last."""
         self._work(self._undo())
 
     async def _undo(self) -> None:
