@@ -1,1 +1,1 @@
-"""`--follow FILE`: another tool's benchmark, shown live from the progress stream that it writes."""
+"""Shows another tool's benchmark live, from the progress stream that this tool writes (`--follow FILE`)."""

@@ -1,7 +1,7 @@
-"""Reader of a file or named pipe that another program writes, from the beginning and as it grows.
+"""Reads a file or named pipe that another program writes, from its beginning and as it grows.
 
-Reading never blocks: each poll returns the data that are available, up to a limit. A file that was truncated,
-replaced or rewritten is read from its beginning again, which the result of the poll states.
+Reading never blocks: each poll returns the data that are available, up to a limit. A file that was
+truncated, replaced or rewritten is read from its beginning again, and the result of the poll says so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PIPE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The result of one poll of the file."""
+    """The result of one poll of a followed file: new data, or why there are none."""
 
     data: bytes = b""
     anew: str | None = None
@@ -36,7 +36,7 @@ class Piece:
 
 
 class FileTail:
-    """Reader of the file or pipe at one path; `read` must not be called concurrently."""
+    """Reads the file or pipe at one path as it grows. Calls of `read` must not overlap."""
 
     def __init__(self, path: Path) -> None:
         """Store the path; the first `read` opens the file."""
@@ -47,7 +47,10 @@ class FileTail:
         self._head = b""
 
     def read(self) -> Piece:
-        """Poll the file: return up to `MOST_AT_ONCE` new bytes, or in `waits` why there are none."""
+        """Poll the file and return up to `MOST_AT_ONCE` new bytes.
+
+        If nothing could be read so far, the field `waits` of the result says why.
+        """
         try:
             if self._fd is None:
                 waits = self._open()
@@ -67,7 +70,7 @@ class FileTail:
                 os.close(fd)
 
     def _open(self) -> str | None:
-        """Open the file or pipe; return None, or the reason why that is not possible at present, as text."""
+        """Open the file or pipe; return None, or as text the reason why it cannot be opened now."""
         try:
             # Non-blocking, because a pipe may not have a writer.
             fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Conversion of another tool's benchmark, line by line, to the events of a sweep and to a result.
+"""Converts another tool's benchmark, line by line, to the events of a sweep and to a result.
 
 A level is one load on one target; it is measured in several runs, each a repetition of the load.
 """
@@ -60,7 +60,7 @@ _BINS_PER_S = round(1 / BIN_S)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToMeasure:
-    """A level whose metrics are to be computed. This takes long, so the caller does it in a thread."""
+    """A level whose metrics must be computed. This takes long, so the caller does it in a thread."""
 
     level: FollowedLevel
     plan: Plan
@@ -74,7 +74,7 @@ class ToMeasure:
 
 @dataclass(slots=True, eq=False)
 class _Pending:
-    """Events of one level that `flush` passes to the view together."""
+    """Events of one level that are collected until `flush` passes them to the view."""
 
     events: list[LoadEvent] = field(default_factory=list)
     bins: Counter[int] = field(default_factory=Counter)
@@ -82,16 +82,17 @@ class _Pending:
 
 
 class FollowedFold:
-    """One benchmark of another tool, built up from the lines that `take` receives.
+    """One benchmark of another tool, built up from the lines of its progress stream, which `take` receives.
 
-    `live` is its view for the screen, `result` its result so far, `to_measure` the queue of ended levels.
+    `live` is the view for the screen, `result` the result so far, `to_measure` a queue of levels whose
+    metrics must be computed.
     """
 
     def __init__(self, begun: Begun, offset_s: float, snapshot: Callable[[], Snapshot | None]) -> None:
-        """Start with the first line of a benchmark.
+        """Start a benchmark with `begun`, the first line of its progress stream.
 
-        Adding `offset_s` to a line's time gives this machine's monotonic time. `snapshot` returns the newest
-        snapshot of the monitor, or None.
+        Adding `offset_s` to a line's time gives this machine's monotonic time. `snapshot` returns the
+        newest snapshot of the monitor, or None.
         """
         self.tool = begun.tool
         self._offset_s = offset_s
@@ -127,7 +128,10 @@ class FollowedFold:
         )
 
     def take(self, line: Line) -> None:
-        """Process one line. Its tokens and the ends of its requests reach the view with the next `flush`."""
+        """Process one line of the progress stream.
+
+        Tokens and ends of requests are collected: they reach the view with the next `flush`.
+        """
         at = line.at + self._offset_s
         if abs(line.at - self._first_at) > LONGEST_S:
             self.passed_over["of another month"] += 1
@@ -148,7 +152,7 @@ class FollowedFold:
                 pass
 
     def flush(self) -> None:
-        """Pass the events that were collected since the last call to the view."""
+        """Pass the tokens and ends of requests that were collected since the last call to the view."""
         pending, level = self._pending, self._present
         if level is None or not (pending.events or pending.bins):
             return
@@ -159,7 +163,10 @@ class FollowedFold:
         )
 
     def look(self, snapshot: Snapshot) -> None:
-        """Use a snapshot of the monitor: find the targets among its servers, and add samples to the view."""
+        """Use a snapshot of the monitor: find the servers that are the benchmark's targets, and add samples.
+
+        The samples of these servers and of their machines are added to the view.
+        """
         if self._targets.place(snapshot):
             self._grow(self._present)
         reached = {name for one in self.plan.targets for name in watched_backends(one, snapshot)}
@@ -169,14 +176,17 @@ class FollowedFold:
         self.live.look(snapshot)
 
     def measure_present(self) -> None:
-        """Queue the current level, if any, for measurement although it has not ended."""
+        """Queue the current level for the computation of its metrics, although the level has not ended.
+
+        Do nothing if there is no current level.
+        """
         level = self._present
         if level is not None and level.runs:
             self.flush()
             self.to_measure.append(ToMeasure(level, self.plan, CUT))
 
     def measured(self, done: ToMeasure, made: LevelResult) -> None:
-        """Add the computed metrics `made` of the level `done` to the result and the view."""
+        """Add `made`, the computed metrics of the level `done`, to the result and to the view."""
         name = done.level.target
         target = self._targets.by_name[name]
         known = self.result.target(name) or TargetResult(name=name, url=target.url)
@@ -190,7 +200,7 @@ class FollowedFold:
             self._levels.pop((name, done.level.asked), None)
 
     def finish(self) -> None:
-        """Complete the result and report the end of the benchmark to the view.
+        """Complete the result, and report to the view that the benchmark has ended.
 
         `measured` must have been called for every level before.
         """
@@ -286,7 +296,7 @@ class FollowedFold:
         self._emit(LoadTold(level.target, level.load, (LevelStarted(at, level.level),)))
 
     def _leave(self, cut_short: str | None = None) -> None:
-        """End the current level, if any: report its end to the view and queue it for measurement.
+        """End the current level, if any: report this to the view, and queue the level to compute its metrics.
 
         `cut_short` is the reason why the level is incomplete, or None.
         """
@@ -304,7 +314,7 @@ class FollowedFold:
         self._present = None
 
     def _end_run(self) -> None:
-        """Report the end of the current level's newest run to the view, unless it was reported before."""
+        """Report to the view that the newest run of the current level has ended, unless done before."""
         self.flush()
         level = self._present
         if not self._run_reported and level is not None:
@@ -316,7 +326,7 @@ class FollowedFold:
         self._emit(PhaseChanged(Phase.RUNNING, level.target, level.load, run, self._usual_runs))
 
     def _grow(self, level: FollowedLevel | None) -> None:
-        """Extend the plan, and that of the view, by the targets known so far and by the load of `level`."""
+        """Add the targets known so far, and the load of `level`, to the plan; pass it to the view."""
         plan = self.plan
         lengths, concurrency = list(plan.prompt_lengths), list(plan.concurrency)
         tokens = plan.tg
@@ -353,5 +363,5 @@ class FollowedFold:
 
 
 def stamps_note(tool: str) -> str:
-    """Return the note for the user that latencies depend on the other tool's own time stamps."""
+    """Return a note for the user: latencies were computed from the time stamps that the tool `tool` wrote."""
     return f"figures by {tool}'s own stamps: latencies hold its delays, most where many are in flight"

@@ -1,8 +1,8 @@
-"""`--follow FILE`: the live view of a benchmark by llama-benchy, from the progress stream that it writes.
+"""The live view of a benchmark by llama-benchy, from the progress stream that it writes (`--follow FILE`).
 
-Lines have wall-clock times of the machine on which llama-benchy runs. One offset, determined when the first
-line is read, converts them to this machine's monotonic clock; it is as exact as the two wall clocks agree. If
-the first line's time is in the future, the line is assumed to have been written just now.
+Lines have wall-clock times of the machine on which llama-benchy runs. One offset, determined when the
+first line is read, converts them to this machine's monotonic clock; it is as exact as the two wall clocks
+agree. If the first line's time is in the future, the line is assumed to have been written just now.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _AHEAD_S = 0.05
 
 
 class FollowedRun:
-    """A followed file: `run` reads it until cancelled, and other methods return its view at any time."""
+    """Follows a file that another tool writes: `run` reads it until cancelled, `view` is what to draw."""
 
     def __init__(
         self,
@@ -95,23 +95,24 @@ class FollowedRun:
         return None if self._fold is None else self._fold.live.result
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Replace the published tables whose curves are drawn in the plots, also for later benchmarks."""
+        """Draw the curves of the published tables `references` in the plots, replacing earlier ones.
+
+        They are also drawn for later benchmarks in the same file.
+        """
         self._references = references
         if self._fold is not None:
             self._fold.live.refer(references)
 
     def cancel(self, reason: str = "called off") -> None:
-        """Stop following the file; the other tool's benchmark itself continues.
-
-        The view shows `reason`.
-        """
+        """Stop following the file; the benchmark of the other tool continues. The view shows `reason`."""
         self._stopped = reason
         self._stop.set()
 
     def look(self, snapshot: Snapshot) -> None:
-        """Add the samples of a snapshot to the view.
+        """Add the samples of a snapshot of the monitor to the view of the benchmark.
 
-        The snapshot is ignored if the benchmark is over or interrupted, or if its clock differs from ours.
+        They are ignored if the benchmark is over or interrupted, or if the times in the file differ from
+        this machine's clock.
         """
         self._snapshot = snapshot
         self._has_snapshot.set()
@@ -146,7 +147,7 @@ class FollowedRun:
     def view(self) -> SweepView:
         """Return the view of the newest benchmark in the file at the current time.
 
-        Before the first line, the view states what is waited for.
+        Before the file has a line, the view says what it waits for.
         """
         fold = self._fold
         if fold is None:
@@ -178,9 +179,9 @@ class FollowedRun:
         return None if fold is None else fold.live.evidence(key, self._now(fold))
 
     def _before(self) -> SweepView:
-        """Return the view before the first line of a benchmark.
+        """Return the view to show before the first line of a benchmark has been read.
 
-        Its text states the reason before the path, because the screen cuts off long texts.
+        Its text has the reason first and then the path, because the screen cuts off long texts.
         """
         path = clean(self.path, 120)
         words = f"{self._waits or 'no line of a run came yet'}: waiting for {path}"
@@ -200,7 +201,8 @@ class FollowedRun:
     def _now(self, fold: FollowedFold) -> float:
         """Return the time at the right edge of the view, in monotonic seconds.
 
-        It is the current time less the delay of late lines, or the last line's time if the benchmark is over.
+        While lines arrive, this is the current time minus the delay with which they arrive. Otherwise it
+        is the time of the last line.
         """
         if not self._caught_up or self._stopped is not None or self._is_quiet(fold):
             return fold.at
@@ -214,7 +216,7 @@ class FollowedRun:
         return self._clock() - self._newest_at(fold) > QUIET_S
 
     def _is_beside(self, fold: FollowedFold) -> bool:
-        """Return whether the times of lines agree with this machine's clock within `LATE_S` seconds."""
+        """Return whether times in the lines differ from this machine's clock by at most `LATE_S` seconds."""
         return self._late_s <= LATE_S and fold.at - self._clock() <= LATE_S
 
     def _line_notices(self, fold: FollowedFold | None) -> tuple[str, ...]:
@@ -236,7 +238,7 @@ class FollowedRun:
         return tuple(notices)
 
     async def _take(self, piece: Piece) -> None:
-        """Process the result of one poll of the file, pausing every few milliseconds for other tasks."""
+        """Process the result of one poll of the file; let other tasks run every few milliseconds."""
         if piece.anew is not None:
             self._begin_anew(piece.anew)
             self._reader = LineReader()
@@ -287,7 +289,7 @@ class FollowedRun:
         self._fold = None
 
     def _show(self) -> None:
-        """Pass collected events to the view, and start to compute the metrics of levels that have ended."""
+        """Pass collected events to the view, and start computing the metrics of levels that have ended."""
         fold = self._fold
         if fold is None:
             return
@@ -310,7 +312,10 @@ class FollowedRun:
         self._finished = fold
 
     def _check_silence(self) -> None:
-        """If no line has arrived for `QUIET_S`, compute the metrics of the incomplete level once."""
+        """Compute the metrics of the incomplete level if no line has arrived for `QUIET_S` seconds.
+
+        They are computed once for each such silence.
+        """
         fold = self._fold
         if fold is not None and fold.over:
             return

@@ -56,11 +56,11 @@ class FollowedRequest:
 
     @property
     def start(self) -> float:
-        """The best known start time: `sent_at`, or `told_at` before the first chunk of the answer."""
+        """The start time: `sent_at`, or `told_at` as long as no chunk of the answer has arrived."""
         return self.told_at if self.sent_at is None else self.sent_at
 
     def responded(self, at: float, after_s: float) -> None:
-        """Record the first chunk of the answer: its line has the time `at`.
+        """Record that the first chunk of the answer arrived, by a line with the time `at`.
 
         The tool measured `after_s` seconds from the request's start to this chunk.
         """
@@ -69,7 +69,7 @@ class FollowedRequest:
             self.sent_at = min(max(at - after_s, self.told_at), max(at, self.told_at))
 
     def gave_tokens(self, at: float, count: int, *, is_guess: bool) -> None:
-        """Record a chunk with `count` tokens at the time `at`; with `is_guess`, the count is estimated."""
+        """Record a chunk with `count` tokens at the time `at`; `is_guess`: the count is estimated."""
         self.is_guess |= is_guess
         if not self.times and self.token_s is not None:
             at = self.start + self.token_s
@@ -112,7 +112,10 @@ class FollowedRequest:
 
 @dataclass(slots=True, eq=False)
 class FollowedLevel:
-    """A level of another tool's benchmark; `result` may be called at any time, also from another thread."""
+    """A level of another tool's benchmark: one load on one target, with its requests.
+
+    `result` may be called at any time, also from another thread.
+    """
 
     target: str
     asked: Asked
@@ -124,12 +127,12 @@ class FollowedLevel:
 
     @property
     def load(self) -> Load:
-        """The concurrency of the level, and its prompt tokens including the context."""
+        """The level's load: concurrency, and number of prompt tokens including the context."""
         return Load(self.asked.all_prompt_tokens, self.asked.concurrency)
 
     @property
     def level(self) -> Level:
-        """The level in the form of a load event, with the number of runs so far."""
+        """The level as a `Level` of a load event, with the number of runs so far."""
         load = self.load
         return Level(
             self.target,
@@ -140,7 +143,7 @@ class FollowedLevel:
         )
 
     def begin(self, request_id: int, number: int, at: float) -> FollowedRequest:
-        """Add a request that is about to be sent, in the tool's run `number`; return the request."""
+        """Add a request that is about to be sent in the run `number` of the tool, and return the request."""
         if number != self.run_number or not self.runs:
             self.runs.append([])
             self.run_number = number
@@ -164,15 +167,18 @@ class FollowedLevel:
         return self.in_flight == 0 and bool(self.runs) and len(self.runs[-1]) >= self.asked.concurrency
 
     def measured(self) -> list[FollowedRequest]:
-        """Return the requests that count for metrics: all except those that only load contexts."""
+        """Return the requests that metrics are computed from.
+
+        These are all requests, except those that only load contexts into the prefix cache.
+        """
         skipped = self.asked.concurrency if self.loads_contexts else 0
         return [request for run in self.runs for request in run[skipped:]]
 
     def result(self, plan: Plan, cut_short: str | None) -> LevelResult:
-        """Compute the metrics of the level by sparktop's definitions, with the doubts about them.
+        """Compute the metrics of the level by sparktop's definitions, and the reasons to doubt them.
 
-        Metrics that need sparktop's own load generator or the servers' counters are missing. `cut_short` is
-        the reason why the level is incomplete, or None.
+        Metrics that need sparktop's own load generator or the servers' counters are missing. `cut_short`
+        is the reason why the level is incomplete, or None.
         """
         events = [event for request in self.measured() for event in request.events()]
         made = level_result(self.level, collect(events))

@@ -1,7 +1,7 @@
-"""Parser of the progress stream that llama-benchy writes with `--emit-progress`: one JSON object per line.
+"""Parses the progress stream that llama-benchy writes with `--emit-progress`: one JSON object per line.
 
-The lines are untrusted. A line that is not JSON, has another schema than llama-benchy-progress.v1, an unknown
-type, or lacks a required field, is counted and ignored. The text of tokens is not read.
+The lines are untrusted. A line that is not JSON, has another schema than llama-benchy-progress.v1, an
+unknown type, or lacks a required field, is counted and ignored. The text of tokens is not read.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ class Asked:
 
 @dataclass(slots=True)
 class Begun:
-    """The first line of a benchmark.
+    """A line of the progress stream that is the first of a benchmark.
 
-    In this class and the following ones, `at` is the Unix time in seconds by the writer's clock.
+    `at` is its Unix time in seconds by the clock of the machine that wrote the stream. The same holds for
+    the classes below.
     """
 
     at: float
@@ -60,7 +61,7 @@ class Begun:
 
 @dataclass(slots=True)
 class Started:
-    """A request is about to be sent."""
+    """A line of the progress stream: a request is about to be sent."""
 
     at: float
     request_id: int
@@ -70,7 +71,7 @@ class Started:
 
 @dataclass(slots=True)
 class Responded:
-    """The first chunk of a request's answer arrived."""
+    """A line of the progress stream: the first chunk of a request's answer arrived."""
 
     at: float
     request_id: int
@@ -80,7 +81,7 @@ class Responded:
 
 @dataclass(slots=True)
 class GaveToken:
-    """The first chunk with text of a request's answer arrived."""
+    """A line of the progress stream: the first chunk with text of a request's answer arrived."""
 
     at: float
     request_id: int
@@ -90,7 +91,7 @@ class GaveToken:
 
 @dataclass(slots=True)
 class GaveTokens:
-    """A chunk with text of a request's answer arrived, the first or a later one."""
+    """A line of the progress stream: any chunk with text of a request's answer arrived."""
 
     at: float
     request_id: int
@@ -101,7 +102,7 @@ class GaveTokens:
 
 @dataclass(slots=True)
 class Ended:
-    """A request has ended, successfully or not."""
+    """A line of the progress stream: a request has ended, successfully or not."""
 
     at: float
     request_id: int
@@ -115,7 +116,7 @@ class Ended:
 
 @dataclass(slots=True)
 class Completed:
-    """The last line of a benchmark."""
+    """A line of the progress stream that is the last of a benchmark."""
 
     at: float
     status: str
@@ -126,7 +127,7 @@ Line = Begun | Started | Responded | GaveToken | GaveTokens | Ended | Completed
 
 
 class LineReader:
-    """Parser of a stream that arrives in pieces; it counts the lines that it cannot parse."""
+    """Splits a stream that arrives in parts into lines and parses them; counts the lines that are invalid."""
 
     def __init__(self) -> None:
         """Start at the beginning of a stream."""
@@ -138,7 +139,10 @@ class LineReader:
         """Number of ignored lines by reason."""
 
     def feed(self, data: bytes) -> Iterator[Line]:
-        """Add data to the stream; yield each valid line, parsed, that ends in these data."""
+        """Add data to the stream, and yield each line that is complete now, parsed.
+
+        Invalid lines are counted and skipped.
+        """
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             if self._skips:
@@ -158,7 +162,10 @@ class LineReader:
 
 
 def _read(line: bytes) -> Line | str | None:
-    """Parse a line; return a text with the reason if it is invalid, None if sparktop does not need it."""
+    """Parse a line of the progress stream; return None for a line that sparktop does not need.
+
+    If the line is invalid, return the reason as text.
+    """
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError):
@@ -175,7 +182,7 @@ def _read(line: bytes) -> Line | str | None:
 
 
 def passed_words(counts: Counter[str]) -> str | None:
-    """Return a message that counts the ignored lines of a stream by reason; None if there are none."""
+    """Return a message on how many lines of a stream were ignored, by reason; None if there were none."""
     total = counts.total()
     parts = ", ".join(f"{count} {why}" for why, count in counts.most_common())
     return f"{total} line{'' if total == 1 else 's'} passed over: {parts}" if total else None

@@ -1,4 +1,4 @@
-"""The targets of another tool's benchmark: their names, and which monitored server or router each one is."""
+"""The targets of another tool's benchmark: their names, and the monitored server or router that each is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _Identity = tuple[str, str, str, int, int | None]
 
 @dataclass(slots=True, eq=False)
 class FollowedTargets:
-    """The targets so far, named as they appear; a name stands for one address, model and output length."""
+    """The targets of a followed benchmark that are known so far, each under a name of its own.
+
+    A name stands for one address, model and output length.
+    """
 
     by_name: dict[str, SweepTarget] = field(default_factory=dict)
     _names: dict[_Identity, str] = field(default_factory=dict)
@@ -24,10 +27,10 @@ class FollowedTargets:
     """Context tokens of each level, by (name, concurrency, all prompt tokens)."""
 
     def name(self, asked: Asked, snapshot: Snapshot | None) -> str:
-        """Return the name of the target of a level; a new target gets a new name.
+        """Return the name of the target that the level `asked` loads; a target that is new gets a new name.
 
-        Levels of the same load that differ in context length count as different targets, because a table has
-        only one row for each load of a target.
+        Levels of the same load that differ in context length count as different targets, because a table
+        has only one row for each load of a target.
         """
         place = _name_of(asked, snapshot)
         whole = (asked.url, asked.label, asked.model, asked.output_tokens, None)
@@ -54,7 +57,7 @@ class FollowedTargets:
         return name
 
     def place(self, snapshot: Snapshot) -> bool:
-        """Find each target among the servers and routers of a snapshot; return whether any target changed."""
+        """Update which server or router of `snapshot` each target is; return whether any changed."""
         found = {name: placed(one, snapshot) for name, one in self.by_name.items()}
         changed = found != self.by_name
         self.by_name = found

@@ -1,6 +1,6 @@
-"""The first sentences of a report, which answer the sweep's question.
+"""Writes the first sentences of a report, which answer the sweep's question.
 
-They state where the SLO conditions hold, or else which target or which level is best.
+The sentences state where the SLO conditions hold, or else which target or which level is best.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DECODES = ("sustained_tps", "decode_tps", "output_tps")
 
 
 def answer(result: SweepResult, found: Findings) -> list[str]:
-    """Return the first sentences of a report as Markdown, the most important first; may be empty."""
+    """Return the first sentences of a report as Markdown, the most important first; the list may be empty."""
     several = sum(bool(target.levels) for target in result.targets) > 1
     sentences = list(slo_sentences(result, code))
     if not sentences and found.topologies is not None:
@@ -42,9 +42,10 @@ def answer(result: SweepResult, found: Findings) -> list[str]:
 
 
 def _targets(compared: Topologies) -> Iterator[str]:
-    """Yield one sentence per main metric that states which target is best at which loads.
+    """Yield one sentence per main metric on which target is best at which loads.
 
-    If no target differs in any of these metrics, yield one sentence that states this.
+    If no difference between targets is shown in any of these metrics, yield a single sentence that states
+    this.
     """
     known = {one.metric: one for one in compared.metrics}
     metrics = [known[name] for name in main_metrics(known)]
@@ -81,7 +82,7 @@ def _state(level: ComparedLevel) -> str:
 def _stretch(levels: Sequence[ComparedLevel], among: Sequence[ComparedLevel]) -> str:
     """Return a text for consecutive levels: "c1–c4", "5,000–39,000 in" (prompt tokens), or "c1 5,000 in".
 
-    It states only what differs among all levels, `among`: concurrency, prompt length, or both.
+    The text names the concurrency, the prompt length, or both: what differs among all levels (`among`).
     """
     lengths = {level.prompt_tokens for level in among}
     if len({level.concurrency for level in among}) == 1 < len(lengths):

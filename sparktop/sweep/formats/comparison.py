@@ -1,4 +1,4 @@
-"""A comparison of several series (measured targets, published tables) as Markdown or JSON."""
+"""Writes a comparison of several series (measured targets, published tables) as Markdown or JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Facts = Mapping[str, Mapping[str, JsonValue]]
 def to_json(comparison: ComparisonResult, series: Sequence[Series] = (), facts: Facts | None = None) -> str:
     """Return a comparison as JSON text, in the format of the key "comparison" of a result file.
 
-    If `series` are given, the object also has them under "series", and `facts` under "facts".
+    If `series` are given, the JSON object also has the keys "series" and "facts" with the two arguments.
     """
     values = comparison.model_dump(mode="json", by_alias=True)
     if series:
@@ -41,7 +41,7 @@ def to_json(comparison: ComparisonResult, series: Sequence[Series] = (), facts: 
 def to_markdown(comparison: ComparisonResult, series: Sequence[Series], facts: Facts | None = None) -> str:
     """Return a comparison as Markdown: one table per metric, crossovers, notes and definitions.
 
-    Metrics of a series that cannot be compared at some of its levels are in tables of this series alone.
+    A metric of a series for which not all of its levels can be compared gets a table of this series alone.
     """
     metrics = [metric for metric in METRICS if any(row.metric == metric for row in comparison.rows)]
     blocks = ["## sparktop compare", rewrapped("\n".join(_sources(series)))]
@@ -66,7 +66,7 @@ def to_markdown(comparison: ComparisonResult, series: Sequence[Series], facts: F
 def _lone_metrics(
     series: Series, levels: Mapping[Load, SeriesLevel], comparison: ComparisonResult
 ) -> list[str]:
-    """Return the metrics of a series that, for at least one of its levels, are not in the comparison."""
+    """Return the metrics of a series that the comparison lacks for at least one of the series' levels."""
     placed = {
         (row.metric, Load(row.concurrency, row.pp, row.tg))
         for row in comparison.rows
@@ -88,9 +88,11 @@ def _lone_tables(series: Series, metrics: Sequence[str]) -> Iterator[str]:
 
 
 def engines_in_markdown(comparison: ComparisonResult) -> Iterator[str]:
-    """Yield a Markdown block for each set of engines behind routers: a table, and a list of sentences.
+    """Yield a Markdown block for each set of engines that routers distribute requests to.
 
-    The block has the upper bound of independent engines, the routers' share of it, and targets beyond it.
+    A table and a list of sentences show an upper bound (the sum of the values of N engines, each measured
+    alone at 1/N of the concurrency), the percentage of it that each router reached, and targets that
+    exceeded it.
     """
     for group in by_engines(comparison.independent_engines):
         lines = [engines_sentence(group)]
@@ -116,7 +118,7 @@ def notes_in_markdown(comparison: ComparisonResult) -> Iterator[str]:
 
 
 def _rules(comparison: ComparisonResult) -> Iterator[str]:
-    """Yield a sentence on when a target is a winner, then which differences the runs could detect."""
+    """Yield a sentence on when a target counts as winner, then which differences the runs could detect."""
     floor = max(comparison.noise_floor_percent.values(), default=None)
     rate = comparison.error_rate_percent
     if floor is not None and rate is not None and any(row.significant is not None for row in comparison.rows):
@@ -132,10 +134,10 @@ def _rules(comparison: ComparisonResult) -> Iterator[str]:
 
 
 def _versus(comparison: ComparisonResult, series: Sequence[Series], metrics: Sequence[str]) -> Iterator[str]:
-    """Yield Markdown tables that compare our values with those of others, one per metric.
+    """Yield Markdown tables that compare values of one series ("ours") with those of others ("theirs").
 
-    "Ours" is the baseline, which is compared with all other series. Without a baseline, "ours" is each
-    measured series in turn, which is compared with the published ones.
+    There is one table per metric. "Ours" is the baseline, and "theirs" are all other series. Without a
+    baseline, "ours" is each measured series in turn, and "theirs" are the published ones.
     """
     if comparison.baseline is not None:
         others = {comparison.baseline: [one.name for one in series if one.name != comparison.baseline]}
@@ -150,7 +152,7 @@ def _versus(comparison: ComparisonResult, series: Sequence[Series], metrics: Seq
 
 
 def facts_in_markdown(facts: Facts) -> Iterator[str]:
-    """Yield the facts that published tables state in addition, as one Markdown list per table."""
+    """Yield for each published table the further facts that it states, as a Markdown list with a heading."""
     for name, stated in facts.items():
         if stated:
             yield f"### What {code(name)} also says\n\n" + "\n".join(

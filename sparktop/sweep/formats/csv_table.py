@@ -1,4 +1,4 @@
-"""A sweep's result as CSV: one row per level, one column per value; unknown values are empty fields."""
+"""Writes a sweep's result as CSV: one row per level, one column per value; unknown values are empty."""
 
 from __future__ import annotations
 

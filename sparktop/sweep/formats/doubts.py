@@ -1,4 +1,4 @@
-"""The marks of a sweep's levels as text for a report: a summary, and every message with its levels.
+"""Writes the marks of a sweep's levels for a report: a summary, and every message with its levels.
 
 A mark is a reason to doubt a level's metrics, or a reason why the level is slow.
 """
@@ -20,9 +20,9 @@ _P99_MS = re.compile(r"p99 of its loop's lag is ([0-9.]+) ms")
 
 
 def summary(result: SweepResult) -> str | None:
-    """Return sentences that count the levels with each doubt, and with each reason to be slow.
+    """Return sentences that state how many levels have each reason to doubt, and each reason to be slow.
 
-    Return None if no level has a mark.
+    Return None if no level has such a reason (a "mark").
     """
     levels = [level for target in result.targets for level in target.levels]
     marks = [
@@ -38,14 +38,18 @@ def summary(result: SweepResult) -> str | None:
 
 
 def _kind(mark: Mark) -> str:
-    """Return the short name of a mark, without values that differ between levels."""
+    """Return the name under which a mark (a reason to doubt a level, or why it is slow) is counted.
+
+    The name contains no values that differ between levels.
+    """
     return PADDING if mark.code == PADDING else mark_words(mark)
 
 
 def _part(word: str, marks: list[tuple[int, Mark]], count: int) -> str:
-    """Return the text "NAME at 3 of 8", or "at all", for the mark `word`.
+    """Return how many levels have the mark `word`, as text: "NAME at 3 of 8", or "NAME at all".
 
-    `marks` are (concurrency, mark) of all marks, `count` is the number of levels.
+    A mark is a reason to doubt a level, or why it is slow. `marks` are (concurrency, mark) for all marks
+    of all levels, `count` is the number of levels.
     """
     having = [(concurrency, mark) for concurrency, mark in marks if _kind(mark) == word]
     where = "all" if len(having) == count > 1 else f"{len(having)} of {count}"
@@ -53,7 +57,7 @@ def _part(word: str, marks: list[tuple[int, Mark]], count: int) -> str:
 
 
 def _worst_lag(having: list[tuple[int, Mark]]) -> str:
-    """Return " (worst p99 120 ms at c64)" for the largest lag of the load generator; "" without a lag."""
+    """Return the largest lag of the load generator as text, " (worst p99 120 ms at c64)"; "" for none."""
     lags = [
         (float(found[1]), concurrency)
         for concurrency, one in having
@@ -66,7 +70,10 @@ def _worst_lag(having: list[tuple[int, Mark]]) -> str:
 
 
 def details(result: SweepResult) -> Iterator[str]:
-    """Yield one line for each distinct mark and message: the levels that have it, its name, the message."""
+    """Yield one line for each distinct mark: the levels that have it, its name, and its message.
+
+    A mark is a reason to doubt a level's metrics, or a reason why the level is slow.
+    """
     places: dict[tuple[str, str], list[str]] = {}
     for target in result.targets:
         for level in target.in_order():

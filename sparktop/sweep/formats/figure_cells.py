@@ -42,7 +42,7 @@ def tokens(count: int | None) -> str:
 def load_words(load: Load, *, lengths: bool = True) -> str:
     """Return a load such as "c16, 1,024 in, 128 out": concurrency, prompt tokens, output tokens.
 
-    Unknown lengths are left out; without `lengths`, so are known ones.
+    Unknown lengths are left out. If `lengths` is False, all lengths are left out.
     """
     words = f"c{load.concurrency}"
     if lengths and load.pp is not None:

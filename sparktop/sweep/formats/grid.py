@@ -1,4 +1,4 @@
-"""Tables whose cells may contain untrusted names, and their conversion to Markdown."""
+"""Tables whose cells may contain untrusted names, and their conversion to safe Markdown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparktop.sweep.formats.prose import wrapped
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """A table cell with an untrusted name, which is escaped, followed by text of our own."""
+    """A table cell that begins with an untrusted name, which is escaped; `after` is trusted text."""
 
     name: str
     after: str = ""

@@ -1,7 +1,7 @@
-"""Tables in the layouts of published benchmarks of DGX Sparks: one function per layout.
+"""Builds tables in the layouts of published benchmarks of DGX Sparks: one function per layout.
 
-A series is the list of one target's levels. Each layout accepts series from any source, so that own results
-have the same rows and columns as the published table that they are compared with.
+A series is the list of one target's levels. Each layout accepts series from any source, so that own
+results have the same rows and columns as the published table that they are compared with.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SERVING = ("total_tps", "output_tps", "ttft_ms", "itl_ms", "e2e_ms")
 
 
 def by_concurrency(series: Series, metrics: Sequence[str], title: str) -> Grid:
-    """Return a table of one series with the columns: Concurrency | one for each of `metrics` that it has.
+    """Return a table of one series: the column "Concurrency", and one for each of `metrics` with values.
 
     There is one row per level.
     """
@@ -56,9 +56,10 @@ def by_concurrency(series: Series, metrics: Sequence[str], title: str) -> Grid:
 
 
 def winners(comparison: ComparisonResult, metric: str, names: Sequence[str]) -> Grid:
-    """Return a table of one metric with the columns: Concurrency | one for each series | Winner (percent).
+    """Return a table that compares series in one metric: Concurrency | each series | Winner (percent).
 
-    There is one row per compared load; `names` are the series in the order of columns.
+    There is one row per compared load. `names` are the series in the order of columns; series without a
+    value are left out.
     """
     rows = [row for row in comparison.rows if row.metric == metric]
     shown = [name for name in names if any(name in row.values for row in rows)]
@@ -85,9 +86,10 @@ def winners(comparison: ComparisonResult, metric: str, names: Sequence[str]) -> 
 
 
 def _winner_head(comparison: ComparisonResult, vs: str | None) -> Cell:
-    """Return the heading of the winner's column, which states what the percentages refer to.
+    """Return the heading of the winners' column, which states what the percentages in it compare with.
 
-    `vs` is "runner-up", "baseline", "table", or None if there are no percentages.
+    `vs` is "runner-up" (the second-best series), "baseline" (the chosen series), "table" (the percentages
+    are copied from a published table), or None (the column has no percentages).
     """
     if vs == "baseline":
         return f"Winner, against {code(comparison.baseline or '')}"
@@ -98,8 +100,8 @@ def _winner_head(comparison: ComparisonResult, vs: str | None) -> Cell:
 def versus(comparison: ComparisonResult, metric: str, ours: str, theirs: Collection[str]) -> Grid:
     """Return a table of one metric with the columns: Source | Concurrency | Theirs | Ours | Delta.
 
-    It compares the series `ours` with each series in `theirs`. The difference from a range is the difference
-    from its nearest end.
+    The series `ours` is compared with each series in `theirs`. If a value is a range, the difference is
+    that from the nearest end of the range.
     """
     meaning = METRICS[metric]
     rows = tuple(
@@ -120,9 +122,11 @@ def versus(comparison: ComparisonResult, metric: str, ours: str, theirs: Collect
 
 
 def at_best(found: Sequence[IndependentEngines]) -> Grid:
-    """Return a table that compares routers over the same engines with the upper bound of these engines.
+    """Return a table of routers in front of the same engines, with their values against an upper bound.
 
-    The columns are: Concurrency | upper bound | one for each router | targets that exceed the bound.
+    The bound is the sum of the values of N engines, each measured alone at 1/N of the concurrency. The
+    columns are: Concurrency | upper bound | each router's value and its percentage of the bound | targets
+    that exceed the bound.
     """
     metric = METRICS[found[0].metric]
     by_concurrency = {level.concurrency: level for one in found for level in one.levels}
@@ -174,7 +178,7 @@ def batch_scaling(series: Series) -> Grid:
 def contexts(series: Series) -> Grid:
     """Return a table of prompt lengths: Context | Prompt tokens | Latency | Decode rate.
 
-    There is one row for each level with concurrency 1, and one for each refused prompt length.
+    There is one row for each level with concurrency 1, and one row for each refused prompt length.
     """
     latency, decode = METRICS["e2e_ms"], METRICS["decode_tps"]
     rows = tuple(
@@ -197,7 +201,7 @@ def contexts(series: Series) -> Grid:
 def before_after(before: Sequence[Series], after: Sequence[Series]) -> Grid:
     """Return a table with the columns: Test | Before | After | Change.
 
-    There is one row for each load and metric of which either side has a value.
+    There is one row for each load and metric for which at least one side has a value.
     """
     pairs = [
         (load, name, _find(before, load, name), _find(after, load, name))
@@ -218,10 +222,10 @@ def before_after(before: Sequence[Series], after: Sequence[Series]) -> Grid:
 
 
 def machines(by_machine: Mapping[str, Sequence[Series]]) -> Grid:
-    """Return a table with one row per machine; `by_machine` has the series measured on each.
+    """Return a table with one row per machine; `by_machine` has the series measured on each machine.
 
-    The columns are: Hardware | token rate at concurrency 1 | token rate at the highest concurrency | longest
-    prompt | decode rate with it.
+    The columns are: Hardware | token rate at concurrency 1 | token rate at the highest concurrency |
+    longest prompt | decode rate with the longest prompt.
     """
     rows = tuple((Outside(name), *_machine(series)) for name, series in by_machine.items())
     heads = ("Hardware", "Batch 1 (tok/s)", "Largest batch (tok/s)", "Longest prompt", "Decode there (tok/s)")
@@ -229,7 +233,7 @@ def machines(by_machine: Mapping[str, Sequence[Series]]) -> Grid:
 
 
 def spread(first: Series, second: Series, metric: str = "decode_tps") -> Grid:
-    """Return a table of two series' standard deviations over runs, in one metric.
+    """Return a table of the standard deviations over runs of two series, in one metric.
 
     The columns are: Concurrency | first series | second series | ratio of the second to the first.
     """
@@ -247,9 +251,9 @@ def spread(first: Series, second: Series, metric: str = "decode_tps") -> Grid:
 
 
 def gap(first: Series, second: Series, load: Load) -> Grid:
-    """Return a table of two series under one load: Metric | first | second | Gap.
+    """Return a table of two series under one load: Metric | first series | second series | Gap.
 
-    The gap is the difference of the first from the second in percent.
+    The gap is the percentage by which the first value differs from the second.
     """
     rows = tuple(
         (
@@ -266,9 +270,10 @@ def gap(first: Series, second: Series, load: Load) -> Grid:
 
 
 def intervals(series: Series, metrics: Sequence[str]) -> Grid:
-    """Return a table of a series: Concurrency | "mean ± standard deviation over runs", one column per metric.
+    """Return a table of a series: the column "Concurrency" and one for each of `metrics`; a row per level.
 
-    Metrics without any standard deviation are left out.
+    The cells are "mean ± standard deviation over runs". Metrics without any standard deviation are left
+    out.
     """
     shown_metrics = [
         METRICS[name]
@@ -287,10 +292,11 @@ def intervals(series: Series, metrics: Sequence[str]) -> Grid:
 
 
 def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
-    """Return the cell with the winner of a row and its lead in percent, or that no difference is shown.
+    """Return the table cell with the winner of a row and its lead in percent, or that none is shown.
 
-    The cell also names what the percentage refers to, unless this is `vs`, which the column's heading names.
-    A "*" marks a lead that could not be tested, for winners of published tables only with `mark_untested`.
+    `vs` is what percentages refer to by the column's heading: the cell names a different reference. A "*"
+    marks a lead that could not be tested; winners that a published table names get it only if
+    `mark_untested` is True.
     """
     if row.significant is False:
         if row.leaders:
@@ -314,9 +320,9 @@ def _value(row: ComparisonRow, name: str, metric: Metric) -> str:
 
 
 def _delta(row: ComparisonRow, ours: str, theirs: str) -> str:
-    """Return the difference of our value from theirs, such as "+4.2%"; "within" if it is inside their range.
+    """Return the difference of our value from theirs in percent, such as "+4.2%"; "–" if a value is unknown.
 
-    "–" if a value is unknown.
+    If theirs is a range and our value lies inside, return "within".
     """
     values = [Figure(row.values.get(name) or 0.0, span=row.ranges.get(name)) for name in (ours, theirs)]
     ratio = ratio_of(values[0], values[1])

@@ -1,8 +1,8 @@
-"""A sweep's result in the JSON format of llama-benchy 0.4, for tools that read this format.
+"""Writes a sweep's result in the JSON format of llama-benchy 0.4, for tools that read this format.
 
-The format's standard deviations divide by n, not by n - 1. It has no fields for latency percentiles, errors,
-validity or several targets. llama-benchy subtracts the network latency from the prompt processing time at
-concurrency 1; sparktop subtracts nothing and states that (`latency_mode` "none").
+The format's standard deviations divide by n, not by n - 1. It has no fields for latency percentiles,
+errors, validity or several targets. llama-benchy subtracts the network latency from the prompt processing
+time at concurrency 1; sparktop subtracts nothing and states so (`latency_mode` is "none").
 """
 
 from __future__ import annotations
@@ -61,9 +61,10 @@ def _chosen(result: SweepResult, name: str | None) -> TargetResult:
 
 
 def _benchmark(level: LevelResult, plan: PlanResult) -> dict[str, Any]:
-    """Return a level as an entry of "benchmarks".
+    """Return a level as an entry of the list "benchmarks" in llama-benchy's format.
 
-    A level that the server refused has no values, and the server's message under the additional key "error".
+    The entry of a level that the server refused has no values, and has the server's message under the
+    additional key "error".
     """
     refused = {} if level.error is None else {"error": level.error}
     each = level.each or EachRequest()

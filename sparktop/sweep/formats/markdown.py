@@ -1,4 +1,4 @@
-"""A sweep's result as a Markdown report for a forum: summary, doubts, tables and definitions of metrics."""
+"""Writes a sweep's result as a Markdown report for a forum: summary, doubts, tables, and definitions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ def render(result: SweepResult) -> str:
 
 
 def _terms(grids: Sequence[Grid]) -> set[str]:
-    """Return all column headings and words of the tables' cells, to find terms that need a definition."""
+    """Return all column headings and all words in the tables' cells.
+
+    The report defines those of its terms that occur among these.
+    """
     found = {head for grid in grids for head in grid.heads if isinstance(head, str)}
     cells = (cell for grid in grids for row in grid.rows for cell in row)
     return found | {sign for cell in cells if isinstance(cell, str) for sign in cell.split()}
@@ -72,7 +75,7 @@ def _advice(found: Findings) -> tuple[AdviceRow, ...]:
 
 
 def _uses(advice: Sequence[AdviceRow]) -> Iterator[str]:
-    """Yield the section that states which target to use at which loads; nothing without advice."""
+    """Yield the section on which target to use at which loads; nothing if there is no advice."""
     if advice:
         sentences = [
             sentence if row.target is not None else f"{row.loads}: {plain(row.why)}"
@@ -84,7 +87,7 @@ def _uses(advice: Sequence[AdviceRow]) -> Iterator[str]:
 
 
 def _about(result: SweepResult) -> Iterator[str]:
-    """Yield paragraphs about the plan, and about errors and doubts that make the results less reliable."""
+    """Yield paragraphs about the plan, about errors, and about reasons to doubt the results."""
     plan = result.plan
     models = list(dict.fromkeys(target.model for target in result.targets if target.model))
     more = " or more" if result.slo is not None else ""
@@ -130,7 +133,7 @@ def _effort(plan: PlanResult) -> str:
 
 
 def _prompts(result: SweepResult) -> str:
-    """Return a text with the seed from which prompts were generated, to reproduce them; "" if unknown."""
+    """Return a text with the seed that prompts were generated from, to reproduce them; "" if unknown."""
     ways = {target.fresh_by for target in result.targets if target.fresh_by is not None}
     if result.plan.seed is None or not ways:
         return ""

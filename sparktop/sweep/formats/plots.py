@@ -1,4 +1,4 @@
-"""Plots of metrics over concurrency as text, printed at the end of a sweep on a plain terminal."""
+"""Draws plots of metrics over concurrency as text, printed at the end of a sweep on a plain terminal."""
 
 from __future__ import annotations
 
@@ -82,7 +82,10 @@ def _wrapped(legend: Sequence[str], width: int) -> list[str]:
 
 
 def _points(series: Series, metric: str) -> dict[int, float]:
-    """Return the mean of a metric by concurrency, ascending; the first of several levels of a concurrency."""
+    """Return {concurrency: mean of a metric}, in ascending order.
+
+    If several levels have the same concurrency, the first of them is used.
+    """
     points: dict[int, float] = {}
     for level in series.levels:
         figure = level.figures.get(metric)

@@ -19,7 +19,7 @@ _MARKUP = re.compile(r"[`*\[\]<>|\\&~$]|\b_|_\b|!\[|://|www\.|@|^#")
 
 
 def plain(text: str) -> str:
-    """Return a sentence with untrusted text: as a code span if it contains markup, else unchanged."""
+    """Return a sentence with untrusted text; if it contains markup, as a code span, else unchanged."""
     return code(text) if _MARKUP.search(text) else text
 
 
@@ -43,6 +43,6 @@ def bullets(items: Iterable[str]) -> str:
 
 
 def rewrapped(block: str) -> str:
-    """Return a block of Markdown with its list items wrapped; lines that do not begin with "- " stay."""
+    """Return a block of Markdown with its list items ("- ") wrapped, and all other lines unchanged."""
     lines = block.splitlines()
     return "\n".join(wrapped(line[2:], bullet=True) if line.startswith("- ") else line for line in lines)

@@ -1,4 +1,4 @@
-"""Tables with additional rows for loads that a server refused, in order among the rows of measured loads."""
+"""Adds rows for loads that a server refused to tables, in order among the rows of measured loads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REFUSED = "❌"
 
 
 def winners_and_refused(comparison: ComparisonResult, metric: str, series: Sequence[Series]) -> Grid:
-    """Return the table of `layouts.winners`, with rows for loads that a target in the table refused."""
+    """Return the table of `layouts.winners`, with a row added for each load that a target refused."""
     grid = winners(comparison, metric, [one.name for one in series])
     names = {cell.name for cell in grid.heads if isinstance(cell, Outside)}
     columns = [one for one in series if one.name in names]
@@ -33,7 +33,7 @@ def winners_and_refused(comparison: ComparisonResult, metric: str, series: Seque
 
 
 def rates_and_refused(series: Series, metrics: Sequence[str], title: str) -> Grid:
-    """Return the table of `layouts.by_concurrency`, with a row for each load that the server refused."""
+    """Return the table of `layouts.by_concurrency`, with a row added for each load the server refused."""
     grid = by_concurrency(series, metrics, title)
     rows = [(level.load, row) for level, row in zip(series.levels, grid.rows, strict=True)]
     bare = [UNKNOWN] * (len(grid.heads) - 1)
@@ -42,7 +42,10 @@ def rates_and_refused(series: Series, metrics: Sequence[str], title: str) -> Gri
 
 
 def _with_signs(row: tuple[Cell, ...], load: Load, columns: Sequence[Series]) -> tuple[Cell, ...]:
-    """Return a copy of a row with `REFUSED` in the unknown cells of targets that refused the row's load."""
+    """Return a copy of a table row in which the cells of targets that refused `load` say so.
+
+    `REFUSED` replaces only cells without a value. `columns` are the targets in the order of the cells.
+    """
     cells = [
         REFUSED if cell == UNKNOWN and _is_refused(one, load) else cell
         for one, cell in zip(columns, row[1:], strict=False)
@@ -51,7 +54,7 @@ def _with_signs(row: tuple[Cell, ...], load: Load, columns: Sequence[Series]) ->
 
 
 def _row(load: Load, metric: str, columns: Sequence[Series]) -> tuple[Cell, ...]:
-    """Return the row of a load that is not in the comparison because too few targets accepted it."""
+    """Return the table row of a load that cannot be compared, because too few targets accepted it."""
     figures = [
         next((level.figures.get(metric) for level in one.levels if same_row(load, level.load)), None)
         for one in columns

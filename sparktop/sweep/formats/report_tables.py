@@ -1,4 +1,4 @@
-"""The tables of a target in a sweep's report: throughput, latencies, and runs and marks of each level.
+"""Builds the tables of a target in a sweep's report: throughput, latencies, and runs and marks by level.
 
 A mark is a reason to doubt a level's metrics, or a reason why the level is slow.
 """
@@ -56,7 +56,10 @@ class Columns:
     """True to put the server's messages about refused prompt lengths, and the roofline, below the table."""
 
     def grid(self, target: TargetResult, title: str) -> Grid:
-        """Return the table of a target's levels under the heading `title`; no rows if no column is known."""
+        """Return the table of a target's levels under the heading `title`.
+
+        The table has no rows if no value of any column is known.
+        """
         shown = self._shown(target)
         levels = target.in_order() if shown else ()
         rows: tuple[tuple[Cell, ...], ...] = tuple(
@@ -79,7 +82,7 @@ class Columns:
 
 
 def level_words(level: LevelResult, target: TargetResult) -> str:
-    """Return a level's load as text, with its lengths if the target has several levels of one concurrency."""
+    """Return a level's load as text such as "c16"; with its lengths if the concurrency alone is ambiguous."""
     several = len({one.concurrency for one in target.levels}) < len(target.levels)
     return load_words(Load(level.concurrency, level.pp, level.tg), lengths=several)
 
@@ -99,9 +102,9 @@ def _refusals(levels: Sequence[LevelResult]) -> Iterator[str]:
 
 
 def _rooflines(levels: Sequence[LevelResult]) -> Iterator[str]:
-    """Yield a line with the roofline: the tokens/s that the memory bandwidth allows one request.
+    """Yield a line on the roofline: the tokens/s that the memory bandwidth allows a single request.
 
-    Yield nothing if it is unknown.
+    Yield nothing if the roofline is unknown.
     """
     known = [
         (level.decode_tps.mean, level.roofline_percent)
@@ -144,15 +147,16 @@ def _percent(head: str, value: Callable[[LevelResult], float | None]) -> Column:
 
 
 def mark_words(mark: Mark) -> str:
-    """Return the short name of a mark in reports, such as "client lag"."""
+    """Return the short name in reports, such as "client lag", of a reason to doubt a level or its speed."""
     return _MARK_WORDS.get(mark.code, mark.word)
 
 
 def _marks(level: LevelResult) -> str:
-    """Return the names of a level's most serious marks and the number of further ones; "–" without marks.
+    """Return the names of a level's most serious marks, and how many others there are; "–" without marks.
 
-    At most `_MOST_MARKS` are named: the most serious doubts, and a reason why the level is slow if there is
-    one. Padding and refusals are left out, because the table shows them elsewhere.
+    A mark is a reason to doubt the level's metrics, or a reason why it is slow. At most `_MOST_MARKS` are
+    named, among them a reason why the level is slow if there is one. Padding and refusals are left out,
+    because the table shows them elsewhere.
     """
     marks = [mark for mark in marks_of(level) if mark.code not in {PADDING, REFUSED}]
     named, left = marks[:_MOST_MARKS], marks[_MOST_MARKS:]

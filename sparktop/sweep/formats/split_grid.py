@@ -1,4 +1,4 @@
-"""The table of how many requests each backend of a router answered at each level, with its batch size."""
+"""Builds the table of how many requests each backend of a router answered at each level, and batch sizes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NOTE = (
 
 
 def split_grid(target: TargetResult) -> Grid:
-    """Return the table of a router: Concurrency | requests and batch of each backend | largest share.
+    """Return a table of a router: Concurrency | requests and batch size of each backend | largest share.
 
-    The largest share is the percentage of a run's requests that one backend answered. There is one row per
-    level, and no row unless the target is a router with several backends.
+    The largest share is the percentage of a run's requests that a single backend answered. There is one
+    row per level. The table is empty unless the target is a router with several backends.
     """
     names = sorted({name for level in target.levels for name in level.known_servers})
     title = f"Who answered: {code(target.name)}"

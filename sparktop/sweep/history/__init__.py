@@ -1,1 +1,1 @@
-"""The history of stored results: list, search, tags and notes, import, deletion and undo."""
+"""Manages stored results: lists and searches them, stores tags and notes, imports, deletes and undoes."""

@@ -34,7 +34,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The folder of deleted results, which has one subfolder per deletion, named by its time.
+    """The folder of deleted results, which has one subfolder per deletion, named by the time of the deletion.
 
     Results that were deleted together are restored together. The newest deletion is restored first, even
     after a restart of the program.
@@ -46,7 +46,7 @@ class Deleted:
     """Returns the current time, with its time zone."""
 
     def take(self, keys: Iterable[str]) -> Moved:
-        """Delete the results `keys` by moving their files to a new subfolder; return which were moved."""
+        """Delete the results `keys`: move their files to a new subfolder, and return which were moved."""
         try:
             batch = self._new_batch()
         except OSError as error:
@@ -57,10 +57,10 @@ class Deleted:
         return moved
 
     def bring_back(self) -> Moved:
-        """Undo the newest deletion by moving its results back; return which results were moved.
+        """Undo the newest deletion by moving its results back; return which files were moved.
 
-        A result stays deleted if another one has its name now; it can be restored later. Return an empty
-        outcome if there is no deletion.
+        A result stays deleted if another result has its file name now; it can be restored later. If there
+        is no deletion, nothing is moved.
         """
         for batch in reversed(self._batches()):
             keys = _keys(batch)
@@ -80,7 +80,7 @@ class Deleted:
     def empty(self) -> tuple[str, ...]:
         """Remove the files of results that were deleted more than 30 days ago.
 
-        Return the keys of removed results; a key that is in use again is left out.
+        Return the keys of the removed results, except keys that a newer result uses now.
         """
         gone: list[str] = []
         for batch in self._batches():
@@ -138,9 +138,9 @@ def _files(batch: Path) -> Iterator[str]:
 
 
 def _time(batch: Path) -> datetime:
-    """Return the time of a deletion from its folder's name; the far future for an invalid name.
+    """Return the time of a deletion from the name of its subfolder.
 
-    So a folder with an invalid name is never removed.
+    For an invalid name return a time in the far future, so that the subfolder is never removed.
     """
     found = _BATCH.fullmatch(batch.name)
     try:

@@ -1,8 +1,8 @@
 """The history: all stored results, own sweeps and imported files, with tags, notes, deletion and undo.
 
-Reading a result takes milliseconds and there may be hundreds, so callers use `look` and `read` in a thread
-and read a few files at a time. `rows` returns the files read so far. The key of a result is the path of its
-file relative to the folder of results.
+Reading a result takes milliseconds and there may be hundreds of results, so callers use `look` and `read`
+in a thread and read a few files at a time. `rows` returns the files read so far. The key of a result is
+the path of its file relative to the folder of results.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The row of a file that was read; valid as long as the file does not change."""
+    """What is stored of a file that was read: its row in the history, valid until the file changes."""
 
     stamp: Stamp
     row: HistoryRow
@@ -56,7 +56,7 @@ class _Known:
 
 @dataclass(slots=True, eq=False)
 class History:
-    """All results in one folder, listed, searched and changed. Methods may be called from any thread."""
+    """All results in one folder: list, search and change them. Methods may be called from any thread."""
 
     folder: Path
     wall: Callable[[], datetime] = _now
@@ -74,9 +74,10 @@ class History:
     # The list of results
 
     def look(self) -> int:
-        """List the folder and forget removed files; return the number of new or changed files to `read`.
+        """List the files in the folder of results; return how many new or changed ones `read` must read.
 
-        The first call also removes results that were deleted more than a month ago.
+        Files that no longer exist are forgotten. The first call also removes results that were deleted
+        more than 30 days ago.
         """
         with self._lock:
             if not self._emptied:
@@ -94,9 +95,9 @@ class History:
             return len(self._unread)
 
     def read(self, most: int = 8) -> int:
-        """Read up to `most` new or changed files that `look` found, the newest first.
+        """Read up to `most` of the new or changed files that `look` found, the newest first.
 
-        Return the number of files that are left to read.
+        Return how many of these files are still unread.
         """
         for _ in range(most):
             with self._lock:
@@ -205,9 +206,10 @@ class History:
         return "; ".join(parts) or "nothing to delete"
 
     def undo(self) -> tuple[str, str | None]:
-        """Restore the results of the newest deletion, and read them again.
+        """Restore the results of the newest deletion, and read their files again.
 
-        Return a line of text about the outcome, and the key of one restored result, or None if there is none.
+        Return (line of text about the outcome, key of one restored result); the key is None if none was
+        restored.
         """
         with self._lock:
             moved = self._deleted.bring_back()
@@ -271,7 +273,7 @@ class History:
         return _Known(stamp, imported_row(key, read_file(path), started_at(data)), ended=True)
 
     def short(self, error: SparktopError) -> str:
-        """Return the text of an error without the path of the folder of results in it."""
+        """Return the text of an error with the path of the folder of results removed."""
         return str(error).replace(f"{clean(self.folder)}/", "")
 
     def _empty_deleted(self) -> None:
@@ -281,16 +283,16 @@ class History:
 
 
 def title_of(row: HistoryRow) -> str:
-    """Return a result's title, its name with the local time of its start: "quick 2026-03-22 18:04"."""
+    """Return the title of a result, its name and local start time: "quick 2026-03-22 18:04"."""
     if row.started_at is None:
         return clean(row.name, 40)
     return f"{clean(row.name, 40)} {row.started_at.astimezone():%Y-%m-%d %H:%M}"
 
 
 def _without_requests(data: object) -> object:
-    """Remove the values of single completed requests from a result in JSON form; return the same object.
+    """Delete the values of individual requests from `data`, a result as parsed JSON, and return it.
 
-    The history does not use these values, and validating them takes long.
+    The object is changed in place. The history does not use these values, and validating them takes long.
     """
     for target in listed(data, "targets"):
         for level in listed(target, "levels"):
@@ -316,6 +318,9 @@ def _written(stamp: Stamp) -> datetime:
 
 
 def _age(known: _Known) -> tuple[float, str]:
-    """Return a sort key that is larger for newer results: start time, else the file's modification time."""
+    """Return a sort key that is larger for newer results.
+
+    It is (start time or, if unknown, the file's modification time; key of the result).
+    """
     began = known.row.started_at
     return (known.stamp[0] / 1e9 if began is None else began.timestamp()), known.row.key

@@ -1,4 +1,4 @@
-"""Import of other tools' result files: copies in the folder of results, which outlive the originals."""
+"""Imports other tools' result files: copies them to the folder of results, where they outlive originals."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Remarks: tags and notes of the user on stored results.
+"""Stores remarks: the tags and notes that the user gives to stored results.
 
-All remarks of a folder are in one file in that folder, which several programs may change at the same time.
+All remarks on the results in a folder are in one file in that folder, which several programs may change at
+the same time.
 """
 
 from __future__ import annotations
@@ -120,9 +121,9 @@ class RemarkFile:
         return self._change(change)
 
     def _change(self, change: Callable[[Tree], None]) -> str | None:
-        """Lock and read the file, apply `change` to its entries by key, and write it.
+        """Lock the file of remarks, read it, apply `change` to its {key of a result: remark}, and write it.
 
-        Return a message for the user if the file was unreadable and had to be renamed, else None.
+        Return a message for the user if the file was unreadable and was renamed, else None.
         """
         try:
             with _locked(self.path.with_name(".remarks.lock"), self.pause):
@@ -163,7 +164,10 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def _read(path: Path) -> _Read:
-    """Read the file of remarks; errors become a problem, and a missing or empty file has no remarks."""
+    """Read the file of remarks; an error is returned as the field `problem` of the result.
+
+    A missing or empty file has no remarks.
+    """
     try:
         with path.open("rb") as stream:
             data = stream.read(_MOST_BYTES + 1)
@@ -192,7 +196,7 @@ def _parsed(data: bytes) -> Tree:
 
 
 def _put_aside(path: Path, problem: str | None) -> str | None:
-    """If there is a `problem` with the file, rename the file and return a message for the user; else None.
+    """Rename the file of remarks if it has a `problem`, and return a message for the user; else return None.
 
     Raises:
         OSError: the file can neither be read nor renamed, so it must not be overwritten.

@@ -1,4 +1,4 @@
-"""Conversion of stored results to rows of the history, and the search in these rows."""
+"""Converts stored results to rows of the history, and searches in these rows."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _NAME_LENGTH = 60
 
 
 def history_rows(stored: Iterable[StoredSweep], remarks: Remarks | None = None) -> list[HistoryRow]:
-    """Return one row per file of `stored`, unreadable ones included, in reverse order.
+    """Return one row per file of `stored`, in reverse order; unreadable files have rows, too.
 
-    `remarks` has the tags and notes to add.
+    `remarks` maps file names to (tags, note).
     """
     known = remarks or {}
     rows = []
@@ -90,9 +90,9 @@ def _best_decode(levels: Sequence[LevelResult]) -> float | None:
 
 
 def _first_ttft(result: SweepResult) -> float | None:
-    """Return the mean TTFT in milliseconds at the lowest concurrency; None if unknown.
+    """Return the mean time to first token in milliseconds at the lowest concurrency; None if unknown.
 
-    Of several levels with this concurrency, the smallest mean is used.
+    If several levels have this concurrency, the smallest mean is returned.
     """
     known = [
         (level.concurrency, level.ttft_ms.mean)

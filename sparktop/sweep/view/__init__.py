@@ -1,1 +1,1 @@
-"""What screens and reports show of a sweep, computed as plain values (rows, curves, sentences)."""
+"""Computes what screens and reports show of a sweep as plain values: rows, curves, sentences."""

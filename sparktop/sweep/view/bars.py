@@ -1,6 +1,7 @@
 """Timelines of the requests of a level: one bar per request with start, first token, end and backend.
 
-A run is one repetition of a level's load. Timelines are assembled while a run executes, or read from a file.
+A level is one load on one target, and a run is one repetition of this load. Timelines are assembled while
+a run executes, or read from a file.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MOST_BARS = 5000
 
 @dataclass(slots=True, eq=False)
 class _Open:
-    """What is known of a request so far; times in monotonic seconds, or in seconds from the run's start."""
+    """What is known of a request so far; times are in seconds, monotonic or from the run's start."""
 
     start: float
     first_token: float | None = None
@@ -35,9 +36,10 @@ class BarLedger:
     _runs: dict[LevelKey, dict[int, dict[str, _Open]]] = field(default_factory=dict)
 
     def take(self, key: LevelKey, event: LoadEvent, only: str | None) -> float | None:
-        """Add an event of the level `key`; return the TTFT in milliseconds if it is a first token, else None.
+        """Add a load event of the level `key`; return the TTFT in ms if it is a first token, else None.
 
-        `only` is the backend of requests whose answer names none; None if that is unknown.
+        `only` is the only backend that can have answered, used if the answer does not name a backend; None
+        if there are several or it is unknown.
         """
         runs = self._runs.setdefault(key, {})
         match event:
@@ -71,7 +73,7 @@ class BarLedger:
         """Return a timeline for each run of the level `key`; requests that still run are drawn up to `now`.
 
         `prefill_s` has the mean prefill time in seconds that each server reports. The part of a request's
-        time to first token that exceeds this prefill time is shown as waiting.
+        time to first token that exceeds its server's mean is shown as waiting.
         """
         runs = self._runs.get(key, {})
         # The names of all runs are used, so that each server has the same letter in all timelines.
@@ -138,8 +140,9 @@ def stored_timelines(
 ) -> tuple[Timeline, ...]:
     """Return a timeline for each run of a stored level.
 
-    `only` is the backend of requests whose answer named none. In a file without start times, all requests of
-    a burst begin with the run; in other load modes (`burst` is False) the result is then empty.
+    `only` is the only backend that can have answered a request, used if the answer named none. If the file
+    has no start times, all requests of a burst begin with the run; without a burst (`burst` is False) the
+    result is then empty.
     """
     runs: dict[int, list[_Open]] = {}
     for part in (level.each, level.uncounted):
@@ -156,7 +159,10 @@ def stored_timelines(
 
 
 def _stored(part: EachRequest | UncountedRequests, only: str | None) -> Iterator[tuple[int, _Open]]:
-    """Yield (run number, request) for each stored request; times in seconds from the start of its run."""
+    """Yield (run number, request) for each stored request; times are in seconds from the start of its run.
+
+    `only` is the only backend that can have answered, used if the file names none.
+    """
     oks = part.ok if isinstance(part, UncountedRequests) else (True,) * len(part.run)
     places = part.served_by or repeat(None)
     requests = zip(part.run, part.start_ms, part.ttft_ms, part.e2e_ms, places, oks, strict=False)
@@ -170,7 +176,7 @@ def _stored(part: EachRequest | UncountedRequests, only: str | None) -> Iterator
 
 
 def _bursts(key: LevelKey, each: EachRequest) -> tuple[Timeline, ...]:
-    """Return the timelines of a burst's runs from a file without start times and backends."""
+    """Return the timelines of a level's runs, all bursts, from a file without start times and backends."""
     note = "the file keeps no starts: every request is drawn from the burst's beginning"
     runs: dict[int, list[RequestBar]] = {}
     for run, ttft, e2e in zip(each.run, each.ttft_ms, each.e2e_ms, strict=False):

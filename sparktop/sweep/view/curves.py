@@ -1,4 +1,4 @@
-"""Plots of metrics over concurrency: curves of targets and published tables, and limits to compare with."""
+"""Plots of metrics over concurrency: curves of targets, curves of published tables, and limits."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ _CONDITION = re.compile(r"(?P<figure>[a-z0-9_]+) (?P<sign>[≥≤]) (?P<limit>[0
 def curve_plots(
     series: Sequence[Series], references: Iterable[Reference] = (), limits: Sequence[LimitLine] = ()
 ) -> tuple[CurvePlot, ...]:
-    """Return a plot for each metric of `CURVES` that at least one of `series` has values of.
+    """Return a plot for each metric of `CURVES` for which at least one of `series` has values.
 
-    Each plot also has the curves of `references` (published tables) and those of `limits` for its metric.
+    Each plot also has the curves of published tables (`references`), and the lines of `limits` on its
+    metric.
     """
     others = [one for reference in references for one in reference.series]
     plots = []
@@ -54,7 +55,10 @@ def curve_plots(
 
 
 def measured(figure: Figure) -> Measured:
-    """Return a value with its 95 % confidence interval over runs; for a range, with its ends instead."""
+    """Return a value with its 95 % confidence interval over runs.
+
+    For a range (published as "low to high") the ends of the range take the place of the interval.
+    """
     if figure.span is not None:
         return Measured(figure.mean, *figure.span)
     over = over_runs(figure.values)
@@ -82,17 +86,19 @@ def _point(level: SeriesLevel, figure: Figure) -> CurvePoint:
 
 
 def limits_of(result: SweepResult) -> tuple[LimitLine, ...]:
-    """Return the lines to compare a sweep's curves with.
+    """Return the limits that are drawn in the plots of a sweep.
 
-    They are the roofline, the limits of SLO conditions, and the concurrencies up to which these hold.
+    They are the decode rate that the memory bandwidth allows (roofline), the limits of SLO conditions, and
+    the highest concurrencies at which these conditions hold.
     """
     return (*_roofline(result), *_conditions(result))
 
 
 def _roofline(result: SweepResult) -> Iterable[LimitLine]:
-    """Yield the decode rate that the memory bandwidth allows a single request, for each distinct value.
+    """Yield a limit line for the decode rate that the memory bandwidth allows a single request.
 
-    It is computed from a level's decode rate and from `roofline_percent`, its share of that limit.
+    The rate is computed from a level's decode rate and from `roofline_percent`, the percentage of the
+    limit that this level reached. Targets with equal limits share one line.
     """
     seen: set[int] = set()
     for target in result.targets:

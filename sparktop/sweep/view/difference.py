@@ -28,7 +28,7 @@ _DECIDING = ("sustained_tps", "decode_tps")
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One of two results that are compared."""
+    """One of two results that are compared: its title, and its series."""
 
     title: str
     """Name and time of the result."""
@@ -37,7 +37,7 @@ class Compared:
 
 
 def labelled(before: Compared, first: Series, after: Compared, second: Series) -> Difference:
-    """Return the difference of series `second` of the result `after` from series `first` of `before`.
+    """Return the change from the series `first` of the result `before` to the series `second` of `after`.
 
     The series are labelled "target, title of the result".
     """
@@ -46,9 +46,10 @@ def labelled(before: Compared, first: Series, after: Compared, second: Series) -
 
 
 def series_pairs(before: Sequence[Series], after: Sequence[Series]) -> list[tuple[Series, Series]]:
-    """Return (target of `before`, target of `after`) for each pair that is worth comparing.
+    """Return the pairs (series of `before`, series of `after`) that are worth comparing.
 
-    Targets of equal name come first. Then each other target of `before` is paired with each other of `after`.
+    Each series belongs to a target. Pairs of targets with equal names come first. Then every remaining
+    series of `before` is paired with every remaining series of `after`.
     """
     names = {one.name for one in before} & {one.name for one in after}
     by_name = {one.name: one for one in after}
@@ -58,9 +59,10 @@ def series_pairs(before: Sequence[Series], after: Sequence[Series]) -> list[tupl
 
 
 def difference(before: Series, after: Series, *, labels: tuple[str, str] | None = None) -> Difference:
-    """Return the difference of `after` from `before`, with a row per metric and level that either has.
+    """Return the change from `before` to `after`: a row for each metric and level that at least one has.
 
-    `labels` replace the names of the two series. Equal names (the same target at two times) become distinct.
+    `labels` replace the names of the two series. Equal names (the same target at two times) become
+    distinct.
     """
     names = _apart(*(labels or (before.name, after.name)))
     pair = [_renamed(one, name) for one, name in zip((before, after), names, strict=True)]
@@ -83,7 +85,10 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
 
 
 def _rule(compared: ComparisonResult) -> Iterator[str]:
-    """Yield a note that explains why an interval may exclude 0 although the change is not significant."""
+    """Yield a note on why a change may be not significant although its confidence interval excludes 0.
+
+    Yield nothing if all changes are significant, or if none could be tested.
+    """
     if compared.error_rate_percent is not None and any(row.significant is False for row in compared.rows):
         yield (
             f"a change is shown at one error rate for the whole table: of pairs of equal sweeps at most "
@@ -92,7 +97,7 @@ def _rule(compared: ComparisonResult) -> Iterator[str]:
 
 
 def _renamed(series: Series, name: str) -> Series:
-    """Return a copy of a series named `name`, with only the metrics that are compared and without address."""
+    """Return a copy of a series that is named `name`, has no address, and has only the metrics to compare."""
     levels = tuple(
         replace(level, figures={one: level.figures[one] for one in SHOWN if one in level.figures})
         for level in series.levels
@@ -135,7 +140,7 @@ def _row(name: str, load: Load, before: Figure | None, after: Figure | None, cha
 def _verdict(rows: Sequence[DifferenceRow], could_show: Mapping[str, CouldShow]) -> str:
     """Return a sentence about the change of the token rate at the levels that both results have.
 
-    Without a significant change, it states the smallest difference that the runs could detect.
+    Without a significant change, the sentence states the smallest difference that the runs could detect.
     """
     both = [row for row in rows if row.percent is not None]
     if not both:

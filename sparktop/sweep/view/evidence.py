@@ -1,4 +1,4 @@
-"""The details of a level, shown when its row is opened: metrics as text, share of each backend, timelines."""
+"""The details of a level that are shown when its row is opened: metrics, activity of servers, timelines."""
 
 from __future__ import annotations
 
@@ -70,7 +70,10 @@ def _only(result: SweepResult, key: LevelKey, level: LevelResult) -> str | None:
 
 
 def _shares(level: LevelResult) -> tuple[BackendShare, ...]:
-    """Return the stored activity of each server behind the target, by name; unknown values are None."""
+    """Return the stored activity of each server behind the target: requests, batch, queue, KV cache.
+
+    The servers are sorted by name; unknown values are None.
+    """
     names = level.known_servers
     sides = {name: level.backends.get(name) or BackendSide() for name in names}
     return tuple(

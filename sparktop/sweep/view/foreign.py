@@ -1,4 +1,4 @@
-"""The view of another tool's result for the full screen; values that its file lacks are unknown."""
+"""The full-screen view of a result that another tool measured; values that its file lacks are unknown."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NO_TIMELINE = "of another tool's file figures are kept, no single requests"
 
 @dataclass(slots=True, eq=False)
 class ForeignView:
-    """The view of another tool's result, with one series per target. Computed on construction."""
+    """The full-screen view of another tool's result, with one series per target. Computed on construction."""
 
     series: Sequence[Series]
     title: str = ""
@@ -74,7 +74,7 @@ class ForeignView:
         return LevelEvidence(row=row, facts=tuple(self._facts(key)), why_no_timeline=_NO_TIMELINE)
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Add the curves of published tables to the plots, in place of those added before."""
+        """Draw the curves of the published tables `references` in the plots, replacing earlier ones."""
         self._view = replace(self._view, plots=curve_plots(self.series, references))
 
     def _made(self) -> SweepView:
@@ -121,9 +121,10 @@ class ForeignView:
         return tuple(rows)
 
     def _ranks(self, key: LevelKey, level: SeriesLevel) -> dict[str, Rank]:
-        """Return a level's rank by metric among all levels of its prompt length.
+        """Return {metric: rank} of a level among all levels with the same prompt length.
 
-        A metric is included if the level is the best, or not significantly different from the best.
+        Only metrics are included in which the level is the best, or not significantly different from the
+        best.
         """
         alike = [one for other, (_, one) in self._levels.items() if other.prompt_tokens == key.prompt_tokens]
         ranks: dict[str, Rank] = {}
@@ -141,7 +142,7 @@ class ForeignView:
         return ranks
 
     def _verdict(self) -> Iterator[str]:
-        """Yield one line per level with the metrics that have no table column, then the source's notes."""
+        """Yield one line per level with metrics that have no column in the table, then the source's notes."""
         several = len(self.series) > 1
         listed = [
             (key, figures)

@@ -1,8 +1,8 @@
-"""Metrics of a running sweep in a grid of equal time slots, which is the time axis of its curves.
+"""Stores metrics of a running sweep in a grid of equal time slots, which is the time axis of its curves.
 
-A slot lasts a tenth of a second at first, as long as the bins in which tokens are reported. When the grid is
-full, neighbouring slots are merged in pairs, so a sweep of any length has at most `MOST_SLOTS` slots, and
-adding an event always costs the same. All columns of a grid share its slots.
+A slot lasts a tenth of a second at first, as long as the bins in which tokens are reported. When the grid
+is full, neighbouring slots are merged in pairs, so a sweep of any length has at most `MOST_SLOTS` slots,
+and adding an event always costs the same. All columns of a grid share its slots.
 """
 
 from __future__ import annotations
@@ -43,15 +43,16 @@ class TimeGrid:
         self._columns: list[_Folding] = []
 
     def column(self, make: Callable[[], _Column]) -> _Column:
-        """Create a column with `make` and return it; its slots will be merged together with the grid's."""
+        """Create a column of values with `make` and return it; it is merged whenever the grid is."""
         made = make()
         self._columns.append(made)
         return made
 
     def slot(self, at: float) -> int:
-        """Return the index of the time slot of `at`, in monotonic seconds.
+        """Return the index of the time slot that contains `at`, in monotonic seconds.
 
-        If the grid ends before that time, merge slots in pairs until it does not.
+        If `at` is after the end of the grid, neighbouring slots are merged in pairs until the grid
+        contains it.
         """
         place = self._place(at)
         while place >= self._most:
@@ -80,9 +81,9 @@ class Amounts:
         sums[slot] += amount
 
     def rates(self, count: int, step_s: float) -> Slots:
-        """Return the amount per second in each of the first `count` slots, 0 without an amount.
+        """Return the amount per second in each of the first `count` slots; 0 in slots without an amount.
 
-        `step_s` is the length of a slot.
+        `step_s` is the length of a slot in seconds.
         """
         sums = self._sums[:count]
         return (*(amount / step_s for amount in sums), *([0.0] * (count - len(sums))))
@@ -94,7 +95,7 @@ class Amounts:
 
 
 class Readings:
-    """A column of sampled values: the mean of the samples in each time slot; None is a gap."""
+    """A column of sampled values: the mean of the samples in each time slot; None where there is none."""
 
     def __init__(self) -> None:
         """Start without samples."""
@@ -102,10 +103,10 @@ class Readings:
         self._hits: list[int] = []
 
     def add(self, slot: int, value: float | None, hold_slots: int) -> None:
-        """Add a sample to the time slot with the index `slot`; None is a failed sample.
+        """Add a sample to the time slot with the index `slot`; a `value` of None is a failed sample.
 
-        Slots since the previous sample get its value if they are fewer than `hold_slots`; otherwise they
-        remain a gap.
+        The empty slots since the previous sample get that sample's value if they are fewer than
+        `hold_slots`; otherwise they stay empty.
         """
         values, hits = self._values, self._hits
         missing = slot - len(values)
@@ -147,9 +148,9 @@ class States:
         self._now: float | None = None
 
     def put(self, slot: int, value: float | None) -> None:
-        """Set the value from the slot with the index `slot` on; the last of several values in a slot is kept.
+        """Set the value that is valid from the slot with the index `slot` on; None for no value.
 
-        None means that there is no value from there on.
+        Of several values set in one slot, the last is kept.
         """
         values = self._values
         if slot >= len(values):
@@ -158,7 +159,7 @@ class States:
         self._now = value
 
     def slots(self, count: int) -> Slots:
-        """Return the value that is valid in each of the first `count` slots; None is a gap."""
+        """Return the value that is valid in each of the first `count` slots; None where no value is."""
         values = self._values[:count]
         return (*values, *([self._now] * (count - len(values))))
 
@@ -174,7 +175,7 @@ class States:
 
 
 class Points:
-    """A column that keeps the individual values in each time slot, or an even selection if there are many."""
+    """A column that keeps all values in each time slot; an evenly spaced selection where there are many."""
 
     def __init__(self) -> None:
         """Start without values."""
@@ -202,9 +203,9 @@ class Points:
 
 
 def _thinned(values: tuple[float, ...]) -> tuple[float, ...]:
-    """Reduce more than 2 x `MOST_POINTS` values to `MOST_POINTS` values, at equal distances in sorted order.
+    """Reduce more than 2 x `MOST_POINTS` values to `MOST_POINTS` of them; return fewer values unchanged.
 
-    The minimum and the maximum are kept. Return fewer values unchanged.
+    The values that remain are at equal distances in sorted order, including minimum and maximum.
     """
     if len(values) <= 2 * MOST_POINTS:
         return values

@@ -1,7 +1,7 @@
-"""The levels of a sweep's plan with the progress of each, updated from the events of a sweep.
+"""The levels of a sweep's plan with the progress of each, updated from the events of the sweep.
 
-A level is one load on one target; it is measured in several runs. In interleaved order the runs of different
-levels alternate.
+A level is one load on one target; it is measured in several runs. In interleaved order the runs of
+different levels alternate.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class PlanLedger:
         self._began_at = None
 
     def measured(self, event: LevelMeasured) -> None:
-        """Record that a level is complete and its result is known."""
+        """Record the result of a level, which is complete or was cut short."""
         key = result_key(event.target, event.level, event.result.plan.pp)
         level = self._levels.get(key) or self._new(key)
         cut = any(mark.code == CUT_SHORT for mark in event.level.validity)
@@ -113,12 +113,12 @@ class PlanLedger:
             self.present = None
 
     def ended(self, result: SweepResult) -> None:
-        """Record the end of the sweep: unfinished levels become cut short, not made or left out."""
+        """Record the end of the sweep: unfinished levels are marked as cut short, not made, or left out."""
         self.present = None
         self._levels = {key: _at_end(level, result) for key, level in self._levels.items()}
 
     def left_out(self, target: str) -> None:
-        """Mark the unfinished levels of a target as left out, because the sweep continues without it."""
+        """Mark the unfinished levels of `target` as left out: the sweep continues without this target."""
         for key, level in self._levels.items():
             if key.target == target and level.state not in _OVER:
                 self._levels[key] = replace(level, state=LevelState.LEFT_OUT)
@@ -127,7 +127,7 @@ class PlanLedger:
         return PlannedLevel(key, runs=self.plan.runs_of(key.concurrency), share=0.0)
 
     def _leave(self) -> None:
-        """Mark the current level as partly done, unless it is complete: another level has its turn."""
+        """Mark the current level as partly done unless it is complete, because another level begins."""
         level = None if self.present is None else self._levels.get(self.present)
         if level is not None and level.state in _GOING_ON:
             self._levels[level.key] = replace(level, state=LevelState.PART)
@@ -144,9 +144,10 @@ class PlanLedger:
         self._levels[level.key] = replace(level, share=share)
 
     def _inside_run(self, concurrency: int, since_s: float, ended: int) -> float | None:
-        """Return the completed share (0 to 1) of the current run; None if unknown.
+        """Return the completed part (0 to 1) of the current run; None if unknown.
 
-        `since_s` is the time since the run began, `ended` the number of requests that have ended in it.
+        `since_s` is the time in seconds since the run began, `ended` the number of its requests that have
+        ended.
         """
         if self.plan.mode is LoadMode.BURST:
             return min(1.0, ended / concurrency)

@@ -1,7 +1,7 @@
 """The screen's view of a running sweep, updated from the sweep's events and from the monitor's snapshots.
 
-Nothing here waits or reads files. The cost of an event does not depend on the sweep's duration. Findings
-(tables, plots and comparisons over all levels) are computed only when a level is complete.
+Nothing in this module waits or reads files. The cost of an event does not depend on the sweep's duration.
+Findings (tables, plots and comparisons over all levels) are computed only when a level is complete.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ MOST_NOTICES = 200
 
 @dataclass(slots=True, eq=False)
 class _Present:
-    """Counts of the level that is under load, since its start or since the end of its warm-up."""
+    """Counts of requests and tokens at the current level, since its start or since the end of its warm-up."""
 
     key: LevelKey | None = None
     ttfts_ms: list[float] = field(default_factory=list)
@@ -80,14 +80,15 @@ second argument."""
 
 
 def at_once(make: Callable[[], Findings], adopt: Callable[[Findings], None]) -> None:
-    """Compute findings with `make` and pass them to `adopt`, before returning; the default `Digest`."""
+    """Compute findings with `make` and pass them to `adopt` before returning, not in the background."""
     adopt(make())
 
 
 class LiveView:
     """The screen's view of a running sweep.
 
-    `take` (an event) and `look` (a snapshot) update the view; `view` and `evidence` return what to draw.
+    `take` (for an event) and `look` (for a snapshot) update the view; `view` and `evidence` return what to
+    draw.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class LiveView:
         return self._result
 
     def grow(self, plan: Plan) -> None:
-        """Replace the plan by a more complete one: another tool's plan is only found out step by step."""
+        """Replace the plan by a more complete one; another tool's plan becomes known step by step."""
         self._plan = self._ledger.plan = plan
         if self._result is None:
             self._found = replace(self._found, targets=tuple(map(_target, plan.targets)))
@@ -156,7 +157,7 @@ class LiveView:
                 self._end(event.result)
 
     def look(self, snapshot: Snapshot) -> None:
-        """Update the view from a snapshot: add samples of servers and machines since the previous one."""
+        """Update the view from a snapshot of the monitor: add new samples of the servers and machines."""
         for target in self._plan.targets:
             names = watched_backends(target, snapshot)
             self._backends[target.name] = names
@@ -170,7 +171,7 @@ class LiveView:
     def view(self, now: float | None = None) -> SweepView:
         """Return the view of the sweep at `now`, in monotonic seconds; by default the current time.
 
-        After the end of the sweep, it is the view at the end.
+        Once the sweep has ended, the view at its end is returned.
         """
         at = self._clock() if now is None else now
         if self._ended_at is not None:
@@ -227,7 +228,7 @@ class LiveView:
         )
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Replace the published tables whose curves are drawn in the plots; update existing plots."""
+        """Draw the curves of the published tables `references` in the plots, replacing earlier ones."""
         self._references = references
         if self._result is not None:
             self._adopter()(self._making(self._result)())
@@ -258,7 +259,7 @@ class LiveView:
             self._curves.load(batch.at, batch.in_flight, None if batch.warm_up else present.p50_ms)
 
     def _only(self, target: str) -> str | None:
-        """Return the name of the only server that a target's load can reach; None for several or unknown."""
+        """Return the name of the only server that `target` sends its load to; None for several or unknown."""
         names = self._backends.get(target, ())
         if names:
             return names[0] if len(names) == 1 else None
@@ -279,7 +280,7 @@ class LiveView:
         self._ledger.change(event, now)
 
     def _find(self, result: SweepResult) -> None:
-        """Store the result, recompute the findings, and mark levels of failed targets as left out."""
+        """Store the newest result, recompute the findings, and mark levels of failed targets as left out."""
         self._result = result
         self._digest(self._making(result), self._adopter())
         for target in result.targets:
@@ -287,7 +288,10 @@ class LiveView:
                 self._ledger.left_out(target.name)
 
     def _adopter(self) -> Callable[[Findings], None]:
-        """Return a function that stores findings, unless newer ones were requested before its call."""
+        """Return a function that stores findings, unless another such function was requested since.
+
+        So findings that were computed late never replace newer ones.
+        """
         self._digests += 1
         number = self._digests
 

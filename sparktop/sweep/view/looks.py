@@ -1,4 +1,4 @@
-"""Samples of the servers during a level: their batch sizes, queues and KV caches, and their load balance."""
+"""Collects samples of the servers during a level: batch sizes, queues, KV caches, and load balance."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Seen:
     """Mean prefill time in seconds over the server's last minute, at the newest sample."""
 
     def take(self, view: BackendView) -> None:
-        """Add the newest sample of the server's view, unless this sample was added before."""
+        """Add the newest sample of the server's view, unless it is the sample that was added last."""
         last_at = view.history.running.last_at
         if last_at is None or last_at <= self.newest:
             return
@@ -41,7 +41,7 @@ class _Seen:
 
 @dataclass(slots=True, eq=False)
 class LevelLooks:
-    """The samples of all servers that one level put load on."""
+    """The samples of all servers that received load at one level."""
 
     _seen: dict[str, _Seen] = field(default_factory=dict)
     balance: Balance | None = None
@@ -50,7 +50,7 @@ class LevelLooks:
     """Seconds between two samples."""
 
     def look(self, snapshot: Snapshot, names: Collection[str]) -> None:
-        """Add the samples in a snapshot of the servers named in `names`, and their balance."""
+        """Add the samples in `snapshot` of the servers named in `names`, and how evenly these are loaded."""
         self.slot_s = snapshot.interval_s
         for view in snapshot.backends:
             if view.name in names:
@@ -60,9 +60,10 @@ class LevelLooks:
             self.balance = next(found, self.balance)
 
     def shares(self, level: LevelResult | None = None) -> tuple[BackendShare, ...]:
-        """Return the activity of each server, sorted by name.
+        """Return the activity of each server during the level, sorted by name.
 
-        The result `level` of a complete level adds the numbers of requests and exact mean batch sizes.
+        If the level is complete, its result `level` adds the numbers of requests and exact mean batch
+        sizes.
         """
         served, batches = ({}, {}) if level is None else (level.served_by, level.busy_batch)
         names = sorted({*self._seen, *served})
@@ -85,10 +86,10 @@ class LevelLooks:
         )
 
     def balance_of(self, target: str) -> Balance | None:
-        """Return how evenly the servers are loaded by `target`; None if unknown.
+        """Return how evenly the target `target` loads the servers; None if unknown.
 
-        The monitor assigns each backend to one router's group. If that router is not `target`, the group's
-        strategy, cause and hint do not apply to the load of `target` and are removed.
+        The monitor judges each backend as part of one router's group. If this router is not `target`, the
+        group's strategy, cause and hint do not apply to the load of `target` and are removed.
         """
         if self.balance is None or self.balance.group == target:
             return self.balance

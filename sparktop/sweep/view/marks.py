@@ -1,4 +1,4 @@
-"""The marks of a level: reasons to doubt its metrics, and known reasons why it is slow."""
+"""Lists the marks of a level: reasons to doubt its metrics, and known reasons why it is slow."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ def _slow(level: LevelResult) -> Iterator[Mark]:
 
 
 def _bunched(level: LevelResult) -> str | None:
-    """Return the sentence of the runs test if it found that a router chose backends in bunches; else None.
+    """Return a sentence if a router chose the same backend too often in a row, else None.
 
-    The runs test checks the order in which the router chose its backends for randomness.
+    The sentence is that of the runs test, which checks the order of the chosen backends for randomness.
     """
     test = (level.balance or {}).get("runs_test")
     if not isinstance(test, dict) or test.get("word") != "bunched":

@@ -1,4 +1,4 @@
-"""Conversion of a sweep's result to the screen's view: of a stored result, or of a running sweep so far."""
+"""Converts a sweep's result to the screen's view, for a stored result or a running sweep so far."""
 
 from __future__ import annotations
 
@@ -86,7 +86,10 @@ def status_of(result: SweepResult) -> SweepStatus:
 
 
 def result_view(result: SweepResult, *, title: str = "", references: Sequence[Reference] = ()) -> SweepView:
-    """Return the view of a stored sweep; `title` defaults to the preset, `references` are drawn in plots."""
+    """Return the view of a stored sweep.
+
+    `title` defaults to the name of the preset; `references` are published tables whose curves are drawn.
+    """
     found = findings(result, references=references)
     status = status_of(result)
     finished = result.finished_at
@@ -123,7 +126,7 @@ def end_words(status: SweepStatus, result: SweepResult) -> str:
 
 
 def plan_words(plan: PlanResult, lengths: Sequence[int] = ()) -> str:
-    """Return a line of text with a plan's lengths in tokens, load mode, number of runs and order.
+    """Return a line of text on a plan: prompt and output length, load mode, number of runs, and order.
 
     `lengths` are the prompt lengths if there are several.
     """

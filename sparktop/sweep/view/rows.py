@@ -1,4 +1,4 @@
-"""The result table of a sweep: one row of values per level, with the best values of each column marked."""
+"""The result table of a sweep: one row of values per level; the best values of each column are marked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ RANKED = ("prefill_tps", "decode_tps", "sustained_tps", "peak_tps", "ttft_ms")
 
 
 def measured_rate(level: LevelResult, metric: str) -> Measured | None:
-    """Return the rate `metric` of a level with its 95 % confidence interval; None if it was not measured."""
+    """Return the mean of the rate `metric` of a level with its 95 % confidence interval.
+
+    Return None if the rate was not measured.
+    """
     rate = level.rate(metric)
     if rate is None:
         return None
@@ -30,9 +33,9 @@ def measured_rate(level: LevelResult, metric: str) -> Measured | None:
 
 
 def measured_latency(level: LevelResult, metric: str) -> Measured | None:
-    """Return the latency `metric` of a level in milliseconds; None if it was not measured.
+    """Return the mean of the latency `metric` of a level in milliseconds; None if it was not measured.
 
-    The mean is over requests, the 95 % confidence interval over the means of the runs.
+    The mean is over requests. The 95 % confidence interval is computed from the means of the runs.
     """
     latency = level.latency(metric)
     if latency is None:
@@ -83,9 +86,9 @@ def _row(key: LevelKey, level: LevelResult, unfinished: set[LevelKey]) -> Result
 
 
 def _rank(rows: list[ResultRow], levels: Sequence[LevelResult], indices: Sequence[int], metric: str) -> None:
-    """Set the rank of the best of the rows `indices` in a metric, and of rows not significantly different.
+    """Mark the best of the rows `indices` in a metric, and the rows that do not differ significantly from it.
 
-    Changes `rows` in place; `levels` are the results behind all rows.
+    Changes `rows` in place; `levels` has the result of each row.
     """
     known = [index for index in indices if metric in rows[index].figures]
     if len(known) < 2:  # noqa: PLR2004 - the best of one says nothing
@@ -101,21 +104,24 @@ def _rank(rows: list[ResultRow], levels: Sequence[LevelResult], indices: Sequenc
 
 
 def _shown(row: ResultRow, metric: str) -> float:
-    """Return the value shown in the table: the median for the time to first token, else the mean."""
+    """Return the value of a metric that the table shows: for time to first token the median, else a mean."""
     if metric == "ttft_ms" and row.ttft_p50_ms is not None:
         return row.ttft_p50_ms
     return row.figures[metric].mean
 
 
 def _same(one: LevelResult, best: LevelResult, metric: str) -> bool:
-    """Return whether a level does not differ significantly from the best; False if no test is possible."""
+    """Return whether the levels `one` and `best` do not differ significantly; False if not testable."""
     figure, other = figure_of(one, metric), figure_of(best, metric)
     ratio = None if figure is None or other is None else ratio_of(figure, other)
     return ratio is not None and ratio.significant(NOISE_FLOOR_PERCENT) is False
 
 
 def figure_of(level: LevelResult, metric: str) -> Figure | None:
-    """Return the value of a metric with the values of its runs, for tests; None if it was not measured."""
+    """Return the value of a metric of a level with the values of its runs; None if it was not measured.
+
+    Significance tests use the values of the runs.
+    """
     rate, latency = level.rate(metric), level.latency(metric)
     if rate is not None:
         return Figure(rate.mean, rate.values, rate.std)

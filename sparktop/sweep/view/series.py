@@ -1,4 +1,4 @@
-"""The curves of a running sweep over time, from its events and from snapshots, on one grid of time slots."""
+"""Collects the curves of a running sweep over time, from its events and from the monitor's snapshots."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ TOLD_LATE_S = 0.15
 
 @dataclass(slots=True, eq=False)
 class _Readings:
-    """The curves of one backend or machine, copied from the store's histories as these grow."""
+    """The curves of one backend or machine, copied from its time series in the monitor as these grow."""
 
     columns: tuple[Readings, ...]
     newest: float = -math.inf
     """Time of the newest point copied so far."""
 
     def take(self, grid: TimeGrid, histories: tuple[Series, ...], apart_s: float, floor: float) -> None:
-        """Copy the points of `histories`, one per column, that are newer than those copied before.
+        """Copy the samples of `histories`, one time series per column, that were not copied before.
 
-        `apart_s` is the time between samples; points older than `floor` are ignored.
+        `apart_s` is the time between samples in seconds; samples older than `floor` (monotonic seconds)
+        are ignored.
         """
         last_at = histories[0].last_at
         if last_at is None or last_at <= self.newest:
@@ -45,9 +46,10 @@ class _Readings:
 
 @dataclass(slots=True, eq=False)
 class SweepCurves:
-    """Collector of a sweep's events and samples; `series` returns the curves that a screen draws.
+    """Collects a sweep's events and samples; `series` returns the curves that a screen draws.
 
-    Only the backends and machines named with `watch` are included: those that carry the sweep's load.
+    Only backends and machines that were named with `watch` are included: those that carry the sweep's
+    load.
     """
 
     grid: TimeGrid
@@ -71,7 +73,7 @@ class SweepCurves:
         self._p50 = self.grid.column(States)
 
     def watch(self, backends: Iterable[str], nodes: Iterable[str]) -> None:
-        """Draw curves of these backends and machines (names) from now on."""
+        """Draw curves of the backends and machines with these names from now on."""
         for name in backends:
             if name not in self._backends:
                 self._backends[name] = _Readings(self._columns())
@@ -89,7 +91,7 @@ class SweepCurves:
         self.spans.append(LevelSpan(key, at))
 
     def end_level(self, at: float) -> None:
-        """Record that the current level, or a part of it in interleaved order, ended at the time `at`."""
+        """Record that the current level ended at the time `at`, or in interleaved order was interrupted."""
         slot = self.grid.slot(at)
         for column, value in ((self._concurrency, None), (self._p50, None), (self._in_flight, 0.0)):
             column.put(slot, value)
@@ -97,17 +99,20 @@ class SweepCurves:
             self.spans[-1] = LevelSpan(self.spans[-1].key, self.spans[-1].began_at, at)
 
     def load(self, at: float, in_flight: int, p50_ms: float | None) -> None:
-        """Record the number of requests in flight at `at`, and the level's median TTFT so far."""
+        """Record the number of requests in flight at the time `at`.
+
+        `p50_ms` is the median time to first token of the current level so far, in milliseconds.
+        """
         slot = self.grid.slot(at)
         self._in_flight.put(slot, float(in_flight))
         self._p50.put(slot, p50_ms)
 
     def first_token(self, at: float, ttft_ms: float) -> None:
-        """Record a time to first token in milliseconds, of a token that arrived at `at`."""
+        """Record a request's time to first token in milliseconds; the token arrived at the time `at`."""
         self._ttft.add(self.grid.slot(at), ttft_ms)
 
     def tokens(self, received: TokenBin, only: str | None) -> None:
-        """Record received tokens; `only` is the server that they came from if the answer names none."""
+        """Record received tokens; `only` is the server that sent them if the answer names none."""
         slot = self.grid.slot(received.at)
         self._tps.add(slot, received.tokens)
         name = received.served_by or only or UNNAMED
@@ -131,7 +136,7 @@ class SweepCurves:
                 known.take(self.grid, _of_node(node), nodes_s, floor)
 
     def newest_tps(self, now: float, window_s: float) -> float | None:
-        """Return tokens/s over the last `window_s` seconds of complete time slots; None before the first."""
+        """Return the mean tokens/s over the last `window_s` seconds; None before the first full time slot."""
         grid = self.grid
         count = grid.slot(now - TOLD_LATE_S)
         slots = max(1, min(count, round(window_s / grid.step_s)))

@@ -1,4 +1,4 @@
-"""Sentences with the result of a search for the concurrencies at which a target meets SLO conditions."""
+"""Sentences on a search for SLO limits: at which concurrencies a target meets the SLO conditions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _MORE_RUNS = "more runs narrow this"
 def slo_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iterator[str]:
     """Yield one sentence per target with the concurrencies at which it meets the SLO conditions.
 
-    `name` escapes names and conditions for the output format. Yield nothing without SLO conditions.
+    `name` escapes the names of targets and the conditions for the output format. Yield nothing if the
+    sweep has no SLO conditions.
     """
     if result.slo is None:
         return
@@ -31,7 +32,10 @@ def slo_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iter
 
 
 def _up_to(holds: Holds) -> str:
-    """Return the end of the sentence, such as "to c = 16 and no further", for a maximum concurrency only."""
+    """Return the end of a sentence on the highest concurrency that meets the SLO conditions.
+
+    An example is "to c = 16 and no further". For conditions that do not need a minimum concurrency.
+    """
     surely, most = holds.concurrency, holds.interval[1]
     if surely is None:
         if most == 0:
@@ -46,10 +50,10 @@ def _up_to(holds: Holds) -> str:
 
 
 def _range(holds: Holds, may_from: int | None, surely_from: int | None) -> str:
-    """Return the end of the sentence, such as "from c = 4 to 16", for a minimum and maximum concurrency.
+    """Return the end of a sentence on the range of concurrencies that meet all SLO conditions.
 
-    `may_from` and `surely_from` are the smallest concurrencies that possibly and certainly meet the condition
-    that sets the minimum; None if unknown.
+    An example is "from c = 4 to 16". For conditions that need a minimum concurrency: `may_from` is the
+    lowest at which these may hold, `surely_from` the lowest at which they certainly hold, None if unknown.
     """
     least, most = may_from or 1, holds.interval[1]
     first, last = holds.from_concurrency, holds.concurrency
@@ -67,7 +71,7 @@ def _range(holds: Holds, may_from: int | None, surely_from: int | None) -> str:
 
 
 def _most(target: TargetResult, conditions: tuple[str, ...]) -> Iterator[str]:
-    """Yield a text with the highest measured mean, over all levels, of each rate in the SLO conditions."""
+    """Yield a text for each rate in the SLO conditions: its highest mean of all levels, and where."""
     for name in (condition.split()[0] for condition in conditions):
         rates = [
             (rate.mean, level.concurrency)

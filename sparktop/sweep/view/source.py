@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # late: the first picture needs no file of results
 
 
 class SweepSource(Protocol):
-    """Something that the sweep screen can show: a running sweep, a stored result, or another tool's run."""
+    """What the sweep screen can show: a running sweep, a stored result, or another tool's benchmark."""
 
     @property
     def result(self) -> SweepResult | None:
@@ -29,5 +29,5 @@ class SweepSource(Protocol):
         ...
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Replace the published tables whose curves are drawn in the plots."""
+        """Draw the curves of the published tables `references` in the plots, replacing earlier ones."""
         ...

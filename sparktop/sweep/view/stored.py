@@ -15,7 +15,7 @@ from sparktop.sweep.view.result import result_view
 
 @dataclass(slots=True, eq=False)
 class StoredView:
-    """The view of a stored result. Construction computes it, which may take long: do it in a thread."""
+    """The full-screen view of a stored result. Construct it in a thread, because this may take long."""
 
     result: SweepResult
     title: str = ""
@@ -39,5 +39,5 @@ class StoredView:
         return self._evidence[key]
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Add the curves of published tables to the plots, in place of those added before."""
+        """Draw the curves of the published tables `references` in the plots, replacing earlier ones."""
         self._view = replace(self._view, plots=sweep_plots(self.result, references))

@@ -45,7 +45,7 @@ def topologies(
 ) -> Topologies:
     """Convert a comparison of `series` to the values that the screen shows, with one column per series.
 
-    `result` adds which backends answered the requests of routers, and their batch sizes.
+    If `result` is given, it adds which backends answered the requests of routers, and their batch sizes.
     """
     metrics = tuple(
         _metric(name, list(rows), compared, series)
@@ -70,7 +70,7 @@ def topologies(
 
 
 def _definitions(compared: ComparisonResult) -> Iterator[str]:
-    """Yield one line per metric and definition, for metrics whose definition differs between sources."""
+    """Yield one line for each definition of a metric whose definitions differ between sources."""
     for metric, texts in compared.definitions.items():
         by_text: dict[str, list[str]] = {}
         for name, text in texts.items():
@@ -126,10 +126,10 @@ def _level(row: ComparisonRow, metric: Metric, levels: _Aligned) -> ComparedLeve
 
 
 def _lead(row: ComparisonRow, metric: Metric) -> tuple[str | None, float | None]:
-    """Return (rival, lead in percent) of the best target in a row.
+    """Return (rival, lead in percent) of the target that is ahead in a row.
 
-    The rival is the best of the targets that are not significantly worse. Return (None, None) if there is no
-    such target, or if a value is a range.
+    The rival is the best of the other targets that are not significantly worse. Return (None, None) if
+    there is no rival, or if a value of the row is a range.
     """
     left = {
         name: value
@@ -167,9 +167,10 @@ def _splits(result: SweepResult | None) -> Iterator[SplitRow]:
 
 
 def _deviations(metrics: Sequence[ComparedMetric], series: Sequence[Series]) -> Iterator[DeviationRow]:
-    """Yield, for each level, the targets with the smallest and the largest standard deviation between runs.
+    """Yield for each level which targets have the smallest and the largest standard deviation over runs.
 
-    Only targets with at least `LEAST_RUNS` runs count; levels with fewer than two of them are left out.
+    Only targets with at least `LEAST_RUNS` runs are compared. Levels with fewer than two such targets are
+    left out.
     """
     names = [one.name for one in series]
     for metric in metrics:

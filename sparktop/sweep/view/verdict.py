@@ -1,4 +1,4 @@
-"""The summary of a sweep in a few sentences: which level or target is best, and whether it is significant."""
+"""The summary of a sweep in a few sentences: the best level or target, and whether it is significant."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def verdict(result: SweepResult, rows: Sequence[ResultRow], compared: Topologies
 
 
 def advised(rows: Sequence[AdviceRow], name: Callable[[str], str] = str) -> Iterator[str]:
-    """Yield one sentence per row of advice: which target to use at which concurrencies, and why.
+    """Yield one sentence for each piece of advice: which target to use at which concurrencies, and why.
 
     `name` escapes names for the output format.
     """
@@ -51,9 +51,9 @@ def advised(rows: Sequence[AdviceRow], name: Callable[[str], str] = str) -> Iter
 
 
 def best_level(rows: Sequence[ResultRow], name: Callable[[str], str] | None = None) -> Iterator[str]:
-    """Yield one sentence per prompt length that states which level has the highest token rate.
+    """Yield for each prompt length a sentence on which level has the highest token rate.
 
-    `name` escapes the target's name for the output format; None leaves targets out.
+    `name` escapes the target's name for the output format; if it is None, targets are not named.
     """
     key = next((one for one in _PRIMARY if any(row.ranks.get(one) is Rank.BEST for row in rows)), None)
     if key is None:
@@ -71,7 +71,7 @@ def best_level(rows: Sequence[ResultRow], name: Callable[[str], str] | None = No
 
 
 def _sure(row: ResultRow, key: str) -> str:
-    """Return the value of metric `key` in a row as text, with unit and 95 % confidence interval."""
+    """Return the value of the metric `key` as text, with its unit and 95 % confidence interval if known."""
     metric, figure = METRICS[key], row.figures[key]
     words = f"{metric.text(figure.mean)} {metric.unit}"
     if figure.low is None or figure.high is None:
