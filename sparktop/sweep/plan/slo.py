@@ -103,12 +103,18 @@ def rises(condition: SloCondition) -> bool:
 
 
 def any_rises(conditions: Iterable[SloCondition]) -> bool:
-    """Return whether any condition gets better as concurrency grows; it limits the range from below."""
+    """Return whether any condition gets better as concurrency grows.
+
+    Such a condition may hold only from a certain concurrency on.
+    """
     return any(rises(one) for one in conditions)
 
 
 def any_falls(conditions: Iterable[SloCondition]) -> bool:
-    """Return whether any condition gets worse as concurrency grows; it limits the range from above."""
+    """Return whether any condition gets worse as concurrency grows.
+
+    Such a condition may hold only up to a certain concurrency.
+    """
     return any(not rises(one) for one in conditions)
 
 
