@@ -87,9 +87,10 @@ class Swing:
 class Convoys:
     """Evidence for convoys: groups of requests that end together and return to the same backend together.
 
-    Compares how requests are spread over the backends at full times, while nearly all are present, and at
-    part times, while about half are. A spread is Σ(x - share)² / share / (n - 1) over n backends with x
-    requests each, where `share` is the backend's expected number; it is 1 for random routing.
+    The spread of the requests over the backends is compared at full times, when nearly as many requests are
+    present as at most, and at part times, when about half as many are. A spread is Σ(x - share)² / share / (n
+    - 1) over n backends with x requests each, where `share` is the backend's expected number; it is 1 for
+    random routing.
     """
 
     full_times: int
