@@ -267,10 +267,10 @@ def is_dark(color: str) -> bool:
 
 
 def lifted(color: str, background: str, toward: str | None, least: float) -> str:
-    """Return `color` if its contrast ratio with `background` is at least `least`; else mix it until it is.
+    """Return `color`, mixed with another colour if its contrast ratio with `background` is below `least`.
 
-    The mix has as little as possible of `toward`. White or black is used if `toward` is None or has too
-    little contrast itself.
+    The other colour is `toward`, or white or black if `toward` is None or has too little contrast itself. The
+    mix has just as much of it as the contrast ratio `least` needs.
     """
     if contrast(color, background) >= least:
         return color

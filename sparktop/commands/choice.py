@@ -80,7 +80,7 @@ def this_machine() -> NodeTarget:
 
 
 def _of_targets(watch: Watch, texts: Sequence[str]) -> Watch:
-    """Return `watch` with the targets that the TARGET arguments `texts` name instead of its targets."""
+    """Return `watch` with its targets replaced by those that the TARGET arguments `texts` name."""
     # Late: a start from the configuration file parses no targets.
     from urllib.parse import urlsplit
 

@@ -87,10 +87,10 @@ class Swing:
 class Convoys:
     """Evidence for convoys: groups of requests that end together and return to the same backend together.
 
-    The spread of the requests over the backends is compared at full times, when nearly as many requests are
-    present as at most, and at part times, when about half as many are. A spread is Σ(x - share)² / share / (n
-    - 1) over n backends with x requests each, where `share` is the backend's expected number; it is 1 for
-    random routing.
+    Compares the spread of the requests over the backends at two kinds of times: full times, when the number
+    of requests is near its maximum, and part times, when it is about half the maximum. For n backends with x
+    requests each, where `share` is the backend's expected number, the spread is Σ(x - share)² / share / (n -
+    1). It is 1 for random routing.
     """
 
     full_times: int
