@@ -214,10 +214,10 @@ def _nodes(
 
 
 def _unique(places: Sequence[_Place]) -> list[_Place]:
-    """Return the places in order, without repetitions and with different names.
+    """Return the servers and routers `places` in order, without repetitions and with different names.
 
-    A place with the name and URL of an earlier place is left out. A number is appended to a name that an
-    earlier place with another URL has.
+    An entry with the name and URL of an earlier entry is left out. A number is appended to a name that an
+    earlier entry with another URL has.
     """
     kept: dict[tuple[str, str], _Place] = {}
     taken: set[str] = set()

@@ -18,7 +18,7 @@ class RoleStyles:
     """
 
     def __init__(self, palette: Palette, *, color: bool = True) -> None:
-        """Use the colours of `palette`; if `color` is False, roles differ only in bold and dim."""
+        """Use the colours of `palette`; if `color` is False, the styles differ only in bold and dim."""
         self.palette = palette
         self._color = color
         self._styles: dict[str, Style] = {}
