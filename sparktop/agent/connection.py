@@ -31,15 +31,15 @@ class Limits:
     keep_alive_s: float = 75.0
     """Seconds that an idle connection is kept, longer than any sample interval."""
     request_bytes: int = 16_384
-    """Bytes that a client may send before its current request is answered."""
+    """Most bytes that a client may send before its current request is answered."""
     line_bytes: int = 4096
-    """Bytes of the request line, and of each header field."""
+    """Most bytes of the request line, and of each header field."""
     requests_per_s: float = 50.0
-    """Requests per second from one client address."""
+    """Most requests per second from one client address."""
     request_burst: float = 100.0
     connection_requests_per_s: float = 20.0
-    """Requests per second of one connection. It is lower than the limit of an address, so that one client
-    cannot use up the limit of other clients at the same address."""
+    """Most requests per second on one connection. The number is lower than for an address, so that one
+    client cannot use up what other clients at the same address may send."""
     connection_request_burst: float = 40.0
     look_s: float = 1.0
     """Seconds between checks for connections that take too long."""

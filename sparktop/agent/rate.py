@@ -35,7 +35,7 @@ class Rates:
     ) -> None:
         """Admit `burst` requests of a client at once, and `per_s` requests per second in the long run.
 
-        `clock` returns seconds. Beyond `most_peers` clients, the client with the oldest request is forgotten.
+        `clock` returns seconds. At most `most_peers` clients are remembered: those with the newest requests.
         """
         self._per_s = per_s
         self._burst = burst
@@ -45,7 +45,7 @@ class Rates:
         """By client, sorted by the time of the client's last request, oldest first."""
 
     def __len__(self) -> int:
-        """Return the number of clients remembered."""
+        """Return the number of clients that have a token bucket."""
         return len(self._buckets)
 
     def take(self, peer: object) -> bool:

@@ -17,7 +17,7 @@ KEY_VARIABLE = "SPARKTOP_DEMO_KEY"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a child process of the demo should simulate."""
+    """What a child process of the demo should simulate, as sent to the process when it starts."""
 
     scenario: str = DEFAULT_SCENARIO
     backends: int = 2
@@ -26,7 +26,8 @@ class Plan:
     """Routing strategy that replaces the scenario's; None: the scenario's."""
     load: int | None = None
     urls: tuple[str, ...] = ()
-    """For the proxy the URLs of the servers, for the load the URL of the proxy."""
+    """URLs to which the child process sends requests: those of the servers for the proxy's process, that
+    of the proxy for the load's process."""
     visitors: int | None = None
     """File descriptor of a pipe, inherited by the child process, through which the servers report other
     clients' requests to the load; None without load."""
@@ -39,7 +40,7 @@ class Plan:
 
     @classmethod
     def read(cls, line: bytes) -> Self:
-        """Parse a plan from a line that `line` returned."""
+        """Parse a plan from a JSON line, as the method `line` returns it."""
         given = json.loads(line)
         return cls(**{**given, "urls": tuple(given["urls"])})
 

@@ -41,7 +41,7 @@ class Upstream:
 
     id: str
     url: str
-    """Without a trailing slash and without /v1."""
+    """URL of the server, without a trailing slash and without /v1."""
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Proxy:
         clock: Callable[[], float] = time.monotonic,
         visitors: Visitors | None = None,
     ) -> None:
-        """Forward to `upstreams`; `router` chooses an index among them for each request.
+        """Forward requests to `upstreams`; `router` chooses an index in `upstreams` for each request.
 
         `faults` describes simulated failures; `visitors` is notified of requests that are not the demo's own
         load.

@@ -78,7 +78,7 @@ class Scenario:
     machines: Mapping[int, Machine] = field(default_factory=dict)
     """Machines with special properties, by index; all others are normal."""
     slower: Mapping[int, float] = field(default_factory=dict)
-    """By backend index: factor by which each engine step takes longer than in `profile`."""
+    """Factor by which each engine step takes longer than in `profile`, by backend index."""
     restarts: Restarts | None = None
     rival: str | None = None
     """Routing strategy of the second proxy, which only sweeps use; None: chosen by `rival_of`."""

@@ -29,7 +29,7 @@ async def check_names(hosts: Iterable[str], network: Network) -> dict[str, Check
 
 
 def host_key(host: str) -> str:
-    """Return a host name in the form used for comparison: lower case, no trailing dot."""
+    """Return a host name in the spelling used for comparison: lower case, no trailing dot."""
     return host.lower().removesuffix(".")
 
 

@@ -1,7 +1,7 @@
 """Reader of the metrics page of llama.cpp's server (`--metrics`).
 
-Shape: the table of metrics in its `server.cpp` (later `server-context.cpp`); upstream has no labels, some
-builds add `model` to each sample.
+The metrics are defined in a table in `server.cpp` (later `server-context.cpp`). Official versions have no
+labels; some builds add the label `model` to each sample.
 
 * Generated tokens are counted when a request finishes, prompt tokens when its prefill ends. Both are
   printed with six digits ("1.23457e+06"), so beyond a million they move in steps.

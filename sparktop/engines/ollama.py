@@ -1,6 +1,6 @@
 """Reader for Ollama, which has no metrics page.
 
-`/api/ps` lists the loaded models, `/api/version` reports the version (shapes: Ollama's `docs/api.md`). No
+`/api/ps` lists the loaded models, `/api/version` reports the version (format: Ollama's `docs/api.md`). No
 route reports running or waiting requests, so their numbers stay unknown.
 """
 

@@ -1,8 +1,8 @@
 """Reader for any OpenAI-compatible server.
 
 Only `/v1/models` is polled: it shows whether the server responds, which models it serves and how long the
-response takes. Shape: the "list models" object of OpenAI's API reference; `max_model_len` is an addition of
-vLLM and SGLang.
+response takes. The format of the response is the "list models" object of OpenAI's API reference; its field
+`max_model_len` is an addition of vLLM and SGLang.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reader for SGLang's metrics page (`--enable-metrics`), with old and new metric names.
 
-Shapes and meanings: `SchedulerMetricsCollector` and `TokenizerMetricsCollector` in SGLang's
-`metrics_collector.py`, labels and intervals in its `scheduler_metrics_mixin.py`.
+The metrics are defined by `SchedulerMetricsCollector` and `TokenizerMetricsCollector` in SGLang's
+`metrics_collector.py`, their labels and intervals in its `scheduler_metrics_mixin.py`.
 
 * Lanes are engine cores (data-parallel ranks, label `dp_rank`; one lane, "0", where there is no such label).
   Tensor- and pipeline-parallel ranks of a lane report the same gauges where all of them are configured to:

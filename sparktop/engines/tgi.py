@@ -1,7 +1,7 @@
 """Reader of the metrics page of Text Generation Inference (TGI).
 
-Shape: the descriptions and buckets in `router/src/server.rs`, written by the Rust crate
-metrics-exporter-prometheus: counters without `_total`, a family only after its first value.
+The metrics are described in TGI's `router/src/server.rs`. The page is written by the Rust crate
+metrics-exporter-prometheus: counters have no `_total`, and a family appears only after its first value.
 
 * Tokens, latencies and successes are counted when a request finishes, the prompt's length when it arrives.
 * Time per token is one mean per request over the entire inference, prefill included. TGI reports nothing

@@ -1,7 +1,8 @@
 """Reader for the metrics page of TensorRT-LLM's server (`trtllm-serve`), at `/prometheus/metrics`.
 
-Shape: `tensorrt_llm/metrics/collector.py`. `/metrics` of this server is JSON, and reading it empties the
-server's list of iteration statistics: it is requested only while the engine is not known yet.
+The metrics are defined in `tensorrt_llm/metrics/collector.py`. `/metrics` of this server is JSON, and every
+request empties the server's list of iteration statistics. So `/metrics` is requested only while the engine is
+not known yet.
 
 * Metrics of requests (tokens, latencies, finished) are counted when a request finishes, and only with
   `return_perf_metrics`; metrics of iterations (running, waiting, KV cache, speculation) at each iteration,

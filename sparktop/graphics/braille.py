@@ -73,7 +73,7 @@ layer."""
 def _levels(values: Values, dots: int, top: float) -> list[int]:
     """Return the height of each value in dots, on a scale where `top` is `dots` high.
 
-    A gap (None, NaN) has the height 0, a number at least 1.
+    A missing value (None, NaN) has the height 0, any other value at least 1.
     """
     if not top > _LEAST_TOP:
         return [0 if value is None or math.isnan(value) else 1 for value in values]
@@ -142,7 +142,7 @@ def area(values: Values, width: int, height: int, top: float, *, end_slot: int =
 def _stack_levels(lower: Values, upper: Values, dots: int, top: float) -> list[tuple[int, int]]:
     """Return (height of the lower area, height of both areas) in dots for each time slot.
 
-    If one of the two values is unknown, it counts as 0; if both are unknown, the slot is a gap. An upper
+    If one of the two values is unknown, it counts as 0; if both are unknown, both heights are 0. An upper
     value above 0 has at least one dot.
     """
     known = [_number(value) for value in lower], [_number(value) for value in upper]

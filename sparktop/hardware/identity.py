@@ -44,7 +44,7 @@ class IdentityReader:
     def identity(self) -> NodeIdentity | None:
         """The machine's identity; None before the first reading.
 
-        A new object replaces it only when a field changed.
+        The same object is returned until a field changes.
         """
         return self._identity
 

@@ -1,4 +1,4 @@
-"""Reads one machine into one sample."""
+"""Reads all parts of one machine (CPU, memory, GPUs, network, sensors) and combines them to one sample."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class Machine:
     def identity(self) -> NodeIdentity | None:
         """The machine's identity; None before the first reading.
 
-        A new object replaces it only when a field changed.
+        The same object is returned until a field changes.
         """
         return self._identity.identity
 
     def read(self, *, processes: bool = False) -> NodeSample:
-        """Return a sample; readings that the machine does not provide are None or empty.
+        """Read the machine and return a sample; values that the machine does not report are None or empty.
 
         The process table is read only if `processes` is true.
         """

@@ -205,8 +205,8 @@ class Nvml:
     def lose(self, now: float, index: int, code: int | None = None) -> None:
         """Stop querying the GPU `index`, because a query raised GpuLostError with NVML's return code `code`.
 
-        Set `note`, and `lost` unless the driver itself is gone. The library is opened again after
-        `_OPEN_AGAIN_S`.
+        Set `note`; if only the GPU is lost, and not the driver, also add the GPU to `lost`. The library is
+        opened again after `_OPEN_AGAIN_S` seconds.
         """
         if self._handles is not None:
             self._handles.pop(index, None)

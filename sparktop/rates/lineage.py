@@ -44,9 +44,9 @@ class Link:
 
     kind: LinkKind
     baseline: EngineSample | None
-    """The sample to subtract from the new sample; None: no increase can be computed for the new sample. After
-    a restart, a made-up sample with all counters at zero, dated at the time when the server began to
-    count."""
+    """The sample to subtract from the new sample; None if no increase can be computed for the new sample.
+    After a restart, this is a made-up sample with all counters at zero, dated at the time when the server
+    began to count."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,10 +47,12 @@ class Tally:
     at: float
     """Time of the newest sample in the totals, in monotonic seconds."""
     counters: Mapping[str, float]
-    """By field name of `LaneSample`, plus "finished" (finished requests, for any reason), "steps" (engine
-    steps) and "stepped" (tokens processed in these steps). A counter that no lane reports is absent."""
+    """Total of each counter, by field name of `LaneSample`. Added to these are "finished" (finished
+    requests, for any reason), "steps" (engine steps) and "stepped" (tokens processed in these steps). A
+    counter that no engine core reports is absent."""
     histograms: Mapping[str, Histogram]
-    """By name in `LATENCIES`; a histogram that no lane reports is absent."""
+    """Total of each latency histogram, by name in `LATENCIES`; a histogram that no engine core reports is
+    absent."""
 
 
 def lane_counters(lane: LaneSample) -> dict[str, float]:

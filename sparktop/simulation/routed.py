@@ -31,7 +31,7 @@ class Faults:
     """Number of tokens after which a request is broken off; None: it is refused before it reaches the
     engine."""
     backends: frozenset[int] | None = None
-    """Backends with faults; None: all."""
+    """Indices of the backends whose requests can fail; None: all backends."""
     from_s: float = 0.0
     until_s: float = float("inf")
     """Only requests that are routed from `from_s` to `until_s` (seconds) fail."""
@@ -47,7 +47,7 @@ class ProxyHabits:
     counted: bool = True
     """Whether the router counts requests at all: some of LiteLLM's routes do not."""
     leaks: bool = False
-    """Whether the count stays up when a client disconnects, as in old LiteLLM."""
+    """Whether a request still counts as in flight after its client has disconnected, as in old LiteLLM."""
     faults: Faults = Faults()
 
 

@@ -1,10 +1,11 @@
 """Simulated routers, a class per strategy, as pure functions of time: for virtual time and a real proxy.
 
-The caller calls `choose` for each request, then `started` at once, and `ended` when the answer's stream is
-over. That a count rises late, as in LiteLLM after a switch to another thread, is a setting of the router.
+The caller calls `choose` for each request, then `started` at once, and `ended` when the response has ended. A
+router can be set to count a request only some time after `started`, as LiteLLM does, because it counts in
+another thread.
 
 router = make_router("least-busy", 2, RouterSettings(increment_lag_s=0.002))
-backend = router.choose(now)        # None: all cool down, the request is refused
+backend = router.choose(now)        # None: all backends cool down, the request is refused
 router.started(backend, now)
 ...
 router.ended(backend, now, ok=True)

@@ -1,4 +1,4 @@
-"""Consecutive steps of a simulated engine with an unchanged batch, with their times in closed form."""
+"""Consecutive steps of a simulated engine with an unchanged batch; all times are computed by a formula."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class EngineTally:
     step_rows: Counter[int] = field(default_factory=Counter)
     """Number of steps, by the number of rows (tokens) computed in a step."""
     busy_s: float = 0.0
-    """Seconds spent in steps."""
+    """Seconds that the engine has spent in steps."""
     padded_rows: int = 0
     """Rows computed in addition to tokens, because the batch was padded to the next size with a CUDA
     graph."""

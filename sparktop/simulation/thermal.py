@@ -80,7 +80,11 @@ class NodeThermal:
         return target_c + (self._temperature_c - target_c) * fade
 
     def clock_mhz(self, at: float) -> float:
-        """Return the SM clock in MHz at the time `at`: low when idle, lower when hot, or fixed by a fault."""
+        """Return the SM clock in MHz at the time `at`.
+
+        An idle machine has a low clock. Under load, the clock falls as the temperature rises, or a fault
+        holds it at a fixed value.
+        """
         return self.load_clock_mhz(at) if self._busy else IDLE_CLOCK_MHZ
 
     def load_clock_mhz(self, at: float) -> float:
@@ -90,13 +94,19 @@ class NodeThermal:
         return clock_mhz if self.pinned_mhz is None else min(clock_mhz, self.pinned_mhz)
 
     def throttled_share(self, at: float) -> float:
-        """Return the share of time, 0 to 1, in which the clock is slowed because of heat at the time `at`."""
+        """Return which fraction of time, 0 to 1, is throttled at the temperature at the time `at`.
+
+        The fraction is 0 for an idle machine, and for one whose clock a fault holds.
+        """
         if not self._busy or self.pinned_mhz is not None:
             return 0.0
         return min(1.0, THROTTLED_PER_C * max(0.0, self.temperature_c(at) - SAG_FROM_C))
 
     def throttled_s(self, at: float) -> float:
-        """Return the seconds since the start in which heat slowed the clock, as in the driver's counter."""
+        """Return the seconds, from the start to the time `at`, in which heat slowed the clock.
+
+        The driver of a real GPU has the same counter.
+        """
         return self._throttled_s + self._throttled_since(at)
 
     def energy_j(self, at: float) -> float:

@@ -1,4 +1,4 @@
-"""The histograms that vLLM keeps about its requests, for a simulated engine."""
+"""Counts the requests of a simulated engine into the same histograms that vLLM has."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Buckets:
     """A histogram with fixed bucket bounds, to which observations can be added."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        """Start empty; `bounds` ascend and are finite."""
+        """Start without observations; `bounds` are the upper bounds of the buckets, finite and ascending."""
         self.bounds = tuple(bounds)
         self.sum = 0.0
         self._counts = [0] * (len(self.bounds) + 1)

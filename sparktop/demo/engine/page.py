@@ -127,7 +127,7 @@ def _process(started_unix_s: float) -> Iterator[Metric]:
 def engine_families(
     engine: Engine, ledger: Ledger, started_unix_s: float, *, whole: bool = False
 ) -> list[Metric]:
-    """Return the metric families of an engine; unless `whole`, only those that viewers read."""
+    """Return the metric families of an engine; unless `whole` is true, only those that viewers read."""
     page = _Page(engine.profile.model, started_unix_s, whole=whole)
     _work(page, engine)
     _gauges(page, engine)
