@@ -1,6 +1,6 @@
-"""Match the deployments of a router to watched backends.
+"""Finds out which watched backend each deployment of a router is.
 
-A match is by address, else by the configuration, else by equal names.
+They are matched by address, else by the configuration, else by equal names.
 """
 
 from __future__ import annotations

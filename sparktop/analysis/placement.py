@@ -198,7 +198,7 @@ def _url_host(url: str | None) -> str | None:
 
 
 def _ssh_host(target: str | None) -> str | None:
-    """Return the host of an ssh destination: host, user@host or ssh://user@host:port."""
+    """Return the host of an ssh destination: host, user@host or ssh://user@host:port; None if it is empty."""
     if not target:
         return None
     if target.startswith("ssh://"):

@@ -27,7 +27,7 @@ same requests."""
 
 
 class Role(StrEnum):
-    """The part of each request that a worker does."""
+    """The phase of each request that a worker computes."""
 
     PREFILL = "prefill"
     DECODE = "decode"

@@ -84,7 +84,7 @@ class _Column:
     loads: Sequence[float]
 
     def away(self, piece: int) -> bool:
-        """Return whether the backend had no load at both ends of this short period and got no request."""
+        """Return whether the backend got no request in a short period, and had no load before and after."""
         return self.came[piece] == 0 and self.loads[piece] == 0 and self.loads[piece + 1] == 0
 
 

@@ -35,7 +35,7 @@ class Check:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the value keeps its limit; None where there is no limit, or the value is unknown."""
+        """Whether the value is within its limit; None if there is no limit or the value is unknown."""
         if self.value is None or self.limit is None:
             return None
         if self.either:

@@ -100,7 +100,11 @@ class _Times:
     _leader: int | None = None
 
     def take(self, index: int, total: float) -> None:
-        """Add the time slot `index` if its number of requests, `total`, is a full load or a part load."""
+        """Add the time slot `index`, in which `total` requests were present, to the full or the part load.
+
+        Ignore it if `total` is neither nearly the usual maximum (full load) nor about half of it (part
+        load).
+        """
         lowest, part = PART_SHARES
         if total >= FULL_SHARE * self.most:
             if self._fell:
@@ -131,7 +135,10 @@ def _spread(columns: Sequence[Sequence[float]], shares: Sequence[float], index: 
 
 
 def _first(columns: Sequence[Sequence[float]], shares: Sequence[float], index: int) -> int:
-    """Return the index of the backend with most load relative to its due share; `_TIE` if two have most."""
+    """Return which backend has the highest load relative to its due share in time slot `index`.
+
+    The result is the index of the backend, or `_TIE` if two backends have the highest.
+    """
     loads = [column[index] / share for column, share in zip(columns, shares, strict=True)]
     top = max(loads)
     return loads.index(top) if loads.count(top) == 1 else _TIE

@@ -200,10 +200,10 @@ def _where_one_is_full(grid: LoadGrid, slots: set[int]) -> set[int]:
 
 
 def free_slot_share(grid: LoadGrid) -> float | None:
-    """Return the share of time, 0 to 1, in which a backend had room for requests while another had a queue.
+    """Return the part of the time (0 to 1) in which a backend had room while another one had a queue.
 
-    Room means fewer requests than can run at once, and no queue. None where a backend reports no limit or no
-    queue.
+    Room means fewer requests than can run at once, and no queue. None if a backend does not report its
+    queue or how many requests it can run at once.
     """
     limits = [track.slots for track in grid.tracks]
     if any(limit is None for limit in limits) or any(queue is None for queue in grid.waiting):

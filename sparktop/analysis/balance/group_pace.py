@@ -40,7 +40,7 @@ _NONE: Mapping[str, StepTime] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class GroupPace:
-    """Step time as a function of the batch size in a group: a common line, or a line for each backend."""
+    """Step time as a linear function ("line") of the batch size: for the group, or for each backend."""
 
     common: StepTime | None = None
     """The common line where all backends are equal, as far as known; None where it is unknown or they

@@ -47,7 +47,7 @@ class BalanceWatch:
     def due(self, at_s: float) -> bool:
         """Return whether to judge the group again at `at_s` (monotonic seconds).
 
-        True at most once in each period of `EVERY_S` seconds; always True until loads have been sampled.
+        True once in each period of `EVERY_S` seconds. Before loads have been sampled it is always True.
         """
         if self._judged_at_s is None or not self._had_loads:
             return True  # a verdict before the first samples is void: judge again at once

@@ -90,7 +90,10 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
 
 
 def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
-    """Compute all measured values of one window of a group; `needed_s` is the length of a full window."""
+    """Compute all measured values of a group in one time window.
+
+    `needed_s` is how long the window must be, in seconds, for a full judgement.
+    """
     count = len(grid.loads)
     known = [slot for slot, total in enumerate(grid.totals) if total >= 0]
     mean_total = sum([grid.totals[slot] for slot in known]) / len(known) if known else 0.0
@@ -143,10 +146,11 @@ def _scored(swing: Swing | None, z: float | None, backends: int) -> Swing | None
 
 
 def _words(figures: Figures, measured: Balance, held: frozenset[str]) -> tuple[list[BalanceWord], str | None]:
-    """Return (verdicts that apply, most severe first; reason for the verdict "unknown", else None).
+    """Return (verdicts that apply, most severe first; reason why there is no full judgement, or None).
 
-    `held` are the names of the rules that are met. There is always at least one verdict. A reason is also
-    returned where "oscillating" is found before the window is full.
+    `held` are the names of the rules that are met. There is always at least one verdict: "unknown" if
+    nothing can be judged. A reason is also returned where "oscillating" is found before enough time has
+    passed.
     """
     grid = figures.grid
     present = min(grid.present)

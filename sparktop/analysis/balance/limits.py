@@ -227,10 +227,11 @@ def least_turns(backends: int) -> float:
 
 
 def least_turning_spread(convoys: Convoys | None, *, failing: bool) -> tuple[float, float]:
-    """Return (least varying part of the loads' spread, least size) with which turns count as a swing.
+    """Return the two minimum values with which turns count as a swing: (varying spread, size).
 
-    A turn is a backend's way from full to empty or back. The size is relative to an even share of the
-    load. `failing`: both backends of a pair fail repeatedly.
+    The first is for the part of the loads' spread that varies in time, relative to random routing. The
+    second is for the size of the swing, relative to an even share. A turn is a backend's way from full to
+    empty or back. `failing`: both backends of a pair fail repeatedly.
     """
     if failing:
         return (TURNS_Z, FAILING_TURNS_RMS)

@@ -68,7 +68,9 @@ def load_track(
 ) -> LoadTrack:
     """Build a `LoadTrack` from a backend's history at or after `since_s` (monotonic seconds).
 
-    The three series must share a time axis, like those of one `HistoryTable`.
+    The three series must share a time axis, like those of one `HistoryTable`. `slots` is the number of
+    requests that can run at once, `weight` the backend's relative speed, `errors` its number of failed
+    requests.
     """
     times, loads = running.arrays(since_s)
     _, queue = waiting.arrays(since_s)
@@ -114,7 +116,10 @@ class LoadGrid:
 
 
 def picker(grid: LoadGrid, slots: Sequence[int]) -> Callable[[Sequence[float]], Sequence[float]]:
-    """Return a function from a list with a value per time slot of `grid` to its values at `slots` only."""
+    """Return a function that selects values by time slot, for columns of the grid.
+
+    The function's argument is a list with a value for each slot of `grid`; it returns those at `slots`.
+    """
     if len(slots) == len(grid.totals):
         return lambda column: column
     if len(slots) < 2:  # noqa: PLR2004 - of one, an itemgetter gives no sequence
@@ -158,7 +163,10 @@ def _slowest_step(points: Sequence[_Points]) -> float:
 
 
 def _laid(points: Sequence[_Points], now_s: float, step: float) -> LoadGrid | None:
-    """Put samples into time slots of `step` seconds; None without two backends that still answer."""
+    """Return a grid with the samples of all backends in time slots of `step` seconds.
+
+    None with fewer than two backends that still answer at `now_s`.
+    """
     silence = max(_SILENT_S, 4 * step)
     here = [one for one in points if one.times and now_s - one.times[-1] <= silence]
     gone = [one for one in points if one.times and now_s - one.times[-1] > silence]

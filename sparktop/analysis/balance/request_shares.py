@@ -94,8 +94,8 @@ def request_shares(
 def binomial_tail(least: int, trials: int, probability: float) -> float:
     """Return the probability of at least `least` successes in `trials` independent trials.
 
-    1 if `least` is not above the mean. Above the mean the terms of the sum fall faster than a geometric
-    series, so few of them are computed.
+    Return 1, which is too high, if `least` is not above the mean. Above the mean the terms of the sum fall
+    faster than a geometric series, so few of them are computed.
     """
     if least <= trials * probability:
         return 1.0

@@ -125,7 +125,7 @@ def with_slope(step: StepTime, errors: float) -> StepTime:
 
 
 def points_of(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the medians of (batch, step time) for each range of similar batches, ascending.
+    """Return (median batch, median step time) for each range of similar batches, by ascending batch.
 
     Empty with too few samples.
     """
@@ -154,8 +154,8 @@ def fit_line(points: Sequence[Pair], pairs: int = 0) -> StepTime | None:
 def steady_pairs(track: LoadTrack, since_s: float, backends: int) -> list[Pair]:
     """Return (batch size, step time in seconds) for samples of a backend with a steady batch, in time order.
 
-    Only samples since `since_s` are read; the more `backends` there are, the fewer of each. Empty if the
-    backend has no token rates.
+    Only samples since `since_s` are read. With more `backends` fewer samples per backend are read. Empty
+    if the backend has no token rates.
     """
     most = max(FEWEST_PAIRS, _MOST_PAIRS // backends)
     speeds, running, times = track.generation_tps, track.running, track.times_s
@@ -180,7 +180,10 @@ def steady_pairs(track: LoadTrack, since_s: float, backends: int) -> list[Pair]:
 
 
 def _bins(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """Return the (batch, step time) pairs in groups of similar batches, ascending, without groups of one."""
+    """Return the (batch, step time) pairs in groups of similar batches, ascending.
+
+    Groups that would have only one pair are left out.
+    """
     bins: dict[int, list[Pair]] = {}
     for pair in pairs:
         bins.setdefault(round(_BINS_PER_DOUBLING * math.log2(pair[0])), []).append(pair)

@@ -128,8 +128,8 @@ def _price(result: Balance) -> list[str]:
 def _unlike(result: Balance) -> list[str]:
     """Return a list with the sentence that backends differ in speed; an empty list if they do not.
 
-    The sentence warns that the loss against the best split is unknown, because an even split is not the
-    best.
+    The sentence also says that the loss of throughput is unknown, because an even split is not the best
+    one.
     """
     batch = (result.mean_total or 0.0) / max(1, len(result.backends))
     times = {name: step.base_s + step.per_request_s * batch for name, step in result.step_times.items()}

@@ -36,7 +36,7 @@ so it is never exactly 60 s."""
 
 
 def window_words(latencies: Sequence[Latency]) -> str:
-    """Return the time that `latencies` cover as text, for the longest: "over 60 s", or "over 12 s so far"."""
+    """Return the time that the longest window of `latencies` covers: "over 60 s", or "over 12 s so far"."""
     spans = [latency.window_s for latency in latencies if latency.window_s is not None]
     longest = max(spans, default=None)
     if longest is None or _MINUTE_S[0] <= longest <= _MINUTE_S[1]:
@@ -156,7 +156,7 @@ def _throughput(view: BackendView, width: int) -> list[Row]:
 
 
 def _latencies(view: BackendView, width: int) -> list[Row]:
-    """Return a table of latencies as rows: quantiles from histogram buckets, exact mean, number of values."""
+    """Return a table of latencies as rows: quantiles from histogram buckets, exact mean, and number seen."""
     shown = ("p50", "p90", "p95", "p99") if width >= 7 + 5 * _LATENCY_CELLS + 6 else ("p50", "p95", "p99")
     words = [*shown, "mean"]
     head = "".join(word.rjust(_LATENCY_CELLS) for word in words)

@@ -128,7 +128,7 @@ def ruled(words: Row, window: str, width: int) -> Row:
 
 
 def tps_heading(title: str, top: float, width: int, more: str = "") -> Row:
-    """Return the title row above a graph of tokens per second, with the value of the graph's upper edge."""
+    """Return the title row above a graph of tokens/s, with `top`, the value of the graph's upper edge."""
     return heading(title, f"{more}max {numbers.tick(top)} t/s", width)
 
 

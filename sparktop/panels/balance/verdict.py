@@ -86,9 +86,9 @@ def _judged(balance: Balance) -> list[Row]:
 
 
 def _window_pieces(balance: Balance) -> list[Row]:
-    """Return pieces of text on the time that a verdict is based on, and the rate of its samples.
+    """Return pieces of text on the time that a verdict covers, and the rate of its samples.
 
-    Until enough time has passed, a bar shows how much of it has.
+    While this time is too short for a verdict, a bar shows which part of the needed time has passed.
     """
     pieces: list[Row] = []
     if balance.needed_s and balance.window_s < balance.needed_s - 1:

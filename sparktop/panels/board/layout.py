@@ -136,7 +136,7 @@ def arrange(
     routers: int = 0,
     groups: int = 0,
 ) -> Layout:
-    """Return a layout with a rectangle for every panel; the numbers of nodes, backends and so on are given.
+    """Return a layout with a rectangle for every panel, given how many nodes, backends and so on there are.
 
     Backends stand below each other as long as each is tall enough, so that their time axes line up. If
     not, they stand in columns, and if these do not fit either, the board grows taller than the screen.

@@ -36,9 +36,9 @@ def short_reason(reason: str) -> str:
 
 
 def margin_role(margin_c: float | None) -> str:
-    """Return the role (colour name) for a GPU's thermal margin in degrees: "bad", "warn" or "title".
+    """Return the role (colour name) for a GPU's thermal margin in degrees: "bad" or "warn" if it is small.
 
-    The smallest margins are "bad". Unknown and large margins are "title".
+    "title" if the margin is large or unknown.
     """
     if margin_c is None or margin_c > _WARM_C:
         return "title"

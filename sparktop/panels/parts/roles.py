@@ -1,4 +1,4 @@
-"""Colours, by name (role), of backend states, balance verdicts, and the backends or targets in a group."""
+"""Roles (names of colours) of backend states, of balance verdicts, and of a group's backends or targets."""
 
 from __future__ import annotations
 

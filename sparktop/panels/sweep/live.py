@@ -192,9 +192,9 @@ def _ttft(axis: SweepAxis, height: int) -> list[Row]:
 
 
 def _decades(values: Sequence[float]) -> tuple[float, float]:
-    """Return (lower end, upper end) of a logarithmic scale around all values, at least a decade apart.
+    """Return (lower end, upper end) of a logarithmic scale around all values.
 
-    Each end is 1, 2 or 5 times a power of ten.
+    Each end is 1, 2 or 5 times a power of ten; the upper end is at least ten times the lower.
     """
     if not values:
         return 10.0, 1000.0

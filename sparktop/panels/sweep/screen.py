@@ -39,7 +39,7 @@ class TablePlace:
 
 @dataclass(frozen=True, slots=True)
 class DrawnSweep:
-    """The drawn screen of a sweep, with the places of its levels for mouse clicks."""
+    """The drawn screen of a sweep, and where its levels are on the screen (for mouse clicks)."""
 
     rows: list[Row]
     spots: dict[int, LevelKey]

@@ -292,11 +292,12 @@ def intervals(series: Series, metrics: Sequence[str]) -> Grid:
 
 
 def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
-    """Return the table cell with the winner of a row and its lead in percent, or that none is shown.
+    """Return the table cell with the best series of a row and its lead in percent.
 
-    `vs` is what percentages refer to by the column's heading: the cell names a different reference. A "*"
-    marks a lead that could not be tested; winners that a published table names get it only if
-    `mark_untested` is True.
+    If no series is significantly the best, the cell says so. `vs` is what percentages are relative to by
+    the column's heading; a percentage that is relative to something else has its reference beside it. A
+    "*" marks a lead that could not be tested. If `mark_untested` is False, winners that a published table
+    names get no "*".
     """
     if row.significant is False:
         if row.leaders:

@@ -147,7 +147,10 @@ def _percent(head: str, value: Callable[[LevelResult], float | None]) -> Column:
 
 
 def mark_words(mark: Mark) -> str:
-    """Return the short name in reports, such as "client lag", of a reason to doubt a level or its speed."""
+    """Return the short name in reports, such as "client lag", of a mark on a level.
+
+    A mark is a reason to doubt the level's metrics, or a reason why the level is slow.
+    """
     return _MARK_WORDS.get(mark.code, mark.word)
 
 

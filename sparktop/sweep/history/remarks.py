@@ -55,7 +55,10 @@ class _Read:
 
 
 def tags_of(words: str) -> tuple[str, ...]:
-    """Split typed text into tags: words without "#", "," and ";", without duplicates, `MOST_TAGS` at most."""
+    """Split typed text at spaces into tags, without duplicates, `MOST_TAGS` at most.
+
+    The characters "#", "," and ";" at the ends of a tag are removed.
+    """
     found = (clean(word.strip("#,;"), TAG_LENGTH) for word in clean(words, NOTE_LENGTH).split())
     return tuple(dict.fromkeys(tag for tag in found if tag))[:MOST_TAGS]
 

@@ -1,4 +1,4 @@
-"""Computes the confidence interval of a metric over its runs, fast enough for a screen with hundreds."""
+"""Computes confidence intervals of metrics over their runs, fast enough for hundreds on a screen."""
 
 from __future__ import annotations
 

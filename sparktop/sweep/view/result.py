@@ -1,4 +1,4 @@
-"""Converts a sweep's result to the screen's view, for a stored result or a running sweep so far."""
+"""Converts a sweep's result to the screen's view: a stored result, or that of a sweep still running."""
 
 from __future__ import annotations
 
