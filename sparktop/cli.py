@@ -21,7 +21,7 @@ COMMANDS: dict[str, tuple[ModuleType, str]] = {
     "snapshot": (snapshot, "watch for a moment, then one report: json, md, html, svg or txt"),
     "sweep": (sweep, "put load on servers and routers, level by level, and measure them"),
     "compare": (compare, "results of sweeps and published tables beside one another"),
-    "report": (report, "a stored sweep as a table: md, csv, json or llama-benchy's JSON"),
+    "report": (report, "a stored sweep with plots and tables: md, html, svg, csv or json"),
     "agent": (agent, "serve this machine's readings to remote viewers, over HTTP or through ssh"),
     "doctor": (doctor, "what works, what does not and what to do, one line a check"),
     "config": (config, "print the configuration file or an example of one, or check it"),

@@ -1,4 +1,4 @@
-"""`sparktop report`: write a stored sweep result as Markdown, CSV or JSON."""
+"""`sparktop report`: write a stored sweep, another tool's result or a published table in any format."""
 
 from __future__ import annotations
 
@@ -9,31 +9,39 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparktop.commands.output import check_file, tell, write_file, write_markdown, write_out
-from sparktop.commands.sweep import FORMATS, chosen_format, render
+from sparktop.commands.sweep import FORMATS, chosen_format
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
 
 if TYPE_CHECKING:
+    from sparktop.sweep.formats.privacy import Privacy
     from sparktop.sweep.result.results import SweepResult
 
 LAST = "last"
 _REFERENCE = "ref:"
-_OF_ANY_TOOL = ("md", "json")
-"""Formats that can also hold other tools' results and published tables."""
+_FOR_PEOPLE = ("md", "html", "svg")
+"""Formats in which other results stand beside a sweep."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments: the result to report, a target within it, format and output file."""
+    """Add the arguments: results to report, a target within the first, privacy, format and output file."""
     parser.add_argument(
-        "source",
-        nargs="?",
-        default=LAST,
+        "sources",
+        nargs="*",
         metavar="FILE|last|ref:NAME",
         help="a sweep's result, of the screen or the command line; last (default): the newest stored one; "
-        "results of llama-benchy, vllm bench serve, aiperf or guidellm and published tables as md or json "
-        "(sparktop compare --list lists what there is)",
+        "results of llama-benchy, vllm bench serve, aiperf or guidellm; published tables (sparktop compare "
+        "--list lists what there is). Further ones stand beside the first",
     )
     parser.add_argument("--target", metavar="NAME", help="this target alone: llama-benchy's format holds one")
+    parser.add_argument(
+        "--addresses", "--with-addresses", action="store_true", help="show the URLs of servers, never secrets"
+    )
+    parser.add_argument(
+        "--anonymous",
+        action="store_true",
+        help="backend-1, router-1, node-1 instead of names; no address, path or command line",
+    )
     parser.add_argument(
         "--format", choices=FORMATS, dest="form", help="default: by the suffix of -o FILE, else md"
     )
@@ -44,13 +52,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Print a report of a stored result, or write it to the output file; return the exit code 0.
 
     Raises:
-        SparktopError: the result, the target or the format cannot be used, or the output cannot be written.
+        SparktopError: a source, the target or the format cannot be used, or the output cannot be written.
     """
     output = None if arguments.output in {None, "-"} else Path(arguments.output)
     if output is not None:
         check_file(output)
     form = chosen_format(arguments.form, output, is_terminal=True)
-    text = _text(arguments.source, form, arguments.target)
+    text = _text(arguments, form)
     if output is None:
         (write_markdown if form == "md" else write_out)(text)
     else:
@@ -58,18 +66,27 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _text(source: str, form: str, target: str | None) -> str:
+def _text(arguments: argparse.Namespace, form: str) -> str:
     # Late: --help needs none of them.
-    from sparktop.sweep.compare.imports.files import is_sweep
+    from sparktop.sweep.compare.imports.files import choose, is_sweep
+    from sparktop.sweep.formats.privacy import Privacy
+    from sparktop.sweep.formats.written import sweep_report
     from sparktop.sweep.result.store import load
 
-    if source == LAST and not Path(LAST).exists():
-        path = last_stored()
-    elif source.startswith(_REFERENCE) or not is_sweep(Path(source)):
-        return _of_any_tool(source, form, target)
-    else:
-        path = Path(source)
-    return render(_of_target(load(path), target), form)
+    sources = [_found(source) for source in arguments.sources or [LAST]]
+    first, *others = sources
+    privacy = Privacy(arguments.addresses, arguments.anonymous)
+    if first.startswith(_REFERENCE) or not is_sweep(Path(first)):
+        return _of_any_tool(sources, form, arguments.target, privacy)
+    result = _of_target(load(Path(first)), arguments.target)
+    if others and form not in _FOR_PEOPLE:
+        raise UsageError(f"--format {form} holds one sweep; sparktop compare --format json holds several")
+    return sweep_report(result, form, privacy, choose(others).series if others else ())
+
+
+def _found(source: str) -> str:
+    """Return a source, with the path of the newest stored sweep instead of "last"."""
+    return str(last_stored()) if source == LAST and not Path(LAST).exists() else source
 
 
 def last_stored() -> Path:
@@ -113,10 +130,8 @@ def _of_target(result: SweepResult, name: str | None) -> SweepResult:
     return result.model_copy(update={"targets": (found,), "comparison": None, "slo": slo})
 
 
-def _of_any_tool(source: str, form: str, target: str | None) -> str:
-    """Return the result of another tool, or a published table, as text in Markdown or JSON.
-
-    The text is as `sparktop compare` writes it. `source` is a file or the name of a published table.
+def _of_any_tool(sources: list[str], form: str, target: str | None, privacy: Privacy) -> str:
+    """Return the report of results of other tools and of published tables in the format `form`.
 
     Raises:
         UsageError: `form` is neither "md" nor "json", or a target is named, which only results of sparktop
@@ -124,14 +139,10 @@ def _of_any_tool(source: str, form: str, target: str | None) -> str:
     """
     from sparktop.sweep.compare.compare import compare  # late: as above
     from sparktop.sweep.compare.imports.files import choose
-    from sparktop.sweep.formats.comparison import to_json, to_markdown
+    from sparktop.sweep.formats.written import comparison_report
 
-    if form not in _OF_ANY_TOOL or target is not None:
-        what = f"--format {form}" if target is None else "--target"
-        raise UsageError(
-            f"{clean(source, 200)}: {what} is for results of sparktop sweep; write it as md or json"
-        )
-    chosen = choose([source])
-    found = compare(chosen.series, table=chosen.rule)
-    write = to_json if form == "json" else to_markdown
-    return write(found, chosen.series, chosen.facts)
+    if target is not None:
+        raise UsageError(f"{clean(sources[0], 200)}: --target is for results of sparktop sweep")
+    chosen = choose(sources)
+    series = privacy.of_series(chosen.series)
+    return comparison_report(compare(series, table=chosen.rule), series, form, chosen.facts)

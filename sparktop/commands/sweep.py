@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from sparktop.sweep.plan.presets import Wishes
     from sparktop.sweep.result.results import SweepResult
 
-FORMATS = ("json", "md", "csv", "llama-benchy")
-_BY_SUFFIX = {".md": "md", ".csv": "csv"}
+FORMATS = ("json", "md", "html", "csv", "svg", "llama-benchy")
+_BY_SUFFIX = {".md": "md", ".html": "html", ".htm": "html", ".csv": "csv", ".svg": "svg"}
+"""Formats by the suffix of a file; any other suffix means JSON."""
 _INTERRUPTED = 130
 
 
@@ -229,23 +230,15 @@ def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
 
 
 def render(result: SweepResult, form: str) -> str:
-    """Return a sweep result as text in the format `form`, one of `FORMATS`."""
-    # Late: only the chosen format is loaded.
-    if form == "md":
-        from sparktop.sweep.formats import markdown
+    """Return a sweep result in the format `form`, one of `FORMATS`; only JSON has the servers' addresses."""
+    # Late: --help needs none of them.
+    if form == "json":
+        from sparktop.sweep.formats import json_file
 
-        return markdown.render(result)
-    if form == "csv":
-        from sparktop.sweep.formats import csv_table
+        return json_file.render(result)
+    from sparktop.sweep.formats.written import sweep_report
 
-        return csv_table.render(result)
-    if form == "llama-benchy":
-        from sparktop.sweep.formats import llama_benchy
-
-        return llama_benchy.render(result)
-    from sparktop.sweep.formats import json_file
-
-    return json_file.render(result)
+    return sweep_report(result, form)
 
 
 def verdict(result: SweepResult, plan: Plan) -> int:

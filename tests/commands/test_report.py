@@ -83,9 +83,51 @@ def test_one_target_of_several_can_be_written(folder: Path, capsys: pytest.Captu
 
 
 def test_results_of_other_tools_and_published_tables_are_written(capsys: pytest.CaptureFixture[str]) -> None:
-    """As Markdown and JSON; the rest is said to be for sweeps."""
+    """In every format but that of llama-benchy, which is said to be for sweeps, as is --target."""
+    beginnings = {
+        "md": "## sparktop compare",
+        "html": "<!DOCTYPE html>",
+        "csv": "target,source,",
+        "json": "{",
+    }
     for source in (str(RESULTS / "llama-benchy-0.4.0-c16.json"), "ref:spark-topologies-2026-03"):
-        assert main(["report", source]) == 0
-        assert capsys.readouterr().out.startswith("## sparktop compare")
-        assert main(["report", source, "--format", "csv"]) == 2
-        assert "md or json" in capsys.readouterr().err
+        for form, beginning in beginnings.items():
+            assert main(["report", source, "--format", form]) == 0
+            assert capsys.readouterr().out.startswith(beginning)
+        assert main(["report", source, "--format", "svg"]) == 0
+        assert capsys.readouterr().out.startswith("<svg")
+        for words in (["--format", "llama-benchy"], ["--target", "a"]):
+            assert main(["report", source, *words]) == 2
+            assert "for results of sparktop sweep" in capsys.readouterr().err
+
+
+def test_further_sources_stand_beside_the_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A published table beside a sweep, or beside another tool's file; CSV and JSON hold one sweep."""
+    path, table = str(stored(folder, made_sweep())), "ref:spark-topologies-2026-03"
+    assert main(["report", path, table]) == 0
+    assert "## Beside `" in capsys.readouterr().out
+    assert main(["report", str(RESULTS / "llama-benchy-0.4.0-c16.json"), table]) == 0
+    assert "theirs and ours" in capsys.readouterr().out
+    assert main(["report", path, table, "--format", "csv"]) == 2
+    assert "holds one sweep" in capsys.readouterr().err
+
+
+def test_addresses_and_names_follow_the_options(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Names by default, URLs on request, neither if anonymous."""
+    path = str(stored(folder, made_sweep(("ophelia", [made_level()]))))
+    for words, shown in (
+        ([], (True, False)),
+        (["--addresses"], (True, True)),
+        (["--anonymous"], (False, False)),
+    ):
+        assert main(["report", path, *words]) == 0
+        text = capsys.readouterr().out
+        assert ("ophelia" in text, "127.0.0.1" in text) == shown
+
+
+def test_an_empty_sweep_cannot_be_drawn(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every other format has a report of it."""
+    path = str(stored(folder, made_sweep(("a", []))))
+    assert main(["report", path, "--format", "svg"]) == 2
+    assert "nothing to draw" in capsys.readouterr().err
+    assert main(["report", path, "--format", "html"]) == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
 
@@ -13,11 +12,11 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.snapshot import Snapshot
 from sparktop.report.html import render
 from stage.rehearsal import Rehearsal, RouterPart
+from tests.report.html_page import Page
 
 pytestmark = pytest.mark.long
 
 SCREEN = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><text>screen</text></svg>'
-VOID = {"meta", "link", "img", "br"}
 HOSTILE = (
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -26,44 +25,6 @@ HOSTILE = (
     "<!--",
     "]]>&lt;b&gt;",
 )
-
-
-class Page(HTMLParser):
-    """Collects the tags, the attributes and the cells of a page, and holds that tags are balanced."""
-
-    def __init__(self, text: str) -> None:
-        """Read a whole page."""
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: set[tuple[str, str | None]] = set()
-        self.cells: list[str] = []
-        self.comments: list[str] = []
-        self.open: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note a tag."""
-        self.tags.add(tag)
-        self.attributes.update(attrs)
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag in {"td", "th"}:
-            self.cells.append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        """Hold that the innermost tag ends."""
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        """Collect the text of cells."""
-        if self.open and self.open[-1] in {"td", "th"}:
-            self.cells[-1] += data
-
-    def handle_comment(self, data: str) -> None:
-        """Note a comment."""
-        self.comments.append(data)
 
 
 def test_the_page_holds_the_screen_and_every_figure(full_snapshot: Snapshot) -> None:
@@ -122,7 +83,7 @@ def test_the_page_needs_nothing_else(full_snapshot: Snapshot) -> None:
 def test_the_page_follows_the_readers_colours(full_snapshot: Snapshot) -> None:
     """Dark and light both have their colours."""
     text = render(full_snapshot, SCREEN)
-    assert "@media (prefers-color-scheme: dark)" in text
+    assert "@media screen and (prefers-color-scheme: dark)" in text
     assert "color-scheme: light dark" in text
 
 

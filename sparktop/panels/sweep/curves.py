@@ -77,7 +77,7 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     concurrencies = sorted({point.concurrency for line in plot.lines for point in line.points})
     axis = _axis(concurrencies, max(4, width - _EDGE))
     grid = DotGrid(axis.width, tall)
-    place = _Place(axis, grid, *_ends(plot))
+    place = _Place(axis, grid, *plot_ends(plot))
     for limit in plot.limits:
         _draw_limit(place, limit.value, upright=limit.upright)
     for index, line in enumerate(plot.lines):
@@ -118,7 +118,7 @@ def _top(plot: CurvePlot) -> float:
     return nice_ceiling(max(wanted))
 
 
-def _ends(plot: CurvePlot) -> tuple[float, float]:
+def plot_ends(plot: CurvePlot) -> tuple[float, float]:
     """Return the values at the (upper end, lower end) of a plot's scale.
 
     The lower end is 0 for a linear scale. It is above 0 for a logarithmic scale, which is used for

@@ -170,7 +170,7 @@ def _of_target(result: SweepResult, target: TargetResult, source: str) -> Series
         tool=f"sparktop {result.sparktop}",
         model=target.model,
         shape=LoadShape.BURST if plan.mode is LoadMode.BURST else LoadShape.CLOSED_LOOP,
-        address=target.url,
+        address=target.url or None,
         simulated=result.simulated,
         engines=_engines(target),
         refused={

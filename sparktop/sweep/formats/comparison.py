@@ -1,4 +1,4 @@
-"""Writes a comparison of several series (measured targets, published tables) as Markdown or JSON."""
+"""A comparison of several series (measured targets, published tables) as a report, Markdown or JSON."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from sparktop.sweep.compare.independent import beyond_sentences, by_engines, eng
 from sparktop.sweep.compare.notes import NO_TEST
 from sparktop.sweep.compare.references import fact_lines
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
-from sparktop.sweep.formats.grid import in_markdown
 from sparktop.sweep.formats.layouts import at_best, versus
-from sparktop.sweep.formats.prose import rewrapped
 from sparktop.sweep.formats.refused_rows import rates_and_refused, winners_and_refused
+from sparktop.sweep.formats.section import Section
+from sparktop.sweep.formats.section import to_markdown as in_markdown
 from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.terms.definitions import METRICS, lines
 
+TITLE = "sparktop compare"
+MEANINGS = "What the figures mean"
+"""Heading of the definitions."""
 Facts = Mapping[str, Mapping[str, JsonValue]]
 """Facts that published tables state in addition: value by name of the fact, by name of the table."""
 
@@ -39,28 +42,35 @@ def to_json(comparison: ComparisonResult, series: Sequence[Series] = (), facts: 
 
 
 def to_markdown(comparison: ComparisonResult, series: Sequence[Series], facts: Facts | None = None) -> str:
-    """Return a comparison as Markdown: one table per metric, crossovers, notes and definitions.
+    """Return a comparison as Markdown."""
+    return in_markdown(TITLE, sections(comparison, series, facts))
+
+
+def sections(
+    comparison: ComparisonResult, series: Sequence[Series], facts: Facts | None = None
+) -> list[Section]:
+    """Return a comparison as sections of a report: one table per metric, crossovers, notes and definitions.
 
     A metric of a series for which not all of its levels can be compared gets a table of this series alone.
     """
     metrics = [metric for metric in METRICS if any(row.metric == metric for row in comparison.rows)]
-    blocks = ["## sparktop compare", rewrapped("\n".join(_sources(series)))]
-    blocks += [in_markdown(winners_and_refused(comparison, metric, series)) for metric in metrics]
-    blocks += _versus(comparison, series, metrics)
+    found = [Section(items=tuple(_sources(series)))]
+    found += [Section(table=winners_and_refused(comparison, metric, series)) for metric in metrics]
+    found += versus_sections(comparison, _pairs(comparison, series))
     if not metrics and len(series) > 1:
-        blocks.append("No two of them have a figure under the same concurrency: each has its own table.")
+        words = "No two of them have a figure under the same concurrency: each has its own table."
+        found.append(Section(paragraphs=(words,)))
     lone = {
         one.name: _lone_metrics(one, levels, comparison)
         for one, levels in zip(series, aligned(series), strict=True)
     }
-    blocks += [table for one in series for table in _lone_tables(one, lone[one.name])]
-    words = [*engines_in_markdown(comparison), *notes_in_markdown(comparison)]
-    words += _lone_notes(series) if not comparison.notes else []
-    words += facts_in_markdown(facts or {})
+    found += [table for one in series for table in _lone_tables(one, lone[one.name])]
+    found += [*engine_sections(comparison), *note_sections(comparison)]
+    found += _lone_notes(series) if not comparison.notes else []
+    found += fact_sections(facts or {})
     shown = [name for name in METRICS if name in metrics or any(name in names for names in lone.values())]
-    words += _definitions(comparison, shown, series)
-    blocks += map(rewrapped, words)
-    return "\n\n".join(blocks) + "\n"
+    found += _definitions(comparison, shown, series)
+    return found
 
 
 def _lone_metrics(
@@ -79,42 +89,38 @@ def _lone_metrics(
     ]
 
 
-def _lone_tables(series: Series, metrics: Sequence[str]) -> Iterator[str]:
-    """Yield Markdown tables of one series with the rates, then the latencies, among `metrics`."""
+def _lone_tables(series: Series, metrics: Sequence[str]) -> Iterator[Section]:
+    """Yield tables of one series with the rates, then the latencies, among `metrics`."""
     for better, title in ((True, "rates"), (False, "latencies")):
         names = [name for name in metrics if METRICS[name].more_is_better is better]
         if names:
-            yield in_markdown(rates_and_refused(series, names, f"{code(series.name)}: {title}"))
+            yield Section(table=rates_and_refused(series, names, f"{code(series.name)}: {title}"))
 
 
-def engines_in_markdown(comparison: ComparisonResult) -> Iterator[str]:
-    """Yield a Markdown block for each set of engines that routers distribute requests to.
+def engine_sections(comparison: ComparisonResult) -> Iterator[Section]:
+    """Yield a section for each set of engines behind routers: a table, and a list of sentences.
 
-    A table and a list of sentences show an upper bound (the sum of the values of N engines, each measured
-    alone at 1/N of the concurrency), the percentage of it that each router reached, and targets that
-    exceeded it.
+    It has the upper bound of independent engines, the routers' share of it, and targets beyond it.
     """
     for group in by_engines(comparison.independent_engines):
         lines = [engines_sentence(group)]
         lines += dict.fromkeys(sentence for one in group for sentence in beyond_sentences(one))
-        yield in_markdown(at_best(group)) + "\n\n" + "\n".join(f"- {code(line)}" for line in lines)
+        yield Section(table=at_best(group), items=tuple(map(code, lines)))
 
 
-def notes_in_markdown(comparison: ComparisonResult) -> Iterator[str]:
-    """Yield the crossovers and the notes of a comparison, each as a Markdown list under a heading."""
-    if comparison.crossovers:
-        found = (
-            f"- {METRICS[one.metric].title}: from {code(one.from_)} to {code(one.to)} "
-            f"between c{one.between[0]} and c{one.between[1]}{'' if one.significant else ' (as published)'}"
-            for one in comparison.crossovers
-            if one.metric in METRICS
-        )
-        yield "### Crossovers\n\n" + "\n".join(found)
+def note_sections(comparison: ComparisonResult) -> Iterator[Section]:
+    """Yield the crossovers and the notes of a comparison, each as a list under a heading."""
+    found = tuple(
+        f"{METRICS[one.metric].title}: from {code(one.from_)} to {code(one.to)} "
+        f"between c{one.between[0]} and c{one.between[1]}{'' if one.significant else ' (as published)'}"
+        for one in comparison.crossovers
+        if one.metric in METRICS
+    )
     # All notes except `NO_TEST` contain untrusted names.
-    notes = [f"- {note if note == NO_TEST else code(note)}" for note in comparison.notes]
-    notes += [f"- {line}" for line in _rules(comparison)]
-    if notes:
-        yield "### Notes\n\n" + "\n".join(notes)
+    notes = [note if note == NO_TEST else code(note) for note in comparison.notes]
+    for title, items in (("Crossovers", found), ("Notes", (*notes, *_rules(comparison)))):
+        if items:
+            yield Section(title, items=tuple(items))
 
 
 def _rules(comparison: ComparisonResult) -> Iterator[str]:
@@ -133,37 +139,42 @@ def _rules(comparison: ComparisonResult) -> Iterator[str]:
         yield f"{', '.join(titles)}: {text}"
 
 
-def _versus(comparison: ComparisonResult, series: Sequence[Series], metrics: Sequence[str]) -> Iterator[str]:
-    """Yield Markdown tables that compare values of one series ("ours") with those of others ("theirs").
+def _pairs(comparison: ComparisonResult, series: Sequence[Series]) -> dict[str, list[str]]:
+    """Return the names of the series to compare with, by name of the series that is called "ours".
 
     There is one table per metric. "Ours" is the baseline, and "theirs" are all other series. Without a
     baseline, "ours" is each measured series in turn, and "theirs" are the published ones.
     """
     if comparison.baseline is not None:
-        others = {comparison.baseline: [one.name for one in series if one.name != comparison.baseline]}
-    else:
-        published = [one.name for one in series if one.published]
-        others = {one.name: published for one in series if not one.published}
-    for ours, theirs in others.items():
-        grids = [grid for metric in metrics if (grid := versus(comparison, metric, ours, theirs)).rows]
-        if grids and len(others) > 1:
-            yield f"## Ours: {code(ours)}"
-        yield from (in_markdown(grid) for grid in grids)
+        return {comparison.baseline: [one.name for one in series if one.name != comparison.baseline]}
+    published = [one.name for one in series if one.published]
+    return {one.name: published for one in series if not one.published}
 
 
-def facts_in_markdown(facts: Facts) -> Iterator[str]:
-    """Yield for each published table the further facts that it states, as a Markdown list with a heading."""
+def versus_sections(comparison: ComparisonResult, pairs: Mapping[str, Sequence[str]]) -> Iterator[Section]:
+    """Yield tables that compare our values with those of others, one per metric.
+
+    `pairs` are the names of the others by name of the series that is "ours".
+    """
+    for ours, theirs in pairs.items():
+        grids = [versus(comparison, metric, ours, theirs) for metric in METRICS]
+        grids = [grid for grid in grids if grid.rows]
+        if grids and len(pairs) > 1:
+            yield Section(f"Ours: {code(ours)}", rank=2)
+        yield from (Section(table=grid) for grid in grids)
+
+
+def fact_sections(facts: Facts) -> Iterator[Section]:
+    """Yield the facts that published tables state in addition, as one list per table."""
     for name, stated in facts.items():
         if stated:
-            yield f"### What {code(name)} also says\n\n" + "\n".join(
-                f"- {line}" for line in fact_lines(stated)
-            )
+            yield Section(f"What {code(name)} also says", items=tuple(fact_lines(stated)))
 
 
-def _lone_notes(series: Sequence[Series]) -> Iterator[str]:
-    notes = [f"- {code(one.name)}: {code(note)}" for one in series for note in one.notes]
+def _lone_notes(series: Sequence[Series]) -> Iterator[Section]:
+    notes = tuple(f"{code(one.name)}: {code(note)}" for one in series for note in one.notes)
     if notes:
-        yield "### Notes\n\n" + "\n".join(notes)
+        yield Section("Notes", items=notes)
 
 
 def _series(series: Series) -> dict[str, Any]:
@@ -210,24 +221,19 @@ def _sources(series: Sequence[Series]) -> Iterator[str]:
         by_source.setdefault(parts, []).append(one.name)
     for about, names in by_source.items():
         who = ", ".join(code(name) for name in names)
-        yield f"- {who}: {' · '.join(code(part) for part in about if part)}"
+        yield f"{who}: {' · '.join(code(part) for part in about if part)}"
 
 
 def _definitions(
     comparison: ComparisonResult, metrics: Sequence[str], series: Sequence[Series]
-) -> Iterator[str]:
+) -> Iterator[Section]:
     if not metrics:
         return
     own = {name: one.definitions[name] for one in series for name in metrics if name in one.definitions}
     apart = {name for name in metrics if name not in comparison.definitions and name in own}
-    found = [
-        f"- {line}"
-        for line in lines(
-            [name for name in metrics if name not in comparison.definitions and name not in apart]
-        )
-    ]
+    found = lines([name for name in metrics if name not in comparison.definitions and name not in apart])
     found += [
-        f"- {METRICS[name].title} ({METRICS[name].unit}): {own[name]}." for name in metrics if name in apart
+        f"{METRICS[name].title} ({METRICS[name].unit}): {own[name]}." for name in metrics if name in apart
     ]
     for metric, means in comparison.definitions.items():
         by_text: dict[str, list[str]] = {}
@@ -235,5 +241,5 @@ def _definitions(
             by_text.setdefault(text, []).append(name)
         for text, names in by_text.items():
             who = ", ".join(code(name) for name in names)
-            found.append(f"- {METRICS[metric].title} ({METRICS[metric].unit}) of {who}: {text}.")
-    yield "### What the figures mean\n\n" + "\n".join(found)
+            found.append(f"{METRICS[metric].title} ({METRICS[metric].unit}) of {who}: {text}.")
+    yield Section(MEANINGS, items=tuple(found), folded=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from sparktop.sweep.compare.series import Figure, Series
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.result.run_split import largest_run_share
-from sparktop.sweep.terms.definitions import LATENCIES, RATES
+from sparktop.sweep.terms.definitions import LATENCIES, METRICS, RATES
 from sparktop.sweep.view.marks import UNBALANCED, marks_of
 
 _LATENCY_PARTS = ("mean", "std", "p50", "p90", "p95", "p99", "max")
@@ -26,6 +27,27 @@ def render(result: SweepResult) -> str:
     writer.writerow(heads)
     writer.writerows([row[head] for head in heads] for row in rows)
     return out.getvalue()
+
+
+def render_series(series: Sequence[Series]) -> str:
+    """Return the levels of other tools' results and of published tables as CSV: one row per level."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    known = [name for name in METRICS if any(name in one.metrics() for one in series)]
+    heads = [f"{name}_{part}" for name in known for part in ("mean", "std")]
+    writer.writerow(["target", "source", "tool", "model", "concurrency", "pp", "tg", "runs", *heads])
+    for one in series:
+        words = [_text(text) for text in (one.name, one.source, one.tool, one.model or "")]
+        for level in one.levels:
+            figures = [level.figures.get(name) for name in known]
+            cells = [part for figure in figures for part in _mean_and_std(figure)]
+            load = level.load
+            writer.writerow([*words, load.concurrency, load.pp, load.tg, level.runs, *cells])
+    return out.getvalue()
+
+
+def _mean_and_std(figure: Figure | None) -> tuple[float | None, float | None]:
+    return (None, None) if figure is None else (figure.mean, figure.std)
 
 
 def _fields(
@@ -63,6 +85,7 @@ def _fields(
     yield "router_overhead_from", level.router_overhead_from
     yield "padding_percent", level.padding_percent
     yield "roofline_percent", level.roofline_percent
+    yield "joules_per_token", level.joules_per_token
     yield "error", _text(level.error or "")
     yield "validity", _text(" ".join(one.code for one in level.validity))
     slow = (mark for mark in marks_of(level) if not mark.doubt)

@@ -82,6 +82,14 @@ def details(result: SweepResult) -> Iterator[str]:
                 where = f"{code(target.name)} {where}"
             for mark in marks_of(level):
                 if mark.code != REFUSED:
-                    places.setdefault((mark_words(mark), mark.message), []).append(where)
+                    places.setdefault((_with_code(mark), mark.message), []).append(where)
     for (word, message), having in places.items():
-        yield f"{', '.join(having)}: {plain(word)}: {plain(message)}"
+        yield f"{', '.join(having)}: {word}: {plain(message)}"
+
+
+def _with_code(mark: Mark) -> str:
+    """Return the name of a mark; if its code in JSON and CSV reads differently, with the code."""
+    word = mark_words(mark)
+    if not mark.doubt or mark.code == word.replace(" ", "_").replace("-", "_"):
+        return plain(word)
+    return f"{plain(word)} ({code(mark.code)})"

@@ -1,4 +1,4 @@
-"""Writes a sweep's result as a Markdown report for a forum: summary, doubts, tables, and definitions."""
+"""A sweep's result as a report, also in Markdown: summary, doubts, tables and definitions of metrics."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from sparktop.sweep.compare.compare import comparison_of
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats import doubts
 from sparktop.sweep.formats.answer import answer
-from sparktop.sweep.formats.comparison import engines_in_markdown, notes_in_markdown
-from sparktop.sweep.formats.grid import Grid, in_markdown
+from sparktop.sweep.formats.beside import Beside
+from sparktop.sweep.formats.comparison import MEANINGS, engine_sections, note_sections
+from sparktop.sweep.formats.evidence import evidence_sections, hardware_grid
+from sparktop.sweep.formats.grid import Grid
 from sparktop.sweep.formats.layouts import batch_scaling, contexts, interactive, spread
-from sparktop.sweep.formats.prose import bullets, plain, rewrapped, wrapped
+from sparktop.sweep.formats.prose import plain
 from sparktop.sweep.formats.refused_rows import winners_and_refused
 from sparktop.sweep.formats.report_tables import TABLES
+from sparktop.sweep.formats.section import Section, to_markdown
 from sparktop.sweep.formats.split_grid import split_grid
 from sparktop.sweep.result.results import PlanResult, SweepResult
 from sparktop.sweep.terms.definitions import lines, term_lines
@@ -23,6 +26,7 @@ from sparktop.sweep.terms.doubts import CLIENT_LAG
 from sparktop.sweep.view.result import Findings, findings
 from sparktop.sweep.view.verdict import advised
 
+TITLE = "sparktop sweep"
 _FIRST = ("decode_tps", "prefill_tps", "sustained_tps", "ttft_ms")
 """Metrics that get a table of winners when there are several targets."""
 _PAIR = 2
@@ -30,34 +34,50 @@ _LOAD = "c16: 16 requests at once"
 _LENGTHS = "; in, out: tokens of each prompt and of each answer"
 
 
-def render(result: SweepResult) -> str:
-    """Return a sweep's result as Markdown text, without the addresses of servers."""
+def render(result: SweepResult, beside: Beside | None = None, more: Sequence[Section] = ()) -> str:
+    """Return a sweep's result as Markdown, without server addresses; parameters as of `sections`."""
+    title = f"{TITLE} (simulated)" if result.simulated else TITLE
+    return to_markdown(title, sections(result, beside, more=more))
+
+
+def sections(
+    result: SweepResult,
+    beside: Beside | None = None,
+    plots: Sequence[str] = (),
+    more: Sequence[Section] = (),
+) -> list[Section]:
+    """Return a sweep's result as the sections of a report.
+
+    `beside` adds a comparison with other series, `plots` are SVG elements, and the sections `more` are placed
+    before the definitions.
+    """
     series = series_of(result)
-    targets = [target for target in result.targets if target.levels]
-    blocks = ["## sparktop sweep (simulated)" if result.simulated else "## sparktop sweep"]
     found = findings(result)
     first, *others = answer(result, found) or ("",)
-    blocks += [wrapped(f"**{first}**")] if first else []
-    blocks += [bullets(others)] if others else []
-    blocks += _about(result)
-    blocks += _uses(_advice(found))
-    grids = list(_several(result, series) if len(series) > 1 else _single(result, series))
-    grids = [grid for grid in (*grids, *_tables(result)) if grid.rows]
-    blocks += map(in_markdown, grids)
+    parts = [Section(paragraphs=(f"**{first}**",) if first else (), items=tuple(others))]
+    parts += [Section(paragraphs=tuple(_about(result))), Section(plots=tuple(plots)), *_uses(_advice(found))]
+    grids = _several(result, series) if len(series) > 1 else _single(result, series)
+    tables = [*(Section(table=grid) for grid in grids), *_tables(result)]
+    tables = [one for one in tables if one.table is None or one.table.rows]
+    parts += tables
     if len(series) > 1:
         comparison = comparison_of(result.comparison, series)
-        blocks += map(rewrapped, (*engines_in_markdown(comparison), *notes_in_markdown(comparison)))
-    marks = list(doubts.details(result))
-    if marks:
-        blocks.append("### Marks\n\n" + bullets(marks))
+        parts += [*engine_sections(comparison), *note_sections(comparison)]
+    parts += () if beside is None else beside.sections(series)
+    marks = tuple(doubts.details(result))
+    parts += [Section("Marks", items=marks)] if marks else []
+    parts += evidence_sections(result)
+    return [*parts, *more, _meanings(result, series, [one.table for one in tables if one.table is not None])]
+
+
+def _meanings(result: SweepResult, series: Sequence[Series], grids: Sequence[Grid]) -> Section:
+    """Return the definitions of everything in the tables."""
+    targets = [target for target in result.targets if target.levels]
     shown = set().union(*(table.metrics(targets) for table in TABLES))
-    if shown:
-        load = f"{_LOAD}{_LENGTHS if any(one.has_lengths for one in series) else ''}."
-        meanings = [load, *lines(shown), *term_lines(_terms(grids))]
-        blocks.append("### What the figures mean\n\n" + bullets(meanings))
-    else:
-        blocks.append("Nothing was measured.")
-    return "\n\n".join(blocks) + "\n"
+    if not shown:
+        return Section(paragraphs=("Nothing was measured.",))
+    load = f"{_LOAD}{_LENGTHS if any(one.has_lengths for one in series) else ''}."
+    return Section(MEANINGS, items=(load, *lines(shown), *term_lines(_terms(grids))), folded=True)
 
 
 def _terms(grids: Sequence[Grid]) -> set[str]:
@@ -74,8 +94,8 @@ def _advice(found: Findings) -> tuple[AdviceRow, ...]:
     return found.topologies.advice if found.topologies is not None else ()
 
 
-def _uses(advice: Sequence[AdviceRow]) -> Iterator[str]:
-    """Yield the section on which target to use at which loads; nothing if there is no advice."""
+def _uses(advice: Sequence[AdviceRow]) -> Iterator[Section]:
+    """Yield the section that states which target to use at which loads; nothing without advice."""
     if advice:
         sentences = [
             sentence if row.target is not None else f"{row.loads}: {plain(row.why)}"
@@ -83,7 +103,7 @@ def _uses(advice: Sequence[AdviceRow]) -> Iterator[str]:
         ]
         wishes = (row.wish for row in advice)
         items = (f"{wish}, {sentence}" for wish, sentence in zip(wishes, sentences, strict=True))
-        yield "### When to use which\n\n" + bullets(items)
+        yield Section("When to use which", items=tuple(items))
 
 
 def _about(result: SweepResult) -> Iterator[str]:
@@ -102,21 +122,26 @@ def _about(result: SweepResult) -> Iterator[str]:
         f"{result.started_at:%Y-%m-%d %H:%M} UTC",
         f"sparktop {result.sparktop}",
     ]
-    yield wrapped(" · ".join(part for part in parts if part))
+    yield " · ".join(part for part in parts if part)
+    yield from _caveats(result)
+
+
+def _caveats(result: SweepResult) -> Iterator[str]:
+    """Yield what stopped the sweep or a target, and why to doubt levels."""
     if result.guard is not None:
-        yield wrapped(plain(result.guard))
+        yield plain(result.guard)
     if result.status != "done":
         why = f": {code(result.stop_reason)}" if result.stop_reason else ""
-        yield wrapped(f"**Not complete** ({result.status or 'it was still running'}){why}")
+        yield f"**Not complete** ({result.status or 'it was still running'}){why}"
     for target in result.targets:
         if target.error:
-            yield wrapped(f"{code(target.name)}: {code(target.error)}")
+            yield f"{code(target.name)}: {code(target.error)}"
     summary = doubts.summary(result)
     if summary is not None:
-        yield wrapped(summary)
+        yield summary
     marks = (mark.code for target in result.targets for level in target.levels for mark in level.validity)
     if result.client.trustworthy is False and CLIENT_LAG not in marks:
-        yield wrapped(f"**The load generator was too slow**: {code('; '.join(result.client.reasons) or '–')}")
+        yield f"**The load generator was too slow**: {code('; '.join(result.client.reasons) or '–')}"
 
 
 def _lengths(result: SweepResult) -> str:
@@ -161,10 +186,16 @@ def _single(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
             yield interactive(one)
 
 
-def _tables(result: SweepResult) -> Iterator[Grid]:
-    """Yield the tables of each target: throughput, latencies, levels, and backends behind a router."""
+def _tables(result: SweepResult) -> Iterator[Section]:
+    """Yield each target's tables (throughput, latencies, levels, backends), then that of the machines."""
     several = len(result.targets) > 1
     for target in result.targets:
+        if several:
+            yield Section(code(target.name), rank=2, on_page_only=True)
         for table in TABLES:
-            yield table.grid(target, f"{table.title}: {code(target.name)}" if several else table.title)
-        yield split_grid(target)
+            title = f"{table.title}: {code(target.name)}" if several else table.title
+            yield Section(table=table.grid(target, title))
+        yield Section(table=split_grid(target))
+    if several:
+        yield Section("Behind the figures", rank=2, on_page_only=True)
+    yield Section(table=hardware_grid(result))

@@ -40,9 +40,3 @@ def wrapped(text: str, *, bullet: bool = False) -> str:
 def bullets(items: Iterable[str]) -> str:
     """Return a Markdown list with one wrapped item for each of `items`."""
     return "\n".join(wrapped(item, bullet=True) for item in items)
-
-
-def rewrapped(block: str) -> str:
-    """Return a block of Markdown with its list items ("- ") wrapped, and all other lines unchanged."""
-    lines = block.splitlines()
-    return "\n".join(wrapped(line[2:], bullet=True) if line.startswith("- ") else line for line in lines)

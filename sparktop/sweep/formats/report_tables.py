@@ -169,6 +169,11 @@ def _marks(level: LevelResult) -> str:
     return ", ".join(words) or UNKNOWN
 
 
+def _energy(level: LevelResult) -> str:
+    joules = level.joules_per_token
+    return UNKNOWN if joules is None else f"{joules:.3g}"
+
+
 def _count(level: LevelResult, count: int) -> str:
     return f"{count:,}" if level.error is None else UNKNOWN
 
@@ -195,6 +200,7 @@ LEVELS = Columns(
         Column("Failed", _failed),
         _percent("Padding", lambda level: level.padding_percent),
         _percent("Roofline", lambda level: level.roofline_percent),
+        Column("J/token", _energy),
         Column("Marks", _marks),
     ),
     notes=True,

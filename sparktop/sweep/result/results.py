@@ -197,6 +197,17 @@ class LevelResult(Part):
         is_own = self.router_overhead_from is not None or self.concurrency == 1
         return self.router_overhead_ms if is_own else None
 
+    @property
+    def joules_per_token(self) -> float | None:
+        """Energy of the machines' GPUs for each generated token: mean power while they compute / output rate.
+
+        None if the power of any machine is unknown.
+        """
+        powers = [side.power_w_mean for side in self.hardware.values()]
+        rate = self.output_tps.mean if self.output_tps is not None else 0.0
+        known = [power for power in powers if power is not None]
+        return sum(known) / rate if rate > 0 and known and len(known) == len(powers) else None
+
     def rate(self, metric: str) -> Rate | None:
         """Return the rate `metric`; None if it was not measured or its name is not in `RATES`."""
         found = getattr(self, metric) if metric in RATES else None

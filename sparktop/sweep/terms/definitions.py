@@ -87,6 +87,7 @@ TERMS = {
     "Ratio": "standard deviation of the second target's runs / that of the first's",
     "Padding": "share of a batch that is computed for nothing: it runs in the next larger CUDA graph",
     "Roofline": "decode of one request alone / what the memory bandwidth allows it",
+    "J/token": "mean power of all GPUs while they compute / output rate",
     "Marks": "reasons to doubt a level or why it is slow; the list of marks has a sentence for each",
 }
 """Meaning of other terms and signs in a report's tables."""

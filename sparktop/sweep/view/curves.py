@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, LimitLine, Measured
+from sparktop.model.sweep_view import SweepView
 from sparktop.sweep.compare.references import Reference
 from sparktop.sweep.compare.series import Figure, Series, SeriesLevel, series_of
 from sparktop.sweep.result.results import SweepResult
@@ -25,14 +26,18 @@ _CONDITION = re.compile(r"(?P<figure>[a-z0-9_]+) (?P<sign>[≥≤]) (?P<limit>[0
 
 
 def curve_plots(
-    series: Sequence[Series], references: Iterable[Reference] = (), limits: Sequence[LimitLine] = ()
+    series: Sequence[Series],
+    references: Iterable[Reference] = (),
+    limits: Sequence[LimitLine] = (),
+    *,
+    beside: Sequence[Series] = (),
 ) -> tuple[CurvePlot, ...]:
     """Return a plot for each metric of `CURVES` for which at least one of `series` has values.
 
-    Each plot also has the curves of published tables (`references`), and the lines of `limits` on its
-    metric.
+    Each plot also has the curves of `references` (published tables) and of `beside` (other series), and the
+    `limits` for its metric.
     """
-    others = [one for reference in references for one in reference.series]
+    others = [*(one for reference in references for one in reference.series), *beside]
     plots = []
     for name in CURVES:
         lines = [line for one in series if (line := _line(one, name, reference=False)) is not None]
@@ -134,3 +139,17 @@ def _conditions(result: SweepResult) -> Iterable[LimitLine]:
 def sweep_plots(result: SweepResult, references: Iterable[Reference] = ()) -> tuple[CurvePlot, ...]:
     """Return the plots of a sweep, with the curves of `references` (published tables) and with limits."""
     return curve_plots(series_of(result), references, limits_of(result))
+
+
+def fits(reference: Reference, view: SweepView) -> bool:
+    """Return whether a published table has values that can be drawn into one of the sweep's plots.
+
+    The table must have the plot's metric at concurrencies that overlap the measured ones.
+    """
+    for plot in view.plots:
+        own = [point.concurrency for line in plot.lines if line.reference is None for point in line.points]
+        for series in reference.series:
+            theirs = [level.load.concurrency for level in series.levels if plot.metric in level.figures]
+            if own and theirs and min(theirs) <= max(own) and max(theirs) >= min(own):
+                return True
+    return False

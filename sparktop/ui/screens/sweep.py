@@ -25,10 +25,12 @@ from sparktop.panels.sweep.screen import drawn_sweep
 from sparktop.panels.sweep.table import all_levels, newest_begun
 from sparktop.panels.sweep.topology import topology_screen
 from sparktop.sweep.compare.references import Reference, load_reference, reference_names
+from sparktop.sweep.view.curves import fits
 from sparktop.sweep.view.source import SweepSource
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.frugal import FrugalCompositor
 from sparktop.ui.keys import bindings
+from sparktop.ui.report import saved_report
 from sparktop.ui.screens.desk import Desk
 from sparktop.ui.styles import RoleStyles
 
@@ -48,9 +50,20 @@ class Page(Enum):
 
 
 _FOOTERS = {
-    Page.MAIN: ("why", "back", "curves", "topologies", "reference", "stop", "notices", "compare", "history"),
-    Page.CURVES: ("back", "curves", "reference", "stop"),
-    Page.TOPOLOGIES: ("back", "topologies", "curves", "stop"),
+    Page.MAIN: (
+        "why",
+        "back",
+        "curves",
+        "topologies",
+        "reference",
+        "stop",
+        "notices",
+        "compare",
+        "history",
+        "report",
+    ),
+    Page.CURVES: ("back", "curves", "reference", "report", "stop"),
+    Page.TOPOLOGIES: ("back", "topologies", "curves", "report", "stop"),
     Page.EVIDENCE: ("back", "turn", "stop"),
     Page.NOTICES: ("back", "notices", "stop"),
 }
@@ -334,6 +347,13 @@ class SweepScreen(Screen[None]):
         if self._desk is not None:
             self._desk.compare(self._source)
 
+    def action_report(self) -> None:
+        """Write a report of the sweep into the current folder."""
+        self.run_worker(self._save_report(), group="report", exclusive=True, exit_on_error=False)
+
+    async def _save_report(self) -> None:
+        self._say(await saved_report(self._source, () if self.reference is None else self.reference.series))
+
     def action_help(self) -> None:
         """Show the help on the keys of this screen."""
         from sparktop.ui.screens.help import SweepHelpScreen
@@ -377,17 +397,3 @@ class SweepScreen(Screen[None]):
             self._desk.say(message)
         else:
             self.notify(message, timeout=3, markup=False)
-
-
-def fits(reference: Reference, view: SweepView) -> bool:
-    """Return whether a published table has values that can be drawn into one of the sweep's plots.
-
-    The table must have the plot's metric at concurrencies that overlap the measured ones.
-    """
-    for plot in view.plots:
-        own = [point.concurrency for line in plot.lines if line.reference is None for point in line.points]
-        for series in reference.series:
-            theirs = [level.load.concurrency for level in series.levels if plot.metric in level.figures]
-            if own and theirs and min(theirs) <= max(own) and max(theirs) >= min(own):
-                return True
-    return False

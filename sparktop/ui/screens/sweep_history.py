@@ -18,6 +18,7 @@ from sparktop.sweep.history.history import History, title_of
 from sparktop.sweep.view.difference import Compared
 from sparktop.sweep.view.source import SweepSource
 from sparktop.ui.path_completion import completed
+from sparktop.ui.report import saved_report
 from sparktop.ui.screens.history_table import HistoryTable
 from sparktop.ui.screens.sweep_difference import DifferenceScreen
 from sparktop.ui.styles import RoleStyles
@@ -36,6 +37,7 @@ HISTORY_KEYS = (
     Key("tags", ("T",), "T", "ask('tags')", "tags: words", "tags"),
     Key("note", ("N",), "N", "ask('note')", "a note: a line", "note"),
     Key("import", ("i",), "i", "ask('import')", "bring in a result file of another tool", "import"),
+    Key("report", ("f2",), "F2", "report", "save a report (HTML and Markdown) in this folder", "report"),
     Key("path", ("o",), "o", "path", "show the path of the file", "path"),
     Key("down", ("down", "j"), "↓ j", "select(1)", "next result"),
     Key("up", ("up", "k"), "↑ k", "select(-1)", "result before"),
@@ -172,6 +174,19 @@ class HistoryScreen(HistoryTable):
         self._chosen = key or self._chosen
         self._take(self._unread)
         self._say(notice)
+
+    def action_report(self) -> None:
+        """Write a report of the result into the current folder."""
+        if (row := self.current) is not None:
+            self._work(self._report(row.key))
+
+    async def _report(self, key: str) -> None:
+        try:
+            source = await asyncio.to_thread(self._history.source, key)
+        except SparktopError as error:
+            self._notify(self._history.short(error))
+        else:
+            self._notify(await saved_report(source))
 
     def action_path(self) -> None:
         """Show the path of the result file under the cursor."""

@@ -137,7 +137,8 @@ def test_each_reason_to_doubt_stands_in_every_report(code: str) -> None:
     text = markdown.render(result)
     (mark,) = marks_of(marked)
     assert re.search(rf"^\| c2 .* {mark_words(mark)} +\|$", text, flags=re.MULTILINE)
-    assert f"### Marks\n\n- c2: {mark_words(mark)}: what was seen" in text
+    own = "" if mark_words(mark).replace("-", " ") == code.replace("_", " ") else f" (`{code}`)"
+    assert f"### Marks\n\n- c2: {mark_words(mark)}{own}: what was seen" in text
     assert next(csv.DictReader(io.StringIO(csv_table.render(result))))["validity"] == code
     assert f"doubts: {code}" in level_line("a", marked)
 

@@ -1,0 +1,160 @@
+"""Figures against concurrency as SVG: a line with 95 % intervals for each target, named at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from sparktop.graphics import svg
+from sparktop.graphics.curve import PlotAxis
+from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint
+from sparktop.model.text import clean
+from sparktop.panels.sweep.curves import plot_ends
+from sparktop.sweep.compare.series import Load, Series
+from sparktop.sweep.formats.drawing import (
+    LABEL_CELLS,
+    LEFT,
+    Drawing,
+    Frame,
+    label_width,
+    series_class,
+    shortened,
+    spread,
+)
+from sparktop.sweep.terms.definitions import METRICS, Metric
+from sparktop.sweep.view.curves import curve_plots
+
+CONCURRENCY, LENGTH = "requests at once", "tokens of the prompt"
+_LABEL_APART = 14
+_CAP = 3.5
+"""Half the width of the ends of an interval."""
+
+
+def by_load(series: Sequence[Series]) -> tuple[list[Series], str]:
+    """Return series with one level per place of the horizontal axis, and the title of that axis.
+
+    Where only one concurrency was measured, the prompt lengths are the axis; where both vary, each prompt
+    length becomes a series.
+    """
+    levels = [level for one in series for level in one.levels]
+    lengths = {level.load.pp for level in levels if level.load.pp is not None}
+    if len(lengths) > 1 and len({level.load.concurrency for level in levels}) == 1:
+        return [_over_lengths(one) for one in series], LENGTH
+    return [part for one in series for part in _parts(one)], CONCURRENCY
+
+
+def _over_lengths(series: Series) -> Series:
+    levels = (
+        replace(level, load=Load(level.load.pp, level.load.pp, level.load.tg))
+        for level in series.levels
+        if level.load.pp
+    )
+    return replace(series, levels=tuple(levels))
+
+
+def _parts(series: Series) -> Iterator[Series]:
+    """Yield a series for each prompt length if it has several levels at one concurrency."""
+    if not series.has_lengths:
+        yield series
+        return
+    for length in dict.fromkeys(level.load.pp for level in series.levels):
+        levels = tuple(level for level in series.levels if level.load.pp == length)
+        yield replace(series, name=f"{series.name} {length or 0:,} in", levels=levels)
+
+
+def curve_drawings(
+    series: Sequence[Series], beside: Sequence[Series], plots: Sequence[CurvePlot]
+) -> Iterator[Drawing]:
+    """Yield a plot for each main figure; `beside` are series to compare with, `plots` have the limits."""
+    own, axis = by_load(series)
+    others, _ = by_load(beside)
+    limits = {plot.metric: plot.limits for plot in plots}
+    for plot in curve_plots(own, beside=others):
+        kept = [one for one in limits.get(plot.metric, ()) if axis == CONCURRENCY or not one.upright]
+        yield curve_drawing(replace(plot, limits=tuple(kept)), axis)
+
+
+def curve_drawing(plot: CurvePlot, x_title: str = CONCURRENCY) -> Drawing:
+    """Return one plot."""
+    top, bottom = plot_ends(plot)
+    names = [line.name for line in plot.lines]
+    places = sorted({point.concurrency for line in plot.lines for point in line.points})
+    frame = Frame(
+        title=f"{plot.title} ({plot.unit})",
+        subtitle="; ".join(_subtitle(plot, logarithmic=bottom > 0)),
+        places=places,
+        x_title=x_title,
+        y_axis=PlotAxis(bottom, top, 1, ratios=bottom > 0),
+        margin=label_width(names),
+        notes=[("limit", limit.words) for limit in plot.limits] + list(_doubts(plot)),
+    )
+    parts = [*frame.drawn(), *_limits(plot, frame)]
+    parts += [_line(frame, line, number, METRICS[plot.metric]) for number, line in enumerate(plot.lines)]
+    parts += _labels(frame, plot.lines)
+    words = ". ".join(_in_words(line, METRICS[plot.metric]) for line in plot.lines)
+    against = "concurrency" if x_title == CONCURRENCY else "prompt length"
+    return Drawing(f"{plot.title} in {plot.unit} against {against}", words, "".join(parts), frame.height)
+
+
+def _subtitle(plot: CurvePlot, *, logarithmic: bool) -> Iterator[str]:
+    yield f"{'higher' if plot.more_is_better else 'lower'} is better{', logarithmic' if logarithmic else ''}"
+    if any(point.value.low is not None for line in plot.lines for point in line.points):
+        yield "bars: 95 % interval over runs"
+
+
+def _doubts(plot: CurvePlot) -> Iterator[tuple[str, str]]:
+    if any(point.doubtful for line in plot.lines for point in line.points):
+        yield "", "hollow: the level has a mark, see why before you believe it"
+
+
+def _limits(plot: CurvePlot, frame: Frame) -> Iterator[str]:
+    for limit in plot.limits:
+        if limit.upright:
+            x = frame.x(limit.value)
+            yield svg.line(x, frame.y(frame.y_axis.high), x, frame.bottom, class_="limit")
+        elif limit.value <= frame.y_axis.high:
+            y = frame.y(limit.value)
+            yield svg.line(LEFT, y, frame.right, y, class_="limit")
+
+
+def _line(frame: Frame, line: CurveLine, number: int, metric: Metric) -> str:
+    """Return a curve with its intervals and markers."""
+    kind = "curve" if line.reference is None else "curve reference"
+    places = [(frame.x(point.concurrency), frame.y(point.value.mean)) for point in line.points]
+    parts = [svg.polyline(places, class_=kind)] if len(places) > 1 else []
+    parts += [_interval(frame, point) for point in line.points if point.value.low is not None]
+    for point, (x, y) in zip(line.points, places, strict=True):
+        words = svg.titled(f"{clean(line.name)}: {_point_words(point, metric)} {metric.unit}")
+        parts.append(svg.marker(number, x, y, words, class_="doubt" if point.doubtful else "mark"))
+    return svg.element("g", *parts, class_=series_class(number))
+
+
+def _interval(frame: Frame, point: CurvePoint) -> str:
+    x, low, high = frame.x(point.concurrency), point.value.low or 0.0, point.value.high or 0.0
+    top, bottom = frame.y(high), frame.y(low)
+    caps = f"M{svg.short(x - _CAP)} {{}}h{svg.short(2 * _CAP)}"
+    ends = "".join(caps.format(svg.short(y)) for y in (top, bottom))
+    path = f"M{svg.short(x)} {svg.short(top)}V{svg.short(bottom)}{ends}"
+    return svg.element("path", d=path, class_="interval")
+
+
+def _labels(frame: Frame, lines: Sequence[CurveLine]) -> Iterator[str]:
+    """Yield the name of each curve at the right, led to from its last point."""
+    ends = [(frame.x(line.points[-1].concurrency), frame.y(line.points[-1].value.mean)) for line in lines]
+    places = spread([y for _, y in ends], _LABEL_APART, frame.y(frame.y_axis.high) + 4, frame.bottom - 2)
+    for number, (line, (x, y), place) in enumerate(zip(lines, ends, places, strict=True)):
+        name = svg.text(shortened(line.name, LABEL_CELLS), frame.right + 4, place + 4, class_="label")
+        lead = svg.line(x + 6, y, frame.right + 2, place, class_="lead")
+        yield svg.element("g", svg.titled(clean(line.name)), lead, name, class_=series_class(number))
+
+
+def _point_words(point: CurvePoint, metric: Metric) -> str:
+    value = point.value
+    words = f"{point.concurrency:,}: {metric.text(value.mean)}"
+    if value.low is None or value.high is None:
+        return words
+    return f"{words} ({metric.text(value.low)} to {metric.text(value.high)})"
+
+
+def _in_words(line: CurveLine, metric: Metric) -> str:
+    return f"{clean(line.name)}: {', '.join(_point_words(point, metric) for point in line.points)}"

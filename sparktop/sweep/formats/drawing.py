@@ -1,0 +1,228 @@
+"""The frame of a drawn plot, and its style: one width, axes with ticks, and notes below."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from sparktop.colors.series import ON_DARK, ON_LIGHT
+from sparktop.graphics import svg
+from sparktop.graphics.cells import cell_width, fit
+from sparktop.graphics.curve import PlotAxis
+from sparktop.graphics.numbers import tick
+from sparktop.model.text import clean
+
+WIDTH = 380
+"""Width of every plot: on a phone it is shown at nine tenths, so that its text stays readable."""
+LEFT, TOP = 42, 50
+CHARACTER = 6.3
+"""Mean width of a character of the plots' text."""
+_PLOT_HEIGHT = 170
+_NOTE_HEIGHT = 15
+_LEAST_APART = 24
+"""Minimum distance between labels of the horizontal axis."""
+_GAP, _COLUMNS = 24, 2
+"""Distance between plots of a sheet, and how many stand beside one another."""
+_SERIES = len(ON_LIGHT)
+_STEPS = {1.0: 5, 1.5: 3, 2.0: 4, 2.5: 5, 3.0: 3, 4.0: 4, 5.0: 5, 6.0: 3, 8.0: 4}
+"""Intervals of a linear axis, by the first digits of its end."""
+_DECADE = 10.0
+_CLOSE = 1.3
+"""The end of a logarithmic axis has a label of its own if it exceeds the last round value by this factor."""
+
+
+def _colors(colors: Sequence[str]) -> str:
+    return " ".join(f".s{number} {{ color: {color}; }}" for number, color in enumerate(colors))
+
+
+STYLE = f"""\
+.plot {{ display: block; width: 100%; height: auto; }}
+.plot text {{ font: 12px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif;
+  fill: var(--muted); }}
+.plot .title {{ font-size: 14px; font-weight: 600; fill: var(--text); }}
+.plot .end {{ text-anchor: end; }} .plot .middle {{ text-anchor: middle; }}
+.plot .grid {{ stroke: var(--line); fill: none; }}
+.plot .limit {{ stroke: var(--warn); stroke-dasharray: 5 4; fill: none; }}
+.plot .curve {{ stroke: currentColor; stroke-width: 2; fill: none; }}
+.plot .reference {{ stroke-dasharray: 2 4; }}
+.plot .lead {{ stroke: currentColor; stroke-dasharray: 1 3; opacity: .6; fill: none; }}
+.plot .interval {{ stroke: currentColor; stroke-width: 1.3; fill: none; }}
+.plot .mark, .plot .bar {{ fill: currentColor; stroke: var(--card); }}
+.plot .bar {{ fill-opacity: .75; }} .plot .small {{ font-size: 10px; }}
+.plot .doubt {{ fill: var(--card); stroke: currentColor; stroke-width: 1.6; }}
+.plot .dots {{ stroke: currentColor; stroke-width: 3; stroke-linecap: round; opacity: .5; fill: none; }}
+.plot text.label {{ fill: currentColor; font-weight: 600; paint-order: stroke; stroke: var(--card);
+  stroke-width: 3px; }}
+{_colors(ON_LIGHT)}
+@media screen and (prefers-color-scheme: dark) {{ {_colors(ON_DARK)} }}
+"""
+"""The style of the plots; the page around them sets its variables."""
+_ALONE = """\
+svg { --card: #ffffff; --text: #1c232c; --muted: #5b6673; --line: #d9dee5; --warn: #9a5b00; }
+@media screen and (prefers-color-scheme: dark) {
+  svg { --card: #161c24; --text: #d7dde5; --muted: #93a0b0; --line: #2a333f; --warn: #f5b83d; } }
+.card { fill: var(--card); }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A finished plot."""
+
+    title: str
+    description: str
+    """Its figures in words."""
+    body: str
+    height: float
+
+    def element(self, **place: float) -> str:
+        """Return the plot as an SVG element of a page; with a `place` as a part of another SVG element."""
+        inside = (svg.titled(self.title), svg.titled(self.description, "desc"), self.body)
+        box = f"0 0 {WIDTH} {svg.short(self.height)}"
+        return svg.element(
+            "svg", *inside, xmlns=svg.NAMESPACE, viewBox=box, class_="plot", role="img", **place
+        )
+
+
+def sheet(drawings: Sequence[Drawing], title: str) -> str:
+    """Return plots as one SVG file."""
+    columns = min(_COLUMNS, len(drawings))
+    placed, y = [], float(_GAP)
+    for first in range(0, len(drawings), max(1, columns)):
+        row = drawings[first : first + columns]
+        for number, one in enumerate(row):
+            x = _GAP + number * (WIDTH + _GAP)
+            placed.append(one.element(x=x, y=y, width=WIDTH, height=one.height))
+        y += max(one.height for one in row) + _GAP
+    width = _GAP + max(1, columns) * (WIDTH + _GAP)
+    style = svg.element("style", escape(_ALONE + STYLE, quote=False))
+    back = svg.element("rect", width=width, height=y, class_="card")
+    box = f"0 0 {width} {svg.short(y)}"
+    inside = (svg.titled(clean(title, 400)), style, back, *placed)
+    return svg.element("svg", *inside, xmlns=svg.NAMESPACE, viewBox=box, width=width, height=y) + "\n"
+
+
+def series_class(number: int) -> str:
+    """Return the CSS class with the colour of a series."""
+    return f"s{number % _SERIES}"
+
+
+def shortened(name: str, most: int) -> str:
+    """Return a name from outside in at most `most` terminal cells."""
+    name = clean(name)
+    return name if cell_width(name) <= most else fit(name, most).rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The axes of a plot: a horizontal one of concurrencies or lengths, a vertical one of a figure."""
+
+    title: str
+    subtitle: str
+    places: Sequence[int]
+    """Values of the horizontal axis that have a label, ascending."""
+    x_title: str
+    y_axis: PlotAxis
+    inset: float = 12
+    """Distance of the outermost places from the ends of the horizontal axis."""
+    margin: float = 0
+    """Width to the right of the axes, for the names of the curves."""
+    notes: Sequence[tuple[str, str]] = ()
+    """(CSS class of a sample line or "", words) below the plot."""
+
+    @property
+    def right(self) -> float:
+        """Right end of the horizontal axis."""
+        return WIDTH - self.margin
+
+    @property
+    def bottom(self) -> float:
+        """Position of the horizontal axis."""
+        return TOP + _PLOT_HEIGHT
+
+    @property
+    def height(self) -> float:
+        """Height of the plot with its notes."""
+        return self.bottom + 40 + _NOTE_HEIGHT * len(self.notes)
+
+    def x(self, value: float) -> float:
+        """Return the horizontal position of a value on the logarithmic axis."""
+        low, high = self.places[0], self.places[-1]
+        if low == high:
+            return (LEFT + self.right) / 2
+        share = math.log(max(value, low) / low) / math.log(high / low)
+        return LEFT + self.inset + min(1.0, share) * (self.right - LEFT - 2 * self.inset)
+
+    def y(self, value: float) -> float:
+        """Return the vertical position of a value; of one beyond the axis, that of its end."""
+        share = self.y_axis.place(max(value, self.y_axis.low))
+        return self.bottom - min(1.0, max(0.0, share)) * _PLOT_HEIGHT
+
+    def drawn(self) -> Iterator[str]:
+        """Yield titles, grid, axes and notes."""
+        yield svg.text(self.title, 2, 16, class_="title")
+        yield svg.text(self.subtitle, 2, 33)
+        for value in _ticks(self.y_axis):
+            y = self.y(value)
+            yield svg.line(LEFT, y, self.right, y, class_="grid")
+            yield svg.text(tick(value), LEFT - 6, y + 4, class_="end")
+        for value in self._labelled():
+            yield svg.line(self.x(value), self.bottom, self.x(value), self.bottom + 4, class_="grid")
+            yield svg.text(tick(value), self.x(value), self.bottom + 17, class_="middle")
+        yield svg.text(self.x_title, (LEFT + self.right) / 2, self.bottom + 33, class_="middle")
+        for number, (kind, words) in enumerate(self.notes):
+            y = self.bottom + 50 + _NOTE_HEIGHT * number
+            if kind:
+                yield svg.line(2, y - 4, 18, y - 4, class_=kind)
+            yield svg.text(shortened(words, 56), 24, y)
+
+    def _labelled(self) -> list[int]:
+        """Return the places that have room for a label; the last one always has."""
+        kept: list[int] = []
+        for value in reversed(self.places):
+            if not kept or self.x(kept[-1]) - self.x(value) >= _LEAST_APART:
+                kept.append(value)
+        return kept
+
+
+def _ticks(axis: PlotAxis) -> list[float]:
+    """Return round values of an axis whose ends are round."""
+    if not axis.ratios:
+        power = 10.0 ** math.floor(math.log10(axis.high))
+        count = _STEPS.get(round(axis.high / power, 1), 4)
+        return [axis.high * step / count for step in range(count + 1)]
+    powers = range(math.floor(math.log10(axis.low)), math.ceil(math.log10(axis.high)) + 1)
+    steps = (1, 2, 5) if axis.high / axis.low <= _DECADE**2 else (1,)
+    values = (step * _DECADE**power for power in powers for step in steps)
+    inside = [value for value in values if axis.low * 0.999 <= value <= axis.high * 1.001]
+    return inside if inside and inside[-1] * _CLOSE >= axis.high else [*inside, axis.high]
+
+
+def label_width(names: Sequence[str]) -> float:
+    """Return the width that the names of curves need beside a plot."""
+    longest = max((cell_width(shortened(name, LABEL_CELLS)) for name in names), default=0)
+    return 14 + longest * CHARACTER * 1.08
+
+
+LABEL_CELLS = 17
+"""Characters of a curve's name; the whole name stands in its title and in the tables."""
+
+
+def spread(places: Sequence[float], apart: float, low: float, high: float) -> list[float]:
+    """Return the places moved as little as possible so that they are `apart` within `low` to `high`.
+
+    The result has the order of `places`.
+    """
+    order = sorted(range(len(places)), key=lambda index: places[index])
+    moved = list(places)
+    least = low
+    for index in order:
+        moved[index] = least = max(moved[index], least)
+        least += apart
+    most = high
+    for index in reversed(order):
+        moved[index] = most = min(moved[index], most)
+        most -= apart
+    return moved

@@ -1,0 +1,76 @@
+"""What a report holds of each level beyond the tables of figures: the machines, and every known fact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sparktop.graphics import numbers
+from sparktop.graphics.numbers import UNKNOWN
+from sparktop.report.markdown import code
+from sparktop.sweep.formats.grid import Cell, Grid, Outside
+from sparktop.sweep.formats.prose import plain
+from sparktop.sweep.formats.report_tables import level_words
+from sparktop.sweep.formats.section import Section
+from sparktop.sweep.result.results import NodeSide, SweepResult
+from sparktop.sweep.view.evidence import level_facts
+
+_MACHINE = ("Target", "Machine", "GPU max", "Power", "Clock", "Throttled", "Least headroom")
+_UNITS = {"power_w_mean": " W", "sm_clock_mhz_mean": " MHz", "throttled_percent": " %"}
+"""Figures of a machine that are means over a level, with their units."""
+
+
+def hardware_grid(result: SweepResult) -> Grid:
+    """Return the table of the machines below each target, over all its levels."""
+    rows: list[tuple[Cell, ...]] = []
+    for target in result.targets:
+        machines: dict[str, list[NodeSide]] = {}
+        for level in target.levels:
+            for name, side in level.hardware.items():
+                machines.setdefault(name, []).append(side)
+        rows += [
+            (Outside(target.name), Outside(name), *_machine_cells(sides))
+            for name, sides in sorted(machines.items())
+        ]
+    several = len(result.targets) > 1
+    names = (0, 1) if several else (1,)
+    kept = [
+        column
+        for column in range(len(_MACHINE))
+        if column in names or (any(row[column] != UNKNOWN for row in rows) and column > 1)
+    ]
+    heads = tuple(_MACHINE[column] for column in kept)
+    body = tuple(tuple(row[column] for column in kept) for row in rows)
+    return Grid("Machines", heads, body, frozenset(range(len(names))))
+
+
+def _machine_cells(sides: Sequence[NodeSide]) -> tuple[str, ...]:
+    """Return the highest temperature, the range of means over levels, and the least headroom."""
+    hottest = max((side.gpu_c_max for side in sides if side.gpu_c_max is not None), default=None)
+    least = min((one for side in sides if (one := side.headroom_min_bytes) is not None), default=None)
+    return (
+        UNKNOWN if hottest is None else f"{hottest:.0f} °C",
+        *(_range([getattr(side, name) for side in sides], unit) for name, unit in _UNITS.items()),
+        numbers.data(least, 9).strip(),
+    )
+
+
+def _range(values: Sequence[float | None], unit: str) -> str:
+    known = [f"{value:.0f}" for value in sorted(value for value in values if value is not None)]
+    if not known:
+        return UNKNOWN
+    return f"{known[0] if known[0] == known[-1] else f'{known[0]} to {known[-1]}'}{unit}"
+
+
+def evidence_sections(result: SweepResult) -> Iterator[Section]:
+    """Yield a section for each target with all facts of its levels, such as the split of each run."""
+    for target in result.targets:
+        rows: list[tuple[Cell, ...]] = []
+        for level in target.in_order():
+            where = level_words(level, target)
+            for name, words in level_facts(level):
+                rows.append((where, Outside(name) if name in level.hardware else name, plain(words)))
+                where = ""
+        if rows:
+            grid = Grid("", ("Load", "Figure", "Value"), tuple(rows), frozenset({0, 1, 2}))
+            title = f"Everything about {code(target.name)}"
+            yield Section(title, table=grid, folded=True, on_page_only=True)

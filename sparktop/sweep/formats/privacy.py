@@ -1,0 +1,191 @@
+"""Reports for others: a result without addresses, without secrets, and on request without names.
+
+A changed copy of the result is the source of every format, so none can leak what the copy lacks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import urlsplit
+
+from sparktop.sweep.compare.series import Series
+from sparktop.sweep.plan.plan import TargetKind
+from sparktop.sweep.result.results import SweepResult
+
+ADDRESS, SECRET, PATH = "(address)", "(secret)", "(path)"
+"""Words in the place of what is left out."""
+_URL = re.compile(r"\b[a-zA-Z][a-zA-Z0-9+.-]*://[^\s'\"`<>|)\]}]+")
+_ADDRESS = re.compile(
+    r"(?<![\w.])(?:(?:\d{1,3}\.){3}\d{1,3}|\[[0-9a-fA-F:.%]{2,}\]|(?:[0-9a-fA-F]{0,4}:){3,}[0-9a-fA-F]{0,4}"
+    r"|[0-9a-fA-F]{1,4}::[0-9a-fA-F:]*"
+    r"|[\w-]+(?:\.[\w-]+)*\.(?:local|lan|internal|home|arpa)|localhost)(?::\d+)?(?![\w])"
+)
+_SECRET = re.compile(
+    r"(?i)\b(?:bearer|basic)\s+[^\s'\"`,;]+|\b(?:sk|hf|ghp|glpat|xox[a-z])[-_][\w-]{6,}"
+    r"|\b(?:[\w-]*api[-_ ]?key|authorization|password|passwd|secret|token|x-[\w-]+)"
+    r"(?:\s+provided)?['\"]?\s*[:=]\s*['\"]?(?:(?:bearer|basic)\s+)?[^\s'\"`,;]+"
+)
+_PATH = re.compile(r"(?<![\w/.:<])(?:~|\.{1,2})?/[\w.@+-][^\s'\"`,;:)]*|\b[A-Za-z]:\\[^\s'\"`,;)]+")
+_FIXED = re.compile(
+    "schema|status|kind|mode|order|api|loop|code|tokens_from|fresh_by|router_overhead_from|winner_vs|metric"
+    "|started_at|finished_at|sparktop|preset|conditions|verdict"
+)
+"""Fields that hold words of sparktop's own, times and codes."""
+_BY_NAME = re.compile(
+    "served_by|runs_split|busy_batch|backends|values|ranges|changes|holds_to|definitions|balance"
+)
+"""Fields whose keys are names of servers or targets, at any depth."""
+_MACHINES = "hardware"
+_FEW_SLASHES = 1
+"""A model's name may have one slash, between its publisher and its own name; a path has more."""
+
+
+@dataclass(slots=True)
+class Privacy:
+    """What a report may show: addresses, and the names of targets, servers and machines."""
+
+    addresses: bool = False
+    anonymous: bool = False
+    _names: dict[str, str] = field(default_factory=dict, init=False)
+    """What targets and servers are called in the report, by name."""
+    _machines: dict[str, str] = field(default_factory=dict, init=False)
+    _known: re.Pattern[str] | None = field(default=None, init=False)
+    """Any of the names within a text."""
+
+    def of_result(self, result: SweepResult) -> SweepResult:
+        """Return a result that holds only what may be shown."""
+        self._know(*_names_of(result))
+        return SweepResult.model_validate(self._tree(result.to_json(), "", by_name=False))
+
+    def of_series(self, series: Sequence[Series]) -> list[Series]:
+        """Return series that hold only what may be shown; published tables stay as they are."""
+        own = [one for one in series if not one.published]
+        self._know([(one.name, TargetKind.ENGINE) for one in own], [])
+        files = {
+            name: f"file-{number}" for number, name in enumerate(dict.fromkeys(s.source for s in own), 1)
+        }
+        return [one if one.published else self._series(one, files) for one in series]
+
+    def _series(self, one: Series, files: Mapping[str, str]) -> Series:
+        return replace(
+            one,
+            name=self._name(one.name),
+            source=files[one.source] if self.anonymous else one.source,
+            model=None if one.model is None else self._model(one.model),
+            notes=tuple(map(self._text, one.notes)),
+            refused={load: self._text(words) for load, words in one.refused.items()},
+            engines=tuple(map(self._name, one.engines)),
+            levels=tuple(replace(level, label=None) for level in one.levels)
+            if self.anonymous
+            else one.levels,
+        )
+
+    def _know(self, servers: Iterable[tuple[str, TargetKind]], machines: Iterable[str]) -> None:
+        """Choose what stands for names: an anonymous machine has the number of the server of its name."""
+        for name, kind in servers:
+            word = "router" if kind is TargetKind.ROUTER else "backend"
+            if name not in self._names:
+                number = 1 + sum(alias.startswith(word) for alias in self._names.values())
+                self._names[name] = f"{word}-{number}" if self.anonymous else _clean_name(name)
+        same = {
+            name: self._names[name].replace("backend-", "node-") for name in machines if name in self._names
+        }
+        free = (alias for number in count(1) if (alias := f"node-{number}") not in same.values())
+        for name in machines:
+            alias = same.get(name) or next(free)
+            self._machines[name] = alias if self.anonymous else _clean_name(name)
+        known = sorted({*self._names, *self._machines}, key=len, reverse=True)
+        words = "|".join(re.escape(name) for name in known if name)
+        self._known = re.compile(rf"(?<![\w.-])(?:{words})(?![\w-])") if words else None
+
+    def _name(self, name: str) -> str:
+        return self._names.get(name) or self._text(name)
+
+    def _tree(self, value: Any, key: str, *, by_name: bool) -> Any:  # noqa: ANN401 - any JSON value
+        """Return a JSON value of a result with its texts and names replaced; `key` is the field it is in."""
+        if isinstance(value, dict):
+            by_name = by_name or _BY_NAME.fullmatch(key) is not None
+            return {
+                self._key(name, key, by_name=by_name): self._tree(one, name, by_name=by_name)
+                for name, one in value.items()
+            }
+        if isinstance(value, list):
+            return [self._tree(one, key, by_name=by_name) for one in value]
+        return self._value(value, key) if isinstance(value, str) else value
+
+    def _key(self, name: str, of: str, *, by_name: bool) -> str:
+        if of == _MACHINES:
+            return self._machines.get(name, name)
+        return self._names.get(name, self._machines.get(name, name)) if by_name else name
+
+    def _value(self, text: str, key: str) -> str:
+        if _FIXED.fullmatch(key):
+            return text
+        if key == "url":
+            return _bare(text) if self.addresses and not self.anonymous else ""
+        if key == "model":
+            return self._model(text)
+        if text in self._names:
+            return self._name(text)
+        return self._text(text)
+
+    def _model(self, name: str) -> str:
+        """Return a model's name; of an anonymous report, without the folder that it was loaded from."""
+        name = _SECRET.sub(SECRET, name)
+        is_path = name.startswith(("/", "~", ".")) or "\\" in name or name.count("/") > _FEW_SLASHES
+        return PurePath(name.replace("\\", "/")).name or name if self.anonymous and is_path else name
+
+    def _text(self, text: str) -> str:
+        """Return a sentence without secrets, and without what this report may not show."""
+        text = _SECRET.sub(SECRET, _URL.sub(self._url, text))
+        if self.addresses and not self.anonymous:
+            return text
+        text = _ADDRESS.sub(self._address, text)
+        if not self.anonymous:
+            return text
+        if self._known is not None:
+            text = self._known.sub(lambda found: self._alias(found[0]), text)
+        return _PATH.sub(PATH, text)
+
+    def _url(self, found: re.Match[str]) -> str:
+        return _bare(found[0]) if self.addresses and not self.anonymous else ADDRESS
+
+    def _address(self, found: re.Match[str]) -> str:
+        return found[0] if found[0] in self._names else ADDRESS
+
+    def _alias(self, name: str) -> str:
+        return self._names.get(name) or self._machines[name]
+
+
+def _names_of(result: SweepResult) -> tuple[list[tuple[str, TargetKind]], list[str]]:
+    """Return the names of targets and servers with their kinds, and those of machines, in a fixed order."""
+    levels = [level for target in result.targets for level in target.levels]
+    servers = {name for level in levels for name in level.known_servers}
+    servers |= {name for level in levels for split in level.runs_split for name in split}
+    known = {target.name for target in result.targets}
+    named = [(target.name, target.kind) for target in result.targets]
+    named += [(name, TargetKind.ENGINE) for name in sorted(servers - known)]
+    return named, sorted({name for level in levels for name in level.hardware})
+
+
+def _clean_name(name: str) -> str:
+    """Return a name; if it is a URL with a password or contains a key, without these."""
+    return _SECRET.sub(SECRET, _URL.sub(lambda found: _bare(found[0]), name))
+
+
+def _bare(url: str) -> str:
+    """Return a URL without user, password, query and fragment; the word for an address if it is not a URL."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return ADDRESS
+    if not host:
+        return ADDRESS
+    place = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{place}{f':{port}' if port else ''}{parts.path}"

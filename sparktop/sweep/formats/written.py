@@ -1,0 +1,122 @@
+"""Reports in every format: of a sweep, of other tools' files, and of published tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from sparktop.errors import UsageError
+from sparktop.files import SHARED, write_whole
+from sparktop.report.markdown import code
+from sparktop.sweep.compare.compare import compare
+from sparktop.sweep.compare.series import Series, series_of
+from sparktop.sweep.formats import comparison, csv_table, json_file, llama_benchy, markdown
+from sparktop.sweep.formats.beside import Beside
+from sparktop.sweep.formats.command import repeat_command
+from sparktop.sweep.formats.curve_drawings import curve_drawings
+from sparktop.sweep.formats.drawing import Drawing, sheet
+from sparktop.sweep.formats.page import to_page
+from sparktop.sweep.formats.privacy import Privacy
+from sparktop.sweep.formats.request_drawings import request_drawings
+from sparktop.sweep.formats.section import Section
+from sparktop.sweep.result.comparison import ComparisonResult
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.view.curves import sweep_plots
+
+_ON_SCREEN = ("html", "md")
+"""Formats that a key of the screen writes."""
+
+
+def sweep_report(
+    result: SweepResult, form: str, privacy: Privacy | None = None, beside: Sequence[Series] = ()
+) -> str:
+    """Return a sweep in the format `form`, compared with series `beside` it in reports for people.
+
+    Raises:
+        UsageError: the format cannot hold it.
+    """
+    shown = privacy or Privacy()
+    result = shown.of_result(result)
+    if form == "csv":
+        return csv_table.render(result)
+    if form == "llama-benchy":
+        return llama_benchy.render(result)
+    if form == "json":
+        return json_file.render(result)
+    other = Beside(tuple(shown.of_series(beside))) if beside else None
+    if form == "md":
+        return markdown.render(result, other, _more(result, shown))
+    drawings = [
+        *curve_drawings(series_of(result), other.series if other else (), sweep_plots(result)),
+        *request_drawings(result),
+    ]
+    names = ", ".join(target.name for target in result.targets)
+    about = f"{names} · {result.started_at:%Y-%m-%d %H:%M} UTC"
+    if form == "svg":
+        return _drawn(drawings, f"{markdown.TITLE}, {about}")
+    plots = [one.element() for one in drawings]
+    parts = markdown.sections(result, other, plots, _more(result, shown))
+    return to_page(markdown.TITLE, about, parts, simulated=result.simulated)
+
+
+def _more(result: SweepResult, privacy: Privacy) -> list[Section]:
+    """Return the addresses, if wanted, and the command that repeats the sweep, unless it is anonymous."""
+    known = [f"{code(one.name)}: {code(one.url)}" for one in result.targets if one.url]
+    more = [Section("Addresses", items=tuple(known))] if known else []
+    command = "" if privacy.anonymous else repeat_command(result, addresses=privacy.addresses)
+    return [*more, Section("The same again", command=command)] if command else more
+
+
+def comparison_report(
+    found: ComparisonResult, series: Sequence[Series], form: str, facts: comparison.Facts | None = None
+) -> str:
+    """Return compared series, or a single one, in the format `form`.
+
+    Raises:
+        UsageError: the format is only for sweeps, or there is nothing to draw.
+    """
+    if form == "json":
+        return comparison.to_json(found, series, facts)
+    if form == "md":
+        return comparison.to_markdown(found, series, facts)
+    if form == "csv":
+        return csv_table.render_series(series)
+    if form == "llama-benchy":
+        raise UsageError("--format llama-benchy is for results of sparktop sweep")
+    own = [one for one in series if not one.published]
+    published = [one for one in series if one.published]
+    drawings = list(curve_drawings(own or published, published if own else (), ()))
+    names = ", ".join(dict.fromkeys(one.source for one in series))
+    if form == "svg":
+        return _drawn(drawings, f"sparktop report, {names}")
+    first, *others = comparison.sections(found, series, facts)
+    parts = [first, Section(plots=tuple(one.element() for one in drawings)), *others]
+    return to_page("sparktop report", names, parts, simulated=any(one.simulated for one in series))
+
+
+def _drawn(drawings: Sequence[Drawing], title: str) -> str:
+    if not drawings:
+        raise UsageError("--format svg: no level was measured, there is nothing to draw")
+    return sheet(drawings, title)
+
+
+def save_reports(
+    shown: SweepResult | Sequence[Series], beside: Sequence[Series], folder: Path, at: datetime
+) -> list[Path]:
+    """Write a sweep, or the series of another tool's file, as HTML and as Markdown; return the paths.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    written = []
+    for form in _ON_SCREEN:
+        path = folder / f"sparktop-sweep-{at.astimezone():%Y%m%d-%H%M%S}.{form}"
+        if isinstance(shown, SweepResult):
+            text = sweep_report(shown, form, beside=beside)
+        else:
+            series = [*Privacy().of_series(shown), *beside]
+            text = comparison_report(compare(series), series, form)
+        write_whole(path, text, SHARED)
+        written.append(path)
+    return written

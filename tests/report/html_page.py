@@ -1,0 +1,45 @@
+"""A page as a browser's parser sees it."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+VOID = {"meta", "link", "img", "br"}
+
+
+class Page(HTMLParser):
+    """Collects the tags, the attributes and the cells of a page, and holds that tags are balanced."""
+
+    def __init__(self, text: str) -> None:
+        """Read a whole page."""
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[tuple[str, str | None]] = set()
+        self.cells: list[str] = []
+        self.comments: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note a tag."""
+        self.tags.add(tag)
+        self.attributes.update(attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag in {"td", "th"}:
+            self.cells.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        """Hold that the innermost tag ends."""
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        """Collect the text of cells."""
+        if {"td", "th"} & set(self.open):
+            self.cells[-1] += data
+
+    def handle_comment(self, data: str) -> None:
+        """Note a comment."""
+        self.comments.append(data)

@@ -1,0 +1,148 @@
+"""Plots as SVG: well-formed, titled, with every point, interval and name."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from sparktop.colors.series import ON_DARK, ON_LIGHT
+from sparktop.graphics.gradient import contrast
+from sparktop.sweep.compare.series import Series, series_of
+from sparktop.sweep.formats.curve_drawings import LENGTH, by_load, curve_drawings
+from sparktop.sweep.formats.drawing import STYLE, Drawing, sheet, spread
+from sparktop.sweep.formats.request_drawings import request_drawings
+from sparktop.sweep.view.curves import sweep_plots
+from tests.colors.test_palette import SIGHT, seen_as
+from tests.sweep.formats.full_results import full_sweep
+from tests.sweep.made_results import made_level, made_series, made_sweep
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def parsed(drawing: Drawing) -> ET.Element:
+    return ET.fromstring(drawing.element())  # noqa: S314 - made here
+
+
+def drawn(*series: Series) -> list[Drawing]:
+    return list(curve_drawings(series, (), ()))
+
+
+def of_class(root: ET.Element, kind: str) -> list[ET.Element]:
+    return [one for one in root.iter() if kind in (one.get("class") or "").split()]
+
+
+def test_a_plot_has_title_description_points_intervals_and_names() -> None:
+    """Each target is a line with a marker and an interval for each level, and its name at the end."""
+    left = made_series("left", {1: (10, 11, 12), 4: (30, 31, 32), 16: (60, 66, 63)})
+    right = made_series("right", {1: (9, 9, 9), 4: (20, 21, 22)})
+    (drawing,) = drawn(left, right)
+    root = parsed(drawing)
+    assert root.findtext(f"{SVG}title") == "Decode in tok/s against concurrency"
+    description = root.findtext(f"{SVG}desc")
+    assert description is not None
+    assert description.startswith("left: 1: 11.0 (8.5 to 13.5), 4: 31.0")
+    assert len(of_class(root, "mark")) == len(of_class(root, "interval")) == 5
+    assert len(of_class(root, "curve")) == 2
+    assert [one.text for one in of_class(root, "label")] == ["left", "right"]
+    titles = [one.findtext(f"{SVG}title") for one in of_class(root, "mark")]
+    assert titles[2] == "left: 16: 63.0 (55.5 to 70.5) tok/s"
+
+
+def test_a_plot_of_single_runs_claims_no_interval() -> None:
+    """No bars and no words about them."""
+    (drawing,) = drawn(made_series("left", {1: (10,), 4: (30,)}))
+    assert "interval" not in drawing.body
+
+
+def test_marked_levels_are_hollow_and_limits_are_drawn() -> None:
+    """With a note for each below the plot."""
+    result = full_sweep()
+    drawings = list(curve_drawings(series_of(result), (), sweep_plots(result)))
+    ttft = next(one for one in drawings if one.title.startswith("TTFT"))
+    root = parsed(ttft)
+    assert len(of_class(root, "doubt")) == 3
+    words = [one.text for one in root.iter(f"{SVG}text")]
+    assert "wanted: ttft_p90_ms ≤ 2000" in words
+    assert "proxy holds to c = 4" in words
+    assert any(text and text.startswith("hollow: ") for text in words)
+
+
+def test_prompt_lengths_are_the_axis_where_they_alone_vary() -> None:
+    """Else each length is a curve of its own."""
+    lengths = [made_level(1).model_copy(update={"pp": pp}) for pp in (1000, 4000, 16000)]
+    (series,), axis = by_load(series_of(made_sweep(("a", lengths))))
+    assert axis == LENGTH
+    assert [level.load.concurrency for level in series.levels] == [1000, 4000, 16000]
+    both = [
+        made_level(concurrency).model_copy(update={"pp": pp}) for pp in (100, 500) for concurrency in (1, 2)
+    ]
+    parts, _ = by_load(series_of(made_sweep(("a", both))))
+    assert [one.name for one in parts] == ["a 100 in", "a 500 in"]
+
+
+def test_requests_are_dots_and_runs_are_bars() -> None:
+    """A dot for each request, a bar for each run with the share of each server."""
+    scatter, split = request_drawings(full_sweep())
+    (left, right) = of_class(parsed(scatter), "dots")
+    assert (left.get("d") or "").count("h0") == 3 * (2 + 4 + 8)
+    assert (right.get("d") or "").count("h0") == 3 * (1 + 2 + 4 + 8)
+    root = parsed(split)
+    assert split.title == "Who answered the requests to proxy"
+    titles = [one.findtext(f"{SVG}title") for one in of_class(root, "bar")]
+    assert titles[:3] == ["run 1, omega: 2 of 2", "run 2, alpha: 1 of 2", "run 2, omega: 1 of 2"]
+    assert [one.text for one in of_class(root, "label")] == ["alpha", "omega"]
+
+
+def test_many_requests_are_thinned() -> None:
+    """A plot stays small however many requests there were."""
+    level = made_level(2)
+    assert level.each is not None
+    many = level.each.model_copy(update={"ttft_ms": tuple(float(one) for one in range(1, 5001))})
+    (scatter,) = request_drawings(made_sweep(("a", [level.model_copy(update={"each": many})])))
+    assert scatter.body.count("h0") <= 400
+
+
+@pytest.mark.parametrize("name", ['<script>"&', "a|b", "\x1b[31mred", "\u202eevil", "x" * 300])
+def test_a_hostile_name_is_text(name: str) -> None:
+    """Nothing in it is markup, nothing moves a terminal's cursor or turns the text."""
+    series = made_series(name, {1: (10, 11, 12), 4: (30, 31, 32)})
+    text = sheet(drawn(series), name[:20])
+    root = ET.fromstring(text)  # noqa: S314 - made here
+    assert {one.tag.removeprefix(SVG) for one in root.iter()} <= {
+        *("svg", "title", "desc", "style", "rect", "g", "path", "text")
+    }
+    assert not {"\x1b", "\u202e"} & set(text)
+
+
+def test_a_sheet_holds_all_plots_and_both_colour_schemes() -> None:
+    """One file; it asks for nothing."""
+    drawings = [*drawn(made_series("a", {1: (1, 2, 3), 2: (3, 4, 5)})), *request_drawings(full_sweep())]
+    text = sheet(drawings, "all")
+    assert text.count('class="plot"') == len(drawings)
+    assert "prefers-color-scheme: dark" in text
+    assert not {"url(", "@import", "href", "<script"} & {text[at : at + 7] for at in range(len(text))}
+    assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_names_are_moved_apart_within_the_plot() -> None:
+    """As little as possible, in their order."""
+    assert spread([10, 100], 14, 0, 200) == [10, 100]
+    moved = spread([100, 101, 99], 14, 0, 110)
+    assert moved[2] < moved[0] < moved[1] <= 110
+    assert all(b - a >= 14 for a, b in itertools.pairwise(sorted(moved)))
+
+
+@pytest.mark.parametrize(("colors", "background"), [(ON_LIGHT, "#ffffff"), (ON_DARK, "#161c24")])
+def test_curves_have_contrast_and_differ_for_every_kind_of_eye(
+    colors: tuple[str, ...], background: str
+) -> None:
+    """Contrast 4 or more, as names have these colours, too; the first five differ by 15 or more (CIELAB)."""
+    for color in colors:
+        assert contrast(color, background) >= 4
+        assert color in STYLE
+    for sight in SIGHT:
+        for one, other in itertools.combinations(colors[:5], 2):
+            assert math.dist(seen_as(one, sight), seen_as(other, sight)) >= 15, (sight, one, other)

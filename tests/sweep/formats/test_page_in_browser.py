@@ -1,0 +1,73 @@
+"""The report of a sweep in a real browser: on a phone, on a desk and on paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparktop.sweep.compare.compare import compare
+from sparktop.sweep.compare.references import load_reference
+from sparktop.sweep.formats.written import comparison_report, sweep_report
+from tests.sweep.formats.chromium import PROGRAM, browser
+from tests.sweep.formats.full_results import full_sweep
+
+pytestmark = [
+    pytest.mark.outside,
+    pytest.mark.skipif(PROGRAM is None, reason="no chromium on PATH (Debian, Ubuntu: apt install chromium)"),
+]
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+PLOTS = "document.querySelectorAll('svg.plot').length"
+LEGIBLE = """9 <= Math.min(...[...document.querySelectorAll('svg.plot')].map(one =>
+    12 * one.getBoundingClientRect().width / one.viewBox.baseVal.width))"""
+HIDDEN = """[...document.querySelectorAll('svg.plot text')].filter(text => {
+    const inner = text.getBoundingClientRect(), outer = text.closest('svg').getBoundingClientRect();
+    return inner.left < outer.left - 1 || inner.right > outer.right + 1 || inner.bottom > outer.bottom + 1;
+}).map(text => text.textContent)"""
+BACKGROUND = "getComputedStyle(document.body).backgroundColor"
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the addresses of a report of a sweep, and of one of a published table."""
+    folder = tmp_path_factory.mktemp("reports")
+    table = load_reference("ref:spark-topologies-2026-03").series
+    texts = {
+        "sweep": sweep_report(full_sweep(), "html", beside=table),
+        "table": comparison_report(compare(table), table, "html"),
+    }
+    for name, text in texts.items():
+        (folder / f"{name}.html").write_text(text, encoding="utf-8")
+    return {name: (folder / f"{name}.html").as_uri() for name in texts}
+
+
+@pytest.mark.parametrize("name", ["sweep", "table"])
+@pytest.mark.parametrize("width", [375, 1280])
+async def test_a_report_is_whole_at_every_width(
+    reports: dict[str, str], tmp_path: Path, name: str, width: int
+) -> None:
+    """No word of the console, no request but its own, nothing beside the page, plots with legible text."""
+    async with browser(tmp_path / "profile") as tab:
+        await tab.open(reports[name], width=width)
+        assert tab.messages == []
+        assert tab.requests == [reports[name]]
+        assert await tab.ask(OVERFLOW) == 0
+        assert await tab.ask(PLOTS) == (5 if name == "sweep" else 3)
+        assert await tab.ask(LEGIBLE)
+        assert await tab.ask(HIDDEN) == []
+
+
+async def test_a_report_follows_the_reader_s_colours_and_prints(
+    reports: dict[str, str], tmp_path: Path
+) -> None:
+    """Dark on request; on paper a few pages, light whatever the screen is."""
+    async with browser(tmp_path / "profile") as tab:
+        await tab.open(reports["sweep"], width=1280)
+        assert await tab.ask(BACKGROUND) == "rgb(247, 248, 250)"
+        await tab.open(reports["sweep"], width=1280, dark=True)
+        assert await tab.ask(BACKGROUND) == "rgb(14, 18, 23)"
+        pdf = await tab.pdf()
+        assert pdf.startswith(b"%PDF")
+        assert 1 <= pdf.count(b"/Type /Page\n") <= 12
+        await tab.call("Emulation.setEmulatedMedia", media="print")
+        assert await tab.ask("getComputedStyle(document.querySelector('h1')).color") == "rgb(28, 35, 44)"
