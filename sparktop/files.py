@@ -60,6 +60,11 @@ def find_config(explicit: str | None, env: Mapping[str, str]) -> Path | None:
     return next((path for path in usual_places(env) if _exists(path)), None)
 
 
+def is_named(explicit: str | None, env: Mapping[str, str]) -> bool:
+    """Return whether the user named the configuration file that `find_config` returns."""
+    return bool(explicit or env.get("SPARKTOP_CONFIG"))
+
+
 def usual_places(env: Mapping[str, str]) -> list[Path]:
     """Return the paths where a configuration file is searched if none is named, in order."""
     places = [Path(FILE_NAME)]

@@ -7,16 +7,21 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, count
+from pathlib import Path
 from typing import TypeVar
 
 from sparktop.colors.palette import find_palette, palettes
 from sparktop.commands.output import tell
 from sparktop.errors import UsageError
-from sparktop.files import find_config
+from sparktop.files import FILE_NAME, find_config, is_named
 from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, Watch
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
 
+UNTRUSTED_HOOK = (
+    f"{FILE_NAME}: key 'events.hook' is not used: a file found in the current folder runs no program;"
+    " name it with --config"
+)
 Target = TypeVar("Target", BackendTarget, NodeTarget)
 
 
@@ -31,15 +36,40 @@ def choose(arguments: argparse.Namespace, env: Mapping[str, str]) -> Watch:
         UsageError: a target or the theme cannot be used.
         ConfigError: the file cannot be used.
     """
-    path = find_config(arguments.config, env)
-    watch = Watch()
-    if path is not None:
-        from sparktop.config.cache import configured  # late: without a file it is not needed
+    watch = configured_watch(arguments.config, env)
+    return chosen_of(watch or Watch(), arguments, has_file=watch is not None)
 
-        watch, warnings = configured(path, env)
-        for line in warnings:
-            tell(line)
-    return chosen_of(watch, arguments, has_file=path is not None)
+
+def configured_watch(name: str | None, env: Mapping[str, str]) -> Watch | None:
+    """Return what the configuration file names, and print its warnings; None without a file.
+
+    `name` is the file's name if the user gave one.
+
+    Raises:
+        ConfigError: the file cannot be used.
+    """
+    path = find_config(name, env)
+    if path is None:
+        return None
+    from sparktop.config.cache import configured  # late: without a file it is not needed
+
+    watch, warnings = configured(path, env)
+    trusted = with_trusted_hook(watch, path, is_named=is_named(name, env))
+    if trusted is not watch:
+        warnings = [*warnings, UNTRUSTED_HOOK]
+    for line in warnings:
+        tell(line)
+    return trusted
+
+
+def with_trusted_hook(watch: Watch, path: Path, *, is_named: bool) -> Watch:
+    """Return `watch` without its hook program if its file was merely found in the current folder.
+
+    Else a folder from somewhere could run programs as soon as sparktop starts in it.
+    """
+    if not watch.events.hook or is_named or path.is_absolute():
+        return watch
+    return replace(watch, events=replace(watch.events, hook=()))
 
 
 def chosen_of(watch: Watch, arguments: argparse.Namespace, *, has_file: bool) -> Watch:

@@ -67,9 +67,12 @@ def read_configuration(name: str | None, env: Mapping[str, str]) -> tuple[list[C
     error, an empty `Watch` and 0.
     """
     # Late: as above.
+    from sparktop.commands.choice import with_trusted_hook
     from sparktop.config.schema import find_config, load
     from sparktop.doctor.check import Check, Status
+    from sparktop.doctor.hook import check_hook
     from sparktop.errors import ConfigError
+    from sparktop.files import is_named
     from sparktop.model.targets import Watch
     from sparktop.model.text import clean
 
@@ -84,8 +87,11 @@ def read_configuration(name: str | None, env: Mapping[str, str]) -> tuple[list[C
         return [Check(title, Status.FAIL, line, advice) for line in str(error).splitlines()], Watch(), 0
     checks = [Check(title, Status.OK, f"{clean(path, 300)}: valid")]
     checks += [Check(title, Status.WARN, line, "export it") for line in config.warnings(env)]
+    watch = with_trusted_hook(config.watch(env), path, is_named=is_named(name, env))
+    if config.settings.events.hook:
+        checks.append(check_hook(watch.events.hook, env))
     highest = max((c for sweep in config.settings.sweeps for c in sweep.concurrency), default=0)
-    return checks, config.watch(env), highest
+    return checks, watch, highest
 
 
 async def _examine(watch: Watch, *, named: bool) -> list[Check]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from sparktop.ending import hear
 from sparktop.model.series import Series
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.targets import Watch
+from sparktop.model.targets import EventSettings, Watch
 from sparktop.store import Store
 from sparktop.store.figures import least_rate_s
 from sparktop.watch.monitor import Monitor
@@ -26,6 +26,8 @@ ENOUGH_S = 5.0
 """Longest wait for rates, in seconds, if no duration is given."""
 GLANCE_INTERVAL_S = 1.0
 """Longest poll interval in seconds if no duration is given: two intervals must fit into `ENOUGH_S`."""
+DELIVERED_FROM_S = 45.0
+"""Shorter observations deliver no events to a hook program or webhook: each would report anew what holds."""
 _LOOK_S = 0.05
 """Seconds between checks of whether every source has answered."""
 _REASONS = 3
@@ -43,6 +45,8 @@ async def observe(
     """
     if seconds is None:
         watch = replace(watch, interval_s=min(watch.interval_s, GLANCE_INTERVAL_S))
+    if seconds is None or seconds < DELIVERED_FROM_S:
+        watch = replace(watch, events=EventSettings())
     interrupted = asyncio.Event()
 
     def interrupt(_: signal.Signals) -> None:

@@ -110,8 +110,8 @@ def run(arguments: argparse.Namespace) -> int:
     # Late: --help needs none of them.
     import asyncio
 
+    from sparktop.commands.choice import configured_watch
     from sparktop.commands.sweep_targets import choose_targets, named_target
-    from sparktop.files import find_config
     from sparktop.logfile import open_log
     from sparktop.model.targets import GuardLimits, Watch
     from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan
@@ -122,14 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
         check_file(output)
     form = chosen_format(arguments.form, output, is_terminal=sys.stdout is not None and sys.stdout.isatty())
     wishes = wishes_of(arguments)
-    watch = Watch()
-    path = find_config(arguments.config, os.environ)
-    if path is not None:
-        from sparktop.config.cache import configured  # late: without a file it is not needed
-
-        watch, warnings = configured(path, os.environ)
-        for line in warnings:
-            tell(line)
+    watch = configured_watch(arguments.config, os.environ) or Watch()
     preset = find_preset(arguments.preset or DEFAULT, watch.sweeps)
     named = [named_target(text) for text in arguments.target]
     words = list(arguments.targets)

@@ -99,7 +99,8 @@ async def make_sweep(plan: Plan, watch: Watch, keep: Callable[[SweepResult], Non
     undo = hear(_EXIT_CODES, interrupt)
     await monitor.start()
     try:
-        return await runner.run()
+        with store.loaded_from_here(plan.loaded):
+            return await runner.run()
     finally:
         await monitor.stop()
         undo()

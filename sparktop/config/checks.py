@@ -247,6 +247,18 @@ def _unusable_keys(data: Mapping[str, object]) -> Iterator[Problem]:
         yield Problem(("sweeps", tables[index][0], "key"), message)
 
 
+def _hollow_events(data: Mapping[str, object]) -> Iterator[Problem]:
+    """Yield a hook without a program, and a token without a webhook."""
+    table = data.get("events")
+    if not isinstance(table, dict):
+        return
+    hook = table.get("hook")
+    if isinstance(hook, list) and hook and (hook[0] == "" or str(hook[0]).startswith("-")):
+        yield Problem(("events", "hook"), "must begin with a program")
+    if "webhook_token_env" in table and "webhook" not in table:
+        yield Problem(("events", "webhook_token_env"), "has no effect without webhook")
+
+
 CHECKS: tuple[Callable[[Mapping[str, object]], Iterator[Problem]], ...] = (
     _repeated_names,
     _dangling_names,
@@ -254,5 +266,6 @@ CHECKS: tuple[Callable[[Mapping[str, object]], Iterator[Problem]], ...] = (
     _unused_ways_in,
     _crossed_limits,
     _unusable_keys,
+    _hollow_events,
 )
 """Rules across keys. They read the raw data, so that their errors appear together with pydantic's."""

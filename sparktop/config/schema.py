@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from sparktop.colors.palette import palettes, theme_problems
 from sparktop.config.checks import CHECKS, config_error, from_pydantic
@@ -48,6 +48,7 @@ else:
 _DEFAULTS = StateThresholds()
 _NODE_DEFAULTS = NodeThresholds()
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LONGEST_QUERY = 2000
 _PARSER_LINE = re.compile(r"\(at line (\d+), ")
 
 
@@ -115,11 +116,38 @@ def _command(name: str) -> str:
     return name
 
 
+def _webhook_url(url: str) -> str:
+    """Validate the URL of a webhook. Errors never quote it, because it may contain a secret."""
+    address, _, query = url.partition("?")
+    if "@" in address.partition("://")[2].partition("/")[0]:
+        raise ValueError("must hold no user name or password: a token goes into webhook_token_env")
+    _http_url(address)
+    if clean(query, _LONGEST_QUERY) != query or " " in query or "#" in query:
+        raise ValueError("is no URL, as in 'https://example.org/alerts'")
+    return url
+
+
+def _argument(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must be printable text: a program or one of its arguments")
+    return text
+
+
+def _arguments(value: object) -> object:
+    """Refuse a shell line in place of a list of arguments."""
+    if isinstance(value, str):
+        message = "must be a list: a program and its arguments, as in ['/path/to/program', 'argument']"
+        raise ValueError(message)  # noqa: TRY004 - pydantic reports a ValueError only
+    return value
+
+
 Name = Annotated[str, AfterValidator(_printable_name)]
 Url = Annotated[str, AfterValidator(_http_url)]
 Variable = Annotated[str, AfterValidator(_variable)]
 FileName = Annotated[str, AfterValidator(_file_name)]
 Command = Annotated[str, AfterValidator(_command)]
+WebhookUrl = Annotated[str, AfterValidator(_webhook_url)]
+Argument = Annotated[str, AfterValidator(_argument)]
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Percent = Annotated[float, Field(gt=0, le=100)]
@@ -226,6 +254,17 @@ class AlertsTable(Strict):
     slow_step_ratio: float = Field(default=_NODE_DEFAULTS.slow_step_ratio, ge=1.05)
 
 
+class EventsTable(Strict):
+    """`[events]`: how events reach a person."""
+
+    severity: Literal["info", "warning", "critical"] = "warning"
+    bell: bool = False
+    notify: Literal["off", "osc9", "osc777"] = "off"
+    hook: Annotated[list[Argument], BeforeValidator(_arguments)] = Field(default_factory=list)
+    webhook: WebhookUrl | None = None
+    webhook_token_env: Variable | None = None
+
+
 class Settings(Strict):
     """All tables and top-level keys of the configuration file."""
 
@@ -241,6 +280,7 @@ class Settings(Strict):
     models: dict[str, ModelTable] = Field(default_factory=dict)
     thresholds: ThresholdsTable = ThresholdsTable()
     alerts: AlertsTable = AlertsTable()
+    events: EventsTable = EventsTable()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from sparktop.errors import ConfigError
+from sparktop.model.event import Severity
 from sparktop.model.targets import (
     BackendTarget,
+    EventSettings,
     GuardLimits,
     ModelFacts,
     NodeTarget,
@@ -86,6 +88,22 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
         },
         sweeps=tuple(_sweep(table) for table in settings["sweeps"]),
         guard=GuardLimits(**settings["guard"]),
+        events=_events(settings["events"], path, env),
+    )
+
+
+def _events(one: Plain, path: Path, env: Mapping[str, str]) -> EventSettings:
+    """Return the table `[events]`; a program that is named with a slash is a file, others are on the PATH."""
+    program, *rest = one["hook"] or [""]
+    if "/" in program:
+        program = _file(program, path, env) or program
+    return EventSettings(
+        severity=Severity(one["severity"]),
+        bell=one["bell"],
+        notify=one["notify"],
+        hook=(program, *rest) if program else (),
+        webhook=one["webhook"],
+        webhook_token=_value(one["webhook_token_env"], env),
     )
 
 
@@ -155,6 +173,8 @@ def _variables(settings: Plain) -> Iterator[tuple[tuple[str | int, ...], str]]:
         for number, one in enumerate(settings[table]):
             if one[key] is not None:
                 yield (table, number, key), one[key]
+    if (variable := settings["events"]["webhook_token_env"]) is not None:
+        yield ("events", "webhook_token_env"), variable
 
 
 def unset_variables(settings: Plain, path: Path, text: str, env: Mapping[str, str]) -> list[str]:

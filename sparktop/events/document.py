@@ -35,8 +35,12 @@ def event_json(event: Event) -> dict[str, object]:
     }
 
 
-def event_document(event: Event, *, simulated: bool) -> bytes:
-    """Return an event as one line of JSON in UTF-8; `simulated` is whether anything watched is simulated."""
-    head = {"schema": SCHEMA, "sparktop": __version__, "simulated": simulated}
+def event_document(event: Event, *, simulated: bool, dropped: int = 0) -> bytes:
+    """Return an event as one line of JSON in UTF-8.
+
+    `simulated` is whether anything watched is simulated, `dropped` the number of events that the receiver
+    did not get before this one, because it was too slow.
+    """
+    head = {"schema": SCHEMA, "sparktop": __version__, "simulated": simulated, "dropped": dropped}
     body = plain({**head, **event_json(event)})
     return json.dumps(body, ensure_ascii=False, allow_nan=False).encode() + b"\n"

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from sparktop.model.event import Severity
+
 ENGINE_PORTS = (8000, 8001, 8080, 8888, 30000, 11434)
 """Usual ports of engines: vLLM (8000, 8001), llama.cpp (8080), SGLang (8888, 30000), Ollama (11434)."""
 ROUTER_PORT = 4000
@@ -165,6 +167,25 @@ class GuardLimits:
     max_gpu_c: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class EventSettings:
+    """How events reach a person; all ways are off by default."""
+
+    severity: Severity = Severity.WARNING
+    """The least severity of an event that is sent by any of these ways."""
+    bell: bool = False
+    """Whether the viewer rings the terminal's bell."""
+    notify: str = "off"
+    """The escape sequence by which the viewer asks the terminal for a desktop notification: off, osc9 or
+    osc777."""
+    hook: tuple[str, ...] = ()
+    """A program with its arguments, run once for each event; empty: none."""
+    webhook: str | None = field(default=None, repr=False)
+    """The URL that each event is posted to; its path may be a secret."""
+    webhook_token: str | None = field(default=None, repr=False)
+    """Sent to the webhook as a bearer token."""
+
+
 _NO_MODELS: Mapping[str, ModelFacts] = MappingProxyType({})
 
 
@@ -193,6 +214,7 @@ class Watch:
     sweeps: tuple[SweepSettings, ...] = ()
     """Presets of the load generator from the configuration."""
     guard: GuardLimits = GuardLimits()
+    events: EventSettings = EventSettings()
     sweep_routers: tuple[RouterTarget, ...] = ()
     """Routers that are not watched, but that sweeps can name as targets."""
 

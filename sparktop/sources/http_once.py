@@ -1,4 +1,4 @@
-"""Single GETs over httpx, used by the doctor and to find out what listens on a port.
+"""Single requests over httpx: of the doctor, of the webhook, and to find out what listens on a port.
 
 Sources that poll use aiohttp instead (see `http_fetch`): a request on a kept-alive connection costs a quarter
 of the time.
@@ -79,10 +79,33 @@ async def get(
         UnreadReplyError: the headers of an answer arrived, but no complete, usable body.
         AnswerError: no headers arrived, or `api_key` cannot be sent.
     """
+    return await _send(_Exchange(client, "GET", url, api_key), where, deadline_s, api_key)
+
+
+async def post(
+    client: httpx.AsyncClient,
+    url: str,
+    body: bytes,
+    *,
+    where: str,
+    deadline_s: float,
+    token: str | None = None,
+) -> Reply:
+    """Send one POST with the JSON document `body` and return the answer, whatever its HTTP status.
+
+    Deadline, limits and errors are those of `get`; `token` is sent as a bearer token.
+
+    Raises:
+        UnreadReplyError: the headers of an answer arrived, but no complete, usable body.
+        AnswerError: no headers arrived, or `token` cannot be sent.
+    """
+    return await _send(_Exchange(client, "POST", url, token, body), where, deadline_s, token)
+
+
+async def _send(exchange: _Exchange, where: str, deadline_s: float, api_key: str | None) -> Reply:
     problem = key_problem(api_key)
     if problem is not None:
         raise AnswerError(FailureKind.UNAUTHORIZED, problem)
-    exchange = _Exchange(client, url, api_key)
     try:
         async with asyncio.timeout(deadline_s):
             return await exchange.run()
@@ -96,17 +119,25 @@ async def get(
 
 
 class _Exchange:
-    """One HTTP GET, which keeps the status for the case that the body cannot be read."""
+    """One HTTP request, which keeps the status for the case that the body cannot be read."""
 
-    def __init__(self, client: httpx.AsyncClient, url: str, api_key: str | None) -> None:
+    def __init__(
+        self, client: httpx.AsyncClient, method: str, url: str, api_key: str | None, body: bytes | None = None
+    ) -> None:
         self.status: int | None = None
         self._client = client
+        self._method = method
         self._url = url
+        self._body = body
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        if body is not None:
+            self._headers["Content-Type"] = "application/json"
 
     async def run(self) -> Reply:
         began, asked_at = time.monotonic(), time.time()
-        async with self._client.stream("GET", self._url, headers=self._headers) as response:
+        async with self._client.stream(
+            self._method, self._url, headers=self._headers, content=self._body
+        ) as response:
             answered_at = time.time()
             self.status = response.status_code
             collector = BodyCollector(response.headers.get("content-encoding", ""))
@@ -131,10 +162,14 @@ def _answer_error(error: Exception, where: str, deadline_s: float) -> AnswerErro
     if isinstance(error, TimeoutError | httpx.TimeoutException):
         return timeout_error(where, deadline_s, answering=False, body_bytes=0)
     cause: BaseException | None = error
+    found: OSError | None = None
     while cause is not None:
-        if isinstance(cause, OSError):  # includes ssl.SSLError
-            return transport_error(cause, where)
+        # httpx wraps "connection refused" in an OSError without a number.
+        if isinstance(cause, OSError) and (found is None or found.errno is None):  # includes ssl.SSLError
+            found = cause
         cause = cause.__cause__ or cause.__context__
+    if found is not None:
+        return transport_error(found, where)
     return AnswerError(*_httpx_failure(error, where))
 
 

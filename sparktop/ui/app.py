@@ -29,6 +29,7 @@ from sparktop.panels.board.view import View
 from sparktop.store import Store
 from sparktop.ui.cadence import Cadence
 from sparktop.ui.canvas import Canvas
+from sparktop.ui.notifier import notify_of_events
 from sparktop.ui.remembered import recall, remember, state_file
 from sparktop.ui.screens.overview import OverviewScreen
 from sparktop.ui.styles import RoleStyles, textual_theme
@@ -103,7 +104,7 @@ class SparktopApp(App[None]):
         super().__init__(TerminalDriver, ansi_color=True if self.no_color_wanted else None)
         self.register_theme(textual_theme(palette))
         self._monitor = monitor
-        self._store = store
+        self._store, self._events = store, (watch or Watch()).events
         self.cadence = Cadence(interval_s, low_bandwidth=low_bandwidth)
         self.animation_level = "none"
         self._state = state
@@ -147,6 +148,7 @@ class SparktopApp(App[None]):
             self._driver.output.count = self.meter.count
             ENDING.restore = self._driver.restore
             self.desk.handle_signals()
+            notify_of_events(self._store, self._events, self._driver.notify)
         self.theme_changed_signal.subscribe(self, lambda _: self._restyle())
         # The program that had the terminal meanwhile has drawn on it.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))

@@ -127,6 +127,14 @@ class TerminalDriver(LinuxDriver):
         """Queue `data` for the terminal; it is dropped if a write has failed before."""
         self.output.write(data)
 
+    def notify(self, sequence: str) -> None:
+        """Queue a whole escape sequence for the terminal, so that it stands between two drawings.
+
+        Drop it while the application does not draw on the terminal.
+        """
+        if self._mode is _Mode.OURS:
+            self.output.write(sequence)
+
     def start_application_mode(self) -> None:
         """Switch the terminal to application mode; do nothing if it is in that mode already."""
         if self._mode is _Mode.OURS:

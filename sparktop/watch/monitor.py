@@ -156,6 +156,10 @@ class Monitor:
         self._poll_routers("routers", watch.routers)
         self._spawn(self._judge())
         self._spawn(self._measure_self())
+        if watch.events.hook or watch.events.webhook:
+            from sparktop.events.delivery import deliver  # late: most starts need none of it
+
+            self._spawn(deliver(watch.events, self._store))
         if watch.discover:
             self._spawn(self._discover(list(watch.discover)))
 

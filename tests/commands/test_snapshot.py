@@ -27,7 +27,7 @@ from sparktop.model.node import NodeSample
 from sparktop.model.router import RouterView
 from sparktop.model.series import HistoryTable, Series
 from sparktop.model.snapshot import BackendHistory, BackendView, NodeHistory, NodeView, Snapshot
-from sparktop.model.targets import BackendTarget, NodeTarget, Watch
+from sparktop.model.targets import BackendTarget, EventSettings, NodeTarget, Watch
 from sparktop.store import SourceKey, SourceKind, Store
 
 WATCH = Watch(nodes=(NodeTarget("n"),), backends=(BackendTarget("b", "http://b:1"),))
@@ -247,3 +247,34 @@ async def test_waiting_ends_at_its_limit() -> None:
 async def test_waiting_ends_when_all_is_told() -> None:
     """No time passes when there is nothing to wait for."""
     await wait_for(lambda: True, 5.0, asyncio.Event(), clock=lambda: 0.0)
+
+
+@pytest.mark.parametrize(("seconds", "sends"), [(None, False), (10.0, False), (60.0, True)])
+async def test_only_a_long_observation_delivers_events(
+    seconds: float | None,
+    sends: bool,  # noqa: FBT001 - a case
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A report of a moment would announce anew whatever holds."""
+    seen: list[Watch] = []
+
+    class NoMonitor:
+        """Reads nothing."""
+
+        def __init__(self, watch: Watch, store: object, *, ways: object) -> None:
+            seen.append(watch)
+            assert store is not ways
+
+        async def start(self) -> None:
+            """Start nothing."""
+
+        async def stop(self) -> None:
+            """Stop nothing."""
+
+    async def no_time(*_: object, **__: object) -> None:
+        pass
+
+    monkeypatch.setattr(observation, "Monitor", NoMonitor)
+    monkeypatch.setattr(observation, "wait_for", no_time)
+    await observation.observe(replace(WATCH, events=EventSettings(hook=("x",))), seconds)
+    assert (seen[0].events.hook == ("x",)) is sends

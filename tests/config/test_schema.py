@@ -11,7 +11,8 @@ import pytest
 from sparktop.config.checks import MOST
 from sparktop.config.schema import MOST_BYTES, Settings, default_toml, find_config, load
 from sparktop.errors import ConfigError
-from sparktop.model.targets import NodeThresholds, StateThresholds, Watch
+from sparktop.model.event import Severity
+from sparktop.model.targets import EventSettings, NodeThresholds, StateThresholds, Watch
 
 DATA = Path(__file__).parent.parent / "data" / "configs"
 GOOD = sorted((DATA / "good").glob("*.toml"))
@@ -127,6 +128,29 @@ def test_every_limit_of_an_alert_arrives() -> None:
     assert limits == NodeThresholds(20, 10.5, 15, 7.5, 8, 3, 25, 0.5, 10, 900, 1.5)
 
 
+def test_the_ways_of_events_are_read() -> None:
+    """A program with a slash is a file beside the configuration, the token comes from the environment."""
+    watch = load(DATA / "good" / "events.toml").watch({"ALERT_TOKEN": "canary"})
+    assert watch.events == EventSettings(
+        Severity.CRITICAL,
+        bell=True,
+        notify="osc777",
+        hook=(str(DATA / "good" / "bin/on-event"), "--to", "me and you"),
+        webhook="https://example.org/alerts/?wait=true",
+        webhook_token="canary",  # noqa: S106 - a canary
+    )
+    assert "canary" not in repr(watch)
+    assert "example.org" not in repr(watch)
+
+
+def test_a_program_without_a_slash_is_looked_for_on_the_path(tmp_path: Path) -> None:
+    """As a shell would; the home folder is written ~."""
+    watch = load(written(tmp_path, '[events]\nhook = ["notify-send", "a/b"]')).watch({})
+    assert watch.events.hook == ("notify-send", "a/b")
+    watch = load(written(tmp_path, '[events]\nhook = ["~/bin/x"]')).watch({"HOME": "/home/me"})
+    assert watch.events.hook == ("/home/me/bin/x",)
+
+
 def test_a_theme_that_cannot_be_used_is_told_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +169,7 @@ def test_an_empty_file_gives_the_defaults() -> None:
     assert set(asdict(StateThresholds())) == set(Settings().thresholds.model_dump())
     assert Settings().alerts.model_dump() == asdict(NodeThresholds()) == asdict(watch.node_thresholds)
     assert Settings().theme == Watch().theme
+    assert watch.events == EventSettings() == Watch().events
 
 
 def test_the_example_is_right(tmp_path: Path) -> None:
@@ -185,7 +210,7 @@ def test_a_missing_variable_is_a_warning(tmp_path: Path) -> None:
 
 def test_no_error_shows_a_secret() -> None:
     """Passwords in URLs and keys in the wrong place are not repeated."""
-    for name in ("secrets", "urls"):
+    for name in ("secrets", "urls", "events"):
         assert "hunter2" not in error_of(DATA / "bad" / f"{name}.toml")
 
 

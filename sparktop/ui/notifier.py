@@ -1,0 +1,67 @@
+"""The terminal's bell and its desktop notifications for events."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from sparktop.model.event import Event
+from sparktop.model.targets import EventSettings
+from sparktop.model.text import clean
+from sparktop.store import Store
+
+PAUSE_S = 10.0
+"""Least seconds between two notifications; what comes in between is counted in the next one."""
+_LONGEST = 160
+_TITLE = "sparktop"
+
+
+class Notifier:
+    """Turns events into the escape sequences of the configuration, at most one every `PAUSE_S` seconds."""
+
+    def __init__(
+        self,
+        settings: EventSettings,
+        write: Callable[[str], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Send what `settings` ask for with `write`, which takes a whole escape sequence."""
+        self._settings = settings
+        self._write = write
+        self._clock = clock
+        self._sent_at: float | None = None
+        self._held_back = 0
+
+    def hear(self, event: Event) -> None:
+        """Notify the user of an event, if it is severe enough and the last notification is not too recent."""
+        if event.importance.rank < self._settings.severity.rank:
+            return
+        now = self._clock()
+        if self._sent_at is not None and now - self._sent_at < PAUSE_S:
+            self._held_back += 1
+            return
+        sequence = ("\a" if self._settings.bell else "") + self._notification(event)
+        self._sent_at, self._held_back = now, 0
+        if sequence:
+            self._write(sequence)
+
+    def _notification(self, event: Event) -> str:
+        """Return the sequence that asks the terminal for a desktop notification; "" where none is wanted."""
+        more = f" (and {self._held_back} more)" if self._held_back else ""
+        # Clean text holds no control character that could end the sequence; a semicolon would divide it.
+        text = clean(f"{event.subject}: {event.message}", _LONGEST).replace(";", ",") + more
+        match self._settings.notify:
+            case "osc9":
+                # With the title in front: a text that begins with "4;" would be a progress bar.
+                return f"\x1b]9;{_TITLE}: {text}\a"
+            case "osc777":
+                return f"\x1b]777;notify;{_TITLE};{text}\a"
+            case _:
+                return ""
+
+
+def notify_of_events(store: Store | None, settings: EventSettings, write: Callable[[str], None]) -> None:
+    """Notify the user of the store's events from now on, if `settings` ask for any of it."""
+    if store is not None and (settings.bell or settings.notify != "off"):
+        store.listen_events(Notifier(settings, write).hear)
