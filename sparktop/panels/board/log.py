@@ -13,7 +13,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.rows import Row, row_width
-from sparktop.panels.parts.sentences import wrapped
+from sparktop.panels.parts.sentences import flowed, wrapped
 
 _ROLES = {Severity.INFO: "muted", Severity.WARNING: "warn", Severity.CRITICAL: "bad"}
 _UNITS = {
@@ -77,19 +77,21 @@ class _Entry:
         indent = row_width(self.head)
         lines = wrapped(self.message, width - indent) if width - indent >= _LEAST_WRAPPED else []
         if not 1 <= len(lines) <= most:
-            return [self._with_values([*self.head, (self.message, self.role)], width, " · ")]
+            return [self._with_values([*self.head, (self.message, self.role)], width)]
         rows: list[Row] = [[*self.head, (lines[0], self.role)]]
         rows += [[label(" " * indent), (line, self.role)] for line in lines[1:]]
-        last = self._with_values(rows[-1], width, " · ")
-        if self.values and last == rows[-1] and len(rows) < most:
-            return [*rows, self._with_values([label(" " * (indent - 1))], width, " ")]
-        return [*rows[:-1], last]
+        apart = flowed([[label(value)] for value in self.values], width - indent)
+        if row_width(rows[-1]) + row_width(apart[0] if apart else []) + 3 <= width and len(apart) < 2:
+            return [*rows[:-1], self._with_values(rows[-1], width)]
+        if len(rows) + len(apart) <= most:
+            return [*rows, *([label(" " * indent), *row] for row in apart)]
+        return [*rows[:-1], self._with_values(rows[-1], width)]
 
-    def _with_values(self, row: Row, width: int, first: str) -> Row:
+    def _with_values(self, row: Row, width: int) -> Row:
         """Return a row with as many of the values behind it as fit into `width` cells."""
         left, said = width - row_width(row), ""
         for value in self.values:
-            more = f"{said}{' · ' if said else first}{value}"
+            more = f"{said} · {value}"
             if cell_width(more) > left:
                 break
             said = more

@@ -1,0 +1,81 @@
+"""The list of alerts and events: values behind the messages, as far as width and height allow."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from sparktop.model.event import Alert, Event, Severity
+from sparktop.model.snapshot import Snapshot
+from sparktop.panels.board.log import events_panel, value_texts
+from sparktop.panels.parts.rows import row_text, row_width
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+VALUES = {"headroom_gib": 7.9, "limit_gib": 8.0, "window_s": 0.0, "total_gib": None}
+LONG = "the memory that programs can still take is below its limit, and the kernel may kill one of them soon"
+
+
+def shown(width: int, height: int, message: str = "7.9 GiB of memory left") -> list[str]:
+    picture = Snapshot(
+        NOON,
+        100.0,
+        1.0,
+        2.0,
+        alerts=(Alert("node:n:headroom", Severity.CRITICAL, "n", message, NOON, VALUES),),
+        events=(
+            Event(NOON, Severity.INFO, "n", "began"),
+            Event(NOON, Severity.CRITICAL, "n", message, VALUES),
+        ),
+    )
+    rows = events_panel(picture, width, height)
+    assert {row_width(row) for row in rows} == {width}
+    assert len(rows) == height
+    return [row_text(row).strip("│").strip() for row in rows[1:-1]]
+
+
+def test_the_values_stand_behind_the_message() -> None:
+    """With room for both; what is unknown, and the window of a single reading, are left out."""
+    alert, newest, _ = shown(100, 5)
+    assert alert.endswith("n: 7.9 GiB of memory left · headroom 7.9 GiB · limit 8 GiB")
+    assert newest.endswith("n: 7.9 GiB of memory left · headroom 7.9 GiB · limit 8 GiB")
+
+
+def test_a_narrow_panel_shows_as_many_as_fit() -> None:
+    """Never half a value."""
+    assert shown(62, 5)[0].endswith("7.9 GiB of memory left")
+    assert shown(66, 5)[0].endswith("7.9 GiB of memory left · headroom 7.9 GiB")
+
+
+def test_spare_rows_show_everything() -> None:
+    """A long message is wrapped and its values get a row of their own, where the height allows it."""
+    rows = shown(80, 20, LONG)
+    text = " ".join(" ".join(rows).split())
+    assert text.count("may kill one of them soon") == 2
+    assert text.count("headroom 7.9 GiB · limit 8 GiB") == 2
+    assert "…" not in text
+
+
+def test_without_spare_rows_each_entry_is_one() -> None:
+    """Three entries in three rows, cut at the edge."""
+    rows = shown(80, 5, LONG)
+    assert [row.endswith("…") for row in rows] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("limit_percent", 98.0, "limit 98 %"),
+        ("swap_in_mib_per_s", 1.25, "swap in 1.25 MiB/s"),
+        ("step_ms", 123456.0, "step 123,456 ms"),
+        ("window_s", 60.0, "window 60 s"),
+        ("temperature_c", 61.4, "temperature 61.4 °C"),
+        ("ratio", 3.0, "ratio 3"),
+        ("limit_ratio", 3.0, "limit 3 ×"),
+        ("verdict", "oscillating", "verdict oscillating"),
+        ("failures", 3, "failures 3"),
+    ],
+)
+def test_each_value_has_its_unit(name: str, value: float | str, text: str) -> None:
+    """The end of its name says which."""
+    assert list(value_texts({name: value})) == [text]
