@@ -42,7 +42,6 @@ INTERVALS_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Poll intervals in seconds that the keys + and - step through."""
 _PHASE = 0.35
 """The next drawing follows a poll after this share of an interval: by then most answers have arrived."""
-
 _PATIENCE_S = 0.5
 """Seconds after which polling starts even if nothing has been painted."""
 _MOST_UNREAD = 60

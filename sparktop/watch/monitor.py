@@ -24,11 +24,10 @@ from sparktop.model.snapshot import NODE_INTERVALS
 from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, RouterTarget, Watch, poll_groups
 from sparktop.model.text import clean
 from sparktop.store import Reading, SourceKey, SourceKind, Store
+from sparktop.watch.own_cost import SELF_EVERY_S, measure_self
 from sparktop.watch.ways import RealWays, Ways
 
 if TYPE_CHECKING:
-    import psutil
-
     from sparktop.sources.source import Source
     from sparktop.watch.cadence import LoadCadence
     from sparktop.watch.scheduler import PollGroup
@@ -49,7 +48,6 @@ ROUTER_INTERVALS = 5.0
 """The poll interval of routers in backend intervals, because routers change less often."""
 DISCOVER_AGAIN_S = 30.0
 """Seconds after which hosts without a server are searched again."""
-SELF_EVERY_S = 2.0
 JUDGE_EVERY_S = 1.0
 """Seconds between two calls of `Store.judge`."""
 QUICKEN_EVERY_S = 1.0
@@ -155,7 +153,7 @@ class Monitor:
         self._poll_nodes("nodes", watch.nodes)
         self._poll_routers("routers", watch.routers)
         self._spawn(self._judge())
-        self._spawn(self._measure_self())
+        self._spawn(measure_self(self._store, self._sleep))
         if watch.events.hook or watch.events.webhook:
             from sparktop.events.delivery import deliver  # late: most starts need none of it
 
@@ -367,16 +365,6 @@ class Monitor:
             self._store.judge()
             await self._sleep(JUDGE_EVERY_S)
 
-    async def _measure_self(self) -> None:
-        """Record the CPU and memory use of this process in the store every 2 s."""
-        import psutil
-
-        process = psutil.Process()
-        process.cpu_percent(None)  # the first call has nothing to compare with and returns 0
-        while True:
-            await self._sleep(SELF_EVERY_S)
-            self._store.measure_self(*_own_cost(process))
-
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -392,13 +380,3 @@ class Monitor:
 def _load(modules: Iterable[str]) -> None:
     for name in modules:
         importlib.import_module(name)
-
-
-def _own_cost(process: psutil.Process) -> tuple[float | None, int | None]:
-    import psutil
-
-    try:
-        with process.oneshot():
-            return process.cpu_percent(None), process.memory_info().rss
-    except psutil.Error:  # /proc may be hidden from us
-        return None, None
