@@ -75,9 +75,9 @@ def find_herds(
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """The arrivals of one backend in each short period ("piece") of the window, and its loads.
+    """The requests that arrived at one backend in each short period ("piece"), and the backend's loads.
 
-    `loads` has the load at the border before each piece, and after the last one.
+    `loads` has the load at the border before each period, and after the last period.
     """
 
     came: Sequence[float]

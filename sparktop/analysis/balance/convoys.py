@@ -102,8 +102,8 @@ class _Times:
     def take(self, index: int, total: float) -> None:
         """Add the time slot `index`, in which `total` requests were present, to the full or the part load.
 
-        Ignore it if `total` is neither nearly the usual maximum (full load) nor about half of it (part
-        load).
+        A total near the usual maximum is full load, one of about half of this is part load. Ignore other
+        slots.
         """
         lowest, part = PART_SHARES
         if total >= FULL_SHARE * self.most:

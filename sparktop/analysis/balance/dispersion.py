@@ -291,7 +291,10 @@ class Skew:
 
     @property
     def steadiness(self) -> float:
-        """`mean` divided by `deviation`; infinite when the excess never changes."""
+        """How constant the excess over the share is: `mean` divided by `deviation`.
+
+        Infinite if the excess never changes.
+        """
         return self.mean / self.deviation if self.deviation > 0 else math.inf
 
 

@@ -95,10 +95,10 @@ def looks_explain(grid: LoadGrid) -> float | None:
 
 
 def turning_spread(figures: Figures) -> float:
-    """Return how widely the loads swing beyond chance; about 0 for random routing, 0 where it is unknown.
+    """Return how widely the loads swing beyond chance; about 0 for random routing.
 
-    This is the part of the loads' spread that varies in time, minus 1, times √(backends - 1). The factor
-    makes groups of different sizes comparable.
+    This is the part of the loads' spread that varies in time, minus 1, times √(backends - 1). The last
+    factor makes groups of different sizes comparable. 0 if the spread is unknown.
     """
     if figures.z is None or figures.swing is None:
         return 0.0

@@ -50,20 +50,20 @@ class GroupPace:
 
     @property
     def usual(self) -> StepTime | None:
-        """The step-time line that stands for the whole group; None where no line is known.
+        """The step-time line that stands for the whole group; None if no line is known.
 
-        This is the common line. Where backends differ, it is the line of the backend whose step time grows
-        per request by the median relative amount.
+        A line is step time as a linear function of the batch size. If backends differ and each has its own
+        line, this is the line with the median growth per request, relative to its value at batch 0.
         """
         ordered = sorted(self.own.values(), key=lambda one: (one.per_request_s / one.base_s, one.base_s))
         return self.common or (ordered[len(ordered) // 2] if ordered else None)
 
 
 def group_pace(tracks: Sequence[LoadTrack], since_s: float, earlier: GroupPace) -> GroupPace:
-    """Fit step time over batch size for the backends of a group, from samples since `since_s` (monotonic s).
+    """Fit step time as a linear function of the batch size, for the group or for each backend.
 
-    The result has a common line, or a line for each backend if they differ in speed. Lines that these
-    samples do not determine are copied from `earlier`.
+    Samples since `since_s` (monotonic seconds) are used. Each backend gets a function of its own if
+    backends differ in speed. Functions that these samples do not determine are copied from `earlier`.
     """
     pairs = {track.name: steady_pairs(track, since_s, len(tracks)) for track in tracks}
     points = {name: points_of(one) for name, one in pairs.items()}

@@ -23,7 +23,7 @@ empty up to half of it."""
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """How often the lead (the backend with clearly most load) changed in a window."""
+    """How often the lead (the backend with clearly most load) changed in a time window."""
 
     margin: float
     """A backend takes the lead when its load reaches (1 + margin) times its share, and keeps it until another

@@ -208,7 +208,7 @@ def least_herd_spread(convoys: Convoys | None) -> float:
 
 
 def are_herds(arrivals: Arrivals | None, convoys: Convoys | None) -> bool:
-    """Return whether requests were sent in herds: those of one moment to one backend, later ones to another.
+    """Return whether a router sent requests in herds: many of a moment to one backend, later to another.
 
     False if `arrivals` is None.
     """

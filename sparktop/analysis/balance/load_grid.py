@@ -116,9 +116,10 @@ class LoadGrid:
 
 
 def picker(grid: LoadGrid, slots: Sequence[int]) -> Callable[[Sequence[float]], Sequence[float]]:
-    """Return a function that selects values by time slot, for columns of the grid.
+    """Return a function that selects values by time slot.
 
-    The function's argument is a list with a value for each slot of `grid`; it returns those at `slots`.
+    The function's argument is a list with one value for each slot of `grid`; the function returns the
+    values at the indexes `slots`.
     """
     if len(slots) == len(grid.totals):
         return lambda column: column

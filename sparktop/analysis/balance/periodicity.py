@@ -48,9 +48,9 @@ def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swi
     """Search for a rhythm in the load of the backend whose load varies most against its even share.
 
     Return None with too few time slots or no load; the result has no period if no rhythm is found. `slots`
-    are the time slots to examine; `e2e_s` is the duration of a request, which limits the period. It is
-    enough to examine one backend, because the others must move against it. Where backends are equal, the
-    result does not depend on their order.
+    are the time slots to examine; `e2e_s` is the duration of a request, which limits the period. One
+    backend is enough, because relative to an even split the other backends' loads move against that of
+    this backend. Where backends are equal, the result does not depend on their order.
     """
     if len(slots) < _FEWEST_POINTS or not any(grid.totals[slot] for slot in slots):
         return None

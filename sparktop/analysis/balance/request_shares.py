@@ -31,7 +31,7 @@ _FIRST = 2
 
 @dataclass(frozen=True, slots=True)
 class RequestShares:
-    """How a window's requests were distributed over the backends of a group, with a significance test."""
+    """How the requests in a time window were distributed over a group's backends, and whether by chance."""
 
     requests: int
     counts: Mapping[str, int]

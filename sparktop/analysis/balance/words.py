@@ -235,7 +235,7 @@ def _lifetimes(result: Balance, load: GroupLoad) -> str:
 
 
 def _away(result: Balance) -> list[str]:
-    """Return a sentence for each backend that got no request for a notable part of the window."""
+    """Return a sentence for each backend that got no request for a notable part of the judged time."""
     return [
         f"{name} got no request for {_span(seconds)}: drained, cooling down or not in the router's list"
         for name, seconds in result.away_s.items()

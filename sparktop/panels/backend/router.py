@@ -48,10 +48,10 @@ def router_panel(view: RouterView, width: int, height: int, *, selected: bool = 
 
 
 def _deployments(view: RouterView, width: int, inside: int) -> list[Row]:
-    """Return rows on the router's deployments, with as much detail as fits.
+    """Return rows on the router's deployments, as detailed as the number of rows `inside` the panel allows.
 
-    `inside` is the number of rows inside the panel: with 1 the row only counts the deployments, with 2 it
-    lists them, with more there is a row for each.
+    With one row the deployments are counted, with two they are listed in one row, with more each has a
+    row.
     """
     if inside <= 1:
         return [_summary(view)]
@@ -163,7 +163,7 @@ def _summary(view: RouterView) -> Row:
 
 
 def _flow(view: RouterView, width: int) -> Row:
-    """Return one row with each deployment and its backend; it ends with the number of those left out."""
+    """Return one row with each deployment and its backend; its end counts deployments that do not fit."""
     head = label("sends to ")
     if view.deployments is None:
         return [head, ("– ", "muted"), (view.note or "it does not list its deployments", "muted")]

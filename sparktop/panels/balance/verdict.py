@@ -62,7 +62,10 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
 
 
 def _judged(balance: Balance) -> list[Row]:
-    """Return pieces of text on lead changes per minute, the most starved backend, and the throughput lost."""
+    """Return pieces of text on lead changes per minute, the most starved backend, and the throughput lost.
+
+    The lead is the backend with clearly most load.
+    """
     flips = balance.lead_changes_per_min
     pieces: list[Row] = [
         [figure(numbers.rate(flips, 5).strip(), known=flips is not None), label(" flips/min")]

@@ -232,7 +232,7 @@ class Scene:
         return PanelKey(place.kind, "")
 
     def draw(self, first: int = 0, end: int | None = None) -> list[Drawn]:
-        """Draw the panels that overlap the board's rows [`first`, `end`); the others get no rows."""
+        """Draw the panels that overlap the rows [`first`, `end`) of the board; other panels get no rows."""
         drawn: list[Drawn] = []
         for place in self.layout.places:
             if place.y + place.height <= first or (end is not None and place.y >= end):

@@ -43,12 +43,12 @@ class SweepAxis:
         return 2 * self.slots * self.live.step_s
 
     def columns(self, values: Slots) -> list[float | None]:
-        """Return the mean of `values` for each dot column of the graph; None after the newest value."""
+        """Return the mean of `values` for each dot column of a graph; None right of the newest value."""
         found = means(values, self.slots)
         return found + [None] * (2 * self.width - len(found))
 
     def cells(self, values: Slots) -> list[float | None]:
-        """Return the mean of `values` for each cell of the graph; None after the newest value."""
+        """Return the mean of `values` for each cell of a graph; None right of the newest value."""
         found = means(values, 2 * self.slots)
         return found + [None] * (self.width - len(found))
 

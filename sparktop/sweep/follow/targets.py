@@ -65,9 +65,9 @@ class FollowedTargets:
 
 
 def placed(target: SweepTarget, snapshot: Snapshot | None) -> SweepTarget:
-    """Return a target with URL and kind of the monitored server or router at its address.
+    """Return a target with URL and kind of the monitored server or router at the target's address.
 
-    Return the target unchanged if none is monitored there.
+    Return the target unchanged if no monitored one has this address.
     """
     address = address_of(target.url)
     if snapshot is None or address is None:

@@ -83,7 +83,7 @@ def _meanings(result: SweepResult, series: Sequence[Series], grids: Sequence[Gri
 def _terms(grids: Sequence[Grid]) -> set[str]:
     """Return all column headings and all words in the tables' cells.
 
-    The report defines those of its terms that occur among these.
+    The report uses them to decide which terms need a definition.
     """
     found = {head for grid in grids for head in grid.heads if isinstance(head, str)}
     cells = (cell for grid in grids for row in grid.rows for cell in row)
