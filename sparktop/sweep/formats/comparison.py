@@ -140,10 +140,10 @@ def _rules(comparison: ComparisonResult) -> Iterator[str]:
 
 
 def _pairs(comparison: ComparisonResult, series: Sequence[Series]) -> dict[str, list[str]]:
-    """Return the names of the series to compare with, by name of the series that is called "ours".
+    """Return {name of a series ("ours"): names of the series that it is compared with ("theirs")}.
 
-    There is one table per metric. "Ours" is the baseline, and "theirs" are all other series. Without a
-    baseline, "ours" is each measured series in turn, and "theirs" are the published series.
+    "Ours" is the baseline, and "theirs" are all other series. Without a baseline, "ours" is each measured
+    series in turn, and "theirs" are the published series.
     """
     if comparison.baseline is not None:
         return {comparison.baseline: [one.name for one in series if one.name != comparison.baseline]}
