@@ -1,4 +1,4 @@
-"""Load in virtual time: from independent users, or from a scenario's clients through its router."""
+"""Load on simulated engines in virtual time: from independent users, or from a scenario's clients."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class RouterPart:
     tells: bool = True
     """Whether the router reports its strategy and its deployments."""
     strangers: int = 0
-    """Number of deployments that are not watched backends."""
+    """Number of the router's deployments that do not belong to watched backends."""
     down_at_s: float | None = None
     """Virtual time at which the router stops answering; None for never."""
 

@@ -44,7 +44,7 @@ class Halt:
 
 
 class RehearsedSweep:
-    """A sweep of simulated servers, with the view that a screen shows while it runs."""
+    """Sweeps of simulated servers, with the view that a screen shows while a sweep runs."""
 
     def __init__(
         self,
@@ -82,11 +82,14 @@ class RehearsedSweep:
         return self._played().view()
 
     def evidence(self, key: LevelKey) -> LevelEvidence | None:
-        """Return the evidence for the values of a level; None if there is none."""
+        """Return the details of the level `key`, which a screen shows when the level's row is opened.
+
+        None if there are no details.
+        """
         return self._played().evidence(key)
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Replace the published results that are drawn beside the sweep's curves by `references`."""
+        """Draw the published results `references` beside the sweep's curves; they replace earlier ones."""
         self._played().refer(references)
 
     def snapshot(self) -> Snapshot:

@@ -97,8 +97,8 @@ def reachable_from_outside(host: str) -> bool:
 def read_token(file: str | None, env: Mapping[str, str]) -> tuple[str | None, str | None]:
     """Return (token or None, warning or None).
 
-    The token is read from `file`, or without a file from `TOKEN_VARIABLE` in `env`. The warning is that other
-    users can read the file.
+    The token is read from `file`; if `file` is None, from the variable `TOKEN_VARIABLE` in `env`. The warning
+    says that other users can read the file.
 
     Raises:
         UsageError: the file cannot be read, or its first line or the variable is not a valid token.

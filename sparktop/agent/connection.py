@@ -42,7 +42,7 @@ class Limits:
     client cannot use up what other clients at the same address may send."""
     connection_request_burst: float = 40.0
     look_s: float = 1.0
-    """Seconds between checks for connections that take too long."""
+    """Seconds between checks whether clients are too slow."""
 
 
 def refusal(status: str, text: str) -> bytes:
@@ -174,7 +174,7 @@ class Connection(asyncio.Protocol):
         return self.inner.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Report the closed connection to the gate and to `inner`."""
+        """Notify the `gone` callback and `inner` that the connection is closed."""
         self._gone(self)
         self.inner.connection_lost(exc)
 

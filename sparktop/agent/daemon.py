@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What an agent serves with: sockets, token and TLS context.
+    """What an agent needs to serve requests: sockets, token and TLS context.
 
     The sockets are already bound, so an address that is in use is reported before anything else starts.
     """

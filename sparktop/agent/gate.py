@@ -80,7 +80,7 @@ class Gate:
         await asyncio.gather(*self._opening, return_exceptions=True)
 
     def abort(self) -> None:
-        """Abort all remaining connections."""
+        """Close all connections that are still open at once, discarding unsent data."""
         for connection in list(self._connections.values()):
             connection.abort()
 

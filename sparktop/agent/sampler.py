@@ -99,7 +99,7 @@ class Sampler:
 
     @property
     def interval_s(self) -> float:
-        """Seconds between samples: the smallest requested interval that has not expired."""
+        """Seconds between samples: the smallest interval of recent requests, else the default interval."""
         now = self._clock()
         recent = [
             each for each, at in self._wishes.items() if now - at <= max(_WISH_S, _WISH_INTERVALS * each)
@@ -153,7 +153,7 @@ class Sampler:
     def _note(self, ask: Ask, now: float) -> bool:
         """Record the request `ask`, which arrived at the time `now`.
 
-        Return True if `ask` wants the process table and no earlier request that still counts did.
+        Return True if `ask` wants the process table and no other recent request wanted it.
         """
         self._asked_at = now
         wished_s = DEFAULT_INTERVAL_S if ask.interval_s is None else ask.interval_s

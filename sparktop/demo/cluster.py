@@ -95,7 +95,7 @@ class DemoCluster:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Process ids in the order engines, proxy, load (absent if the load is 0).
+        """Ids of the processes in the order engines, proxy, load; without the last if the load is 0.
 
         Raises:
             SparktopError: the processes are not running.

@@ -31,7 +31,7 @@ class MachineHeat(NodeThermal):
         self._busy_since_s: float | None = None
 
     def draw(self, at: float, power_w: float | None) -> None:
-        """Set the GPU's power in watts from the time `at` on; None: no engine step runs."""
+        """Set the GPU's power in watts from the time `at` on; None means that no engine step runs."""
         self._busy_s = self.busy_s(at)
         self._busy_since_s = None if power_w is None else at
         super().draw(at, power_w)
@@ -79,9 +79,9 @@ class MachineReader:
         return self._identity
 
     def attach(self, engine: Engine | None) -> None:
-        """Run an engine on the machine.
+        """Run `engine` on the machine from now on.
 
-        None: remove the engine, which frees its memory and lets the GPU cool.
+        If `engine` is None, remove the current engine, which frees its memory and lets the GPU cool.
         """
         now = self._clock()
         self._engine = engine

@@ -23,7 +23,7 @@ class Plan:
     backends: int = 2
     seed: int = 0
     strategy: str | None = None
-    """Routing strategy that replaces the scenario's; None: the scenario's."""
+    """Routing strategy that replaces that of the scenario; None: the scenario's own strategy is used."""
     load: int | None = None
     urls: tuple[str, ...] = ()
     """URLs to which the child process sends requests: those of the servers for the proxy's process, that

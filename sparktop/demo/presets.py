@@ -20,7 +20,7 @@ def demo_sweeps(
     *,
     scenario: str = DEFAULT_SCENARIO,
 ) -> tuple[SweepSettings, ...]:
-    """Return the demo's two sweeps: f5 loads the router alone, f6 compares the targets of the scenario.
+    """Return the demo's two sweeps: key f5 loads the router alone, f6 compares the scenario's targets.
 
     `rivals` are further routers for the comparison. Return () if there are no backends or no routers.
     """

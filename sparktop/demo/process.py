@@ -44,7 +44,10 @@ Part = Callable[[Plan], AbstractAsyncContextManager[dict[str, object]]]
 
 @asynccontextmanager
 async def engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
-    """Serve all engines and an agent for each machine; yield their ports as a report for the parent."""
+    """Serve all engines, and an agent for each machine.
+
+    Yield a report for the parent process: the ports of engines and agents.
+    """
     scenario, now = plan.chosen(), time.monotonic()
     visitors, places = Visitors(plan.visitors), count()
     async with AsyncExitStack() as stack:
@@ -147,9 +150,9 @@ PARTS: dict[str, Part] = {"engines": engines, "proxy": proxy, "load": load}
 
 
 def main(arguments: list[str]) -> int:
-    """Run the part `arguments[0]` until standard input ends, the parent ends or a signal arrives.
+    """Run the part of the demo named by `arguments[0]`: a key of `PARTS`.
 
-    Return the exit code.
+    Return the exit code once standard input ends, the parent process ends or a signal arrives.
     """
     # Two ways to notice the parent's end: the kernel's signal is immediate and ends even a stopped process;
     # the end of stdin also covers a parent that died before this line.

@@ -54,7 +54,7 @@ class _Attempt:
     backend: int
     retries: int = 0
     overhead_ms: float = 0.0
-    """Milliseconds from the request's arrival until it was forwarded."""
+    """Milliseconds from the arrival of the request until the proxy forwarded it."""
     settled: bool = False
     """Whether the attempt's result has been reported to the routing strategy."""
 
@@ -64,7 +64,7 @@ class _UnreachableError(Exception):
 
 
 class Proxy:
-    """HTTP server that forwards each completion to the backend that its routing strategy chooses."""
+    """HTTP server that forwards each completion request to the backend that a routing strategy chooses."""
 
     def __init__(
         self,

@@ -65,8 +65,7 @@ class Scenario:
     """Number of requests in flight; a request that ends is replaced at once."""
     prompt_tokens: int = 256
     output_tokens: int = 40
-    """Tokens of each request's prompt (`prompt_tokens`) and answer (`output_tokens`), before `spread` is
-    applied."""
+    """Number of tokens in each answer; `prompt_tokens` is the number in each prompt. `spread` varies both."""
     spread: float = 0.0
     """Variation of lengths: a random factor between 1 - `spread` and 1 + `spread` for the prompt and the
     answer of each request; 0: all requests are equal."""
@@ -76,7 +75,7 @@ class Scenario:
     ambient_c: float = AMBIENT_C
     """Temperature of the machines' air intake, in °C."""
     machines: Mapping[int, Machine] = field(default_factory=dict)
-    """Machines with special properties, by index; all others are normal."""
+    """Machines with special properties, by machine index; all other machines are normal."""
     slower: Mapping[int, float] = field(default_factory=dict)
     """Factor by which each engine step takes longer than in `profile`, by backend index."""
     restarts: Restarts | None = None

@@ -1,4 +1,4 @@
-"""Runs all checks over the network, in the order in which a person would investigate."""
+"""Runs all checks that use the network, in the order in which a person would investigate."""
 
 from __future__ import annotations
 

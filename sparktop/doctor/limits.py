@@ -25,7 +25,8 @@ def _bounded(limit: int) -> int | None:
 def check_open_files(soft: int | None, hard: int | None, wanted: int = 0) -> Check:
     """Return the check whether the limit of open files allows the concurrency that sweeps need.
 
-    `wanted` is the largest concurrency of the configured sweeps; limits are None if unlimited.
+    `wanted` is the largest concurrency of the configured sweeps. `soft` and `hard` are the limits, None for
+    no limit.
     """
     name = "open files"
     if soft is None:

@@ -42,7 +42,7 @@ def way_in(target: NodeTarget) -> Source:
 async def check_node(
     target: NodeTarget, network: Network, *, source: Callable[[NodeTarget], Source] = way_in
 ) -> list[Check]:
-    """Check the access to a remote node by reading one sample; no checks if the node is this machine.
+    """Check the access to a remote node by reading one sample; return [] if the node is this machine.
 
     `source` creates the source of the samples.
     """

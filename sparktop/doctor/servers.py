@@ -76,7 +76,10 @@ async def check_backend(target: BackendTarget, network: Network) -> list[Check]:
 
 
 async def check_router(target: RouterTarget, network: Network) -> list[Check]:
-    """Return the checks of a router: its port, its liveness route and its clock."""
+    """Return the checks of a router: its port, its liveness route and its clock.
+
+    If the port or the liveness route does not answer, the checks after it are left out.
+    """
     reach = await check_port(target.name, target.url, network)
     if reach.status is Status.FAIL:
         return [reach]

@@ -42,12 +42,12 @@ class Terminal:
     encoding: str = ""
     """Python's encoding of standard output."""
     locale: str = ""
-    """The environment variable that determines the locale, as NAME=value; "" when none is set."""
+    """The environment variable that determines the locale, as NAME=value; "" if there is none."""
     cursor: int | None = None
     """Column of the cursor, from 1, after a braille character was printed in column 1; None if the
     terminal did not report the column."""
     asked: bool = False
-    """Whether the terminal was asked for the cursor position."""
+    """Whether the cursor position was requested from the terminal."""
 
 
 def look_at_terminal(env: Mapping[str, str], *, ask: bool) -> Terminal:

@@ -78,6 +78,6 @@ def first_model(found: object) -> tuple[str | None, int | None]:
 
 
 def identify(answers: Answers) -> EngineIdentity:
-    """Return the identity of a server such as vLLM, from its `/version` and `/v1/models`."""
+    """Return the identity (version, model, context length) of a server, from `/version` and `/v1/models`."""
     model, max_model_len = first_model(answers.get("/v1/models"))
     return EngineIdentity(words(field(answers.get("/version"), "version"), 60), model, max_model_len)

@@ -59,10 +59,10 @@ class Reader:
         self._line = re.compile(rb"\n[ \t]*+(" + _any_of(self._names) + rb")(?=[\s{]|\Z)" + _REST)
 
     def read(self, body: bytes) -> dict[str, Family]:
-        """Return the samples of each wanted metric name that is on the page, by name.
+        """Return the samples on the page `body`, by wanted metric name; names not on the page are absent.
 
-        Where a page repeats a sample (same name, same labels in any order), the last value is returned. A
-        name with a malformed line has an empty family.
+        If a page repeats a sample (same name, same labels in any order), the last value counts. A name with a
+        malformed line has an empty family.
 
         Raises:
             PageError: more than `MAX_SAMPLES` wanted samples.

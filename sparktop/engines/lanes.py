@@ -71,9 +71,9 @@ class LanePage:
         return next((name for name in names if name in self.families), None)
 
     def lanes(self, name: str | None) -> dict[str, Family]:
-        """Return the samples of the metric `name` by lane.
+        """Return the samples of the metric `name` by lane (engine core).
 
-        Empty for None or a name that is not on the page.
+        Return {} if `name` is None or not on the page.
         """
         split: dict[str, Family] = {}
         for labels, value in self.families.get(name or "", _EMPTY).items():
@@ -87,9 +87,10 @@ class LanePage:
         return {lane: self._keep(family) for lane, family in split.items()} if self._keep else split
 
     def read(self, fields: Fields, histograms: Histograms) -> defaultdict[str, dict[str, Any]]:
-        """Return the values of all fields that the two tables list: by lane, then by field of `LaneSample`.
+        """Return the values of all fields in the tables `fields` and `histograms`.
 
-        A field whose metric is not on the page is absent.
+        They are by lane (engine core), then by field of `LaneSample`. A field whose metric is not on the page
+        is absent.
         """
         found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         for field, names, combine in fields:
@@ -122,6 +123,6 @@ class LanePage:
 
 
 def lane_order(lane: str) -> tuple[bool, int, str]:
-    """Return a sort key for lane names: ranks in the order of their numbers, then all other names."""
+    """Return a sort key for the names of lanes (engine cores): ascending numbers, then other names."""
     rank = lane.isascii() and lane.isdigit()
     return (not rank, int(lane) if rank else 0, lane)

@@ -20,7 +20,7 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
     """Parse the list of loaded models (`/api/ps`) into a sample dated `at` (monotonic seconds).
 
     Raises:
-        PageError: the body is not such a list.
+        PageError: the body is not a list of loaded models.
     """
     loaded = entries(parse(body), "models")
     if loaded is None:

@@ -22,7 +22,7 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
     """Parse the list of models (`/v1/models`) into a sample dated `at` (monotonic seconds).
 
     Raises:
-        PageError: the body is not such a list.
+        PageError: the body is not a list of models.
     """
     listed = entries(parse(body), "data")
     if listed is None:

@@ -27,8 +27,8 @@ def read_page(
 
     Args:
         body: the response, decompressed.
-        at: monotonic time of its first byte, in seconds.
-        engine: a key of `ENGINES`, or "auto" to detect it from the names on a metrics page.
+        at: monotonic time, in seconds, of the response's first byte.
+        engine: a key of `ENGINES`, or "auto" to detect the engine from the names on a metrics page.
         answer_ms: time that the response took, in milliseconds.
 
     Raises:

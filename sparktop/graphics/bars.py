@@ -1,4 +1,4 @@
-"""Bars of one row: a filled fraction, a stack of parts, a short history."""
+"""Bars that are one row high: a filled fraction, a stack of parts, a short history."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def _share(fraction: float | None) -> float | None:
 def bar(fraction: float | None, width: int) -> tuple[str, str]:
     """Return the filled and the empty part of a bar of `width` cells, exact to an eighth of a cell.
 
-    `fraction` is clipped to 0 to 1; above 0 at least an eighth is filled. For None the filled part is "" and
-    the empty part consists of dashes.
+    `fraction` is clipped to 0 to 1. If it is above 0, at least an eighth of a cell is filled. If it is None,
+    the filled part is "" and the empty part consists of dashes.
     """
     share = _share(fraction)
     if width <= 0:

@@ -20,10 +20,13 @@ class PlotAxis:
     high: float
     width: int
     ratios: bool = False
-    """True for a logarithmic axis: equal ratios have equal distances."""
+    """Whether the axis is logarithmic: equal ratios of values have equal distances."""
 
     def place(self, value: float) -> float:
-        """Return the horizontal position of `value`: 0 at the left edge, 1 at the right edge."""
+        """Return the horizontal position of `value`: 0 at the left edge, 1 at the right edge.
+
+        Return 0 if the position cannot be computed, as for values up to 0 on a logarithmic axis.
+        """
         if not self.high > self.low or (self.ratios and (value <= 0 or self.low <= 0)):
             return 0.0
         if self.ratios:

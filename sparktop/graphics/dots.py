@@ -1,7 +1,7 @@
 """Lines and points in braille on a grid of terminal cells, in several layers (one for each curve).
 
-A cell shows the dots of all layers in the colour of the layer drawn last, so layers differ primarily by the
-dot patterns of their lines.
+A cell shows the dots of all layers in the colour of the layer that was drawn last. So curves differ mainly by
+the dot patterns of their lines.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ def count(value: float | None, width: int = 5) -> str:
 def rate(value: float | None, width: int = 6) -> str:
     """Format a rate per second in `width` cells, without a unit; "–" for None.
 
-    One decimal below 100, an integer up to 99999, then "123k", "1.23M".
+    The number has one decimal below 100 and is an integer up to 99999. Above, it is "123k", "1.23M".
     """
     return _figure(value, width, _RATE)
 

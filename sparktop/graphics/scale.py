@@ -1,4 +1,4 @@
-"""Round numbers as upper ends of axes."""
+"""Computes round numbers for the upper ends of axes."""
 
 from __future__ import annotations
 

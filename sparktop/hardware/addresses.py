@@ -1,4 +1,4 @@
-"""The IP addresses of a machine, from /proc/net; they identify the node that a backend runs on."""
+"""Reads the IP addresses of a machine from /proc/net; they show on which node a backend runs."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ _DESIGNS = {
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """The cores of one design, such as Cortex-X925."""
+    """The CPU cores of one design, such as Cortex-X925."""
 
     name: str
     cores: frozenset[int]
@@ -69,7 +69,7 @@ class Cores:
     """The core designs of a machine, and a description of its processors."""
 
     designs: tuple[Design, ...] = ()
-    """The fastest design first; empty where all cores have the same design or the designs are unknown."""
+    """Core designs, the fastest first; empty if all cores have the same design or the designs are unknown."""
     line: str | None = None
     """The processors in one line, such as "10 x Cortex-X925 + 10 x Cortex-A725"."""
 
@@ -149,9 +149,9 @@ def _by_midr(cores: dict[int, _Core]) -> dict[str, frozenset[int]]:
 
 
 def _design_name(midr: tuple[int, int]) -> str:
-    """Return the name of a core design, given the (implementer, part number) in `midr`.
+    """Return the name of the core design with the numbers (implementer, part) in `midr`.
 
-    An unknown design is named by these numbers.
+    If the design is unknown, the name consists of these numbers.
     """
     name = _DESIGNS.get(midr)
     maker = "Arm" if midr[0] == _ARM else f"implementer {midr[0]:#x}"
@@ -159,7 +159,10 @@ def _design_name(midr: tuple[int, int]) -> str:
 
 
 def _by_hybrid(root: Path, numbers: frozenset[int]) -> dict[str, frozenset[int]]:
-    """Return the core numbers of a hybrid x86 processor by type ("P-cores", "E-cores"); empty on others."""
+    """Return the core numbers of a hybrid x86 processor by type, "P-cores" and "E-cores".
+
+    Return {} for other processors.
+    """
     found = {
         word: _parse_list(read_text(str(root / "sys/devices" / folder / "cpus"))) & numbers
         for folder, word in _HYBRID.items()

@@ -41,7 +41,7 @@ class CpuReader:
     def read(self, now: float) -> CpuReading:
         """Return CPU use between the previous reading and `now` (seconds), and the load average.
 
-        The first reading has no percentages.
+        In the first reading, all percentages are None.
         """
         ticks = _parse_stat(read_bytes(self._stat) or b"")
         before, self._before = self._before, ticks
@@ -75,10 +75,10 @@ class CpuReader:
 def _group(
     design: Design, places: Mapping[int, int], before: Mapping[int, _Ticks], after: Mapping[int, _Ticks]
 ) -> CoreGroup:
-    """Return the cores of a design that are online now, and how busy they were together.
+    """Return the cores of one design that are online now, and how busy they were together.
 
-    `places` has the index of each core number in `CpuReading.core_percent`; `before` and `after` have the
-    ticks by core number.
+    `places` has the index of each core in `CpuReading.core_percent`; `before` and `after` have the ticks at
+    two readings. All three are by core number.
     """
     here = sorted(design.cores & places.keys())
     both = [core for core in here if core in before]

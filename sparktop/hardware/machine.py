@@ -1,4 +1,4 @@
-"""Reads all parts of one machine (CPU, memory, GPUs, network, sensors) and combines them to one sample."""
+"""Reads all parts of one machine (CPU, memory, GPUs, network, sensors) and returns them as one sample."""
 
 from __future__ import annotations
 

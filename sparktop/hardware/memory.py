@@ -20,7 +20,7 @@ _KIB = 1024
 
 
 def read_meminfo(root: Path = Path("/")) -> Meminfo:
-    """Read /proc/meminfo below `root`, by line name; empty when the file is missing."""
+    """Return the values in /proc/meminfo below `root`, by line name; {} if the file is missing."""
     return _parse_meminfo(read_bytes(str(root / "proc/meminfo")) or b"")
 
 

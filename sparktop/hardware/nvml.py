@@ -73,8 +73,8 @@ _NO_DEVICE = "no NVIDIA GPU on this machine"
 class NvmlModule(Protocol):
     """The part of nvidia-ml-py's module `pynvml` that is used; a substitute module must behave like it.
 
-    The functions that read one field are not declared here but looked up by name, because older versions lack
-    some.
+    The functions that read one field are not declared here but looked up by name, because older versions of
+    the module lack some of these functions.
     """
 
     NVMLError: type[Exception]
@@ -195,11 +195,11 @@ class Nvml:
         return self._unknown.get((index, key), (0.0, None))[1] == NvmlReturn.NOT_SUPPORTED
 
     def is_unknown(self, now: float, index: int, key: Hashable) -> bool:
-        """Return whether a GPU's field (function name or key) is not queried now, as it is not supported."""
+        """Return whether a GPU's field (function name or key) is not queried now, being unsupported."""
         return now < self._unknown.get((index, key), (now, None))[0]
 
     def constant(self, name: str) -> int | None:
-        """Return the value of a constant of the module; None where this version of the module lacks it."""
+        """Return the value of the constant `name` of nvidia-ml-py; None if the installed version lacks it."""
         return getattr(self._module, name, None)
 
     def lose(self, now: float, index: int, code: int | None = None) -> None:
@@ -252,7 +252,8 @@ class Nvml:
     def _find(self, module: NvmlModule, count: int, now: float) -> None:
         """Store the handle of each GPU and the driver's version.
 
-        Set `note` and `lost` for GPUs without a handle.
+        If a GPU has no handle, set `note`; also add the GPU to `lost`, unless this process lacks the
+        permission to use it.
         """
         for index in range(count):
             try:

@@ -1,8 +1,8 @@
 """The processes of a machine, sorted by memory, from /proc/*/stat.
 
-This file holds a process' name, state, processor time, start and memory. Reading it for 329 processes takes
-2.8 ms; reading only statm, which has just the memory, takes 1.9 ms, and reading comm and stat besides statm
-6.5 ms. psutil takes 14 ms for name and memory (2-core AMD EPYC, Linux 6.18, medians of thread time).
+A stat file holds a process' name, state, processor time, start and memory. Reading it for 329 processes takes
+2.8 ms. Reading only statm, which has just the memory, takes 1.9 ms; reading statm, comm and stat takes 6.5
+ms. psutil takes 14 ms for name and memory (2-core AMD EPYC, Linux 6.18, medians of thread time).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ProcessTableReader:
     def read(self, now: float) -> ProcessTable:
         """Return the process table at `now` (seconds), or the previous table if that is less than 5 s old.
 
-        CPU use is None in the first table, and after a pause of a minute.
+        The CPU use of processes is None in the first table, and after a pause of a minute.
         """
         elapsed_s = None if self._read_at is None else now - self._read_at
         if elapsed_s is not None and 0 <= elapsed_s < _READ_AGAIN_S:

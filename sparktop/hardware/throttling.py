@@ -52,7 +52,10 @@ def reason_words(bits: int) -> tuple[str, ...]:
 
 
 def throttle_fields(driver: str | None) -> dict[int, str]:
-    """Return the NVML fields that count throttled time in this driver version: reason by field number."""
+    """Return the NVML fields that count throttled time in the driver version `driver`.
+
+    The result has the throttle reason by field number.
+    """
     fields = dict(_POLICY_FIELDS)
     try:
         version = tuple(int(part) for part in (driver or "").split("."))
@@ -82,10 +85,10 @@ class ThrottleShares:
         elapsed time."""
 
     def read(self, nvml: Nvml, index: int, handle: object, now: float) -> dict[str, float | None]:
-        """Return the throttled share of the time since the previous reading, by reason, 0 to 100.
+        """Return the throttled percentage of the time since the previous reading, by throttle reason.
 
-        Empty when this driver has no such counters; None for a reason whose share is unknown, as in the first
-        reading.
+        Percentages are 0 to 100, and None if unknown, as in the first reading. Return {} if this driver has
+        no such counters.
         """
         answers = nvml.ask(now, index, "nvmlDeviceGetFieldValues", handle, list(self._fields))
         if answers is None:
@@ -95,9 +98,10 @@ class ThrottleShares:
         return {reason: self._share(reason, count, rates[reason], now) for reason, count in counters.items()}
 
     def _share(self, reason: str, count: int, per_second: float | None, now: float) -> float | None:
-        """Return the share of time, 0 to 100, of a reason; None when it is unknown or implausible.
+        """Return the percentage (0 to 100) of time that was throttled for `reason`.
 
-        `count` is the counter's value, `per_second` its increase per second since the previous reading.
+        `count` is the value of the reason's counter, `per_second` its increase per second since the previous
+        reading. Return None if `per_second` is None or the percentage is implausible.
         """
         first_at, first = self._first.setdefault(reason, (now, count))
         if count < first:

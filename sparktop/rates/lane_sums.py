@@ -1,7 +1,7 @@
-"""Values of a server, combined from its lanes: its engine cores (data-parallel ranks).
+"""Values of a server, combined from the values of its lanes, which are engine cores (data-parallel ranks).
 
-The board, the balance and the levels of a sweep use the same rule: if a lane does not report a value, the
-server's value is unknown, because the sum of the other lanes would be too low.
+The board, the balance and the levels of a sweep use the same rule for sums: if a lane does not report a
+value, the server's value is unknown, because the sum of the other lanes would be too low.
 """
 
 from __future__ import annotations

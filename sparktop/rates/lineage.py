@@ -61,7 +61,8 @@ class Lineage:
     highest_tps: float = 0.0
     """Highest rate between two successive samples, in prompt plus generated tokens per second."""
     left_behind: tuple[EngineSample, ...] = ()
-    """The last sample of each earlier server, before a restart or a change of server; oldest first."""
+    """The last sample of each earlier server process, taken before a restart or a change of server; oldest
+    first."""
 
 
 def follow(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Lineage, Link]:
@@ -90,9 +91,10 @@ def follow(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Line
 
 
 def _link(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Link, EngineSample | None]:
-    """Return how `sample` relates to the previous sample, and which earlier server answers again.
+    """Return (how `sample` relates to the previous sample, last sample of the server that answers again).
 
-    The earlier server is represented by its last sample; None if no earlier server was recognised.
+    The second is None unless a server that has answered at this address before answers again, and is
+    recognised by its counters.
     """
     last, start, earlier_start = lineage.last, sample.start_time, lineage.start_time
     if last is None:
@@ -153,8 +155,8 @@ def _zero_at_start(last: EngineSample, sample: EngineSample, wall_at: float) -> 
 def _zero_at_last(lineage: Lineage, last: EngineSample, sample: EngineSample) -> EngineSample | None:
     """Return `sample` with all counters at zero, dated at `last.at`, if the server probably restarted.
 
-    A restart is assumed if the server's token count is at most the part `FRESH_SHARE` of that in `last`, and
-    if these tokens imply at most `PLAUSIBLE_RISE` times the highest token rate seen so far. Otherwise return
+    A restart is assumed if the token count in `sample` is at most the fraction `FRESH_SHARE` of the count in
+    `last`, and implies at most `PLAUSIBLE_RISE` times the highest token rate seen so far. Otherwise return
     None.
     """
     tokens, span_s = _tokens(sample), sample.at - last.at

@@ -15,9 +15,10 @@ LEAST_OBSERVATIONS = 5
 
 
 def difference(newer: Histogram, older: Histogram) -> Histogram | None:
-    """Return a histogram of the observations made between two samples `older` and `newer` of one histogram.
+    """Return the histogram of the observations made between two samples of one histogram.
 
-    None when they cannot be subtracted: their bounds differ, a bucket's count fell, or a value is not finite.
+    `newer` and `older` are the samples. None if they cannot be subtracted: because their bounds differ, a
+    bucket's count fell, or a value is not finite.
     """
     if newer.bounds != older.bounds or len(newer.cumulative) != len(older.cumulative):
         return None
@@ -59,9 +60,9 @@ def merge(histograms: Sequence[Histogram]) -> Histogram | None:
 def histogram_quantile(histogram: Histogram, share: float) -> Quantile | None:
     """Return the quantile at `share` (0 to 1), computed like Prometheus' `histogram_quantile`.
 
-    The value is interpolated linearly inside a bucket. In the first bucket the result is the bucket's upper
-    bound, marked `below`; in the `inf` bucket it is the last finite bound, marked `above`. None without
-    observations or without a finite bound.
+    The value is interpolated linearly inside a bucket. If the quantile is in the first bucket, return this
+    bucket's upper bound, marked `below`. If it is in the `inf` bucket, return the last finite bound, marked
+    `above`. None without observations or without a finite bound.
     """
     finite = len(histogram.bounds) - (1 if histogram.bounds and math.isinf(histogram.bounds[-1]) else 0)
     if finite == 0 or not histogram.count > 0:

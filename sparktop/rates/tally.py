@@ -41,7 +41,7 @@ _histograms_of = attrgetter(*LATENCIES)
 class Tally:
     """Running totals of a server's counters and histograms at one time, summed over its engine cores.
 
-    They count from the server's first sample on.
+    The totals begin at the server's first sample.
     """
 
     at: float
@@ -161,7 +161,7 @@ class Window:
 
     @property
     def newest(self) -> Tally | None:
-        """The tally added last; None while the window is empty."""
+        """The tally that was added last; None if there are no tallies."""
         return self._recent[-1] if self._recent else None
 
     def clear(self) -> None:

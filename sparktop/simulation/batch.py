@@ -70,7 +70,7 @@ class Batch:
         self._name(sequence, sequence.computed)
 
     def decode(self, sequence: Sequence) -> None:
-        """Change a request from prefill to decoding; its prompt is computed and its first token generated."""
+        """Change a request from prefill to decoding: its prompt is computed and its first token generated."""
         sequence.phase = Phase.DECODE
         sequence.joined_step = self.steps - sequence.generated
         sequence.finish_step = sequence.joined_step + sequence.request.output_tokens

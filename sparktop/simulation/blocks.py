@@ -67,7 +67,7 @@ class BlockPool:
     def allocate(self, count: int) -> None:
         """Allocate `count` blocks without a hash.
 
-        Reuse cached blocks, longest unused first, if too few are empty.
+        If too few blocks are empty, reuse cached blocks, those that were unused longest first.
 
         Raises:
             ValueError: fewer blocks are available.
@@ -105,6 +105,6 @@ class BlockPool:
                 self._kept[block] = None
 
     def forget(self) -> None:
-        """Empty all cached blocks that have no holder, as on a reset of the prefix cache."""
+        """Make all cached blocks without a holder empty, as on a reset of the prefix cache."""
         self._empty += len(self._kept)
         self._kept.clear()

@@ -1,7 +1,8 @@
 """Simulated clients in virtual time, which send the requests of a load level to simulated engines.
 
-Each client sends its next request when the last one ends (a closed loop). The events are those of the real
-load generator, so that `sparktop.sweep.result.measure` computes the same metrics from both.
+Each client sends its next request when the previous one has ended (a closed loop). The clients record the
+same events as the real load generator, so that `sparktop.sweep.result.measure` computes the same metrics from
+both.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Way(Protocol):
     """Protocol of a destination for simulated requests: an engine, or a router that chooses an engine."""
 
     def send(self, request: SimulatedRequest) -> None:
-        """Send a request at the current model time; its events go to `VirtualTime.listeners`."""
+        """Send a request at the current model time; `VirtualTime.listeners` receive the request's events."""
 
     def abort(self, request_id: str) -> None:
         """Abort a request at the current model time."""

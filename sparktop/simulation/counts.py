@@ -1,4 +1,4 @@
-"""A simulated router's counts of requests in flight, which may lag, be polled or expire."""
+"""A simulated router's counts of requests in flight, which may be late, read periodically, or expire."""
 
 from __future__ import annotations
 

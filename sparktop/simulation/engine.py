@@ -115,7 +115,8 @@ class Engine:
         """Schedule the arrival of a request at the model time `at`.
 
         Raises:
-            ValueError: the time has passed, the id is in use, or the request could never fit.
+            ValueError: the time has passed, the id is in use, or the request could never fit into the model's
+                context or the KV cache.
         """
         if at < self._now_s:
             raise ValueError(f"arrival at {at} s, but {self._now_s} s have passed")
@@ -132,7 +133,9 @@ class Engine:
         self._cut_for_arrival()
 
     def cancel(self, request_id: str, at: float) -> bool:
-        """Abort a request at the model time `at`; return True, or False if it has ended or is unknown.
+        """Abort a request at the model time `at`; return True.
+
+        Return False if the request has ended or is unknown.
 
         Raises:
             ValueError: the time has passed.

@@ -25,7 +25,7 @@ class LoadTrace:
     """
 
     def __init__(self, time: VirtualTime, way: RoutedWay, *, until_s: float, every_s: float = 0.25) -> None:
-        """Sample now, and then every `every_s` seconds up to the model time `until_s`."""
+        """Record a sample now, and then every `every_s` seconds up to the model time `until_s`."""
         self.every_s = every_s
         self.times_s: list[float] = []
         self.loads: list[tuple[int, ...]] = []

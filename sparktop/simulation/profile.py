@@ -21,14 +21,14 @@ class StepCost:
     """
 
     weights_one_s: float
-    """Seconds to read the weights that one row needs."""
+    """Seconds to read the weights that a step with a single row (token) needs."""
     weights_exponent: float
     """Exponent with which the time to read weights grows with the rows: 0 for a dense model, 1 for experts
     that no two rows share."""
     weights_all_s: float
-    """Seconds to read all experts, the most that a step can read."""
+    """Seconds to read the weights of all experts, which is the most that a step can read."""
     row_s: float
-    """Seconds to compute one row, which dominates long prompts."""
+    """Seconds to compute one row (token); for long prompts, this is most of a step's duration."""
     context_token_s: float
     """Seconds to read the KV cache of one context token of a decoding request."""
     attention_pair_s: float
@@ -72,7 +72,7 @@ class EngineProfile:
     max_num_seqs: int
     """Most requests that run at once."""
     max_num_batched_tokens: int
-    """Most tokens computed in a step; a longer prompt is computed in chunks."""
+    """Most tokens that one step computes; a longer prompt is computed in several steps."""
     kv_blocks: int
     block_tokens: int = 16
     capture_sizes: tuple[int, ...] = ()

@@ -62,11 +62,12 @@ class Sequence:
     generated: int = 0
     """Number of tokens generated; not updated while the request decodes (see `Batch.made`)."""
     computed: int = 0
-    """Tokens in the KV cache while its prompt is computed."""
+    """Number of tokens in the KV cache; counted only while the request's prompt is computed."""
     blocks: int = 0
-    """KV blocks held while its prompt is computed, including shared ones."""
+    """Number of KV blocks held, including shared ones; counted only while the request's prompt is
+    computed."""
     shared: list[int] = field(default_factory=list)
-    """Hashes of the held blocks that other requests can find."""
+    """Hashes of those blocks of the request that other requests can find and share."""
     named: int = 0
     """Number of full blocks offered to the prefix cache, including those that it already had."""
     joined_step: int = 0

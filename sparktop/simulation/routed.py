@@ -45,7 +45,7 @@ class ProxyHabits:
     """Mean seconds from a client's sending of a request to the router's choice of a backend (exponentially
     distributed)."""
     counted: bool = True
-    """Whether the router counts requests at all: some of LiteLLM's routes do not."""
+    """Whether the router counts requests in flight at all; some of LiteLLM's routes do not."""
     leaks: bool = False
     """Whether a request still counts as in flight after its client has disconnected, as in old LiteLLM."""
     faults: Faults = Faults()
@@ -101,7 +101,7 @@ class RoutedWay:
             self._route(request)
 
     def abort(self, request_id: str) -> None:
-        """Cancel a request, in its engine or on its way there, because its client disconnected."""
+        """Cancel a request, in its engine or before it arrives there, because its client disconnected."""
         if request_id in self._there:
             self._time.cancel(self._there[request_id][0], request_id)
         elif self._coming.pop(request_id, None) is not None:

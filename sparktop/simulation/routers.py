@@ -38,10 +38,11 @@ class RouterSettings:
     """Seconds between the times at which the router reads the counts; None: it always has the current
     counts."""
     expiry_s: float | None = None
-    """Seconds after the first write at which all counts expire: 600 in old LiteLLM, 3,600 in newer; None:
-    never."""
+    """Seconds from the first change of a count until all counts are reset: 600 in old LiteLLM, 3,600 in
+    newer; None: never."""
     random_ties: bool = False
-    """Whether equal counts are resolved at random (the newest LiteLLM) rather than by taking the first."""
+    """Whether a random backend is chosen among those with equal counts (newest LiteLLM), or else the
+    first."""
     cooldown_s: float | None = COOLDOWN_S
     """Seconds that a failing backend gets no requests; None is LiteLLM's `disable_cooldowns`."""
 

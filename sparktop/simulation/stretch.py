@@ -24,9 +24,9 @@ class Stretch:
     rows: int
     """Tokens computed in each step, without padding."""
     padding: int = 0
-    """Rows computed in addition, because the batch is padded to the next captured size."""
+    """Rows (tokens) computed in addition to `rows`, because the batch is padded to the next captured size."""
     prefilling: list[tuple[Sequence, int]] = field(default_factory=list)
-    """(request, number of tokens) for each request whose prompt is computed in this step."""
+    """Pairs (request, number of tokens) for the requests whose prompt is computed in this step."""
     done: int = 0
 
     def end_s(self, step: int) -> float:
@@ -52,6 +52,6 @@ class Stretch:
         return steps
 
     def cut(self, at: float) -> None:
-        """Shorten the stretch to end with the step that is in progress at the model time `at`."""
+        """Shorten the stretch so that it ends with the step that runs at the model time `at`."""
         if self.end_s(self.steps) > at:
             self.steps = min(self.steps, max(self.done, self.ended_by(at)) + 1)

@@ -19,7 +19,7 @@ class EngineTally:
     generation_tokens: int = 0
     preemptions: int = 0
     prefix_queries: int = 0
-    """Tokens looked up in the prefix cache."""
+    """Number of tokens for which the prefix cache was searched."""
     prefix_hits: int = 0
     ended: Counter[EndReason] = field(default_factory=Counter)
     step_rows: Counter[int] = field(default_factory=Counter)

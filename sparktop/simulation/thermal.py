@@ -70,11 +70,11 @@ class NodeThermal:
         self._power_w = wanted_w if self.pinned_mhz is None else min(wanted_w, max(PINNED_W, self.idle_w))
 
     def power_w(self) -> float:
-        """Return the power in watts, which is constant since the last change."""
+        """Return the power in watts, which is constant from one change (`draw`) to the next."""
         return self._power_w
 
     def temperature_c(self, at: float) -> float:
-        """Return the temperature in °C at the time `at`, which must not be before the last change."""
+        """Return the temperature in °C at the time `at`, which must not be before the last `draw`."""
         target_c = self.ambient_c + self._power_w * RISE_C_PER_W
         fade = math.exp(-max(0.0, at - self._at) / TIME_CONSTANT_S)
         return target_c + (self._temperature_c - target_c) * fade

@@ -43,7 +43,7 @@ class VirtualTime:
         return self._now_s
 
     def call_at(self, at: float, action: Callable[[], object]) -> None:
-        """Schedule a call of `action` at the model time `at`, or now if that has passed."""
+        """Schedule a call of `action` at the model time `at`, or at the current time if `at` has passed."""
         self._serial += 1
         heappush(self._queue, (max(at, self._now_s), _CALL, self._serial, -1, action))
 
@@ -57,9 +57,9 @@ class VirtualTime:
         self._expect(engine)
 
     def cancel(self, engine: int, request_id: str) -> bool:
-        """Abort a request of an engine at the current model time.
+        """Abort a request of the engine with the index `engine` at the current model time.
 
-        Return False if it has ended or is unknown.
+        Return False if the request has ended or is unknown, else True.
         """
         found = self.engines[engine].cancel(request_id, self._now_s)
         self._expect(engine)

@@ -66,7 +66,7 @@ class Reply:
         return self._event({"index": 0, **role}, **prompt) + content
 
     def usage_chunk(self, ended: RequestEnded) -> bytes:
-        """Return the SSE event with the token counts, which follows all others."""
+        """Return the SSE event with the token counts of the request, which follows all other events."""
         return self._event(None, usage=self._usage(ended))
 
     def whole(self, ended: RequestEnded) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class Buckets:
 
     @property
     def cumulative(self) -> list[int]:
-        """Number of observations at or below each bound, and last the number of all observations."""
+        """Number of observations up to each bound, and as the last element the number of all observations."""
         return list(accumulate(self._counts))
 
 
@@ -125,7 +125,7 @@ class Ledger:
         self._newest_s[event.request_id] = event.at
 
     def finished(self, timeline: RequestTimeline) -> None:
-        """Count a request that has ended; the engine calls this as its `on_end`."""
+        """Count a request that has ended; the engine is created with this method as its `on_end` callback."""
         request, reason = timeline.request, timeline.reason
         asked = self._asked.pop(request.request_id, timeline.generated_tokens)
         admitted_s, first_s, last_s = timeline.admitted_s, timeline.first_token_s, timeline.last_token_s

@@ -22,9 +22,9 @@ class Delta:
     """What happened to a request since the previous call of `Answer.more`."""
 
     tokens: int
-    """Number of new tokens: several if the reader was slow."""
+    """Number of new tokens; more than one if the reader was slow."""
     ended: RequestEnded | None = None
-    """The end of the request; None in all deltas but the last."""
+    """The event of the request's end; None if the request has not ended."""
     made_s: float | None = None
     """Time at which the newest token was generated, in seconds of the engine's clock."""
 

@@ -1,7 +1,7 @@
 """Builds the `/metrics` page of a simulated engine: vLLM 0.32's names, help texts, labels, buckets and order.
 
-A page for a demo in virtual time has only the metrics that viewers read; the page of an HTTP server has all
-of vLLM's, and those of its process and its HTTP server.
+In virtual time, the page has only the metrics that viewers read. The page of an HTTP server has all metrics
+of vLLM, including those of its process and its HTTP server.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ _START_HELP = "Start time of the process since unix epoch in seconds."
 def _process(started_unix_s: float) -> Iterator[Metric]:
     """Yield the metrics of this process, but with the engine's start time.
 
-    Several simulated engines share this process, so its own start time would be wrong for them.
+    Several engines share this process.
     """
     for metric in ProcessCollector(registry=None).collect():
         if metric.name == "process_start_time_seconds":
@@ -379,7 +379,7 @@ def _words(value: float | Mapping[str, float]) -> Iterable[tuple[str | None, flo
 
 
 def _cache_config(profile: EngineProfile) -> Metric:
-    """Return vLLM's info metric about the KV cache, with its size in the labels."""
+    """Return vLLM's info metric about the KV cache, whose labels hold the size of the cache."""
     metric = _metric("vllm:cache_config_info", "Information of the LLMEngine CacheConfig", "gauge")
     tokens = profile.kv_capacity_tokens
     sizes = {

@@ -61,10 +61,10 @@ class EngineServer:
         name: str = "spark-a",
         visitors: Visitors | None = None,
     ) -> None:
-        """Serve the engine `live`; `started_unix_s` is its start time (Unix time) on the metrics page.
+        """Serve the engine `live`; `started_unix_s` is the start time on the metrics page (Unix time).
 
-        `seed` determines the lengths of answers, `name` is part of request ids, and `visitors` is notified of
-        other clients' requests.
+        `seed` fixes the random lengths of answers, `name` is part of request ids, and `visitors` is notified
+        of requests that are not the demo's own load.
         """
         self.live = live
         self._visitors = visitors or Visitors()

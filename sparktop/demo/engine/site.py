@@ -23,7 +23,7 @@ _CLOSING_S = 0.1
 
 
 class EngineSite:
-    """A simulated server at one address, on its machines; the address stays the same over restarts."""
+    """A simulated server and the machines that it runs on; its address stays the same over restarts."""
 
     def __init__(
         self,
@@ -36,8 +36,8 @@ class EngineSite:
     ) -> None:
         """Store the settings without listening.
 
-        `thermals` and `readers` are the thermal model and the sample reader of each machine of the engine;
-        `visitors` is notified of other clients' requests.
+        `thermals` and `readers` have the thermal model and the sample reader of each machine of the engine;
+        `visitors` is notified of requests that are not the demo's own load.
         """
         self._visitors = visitors
         self._server = server
@@ -52,7 +52,7 @@ class EngineSite:
         """Port of the server; 0 before the first `open`, then the same over restarts."""
 
     async def open(self) -> None:
-        """Create a new engine, run it on the machines, and listen.
+        """Create a new engine, let it run on the machines, and listen for requests.
 
         Raises:
             OSError: the address cannot be used.
@@ -100,7 +100,7 @@ class EngineSite:
         await self.shut()
 
     def keep_restarting(self, restarts: Restarts) -> None:
-        """Start a task that stops and restarts the server periodically, until `close`."""
+        """Start a task that stops and restarts the server periodically; `close` ends this task."""
         self._restarting = asyncio.get_running_loop().create_task(self._restart(restarts))
 
     async def _restart(self, restarts: Restarts) -> None:

@@ -46,14 +46,14 @@ class GpuPicture:
     lost: tuple[LostGpu, ...] = ()
     """GPUs that the driver lists or listed, and reports as lost or in need of a reset."""
     unified: bool | None = None
-    """True when a GPU uses the machine's memory as its own; None when no GPU has reported."""
+    """True if a GPU has no memory of its own and uses the machine's; None if no GPU has reported yet."""
     processes_bytes: int | None = None
-    """Memory held by the processes of the GPUs that use the machine's memory."""
+    """Bytes that processes hold on the GPUs that use the machine's memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Device:
-    """The handle and the readers of one GPU, valid until the library is opened again."""
+    """The NVML handle and the readers of one GPU, valid until NVML is opened again."""
 
     index: int
     handle: object
@@ -68,7 +68,7 @@ class GpuReader:
     def __init__(self, root: Path = Path("/"), module: NvmlModule | None = None) -> None:
         """Use the NVML module `module` (None: nvidia-ml-py).
 
-        Process names may come from /proc below `root`.
+        Names of processes that the driver does not report are read from /proc below `root`.
         """
         self._nvml = Nvml(module)
         self._processes = GpuProcessReader(root)
@@ -80,7 +80,7 @@ class GpuReader:
 
     @property
     def driver(self) -> str | None:
-        """The NVIDIA driver's version; None while the library is not open."""
+        """The NVIDIA driver's version; None while NVML, the driver's library, is not open."""
         return self._nvml.driver
 
     def read(self, now: float, machine_bytes: int | None = None) -> GpuPicture:
@@ -122,7 +122,7 @@ class GpuReader:
         )
 
     def close(self) -> None:
-        """Close the library."""
+        """Close NVML, the driver's library."""
         self._nvml.close()
 
     def _meet(self, index: int, handle: object) -> _Device:
@@ -235,10 +235,7 @@ def _energy_j(millijoules: int | None) -> float | None:
 
 
 def _silent_note(readings: Sequence[GpuReading]) -> str | None:
-    """Return a note that names the GPUs for which no current value was read.
-
-    None when there is no such GPU.
-    """
+    """Return a note that names the GPUs for which no current value was read; None if there are none."""
     silent = [
         str(gpu.index)
         for gpu in readings
