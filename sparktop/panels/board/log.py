@@ -109,7 +109,10 @@ def _clock(time: datetime) -> str:
 
 
 def value_texts(values: Values) -> Iterator[str]:
-    """Yield each known value with its name and unit, such as "limit 8 GiB"; a window of 0 s is left out."""
+    """Yield each known value as text with its name and unit, such as "limit 8 GiB".
+
+    Unknown values and a time window of 0 s are left out.
+    """
     for name, value in values.items():
         if value is None or (name == "window_s" and value == 0):
             continue

@@ -1,4 +1,4 @@
-"""Published tables and results of other files beside a sweep: theirs, ours, and the difference."""
+"""Compares a sweep with published tables and with results of other files: theirs, ours, the difference."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ from sparktop.sweep.terms.definitions import METRICS
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Series that a sweep is compared with."""
+    """Series of other sources (published tables, other files) that a report compares a sweep with."""
 
     series: tuple[Series, ...]
 
     def sections(self, own: Sequence[Series]) -> Iterator[Section]:
-        """Yield a table for each figure that both sides have, then the definitions that differ."""
+        """Yield report sections that compare the series `own` with those of the other sources.
+
+        They are a table for each metric that both sides have, then the metrics that sources define
+        differently.
+        """
         taken = {one.name for one in own}
         others = [
             replace(one, name=f"{one.name} ({one.source})") if one.name in taken else one

@@ -1,4 +1,4 @@
-"""The command line that repeats a sweep."""
+"""Writes the command line that repeats a sweep."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from sparktop.sweep.result.results import SweepResult
 
 
 def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
-    """Return the command that puts the same load on the same targets; "" if a name is an option.
+    """Return the shell command that puts the same load on the same targets.
 
-    Targets are named as in the configuration file, with `addresses` by their URLs.
+    Targets are named as in the configuration file; with `addresses` their URLs are used instead. Return ""
+    if a target's name begins with "-", because the shell command would take it as an option.
     """
     if any(target.name.startswith("-") for target in result.targets):
         return ""

@@ -98,9 +98,11 @@ def _lone_tables(series: Series, metrics: Sequence[str]) -> Iterator[Section]:
 
 
 def engine_sections(comparison: ComparisonResult) -> Iterator[Section]:
-    """Yield a section for each set of engines behind routers: a table, and a list of sentences.
+    """Yield a section for each set of engines that routers distribute requests to.
 
-    It has the upper bound of independent engines, the routers' share of it, and targets beyond it.
+    A table and a list of sentences show an upper bound (the sum of the values of N engines, each measured
+    alone at 1/N of the concurrency), the percentage of it that each router reached, and targets that
+    exceeded it.
     """
     for group in by_engines(comparison.independent_engines):
         lines = [engines_sentence(group)]
@@ -152,9 +154,9 @@ def _pairs(comparison: ComparisonResult, series: Sequence[Series]) -> dict[str, 
 
 
 def versus_sections(comparison: ComparisonResult, pairs: Mapping[str, Sequence[str]]) -> Iterator[Section]:
-    """Yield tables that compare our values with those of others, one per metric.
+    """Yield a table for each metric that compares one series ("ours") with others ("theirs").
 
-    `pairs` are the names of the others by name of the series that is "ours".
+    `pairs` maps the name of each series that is "ours" to the names of the series that are "theirs".
     """
     for ours, theirs in pairs.items():
         grids = [versus(comparison, metric, ours, theirs) for metric in METRICS]
@@ -165,7 +167,7 @@ def versus_sections(comparison: ComparisonResult, pairs: Mapping[str, Sequence[s
 
 
 def fact_sections(facts: Facts) -> Iterator[Section]:
-    """Yield the facts that published tables state in addition, as one list per table."""
+    """Yield for each published table a list of the further facts that it states."""
     for name, stated in facts.items():
         if stated:
             yield Section(f"What {code(name)} also says", items=tuple(fact_lines(stated)))

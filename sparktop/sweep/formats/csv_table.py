@@ -30,7 +30,7 @@ def render(result: SweepResult) -> str:
 
 
 def render_series(series: Sequence[Series]) -> str:
-    """Return the levels of other tools' results and of published tables as CSV: one row per level."""
+    """Return series of other tools' results and of published tables as CSV: one row per level."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     known = [name for name in METRICS if any(name in one.metrics() for one in series)]

@@ -1,4 +1,7 @@
-"""Figures against concurrency as SVG: a line with 95 % intervals for each target, named at its end."""
+"""Draws metrics against concurrency as SVG: a curve with 95 % confidence intervals for each target.
+
+The name of the target stands at the end of its curve.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +34,10 @@ _CAP = 3.5
 
 
 def by_load(series: Sequence[Series]) -> tuple[list[Series], str]:
-    """Return series with one level per place of the horizontal axis, and the title of that axis.
+    """Return (series with one level for each value of the horizontal axis, title of this axis).
 
-    Where only one concurrency was measured, the prompt lengths are the axis; where both vary, each prompt
-    length becomes a series.
+    The axis is the concurrency, or the prompt length if only one concurrency was measured. If both vary, a
+    series is split into one series for each prompt length.
     """
     levels = [level for one in series for level in one.levels]
     lengths = {level.load.pp for level in levels if level.load.pp is not None}
@@ -53,7 +56,7 @@ def _over_lengths(series: Series) -> Series:
 
 
 def _parts(series: Series) -> Iterator[Series]:
-    """Yield a series for each prompt length if it has several levels at one concurrency."""
+    """Yield the series itself or, if it has several prompt lengths, one series for each of these."""
     if not series.has_lengths:
         yield series
         return
@@ -65,7 +68,10 @@ def _parts(series: Series) -> Iterator[Series]:
 def curve_drawings(
     series: Sequence[Series], beside: Sequence[Series], plots: Sequence[CurvePlot]
 ) -> Iterator[Drawing]:
-    """Yield a plot for each main figure; `beside` are series to compare with, `plots` have the limits."""
+    """Yield a plot for each main metric of `series`.
+
+    `beside` are series of other sources to compare with; `plots` have the limits to draw.
+    """
     own, axis = by_load(series)
     others, _ = by_load(beside)
     limits = {plot.metric: plot.limits for plot in plots}
@@ -75,7 +81,7 @@ def curve_drawings(
 
 
 def curve_drawing(plot: CurvePlot, x_title: str = CONCURRENCY) -> Drawing:
-    """Return one plot."""
+    """Draw one plot with its curves, intervals, limits and notes; `x_title` is the horizontal axis' title."""
     top, bottom = plot_ends(plot)
     names = [line.name for line in plot.lines]
     places = sorted({point.concurrency for line in plot.lines for point in line.points})
@@ -118,7 +124,10 @@ def _limits(plot: CurvePlot, frame: Frame) -> Iterator[str]:
 
 
 def _line(frame: Frame, line: CurveLine, number: int, metric: Metric) -> str:
-    """Return a curve with its intervals and markers."""
+    """Return the SVG of one curve, with its confidence intervals and a marker at each point.
+
+    `number` is the index of the curve, which determines its colour.
+    """
     kind = "curve" if line.reference is None else "curve reference"
     places = [(frame.x(point.concurrency), frame.y(point.value.mean)) for point in line.points]
     parts = [svg.polyline(places, class_=kind)] if len(places) > 1 else []
@@ -139,7 +148,7 @@ def _interval(frame: Frame, point: CurvePoint) -> str:
 
 
 def _labels(frame: Frame, lines: Sequence[CurveLine]) -> Iterator[str]:
-    """Yield the name of each curve at the right, led to from its last point."""
+    """Yield the SVG of each curve's name at the right of the plot, with a line to the curve's last point."""
     ends = [(frame.x(line.points[-1].concurrency), frame.y(line.points[-1].value.mean)) for line in lines]
     places = spread([y for _, y in ends], _LABEL_APART, frame.y(frame.y_axis.high) + 4, frame.bottom - 2)
     for number, (line, (x, y), place) in enumerate(zip(lines, ends, places, strict=True)):

@@ -88,7 +88,10 @@ def details(result: SweepResult) -> Iterator[str]:
 
 
 def _with_code(mark: Mark) -> str:
-    """Return the name of a mark; if its code in JSON and CSV reads differently, with the code."""
+    """Return the name of a mark: a reason to doubt a level's metrics, or a reason why the level is slow.
+
+    If a doubt has a different code in JSON and CSV, this code follows the name.
+    """
     word = mark_words(mark)
     if not mark.doubt or mark.code == word.replace(" ", "_").replace("-", "_"):
         return plain(word)

@@ -1,4 +1,4 @@
-"""The frame of a drawn plot, and its style: one width, axes with ticks, and notes below."""
+"""Draws what all SVG plots of a report share: axes with ticks, titles, notes, and the style."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ svg { --card: #ffffff; --text: #1c232c; --muted: #5b6673; --line: #d9dee5; --war
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A finished plot."""
+    """A finished plot as SVG, with a title and a description in words."""
 
     title: str
     description: str
@@ -78,7 +78,10 @@ class Drawing:
     height: float
 
     def element(self, **place: float) -> str:
-        """Return the plot as an SVG element of a page; with a `place` as a part of another SVG element."""
+        """Return the plot as an SVG element.
+
+        `place` has attributes such as x and y, needed if the plot is put inside another SVG element.
+        """
         inside = (svg.titled(self.title), svg.titled(self.description, "desc"), self.body)
         box = f"0 0 {WIDTH} {svg.short(self.height)}"
         return svg.element(
@@ -87,7 +90,7 @@ class Drawing:
 
 
 def sheet(drawings: Sequence[Drawing], title: str) -> str:
-    """Return plots as one SVG file."""
+    """Return the text of one SVG file with all plots, in rows and columns."""
     columns = min(_COLUMNS, len(drawings))
     placed, y = [], float(_GAP)
     for first in range(0, len(drawings), max(1, columns)):
@@ -105,19 +108,19 @@ def sheet(drawings: Sequence[Drawing], title: str) -> str:
 
 
 def series_class(number: int) -> str:
-    """Return the CSS class with the colour of a series."""
+    """Return the CSS class that gives the series `number` its colour."""
     return f"s{number % _SERIES}"
 
 
 def shortened(name: str, most: int) -> str:
-    """Return a name from outside in at most `most` terminal cells."""
+    """Return an untrusted name without control characters, cut to at most `most` terminal cells."""
     name = clean(name)
     return name if cell_width(name) <= most else fit(name, most).rstrip()
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The axes of a plot: a horizontal one of concurrencies or lengths, a vertical one of a figure."""
+    """The axes and texts of a plot: concurrencies or lengths from left to right, a metric upwards."""
 
     title: str
     subtitle: str
@@ -134,21 +137,21 @@ class Frame:
 
     @property
     def right(self) -> float:
-        """Right end of the horizontal axis."""
+        """Horizontal position of the right end of the axes, in SVG units."""
         return WIDTH - self.margin
 
     @property
     def bottom(self) -> float:
-        """Position of the horizontal axis."""
+        """Vertical position of the horizontal axis, in SVG units from the top."""
         return TOP + _PLOT_HEIGHT
 
     @property
     def height(self) -> float:
-        """Height of the plot with its notes."""
+        """Height of the plot with its notes, in SVG units."""
         return self.bottom + 40 + _NOTE_HEIGHT * len(self.notes)
 
     def x(self, value: float) -> float:
-        """Return the horizontal position of a value on the logarithmic axis."""
+        """Return the horizontal position of a value on the logarithmic axis, in SVG units."""
         low, high = self.places[0], self.places[-1]
         if low == high:
             return (LEFT + self.right) / 2
@@ -156,12 +159,12 @@ class Frame:
         return LEFT + self.inset + min(1.0, share) * (self.right - LEFT - 2 * self.inset)
 
     def y(self, value: float) -> float:
-        """Return the vertical position of a value; of one beyond the axis, that of its end."""
+        """Return the vertical position of a value in SVG units; beyond the axis, that of the nearest end."""
         share = self.y_axis.place(max(value, self.y_axis.low))
         return self.bottom - min(1.0, max(0.0, share)) * _PLOT_HEIGHT
 
     def drawn(self) -> Iterator[str]:
-        """Yield titles, grid, axes and notes."""
+        """Yield the SVG elements of titles, grid lines, axis labels and notes."""
         yield svg.text(self.title, 2, 16, class_="title")
         yield svg.text(self.subtitle, 2, 33)
         for value in _ticks(self.y_axis):
@@ -179,7 +182,10 @@ class Frame:
             yield svg.text(shortened(words, 56), 24, y)
 
     def _labelled(self) -> list[int]:
-        """Return the places that have room for a label; the last one always has."""
+        """Return the values of the horizontal axis that have room for a label, largest first.
+
+        The largest value always has a label.
+        """
         kept: list[int] = []
         for value in reversed(self.places):
             if not kept or self.x(kept[-1]) - self.x(value) >= _LEAST_APART:
@@ -188,7 +194,7 @@ class Frame:
 
 
 def _ticks(axis: PlotAxis) -> list[float]:
-    """Return round values of an axis whose ends are round."""
+    """Return the values at which a vertical axis has ticks: round numbers between its ends."""
     if not axis.ratios:
         power = 10.0 ** math.floor(math.log10(axis.high))
         count = _STEPS.get(round(axis.high / power, 1), 4)
@@ -201,7 +207,7 @@ def _ticks(axis: PlotAxis) -> list[float]:
 
 
 def label_width(names: Sequence[str]) -> float:
-    """Return the width that the names of curves need beside a plot."""
+    """Return the width in SVG units that the names of curves need at the right of a plot."""
     longest = max((cell_width(shortened(name, LABEL_CELLS)) for name in names), default=0)
     return 14 + longest * CHARACTER * 1.08
 
@@ -211,9 +217,10 @@ LABEL_CELLS = 17
 
 
 def spread(places: Sequence[float], apart: float, low: float, high: float) -> list[float]:
-    """Return the places moved as little as possible so that they are `apart` within `low` to `high`.
+    """Move positions apart, so that neighbours have at least the distance `apart`, within `low` to `high`.
 
-    The result has the order of `places`.
+    Positions are moved no further than needed. If they do not all fit, the lowest ones are below `low`.
+    The result is in the order of `places`.
     """
     order = sorted(range(len(places)), key=lambda index: places[index])
     moved = list(places)

@@ -1,4 +1,4 @@
-"""What a report holds of each level beyond the tables of figures: the machines, and every known fact."""
+"""Adds details of levels to a report: the machines behind each target, and every known fact."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _UNITS = {"power_w_mean": " W", "sm_clock_mhz_mean": " MHz", "throttled_percent"
 
 
 def hardware_grid(result: SweepResult) -> Grid:
-    """Return the table of the machines below each target, over all its levels."""
+    """Return a table with a row for each machine behind each target, over all levels of the target.
+
+    Columns without any known value are left out.
+    """
     rows: list[tuple[Cell, ...]] = []
     for target in result.targets:
         machines: dict[str, list[NodeSide]] = {}
@@ -44,7 +47,10 @@ def hardware_grid(result: SweepResult) -> Grid:
 
 
 def _machine_cells(sides: Sequence[NodeSide]) -> tuple[str, ...]:
-    """Return the highest temperature, the range of means over levels, and the least headroom."""
+    """Return the cells of a machine: highest GPU temperature, ranges of means over levels, least headroom.
+
+    `sides` has the machine's measurements, one for each level. Headroom is the memory left to programs.
+    """
     hottest = max((side.gpu_c_max for side in sides if side.gpu_c_max is not None), default=None)
     least = min((one for side in sides if (one := side.headroom_min_bytes) is not None), default=None)
     return (
@@ -62,7 +68,7 @@ def _range(values: Sequence[float | None], unit: str) -> str:
 
 
 def evidence_sections(result: SweepResult) -> Iterator[Section]:
-    """Yield a section for each target with all facts of its levels, such as the split of each run."""
+    """Yield a section for each target with all facts of its levels, such as requests by server and run."""
     for target in result.targets:
         rows: list[tuple[Cell, ...]] = []
         for level in target.in_order():

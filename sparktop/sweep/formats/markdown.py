@@ -71,7 +71,7 @@ def sections(
 
 
 def _meanings(result: SweepResult, series: Sequence[Series], grids: Sequence[Grid]) -> Section:
-    """Return the definitions of everything in the tables."""
+    """Return a section with the definitions of all metrics and terms that occur in the tables."""
     targets = [target for target in result.targets if target.levels]
     shown = set().union(*(table.metrics(targets) for table in TABLES))
     if not shown:
@@ -127,7 +127,7 @@ def _about(result: SweepResult) -> Iterator[str]:
 
 
 def _caveats(result: SweepResult) -> Iterator[str]:
-    """Yield what stopped the sweep or a target, and why to doubt levels."""
+    """Yield reasons to read the results with care: what stopped, and why to doubt levels."""
     if result.guard is not None:
         yield plain(result.guard)
     if result.status != "done":

@@ -1,6 +1,6 @@
-"""A report of sections as a self-contained web page; nothing is loaded, and no script is needed.
+"""Writes a report as a self-contained web page that loads nothing and needs no script.
 
-All text is escaped, and only then are code spans and `**strong**` of the sections marked up.
+All text is escaped first; then code spans and `**strong**` words in it are marked up.
 """
 
 from __future__ import annotations
@@ -68,7 +68,10 @@ _LONG = 40
 
 
 def to_page(title: str, about: str, sections: Iterable[Section], *, simulated: bool = False) -> str:
-    """Return a report as HTML; `about` stands beside its title."""
+    """Return a report as HTML; `about` is a text beside its title.
+
+    `simulated` adds a mark that the values are simulated.
+    """
     head = f"<h1>{escape(title)}</h1>{badge(simulated=simulated)}<p>{escape(about)}</p>"
     first, *others = sections
     lead = f'<div class="lead">{"".join(_body(first))}</div>\n'
@@ -88,7 +91,7 @@ def _section(section: Section) -> str:
 
 
 def _width(grid: Grid) -> int:
-    """Return the characters of a table's widest row, with the heads wrapped between words."""
+    """Return the width of a table in characters, if headings are wrapped between words and cells are not."""
     heads = [max(map(len, _words(head).split() or [""])) for head in grid.heads]
     columns = zip(heads, *([len(_words(cell)) for cell in row] for row in grid.rows), strict=True)
     return sum(max(column) + 3 for column in columns)
@@ -117,7 +120,7 @@ def _table(grid: Grid) -> str:
 
 
 def _row(cells: Iterable[Cell], grid: Grid) -> Iterator[tuple[str, str]]:
-    """Yield (CSS class, HTML) of each cell."""
+    """Yield (CSS class, HTML) of each cell of a table row."""
     for number, cell in enumerate(cells):
         kind = "long" if len(_words(cell)) > _LONG else "word" if number in grid.left else "figure"
         if isinstance(cell, Outside):
@@ -127,7 +130,7 @@ def _row(cells: Iterable[Cell], grid: Grid) -> Iterator[tuple[str, str]]:
 
 
 def _inline(text: str) -> str:
-    """Return a sentence as HTML: code spans and strong words, everything else as it is."""
+    """Return a sentence as HTML: code spans and `**strong**` words are marked up, other text is escaped."""
     spans = [f"<code>{escape(_unpadded(found[2]))}</code>" for found in _CODE.finditer(text)]
     # No text from outside holds a NUL, so it can stand for a span while the rest is marked up.
     rest = escape(_CODE.sub("\0", text).replace(_PIPE, "|"))
@@ -136,6 +139,6 @@ def _inline(text: str) -> str:
 
 
 def _unpadded(span: str) -> str:
-    """Return the content of a code span without the spaces that keep backticks from its fence."""
+    """Return the content of a Markdown code span, without the spaces that pad content with backticks."""
     padded = span.startswith(" ") and span.endswith(" ") and span.strip()
     return span[1:-1] if padded else span

@@ -1,6 +1,6 @@
-"""Reports for others: a result without addresses, without secrets, and on request without names.
+"""Removes from a result what a report must not show: secrets, addresses, and on request names.
 
-A changed copy of the result is the source of every format, so none can leak what the copy lacks.
+Every format is written from the changed copy of the result, so no format can leak what the copy lacks.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _FEW_SLASHES = 1
 
 @dataclass(slots=True)
 class Privacy:
-    """What a report may show: addresses, and the names of targets, servers and machines."""
+    """What a report may show: with `addresses` URLs too, with `anonymous` neither these nor any real name."""
 
     addresses: bool = False
     anonymous: bool = False
@@ -58,12 +58,12 @@ class Privacy:
     """Any of the names within a text."""
 
     def of_result(self, result: SweepResult) -> SweepResult:
-        """Return a result that holds only what may be shown."""
+        """Return a copy of a sweep's result that has only what the report may show."""
         self._know(*_names_of(result))
         return SweepResult.model_validate(self._tree(result.to_json(), "", by_name=False))
 
     def of_series(self, series: Sequence[Series]) -> list[Series]:
-        """Return series that hold only what may be shown; published tables stay as they are."""
+        """Return copies of series that have only what the report may show; published tables stay as is."""
         own = [one for one in series if not one.published]
         self._know([(one.name, TargetKind.ENGINE) for one in own], [])
         files = {
@@ -86,7 +86,11 @@ class Privacy:
         )
 
     def _know(self, servers: Iterable[tuple[str, TargetKind]], machines: Iterable[str]) -> None:
-        """Choose what stands for names: an anonymous machine has the number of the server of its name."""
+        """Choose the names that the report uses for `servers` and `machines`.
+
+        In an anonymous report these are numbered names such as "backend-1". A machine with the same name
+        as a server gets the server's number ("node-1").
+        """
         for name, kind in servers:
             word = "router" if kind is TargetKind.ROUTER else "backend"
             if name not in self._names:
@@ -107,7 +111,11 @@ class Privacy:
         return self._names.get(name) or self._text(name)
 
     def _tree(self, value: Any, key: str, *, by_name: bool) -> Any:  # noqa: ANN401 - any JSON value
-        """Return a JSON value of a result with its texts and names replaced; `key` is the field it is in."""
+        """Return a JSON value of a result with its texts and names replaced by what the report may show.
+
+        `key` is the name of the field that has the value. `by_name` is True if keys of the value are
+        names.
+        """
         if isinstance(value, dict):
             by_name = by_name or _BY_NAME.fullmatch(key) is not None
             return {
@@ -135,13 +143,16 @@ class Privacy:
         return self._text(text)
 
     def _model(self, name: str) -> str:
-        """Return a model's name; of an anonymous report, without the folder that it was loaded from."""
+        """Return a model's name without secrets.
+
+        In an anonymous report, the folder that the model was loaded from is removed, too.
+        """
         name = _SECRET.sub(SECRET, name)
         is_path = name.startswith(("/", "~", ".")) or "\\" in name or name.count("/") > _FEW_SLASHES
         return PurePath(name.replace("\\", "/")).name or name if self.anonymous and is_path else name
 
     def _text(self, text: str) -> str:
-        """Return a sentence without secrets, and without what this report may not show."""
+        """Return a text without secrets, and without other things that the report may not show."""
         text = _SECRET.sub(SECRET, _URL.sub(self._url, text))
         if self.addresses and not self.anonymous:
             return text
@@ -163,7 +174,7 @@ class Privacy:
 
 
 def _names_of(result: SweepResult) -> tuple[list[tuple[str, TargetKind]], list[str]]:
-    """Return the names of targets and servers with their kinds, and those of machines, in a fixed order."""
+    """Return (names of targets and servers, each with its kind; names of machines), in a fixed order."""
     levels = [level for target in result.targets for level in target.levels]
     servers = {name for level in levels for name in level.known_servers}
     servers |= {name for level in levels for split in level.runs_split for name in split}
@@ -174,12 +185,12 @@ def _names_of(result: SweepResult) -> tuple[list[tuple[str, TargetKind]], list[s
 
 
 def _clean_name(name: str) -> str:
-    """Return a name; if it is a URL with a password or contains a key, without these."""
+    """Return a name with passwords and keys in it removed."""
     return _SECRET.sub(SECRET, _URL.sub(lambda found: _bare(found[0]), name))
 
 
 def _bare(url: str) -> str:
-    """Return a URL without user, password, query and fragment; the word for an address if it is not a URL."""
+    """Return a URL without user, password, query and fragment; the placeholder `ADDRESS` if it is invalid."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port

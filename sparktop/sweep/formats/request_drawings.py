@@ -1,4 +1,4 @@
-"""Single requests as SVG: the time to first token of each, and which server answered those of each run."""
+"""Draws single requests as SVG: the time to first token of each, and how many each server answered."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ _Dots = dict[int, list[float]]
 
 
 def request_drawings(result: SweepResult) -> Iterator[Drawing]:
-    """Yield the plots of single requests that a result has the data for."""
+    """Yield the plots of single requests for which the result has data.
+
+    They are a plot of times to first token, and one for each router of the servers that answered.
+    """
     concurrencies = {level.concurrency for target in result.targets for level in target.levels}
     axis = LENGTH if len(concurrencies) == 1 < len(result.prompt_lengths()) else CONCURRENCY
     dots = {target.name: found for target in result.targets if (found := _dots(target, axis))}
@@ -68,7 +71,10 @@ def _dots(target: TargetResult, axis: str) -> _Dots:
 
 
 def _scatter(dots: dict[str, _Dots], axis: str) -> Drawing:
-    """Return the plot of the time to first token of every request."""
+    """Draw the time to first token of every request as a dot, by target and by `axis`.
+
+    `axis` is the title of the horizontal axis, concurrency or prompt length.
+    """
     values = [time for places in dots.values() for times in places.values() for time in times]
     low, high = min(values), nice_ceiling(max(values))
     logarithmic = high >= _LOGARITHMIC_FROM * low
@@ -93,7 +99,10 @@ def _scatter(dots: dict[str, _Dots], axis: str) -> Drawing:
 
 
 def _path(frame: Frame, places: _Dots, number: int, width: float, count: int) -> str:
-    """Return the dots of one target as a path: beside those of other targets, spread over `width`."""
+    """Return an SVG path with the dots of the target `number` of `count` targets.
+
+    At each place of the axis, dots are spread over `width` beside the dots of the other targets.
+    """
     begin = (number - count / 2) * width
     parts = []
     for place, times in sorted(places.items()):
@@ -105,7 +114,10 @@ def _path(frame: Frame, places: _Dots, number: int, width: float, count: int) ->
 
 
 def _names(frame: Frame, dots: dict[str, _Dots]) -> Iterator[str]:
-    """Yield the name of each target at the right, at the median of its last place."""
+    """Yield the SVG of each target's name, at the right of the plot.
+
+    The name stands at the height of the median of the target's last place on the axis.
+    """
     ends = [frame.y(sorted(places[max(places)])[len(places[max(places)]) // 2]) for places in dots.values()]
     moved = spread(ends, 14, frame.y(frame.y_axis.high) + 4, frame.bottom - 2)
     for number, (name, y) in enumerate(zip(dots, moved, strict=True)):
@@ -114,15 +126,15 @@ def _names(frame: Frame, dots: dict[str, _Dots]) -> Iterator[str]:
 
 
 def _round_below(value: float) -> float:
-    """Return the largest of 1, 2 or 5 times a power of ten that is not above the value."""
+    """Return the largest number that is 1, 2 or 5 times a power of ten and not above `value`."""
     power = 10.0 ** math.floor(math.log10(value))
     return max(step * power for step in (1, 2, 5) if step * power <= value)
 
 
 def _split(target: TargetResult, colors: Mapping[str, int]) -> Iterator[Drawing]:
-    """Yield the plot of the servers that answered each run; none for fewer than two servers.
+    """Yield a plot of which servers answered the requests of each run; nothing for fewer than two servers.
 
-    `colors` are the numbers of the colours of servers, the same as in the other plots.
+    `colors` has the number of each server's colour, so that it is the same in all plots.
     """
     names = sorted({name for level in target.levels for name in level.known_servers})
     rows = [(level, split) for level in target.in_order() if (split := level_split(level))]
@@ -158,7 +170,10 @@ def _split_head(target: TargetResult, servers: Mapping[str, int]) -> Iterator[st
 def _bar(
     counts: Split, servers: Mapping[str, int], run: int, place: tuple[float, float, float]
 ) -> Iterator[str]:
-    """Yield one run as a bar between left and right, at y: the share of each server, and the counts."""
+    """Yield the SVG of one run: a bar divided by the share of requests of each server, and the counts.
+
+    `place` is (left end, right end, vertical position) of the bar; `servers` has the numbers of colours.
+    """
     left, right, y = place
     total, x = sum(counts.values()) or 1, left
     for name, number in servers.items():

@@ -1,7 +1,7 @@
-"""Sections of a report: their text, tables, lists and plots, and their form in Markdown.
+"""Sections of a report (text, tables, lists and plots), and how they are written as Markdown.
 
-Text in a section is Markdown with two kinds of markup: code spans, which hold all names and messages from
-outside, and `**strong**`.
+Text in a section is Markdown with two kinds of markup: code spans, which hold all untrusted names and
+messages, and `**strong**`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sparktop.sweep.formats.prose import bullets, wrapped
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a report; its parts follow each other in the order of the fields."""
+    """A part of a report. What it contains is shown in the order of the fields."""
 
     title: str = ""
     """Its heading; "" for the title of its table, or for none."""
@@ -36,7 +36,7 @@ class Section:
 
 
 def to_markdown(title: str, sections: Iterable[Section]) -> str:
-    """Return a report as Markdown under a heading with its title."""
+    """Return the sections of a report as Markdown, below a heading with the report's title."""
     blocks = [f"## {title}"]
     for section in sections:
         if not section.on_page_only:

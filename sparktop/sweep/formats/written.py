@@ -1,4 +1,4 @@
-"""Reports in every format: of a sweep, of other tools' files, and of published tables."""
+"""Writes reports in every format: on a sweep, on other tools' files, and on published tables."""
 
 from __future__ import annotations
 
@@ -31,10 +31,13 @@ _ON_SCREEN = ("html", "md")
 def sweep_report(
     result: SweepResult, form: str, privacy: Privacy | None = None, beside: Sequence[Series] = ()
 ) -> str:
-    """Return a sweep in the format `form`, compared with series `beside` it in reports for people.
+    """Return the report on a sweep in the format `form`.
+
+    Markdown, HTML and SVG also compare the sweep with the series `beside`. `privacy` decides what the report
+    may show; by default no addresses.
 
     Raises:
-        UsageError: the format cannot hold it.
+        UsageError: the format cannot hold this sweep.
     """
     shown = privacy or Privacy()
     result = shown.of_result(result)
@@ -61,7 +64,10 @@ def sweep_report(
 
 
 def _more(result: SweepResult, privacy: Privacy) -> list[Section]:
-    """Return the addresses, if wanted, and the command that repeats the sweep, unless it is anonymous."""
+    """Return the last sections of a report: addresses if they may be shown, and the command to repeat it.
+
+    An anonymous report has no command.
+    """
     known = [f"{code(one.name)}: {code(one.url)}" for one in result.targets if one.url]
     more = [Section("Addresses", items=tuple(known))] if known else []
     command = "" if privacy.anonymous else repeat_command(result, addresses=privacy.addresses)
@@ -71,7 +77,9 @@ def _more(result: SweepResult, privacy: Privacy) -> list[Section]:
 def comparison_report(
     found: ComparisonResult, series: Sequence[Series], form: str, facts: comparison.Facts | None = None
 ) -> str:
-    """Return compared series, or a single one, in the format `form`.
+    """Return the report on compared series, or on a single series, in the format `form`.
+
+    `facts` are further facts that published tables state.
 
     Raises:
         UsageError: the format is only for sweeps, or there is nothing to draw.
@@ -104,7 +112,9 @@ def _drawn(drawings: Sequence[Drawing], title: str) -> str:
 def save_reports(
     shown: SweepResult | Sequence[Series], beside: Sequence[Series], folder: Path, at: datetime
 ) -> list[Path]:
-    """Write a sweep, or the series of another tool's file, as HTML and as Markdown; return the paths.
+    """Write a sweep, or the series of another tool's file, to `folder` as HTML and as Markdown.
+
+    Return the paths of the two files, whose names contain the time `at`. `beside` are series to compare with.
 
     Raises:
         OSError: a file cannot be written.
