@@ -77,13 +77,12 @@ class Rehearsal:
         scenario: Scenario | None = None,
         journal: Journal | None = None,
     ) -> None:
-        """Start at virtual second 0, before the first poll.
+        """Start at virtual second 0, before the first poll; `nodes` is the number of nodes that are watched.
 
         Each backend has `lanes` engine cores (data-parallel ranks) and runs on `span` nodes of its own. With
         `speculative`, the cores count drafts of speculative decoding. `machines` has the special properties
         of nodes, by index. Without a `scenario`, each backend has users of its own, whose request rate rises
-        and falls. With a `scenario`, its clients send requests through its router, and engines and machines
-        are those of the scenario.
+        and falls. With a `scenario`, engines, machines, clients and router are those of the scenario.
         """
         self._scenario = scenario or _own(span, machines or {})
         self._lanes = lanes

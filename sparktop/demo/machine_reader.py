@@ -25,7 +25,7 @@ class MachineHeat(NodeThermal):
     """
 
     def __init__(self, *, ambient_c: float, at: float) -> None:
-        """Start idle at the time `at` (seconds), at the temperature that a loaded model settles at."""
+        """Start idle at the time `at` (seconds), at the temperature that settles with a loaded model."""
         super().__init__(ambient_c=ambient_c, at=at)
         self._busy_s = 0.0
         self._busy_since_s: float | None = None

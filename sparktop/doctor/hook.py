@@ -14,7 +14,10 @@ _NAME = "hook"
 
 
 def check_hook(command: Sequence[str], env: Mapping[str, str]) -> Check:
-    """Check the program of `command`; empty means that its configuration file may not run one."""
+    """Check whether the hook program, the first word of `command`, exists and can be run.
+
+    `command` is empty if the configuration file was found in the current folder, and so may not set a hook.
+    """
     if not command:
         advice = "name the file with --config or SPARKTOP_CONFIG, or keep it in ~/.config/sparktop"
         return Check(_NAME, Status.WARN, "not run: sparktop.toml was found in the current folder", advice)

@@ -4,16 +4,16 @@ The metrics are defined by `SchedulerMetricsCollector` and `TokenizerMetricsColl
 `metrics_collector.py`, their labels and intervals in its `scheduler_metrics_mixin.py`.
 
 * Lanes are engine cores (data-parallel ranks, label `dp_rank`; one lane, "0", where there is no such label).
-  Tensor- and pipeline-parallel ranks of a lane report the same gauges where all of them are configured to:
-  only the lowest rank of each lane is read. That is rank 0 of a plain server; with DP attention the second
-  lane begins at a higher rank.
+  SGLang can be configured so that all tensor- and pipeline-parallel ranks of a lane report the same gauges.
+  So only the lowest rank of each lane is read. This is rank 0 on a plain server; with DP attention, the
+  second lane begins at a higher rank.
 * Tokens per finished request, TTFT, ITL and E2E are counted before the schedulers, without a rank: they
   appear in lane "0", whichever lane processed the request.
 * With priority scheduling, the sample with an empty `priority` is the total of all priorities, and each
-  priority has a sample of its own: only the total is read.
-* `generation_tokens_total` increases when a request finishes. `realtime_tokens_total`, where present,
-  increases every few steps and is read for all three types of tokens, so that they follow the same rule. A
-  type (label `mode`) has no sample before its first token.
+  priority has a sample of its own. Only the total is read.
+* `generation_tokens_total` increases when a request finishes. `realtime_tokens_total` increases
+  every few steps. If present, it is read for all three types of tokens, so that all increase in the same
+  way. A type (label `mode`) has no sample before its first token.
 * `gen_throughput` is the rate over the last decode interval (40 steps). On an idle server it is refreshed
   only after 30 s, and so is the number of running requests.
 * Speculative decoding is recognised by an acceptance rate above 0: without it SGLang reports 0.

@@ -6,15 +6,15 @@ is on the page is read, whatever its value. Counters are searched with and witho
 * Lanes are engine cores (data-parallel ranks, label `engine`); pages without the label have one lane, "0".
 * Several models or LoRA adapters in a lane are added up. A share (KV cache, hit rate) cannot be added up:
   the highest is read, because requests wait for the fullest cache.
-* `pid` labels (several API servers write one page). Each process counts its own requests, so counters are
-  added up; each process reports the gauges of the shared scheduler, so the highest value of a gauge is read:
-  a sum would count requests twice.
-* A counter that is negative, infinite or NaN is unknown, and so is a sum that includes it; so is a share
-  outside 0 to 1 (V0 reports -1 where prefix caching is off).
-* Several API servers report a gauge only once it was set, and no `process_*`: there, and only there, a
-  missing number of running or waiting requests is 0. A page of a single process has these gauges from its
-  start. Tokens per step are unknown with several servers, because each of them counts every step, including
-  those without a request of its own.
+* If several API servers write one page, samples have a `pid` label. Each process counts its own requests,
+  so counters are added up. Each process also reports the gauges of the shared scheduler: a sum would count
+  requests twice, so the highest value is read.
+* A counter that is negative, infinite or NaN is unknown, and so is a sum that includes such a counter. A
+  share outside 0 to 1 is unknown too (V0 reports -1 where prefix caching is off).
+* Several API servers report a gauge only after it was set, and no `process_*`. Only on their page, a missing
+  number of running or waiting requests is 0: the page of a single process has these gauges from its start.
+  Tokens per step are unknown with several servers, because each server counts every step, including steps
+  without a request of its own.
 * Computed prompt tokens are those of source `local_compute`; tokens from this server's cache, or from
   another server's over a KV connector, were not computed here and count as cached. Hits and queries of the
   prefix cache are of the server's own cache only.

@@ -22,7 +22,10 @@ _MILLI = 1000.0
 
 
 class Machine:
-    """Reads CPU, memory, GPUs, network and sensors of the machine; blocking, and for one thread at a time."""
+    """Reads CPU, memory, GPUs, network and sensors of the machine.
+
+    The methods block, and must not be called from several threads at the same time.
+    """
 
     def __init__(
         self,

@@ -80,10 +80,10 @@ def histogram_quantile(histogram: Histogram, share: float) -> Quantile | None:
 
 
 def histogram_latency(observed: Histogram, window_s: float) -> Latency:
-    """Return mean and quantiles (seconds) of the observations in a histogram of `window_s` seconds.
+    """Return mean and quantiles (seconds) of the observations in the histogram `observed`.
 
-    Without observations, mean and quantiles are None. With fewer than `LEAST_OBSERVATIONS`, only the
-    quantiles are None.
+    `window_s` is the time in seconds over which they were made. Without observations, mean and quantiles are
+    None. With fewer than `LEAST_OBSERVATIONS`, only the quantiles are None.
     """
     count = observed.count
     if not count > 0:

@@ -34,7 +34,7 @@ class Stretch:
         return self.start_s + step * self.first_s + self.growth_s * (step * (step - 1) / 2)
 
     def ended_by(self, at: float) -> int:
-        """Return how many steps have ended at the model time `at`, if the stretch goes on without an end."""
+        """Return how many steps would have ended by the model time `at` if the stretch had no last step."""
         elapsed_s = at - self.start_s
         if elapsed_s <= 0:
             return 0

@@ -47,7 +47,7 @@ class NodeThermal:
     """The power, temperature and clock of a simulated machine, at any time since the last change of power."""
 
     def __init__(self, *, ambient_c: float = AMBIENT_C, idle_w: float = LOADED_W, at: float = 0.0) -> None:
-        """Start idle at the time `at`, at the temperature that a lasting power of `idle_w` watts leads to."""
+        """Start idle at the time `at`, at the temperature that settles when the power is `idle_w` watts."""
         self.ambient_c = ambient_c
         self.idle_w = idle_w
         self.pinned_mhz: float | None = None

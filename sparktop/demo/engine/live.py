@@ -96,7 +96,7 @@ class LiveEngine:
         return answer
 
     def cancel(self, request_id: str) -> None:
-        """Abort a request because its client disconnected; do nothing if it has ended."""
+        """Abort a request because its client disconnected; do nothing if the request has already ended."""
         if not self._closed and request_id in self._answers:
             self.engine.cancel(request_id, self.catch_up())
             self._tell()
