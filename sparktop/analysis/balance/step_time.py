@@ -244,9 +244,10 @@ def _variance(logs: Sequence[float]) -> tuple[float, float]:
 
 
 def throughput(step: StepTime, slots: int | None) -> Callable[[float], float]:
-    """Return the function T(number of requests at a backend of mean speed) = its tokens per second.
+    """Return a function from the number of requests at a backend to the tokens/s that it generates.
 
-    `slots` is the number of requests that the backend runs at once, None for no limit.
+    The backend has the mean speed of the group. `slots` is the number of requests that it runs at once,
+    None for no limit.
     """
     base, slope = step.base_s, step.per_request_s
     if slots is None:

@@ -184,10 +184,9 @@ def _flow(view: RouterView, width: int) -> Row:
 
 
 def _rest(backends: list[str | None]) -> Row:
-    """Return a row that says how many deployments did not fit.
+    """Return a row with the number of deployments that did not fit, and how many have no watched backend.
 
-    `backends` holds the backend of each of these deployments, or None without a watched backend; the row
-    also says how many have None.
+    `backends` holds the backend of each of these deployments, None if it has no watched backend.
     """
     unmapped = backends.count(None)
     row: Row = [label(f" +{len(backends)} more")]

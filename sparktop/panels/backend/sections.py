@@ -45,9 +45,10 @@ def window_words(latencies: Sequence[Latency]) -> str:
 
 
 def backend_sections(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
-    """Return the sections of a backend's full-screen view, the most important first, `width` cells wide.
+    """Return the main sections of a backend's full-screen view, the most important first.
 
-    Engine cores (lanes) and nodes have sections of their own, see `lanes_section` and `nodes_section`.
+    They are for a column of `width` cells. Engine cores (lanes) and nodes are separate, see
+    `lanes_section` and `nodes_section`.
     """
     latencies = [getattr(view, name) for _, name in _NAMES]
     window = window_words(latencies)

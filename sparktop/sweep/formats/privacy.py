@@ -111,10 +111,10 @@ class Privacy:
         return self._names.get(name) or self._text(name)
 
     def _tree(self, value: Any, key: str, *, by_name: bool) -> Any:  # noqa: ANN401 - any JSON value
-        """Return a JSON value of a result with its texts and names replaced by what the report may show.
+        """Return a JSON value of a result in which texts and names are replaced by what the report may show.
 
-        `key` is the name of the field that has the value. `by_name` is True if keys of the value are
-        names.
+        `key` is the name of the field that holds `value`. If `by_name` is True, the keys of `value` are
+        names of servers or machines, which are replaced too.
         """
         if isinstance(value, dict):
             by_name = by_name or _BY_NAME.fullmatch(key) is not None
