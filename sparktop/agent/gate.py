@@ -1,4 +1,7 @@
-"""Accepts connections and limits their number before any TLS handshake; prefers known viewers when full."""
+"""Accepts connections, and limits their number before any TLS handshake.
+
+When all connections are in use, viewers that have sent an authenticated request are kept before others.
+"""
 
 from __future__ import annotations
 

@@ -56,8 +56,8 @@ class LanePage:
     ) -> None:
         """Prepare to split the samples by the label `lane_label` (None: all belong to one lane, "0").
 
-        `model_label` is the label that holds the model's name. `keep` returns those samples of a lane that
-        are read.
+        `model_label` is the label that holds the model's name. `keep` is called with the samples of a lane
+        and returns those that are read.
         """
         self.families = families
         self.models: set[str] = set()

@@ -49,7 +49,7 @@ Meminfo = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class MemoryBar:
-    """The parts of the memory bar, and what was corrected so that they add up."""
+    """The parts of the memory bar, and what was corrected so that their sizes add up to the total."""
 
     parts: tuple[MemoryPart, ...] = ()
     """The parts that are not empty, in the order of the bar: GPU memory first, free memory last. Their sizes
@@ -104,10 +104,10 @@ def page_cache_bytes(meminfo: Meminfo) -> int | None:
 
 
 def _huge_bytes(meminfo: Meminfo) -> tuple[int, int]:
-    """Return the bytes reserved as huge pages, and how many of them are free.
+    """Return (bytes reserved as huge pages, bytes of these that are free).
 
-    The line Hugetlb counts pages of every size, the HugePages lines only those of the default size; kernels
-    before 4.20 have no Hugetlb.
+    The reserved bytes are those of the line Hugetlb, which counts pages of every size. Kernels before 4.20
+    lack this line; there, pages of the default size are counted, as for the free bytes.
     """
     size = meminfo.get("Hugepagesize", 0)
     all_bytes = max(meminfo.get("Hugetlb", 0), meminfo.get("HugePages_Total", 0) * size)

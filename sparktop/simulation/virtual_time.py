@@ -21,7 +21,7 @@ _ENGINE, _CALL = 0, 1
 
 
 class VirtualTime:
-    """The current model time, with the events of all engines and the scheduled calls in order of time.
+    """Holds the current model time, and in order of time the events of all engines and the scheduled calls.
 
     At equal times, events of engines come before calls, and calls come in the order of their scheduling.
     """

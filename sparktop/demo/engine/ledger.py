@@ -74,8 +74,8 @@ def length_bounds(longest: int) -> tuple[float, ...]:
 class Ledger:
     """Counts the events of a simulated engine into histograms, as vLLM does.
 
-    First tokens and gaps between tokens are counted when they occur, other values when a request ends. A
-    request that its client aborted is not counted at its end.
+    Times to first tokens and gaps between tokens are counted when they occur, other values when a request
+    ends. If a client aborted its request, nothing is counted at the request's end.
     """
 
     def __init__(self, max_model_len: int) -> None:

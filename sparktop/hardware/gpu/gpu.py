@@ -44,7 +44,7 @@ class GpuPicture:
     note: str | None = None
     """Why a GPU is missing, in one line; None when no GPU is missing."""
     lost: tuple[LostGpu, ...] = ()
-    """GPUs that the driver lists or listed, and reports as lost or in need of a reset."""
+    """GPUs that the driver reports as lost or in need of a reset."""
     unified: bool | None = None
     """True if a GPU has no memory of its own and uses the machine's; None if no GPU has reported yet."""
     processes_bytes: int | None = None
@@ -191,8 +191,8 @@ class GpuReader:
     def _slowdown_c(self, now: float, device: _Device) -> float | None:
         """Return the temperature (°C) at which the GPU slows down; None if it is unknown.
 
-        Return None also if the driver reports the margin between the current and this temperature, which is
-        used instead.
+        Some drivers report instead by how much the GPU is cooler than this temperature. For them, return
+        None.
         """
         if not self._nvml.is_unknown(now, device.index, _MARGIN):
             return None
