@@ -83,7 +83,7 @@ def trend(series: Series, end: float, interval_s: float = 1.0) -> Trend | None:
 
 
 def _claimed(stretches: Sequence[Sequence[_Point]]) -> Trend | None:
-    """Return the trend of a series if the change is significant and its newest part continues it, else None.
+    """Return the trend of a series if it is significant, and is still going on in the newest part, else None.
 
     Each of `stretches` is a list of (mean time, mean value) of successive time slots, without a gap.
     """

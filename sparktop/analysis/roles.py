@@ -35,7 +35,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Numbers of requests and tokens that a backend processed in some minutes; None if it counts none."""
+    """Requests and tokens that a backend processed in some minutes; None for what it does not count."""
 
     finished: float | None = None
     prompt_tokens: float | None = None

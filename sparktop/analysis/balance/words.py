@@ -53,7 +53,7 @@ def too_little(mean_total: float, least: int) -> str:
 
 
 def nothing_to_compare(tracks: Sequence[LoadTrack], now_s: float) -> str:
-    """Return a sentence why fewer than two backends can be compared at `now_s` (monotonic seconds)."""
+    """Return a sentence on why two backends cannot be compared at `now_s` (monotonic seconds)."""
     seen = [track.name for track in tracks if any(run == run for run in track.running)]  # noqa: PLR0124 - NaN differs from itself
     if len(tracks) < _PAIR:
         return "a group of one backend has no balance"

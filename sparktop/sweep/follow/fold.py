@@ -326,7 +326,7 @@ class FollowedFold:
         self._emit(PhaseChanged(Phase.RUNNING, level.target, level.load, run, self._usual_runs))
 
     def _grow(self, level: FollowedLevel | None) -> None:
-        """Add the targets known so far and the load of `level` to the plan, and pass it to the view."""
+        """Extend the plan by the targets known so far and the load of `level`; give the plan to the view."""
         plan = self.plan
         lengths, concurrency = list(plan.prompt_lengths), list(plan.concurrency)
         tokens = plan.tg
