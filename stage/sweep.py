@@ -160,7 +160,7 @@ class _Stage:
         self.halted = asyncio.Event()
 
     def hear(self, event: SweepEvent) -> None:
-        """If this event is the start of the load run that the halt names, compute the time of the halt."""
+        """If this event is the start of the load run that the `Halt` names, compute the time of the halt."""
         halt = self._halt
         if halt is None or not isinstance(event, PhaseChanged) or event.phase is not Phase.RUNNING:
             return

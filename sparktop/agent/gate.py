@@ -139,7 +139,8 @@ class Gate:
     def _opened(self, task: asyncio.Task[None], connection: Connection, client: socket.socket) -> None:
         """Clean up after the task `task`, which ran `_connect`, has ended.
 
-        Log an unexpected error of the task. If the connection did not open, close its socket and remove it.
+        Log an unexpected error of the task. If the connection did not open, close its socket and remove the
+        connection.
         """
         self._opening.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -91,10 +91,10 @@ def follow(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Line
 
 
 def _link(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Link, EngineSample | None]:
-    """Return (how `sample` relates to the previous sample, last sample of the server that answers again).
+    """Return (how `sample` relates to the previous sample, last sample of an earlier server, or None).
 
-    The second is None unless a server that has answered at this address before answers again, and is
-    recognised by its counters.
+    The earlier server is one that answers again at this address: its counters continue in `sample`. None if
+    no such server was recognised.
     """
     last, start, earlier_start = lineage.last, sample.start_time, lineage.start_time
     if last is None:
