@@ -63,7 +63,10 @@ def test_no_change_of_bytes_makes_a_false_record(made: Made, tmp_path: Path, see
                 data[index:index] = rng.randbytes(rng.randrange(1, 50))
     found, reader = read(tmp_path / "a", bytes(data))
     kept = {record.fields["index"] for record in found}
-    assert all(record == made.records[record.fields["index"]] for record in found)  # type: ignore[call-overload]
+    assert all(
+        record == made.records[record.fields["index"]]  # type: ignore[call-overload]  # an int in `made`
+        for record in found
+    )
     if len(touched) == 1:
         frame = touched.pop()
         others = {index for index in range(len(made.records)) if index // A_FRAME not in {frame, frame + 1}}
