@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
+from textual.app import App
 
-from sparktop.ui.terminal import TerminalOutput
+from sparktop.ui.terminal import TerminalDriver, TerminalOutput, _Mode
 
 
 @contextmanager
@@ -131,3 +132,25 @@ def test_a_long_write_is_written_whole(size: int) -> None:
         while got < size:
             got += len(os.read(reading, 1 << 16))
         assert (got, output.drain(30)) == (size, True)
+
+
+async def test_a_notification_is_one_write_and_only_on_our_screen() -> None:
+    """It stands between two drawings, and is dropped while another program has the terminal."""
+    written: list[str] = []
+    driver = TerminalDriver(App[None]())
+
+    class Written(TerminalOutput):
+        """Keep what is written."""
+
+        def write(self, text: str) -> None:
+            """Keep one write."""
+            written.append(text)
+
+    driver.output = Written(-1)
+    driver.notify("\a")
+    assert written == []
+    driver._mode = _Mode.OURS
+    driver.write("one drawing")
+    driver.notify("\a\x1b]9;down\a")
+    driver.write("the next one")
+    assert written == ["one drawing", "\a\x1b]9;down\a", "the next one"]
