@@ -124,14 +124,15 @@ def _judge_restarts(book: AlertBook, key: SourceKey, track: BackendTrack, when: 
         return
     severity = Severity.CRITICAL if count >= RESTARTS_CRITICAL else Severity.WARNING
     message = f"restarted {count} times in {RESTARTS_WITHIN_S / 60:.0f} min: its log says why it ends"
-    values = _restart_values(track)
+    limit = RESTARTS_CRITICAL if severity is Severity.CRITICAL else RESTARTS_WARN
+    values = _restart_values(track, limit)
     book.hold(restarts_id, Finding(severity, key.name, message, values), when)
 
 
-def _restart_values(track: BackendTrack) -> Values:
+def _restart_values(track: BackendTrack, limit: int) -> Values:
     return {
         "restarts": len(track.restarted_at),
-        "limit_restarts": RESTARTS_WARN,
+        "limit_restarts": limit,
         "window_s": RESTARTS_WITHIN_S,
     }
 
@@ -145,7 +146,7 @@ def link_events(key: SourceKey, track: BackendTrack, kind: LinkKind, when: Insta
     if kind is LinkKind.RESTARTED:
         if len(track.restarted_at) >= RESTARTS_WARN:
             return []
-        about, message, values = f"{key.label}:restarted", "restarted", _restart_values(track)
+        about, message, values = f"{key.label}:restarted", "restarted", _restart_values(track, RESTARTS_WARN)
     elif kind is LinkKind.OTHER_SERVER and not track.shared_address:
         track.shared_address = True
         about, values = f"{key.label}:shared-address", NO_VALUES
