@@ -6,7 +6,7 @@ does not raise and clear it again and again.
 
 from __future__ import annotations
 
-from sparktop.model.event import NO_VALUES, Event, Severity, Values
+from sparktop.model.event import Event, Severity, Values
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
 from sparktop.model.targets import StateThresholds
@@ -149,7 +149,8 @@ def link_events(key: SourceKey, track: BackendTrack, kind: LinkKind, when: Insta
         about, message, values = f"{key.label}:restarted", "restarted", _restart_values(track, RESTARTS_WARN)
     elif kind is LinkKind.OTHER_SERVER and not track.shared_address:
         track.shared_address = True
-        about, values = f"{key.label}:shared-address", NO_VALUES
+        about = f"{key.label}:shared-address"
+        values = {"servers": 2, "limit_servers": 1, "window_s": 0.0}
         message = "several servers answer at this address in turn: no rates across a change"
     else:
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
@@ -25,8 +26,14 @@ class Notifier:
         write: Callable[[str], None],
         *,
         clock: Callable[[], float] = time.monotonic,
+        in_tmux: bool = False,
     ) -> None:
-        """Send what `settings` ask for with `write`, which takes a whole escape sequence."""
+        """Send what `settings` ask for with `write`, which takes a whole escape sequence.
+
+        With `in_tmux`, notifications are wrapped so that tmux passes them on where its option
+        allow-passthrough is set; else tmux drops them.
+        """
+        self._in_tmux = in_tmux
         self._settings = settings
         self._write = write
         self._clock = clock
@@ -54,14 +61,15 @@ class Notifier:
         match self._settings.notify:
             case "osc9":
                 # With the title in front: a text that begins with "4;" would be a progress bar.
-                return f"\x1b]9;{_TITLE}: {text}\a"
+                sequence = f"\x1b]9;{_TITLE}: {text}\a"
             case "osc777":
-                return f"\x1b]777;notify;{_TITLE};{text}\a"
+                sequence = f"\x1b]777;notify;{_TITLE};{text}\a"
             case _:
                 return ""
+        return f"\x1bPtmux;\x1b{sequence}\x1b\\" if self._in_tmux else sequence
 
 
 def notify_of_events(store: Store | None, settings: EventSettings, write: Callable[[str], None]) -> None:
     """Notify the user of the store's events from now on, if `settings` ask for any of it."""
     if store is not None and (settings.bell or settings.notify != "off"):
-        store.listen_events(Notifier(settings, write).hear)
+        store.listen_events(Notifier(settings, write, in_tmux="TMUX" in os.environ).hear)

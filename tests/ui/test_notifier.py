@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 
 import pytest
@@ -84,6 +83,15 @@ def test_hostile_text_cannot_leave_its_sequence(subject: str, message: str) -> N
         assert len(inside) < 220
 
 
+def test_inside_tmux_a_notification_is_passed_on() -> None:
+    """Its one escape is doubled and the whole wrapped; the bell needs no wrapping."""
+    sent: list[str] = []
+    settings = EventSettings(bell=True, notify="osc9")
+    notifier = Notifier(settings, sent.append, clock=lambda: 0.0, in_tmux=True)
+    notifier.hear(Event(NOON, Severity.CRITICAL, "b", "down"))
+    assert sent == ["\a\x1bPtmux;\x1b\x1b]9;sparktop: b: down\a\x1b\\"]
+
+
 def test_it_is_off_by_default() -> None:
     """A store has no listener unless the configuration asks for one."""
     store, sent = Store(Watch()), list[str]()
@@ -92,4 +100,3 @@ def test_it_is_off_by_default() -> None:
     notify_of_events(store, EventSettings(bell=True), sent.append)
     store.note("a", "b", Severity.WARNING)
     assert sent == ["\a"]
-    assert os.linesep == "\n"
