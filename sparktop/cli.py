@@ -9,7 +9,19 @@ from types import ModuleType
 from typing import NoReturn
 
 from sparktop import __version__
-from sparktop.commands import agent, compare, config, demo, doctor, report, snapshot, sweep, themes, watch
+from sparktop.commands import (
+    agent,
+    compare,
+    config,
+    demo,
+    doctor,
+    record,
+    report,
+    snapshot,
+    sweep,
+    themes,
+    watch,
+)
 from sparktop.commands.arguments import Parser
 from sparktop.commands.output import drop_out, flush_out, tell, write_out
 from sparktop.ending import CLOSING_S, ENDING
@@ -22,6 +34,7 @@ COMMANDS: dict[str, tuple[ModuleType, str]] = {
     "sweep": (sweep, "put load on servers and routers, level by level, and measure them"),
     "compare": (compare, "results of sweeps and published tables beside one another"),
     "report": (report, "a stored sweep with plots and tables: md, html, svg, csv or json"),
+    "record": (record, "watch without a screen and keep everything in a file, to replay it later"),
     "agent": (agent, "serve this machine's readings to remote viewers, over HTTP or through ssh"),
     "doctor": (doctor, "what works, what does not and what to do, one line a check"),
     "config": (config, "print the configuration file or an example of one, or check it"),
@@ -29,7 +42,7 @@ COMMANDS: dict[str, tuple[ModuleType, str]] = {
 }
 """Commands by name, each with its module and summary."""
 
-LATER = ("record", "replay")
+LATER = ("replay",)
 """Names reserved for future commands, so that none is taken for a host today."""
 
 EXIT_CODES = """\

@@ -265,6 +265,13 @@ class EventsTable(Strict):
     webhook_token_env: Variable | None = None
 
 
+class RecorderTable(Strict):
+    """`[recorder]`: the flight recorder of the viewer."""
+
+    flight: bool = True
+    flight_mib: int = Field(default=64, ge=8, le=65536)
+
+
 class Settings(Strict):
     """All tables and top-level keys of the configuration file."""
 
@@ -281,6 +288,7 @@ class Settings(Strict):
     thresholds: ThresholdsTable = ThresholdsTable()
     alerts: AlertsTable = AlertsTable()
     events: EventsTable = EventsTable()
+    recorder: RecorderTable = RecorderTable()
 
 
 @dataclass(frozen=True, slots=True)

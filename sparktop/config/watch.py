@@ -89,6 +89,7 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
         sweeps=tuple(_sweep(table) for table in settings["sweeps"]),
         guard=GuardLimits(**settings["guard"]),
         events=_events(settings["events"], path, env),
+        **settings["recorder"],
     )
 
 

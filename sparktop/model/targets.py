@@ -215,6 +215,10 @@ class Watch:
     """Presets of the load generator from the configuration."""
     guard: GuardLimits = GuardLimits()
     events: EventSettings = EventSettings()
+    flight: bool = True
+    """Whether the viewer keeps the newest minutes in files (the flight recorder)."""
+    flight_mib: int = 64
+    """MiB that these files may take."""
     sweep_routers: tuple[RouterTarget, ...] = ()
     """Routers that are not watched, but that sweeps can name as targets."""
 

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
@@ -27,10 +28,11 @@ from sparktop.model.targets import (
     StateThresholds,
     Watch,
 )
+from sparktop.model.text import clean
 from sparktop.recording.calls import Target, adapter, read_target, target_fields
 from sparktop.recording.record import Kind, Record, RecordError
 from sparktop.sources.wire import WireError, checked
-from sparktop.store import SourceKey, SourceKind
+from sparktop.store import SourceKey, SourceKind, Store
 from sparktop.store.journal import Call, Change
 
 SCHEMA = "sparktop.recording/1"
@@ -121,25 +123,29 @@ def key_of(target: Target) -> SourceKey:
     return SourceKey(kinds[type(target)], target.name)
 
 
-def first_head(watch: Watch, *, simulated: bool) -> Head:
-    """Return the head at the beginning of watching, on this machine and in this process."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:  # noqa: PTH123 - one short read
-            boot_id = file.read(64).strip()
-    except OSError:
-        boot_id = ""
-    targets: Iterable[Target] = (*watch.nodes, *watch.backends, *watch.routers)
+def first_head(watch: Watch, store: Store) -> Head:
+    """Return the head of a recording of `store` that begins now, on this machine and in this process."""
     return Head(
-        targets={key_of(one): one for one in targets},
-        interval_s=watch.interval_s,
-        simulated=simulated,
+        targets={key_of(one): one for one in store.targets()},
+        identities=store.identities(),
+        interval_s=store.interval_s,
+        searching=store.searching,
+        simulated=store.simulated,
         thresholds=watch.thresholds,
         node_thresholds=watch.node_thresholds,
         models=watch.models,
         hostname=socket.gethostname(),
-        boot_id=boot_id,
+        boot_id=boot_id(),
         pid=os.getpid(),
     )
+
+
+def boot_id() -> str:
+    """Return what identifies the present run of this machine; empty where the kernel does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def announced(snapshot: Snapshot) -> Announced:
@@ -217,22 +223,21 @@ def read_head(record: Record) -> Head:
         body = json.loads(record.body)
         watch = body["watch"]
         targets = [read_target(one) for one in watch["targets"]]
-        head = Head(
+        return Head(
             targets={key_of(one): one for one in targets},
             identities=dict(_identity(label, one) for label, one in body["identities"].items()),
             interval_s=float(watch["interval_s"]),
-            searching=tuple(str(one) for one in watch["searching"]),
+            searching=tuple(clean(one, 200) for one in watch["searching"]),
             simulated=watch["simulated"] is True,
             thresholds=_of(StateThresholds, watch["thresholds"]),
             node_thresholds=_of(NodeThresholds, watch["node_thresholds"]),
-            models={name: _of(ModelFacts, one) for name, one in watch["models"].items()},
-            announced=_announced(body),
-            version=str(fields.get("sparktop")),
-            hostname=str(fields.get("hostname")),
-            boot_id=str(fields.get("boot_id")),
+            models={clean(name, 200): _of(ModelFacts, one) for name, one in watch["models"].items()},
+            announced=checked(_announced(body)),
+            version=clean(fields.get("sparktop"), 200),
+            hostname=clean(fields.get("hostname"), 200),
+            boot_id=clean(fields.get("boot_id"), 200),
             pid=int(cast("int", fields.get("pid"))),
         )
-        return checked(head)
     except (ValueError, KeyError, TypeError, AttributeError, ValidationError, WireError, RecursionError):
         raise RecordError("a head that cannot be read") from None
 
@@ -248,10 +253,10 @@ def _announced(body: Mapping[str, Any]) -> Announced:
 
 def _identity(label: str, fields: object) -> tuple[SourceKey, Identity]:
     kind, _, name = label.partition(":")
-    key = SourceKey(SourceKind(kind), name)
+    key = SourceKey(SourceKind(kind), clean(name, 200))
     if key.kind is SourceKind.NODE:
-        return key, _of(NodeIdentity, fields)
-    return key, _of(EngineIdentity, fields)
+        return key, checked(_of(NodeIdentity, fields))
+    return key, checked(_of(EngineIdentity, fields))
 
 
 def _of(kind: type[Value], fields: object) -> Value:

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from sparktop.recording.frames import FrameWriter
     from sparktop.recording.head import Head
     from sparktop.recording.record import Record
+    from sparktop.store import Store
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +64,6 @@ class Recorder:
         next_path: Callable[[Instant], Path],
         part_s: float | None = None,
         part_bytes: int = 1 << 30,
-        simulated: bool = False,
         on_problem: Callable[[str], None] = lambda _: None,
         on_part: Callable[[Path], None] = lambda _: None,
     ) -> None:
@@ -73,7 +74,6 @@ class Recorder:
         `on_problem` and `on_part` are called in the recorder's thread.
         """
         self._watch = watch
-        self._simulated = simulated
         self._next_path = next_path
         self._part_s, self._part_bytes = part_s, part_bytes
         self._on_problem, self._on_part = on_problem, on_part
@@ -93,10 +93,15 @@ class Recorder:
         self._part_at = 0.0
         self._level: int | None = None
         self._failed_at: float | None = None
+        self._last = Instant(0.0, datetime.fromtimestamp(0, UTC))
+        """Time of the newest record."""
 
-    def start(self, picture: Callable[[], Snapshot]) -> None:
-        """Start the thread; `picture` returns a snapshot of the store, whose journal this is."""
-        self._picture = picture
+    def start(self, store: Store) -> None:
+        """Record `store`, whose journal this is, from now on; encoding and writing are a thread's."""
+        from sparktop.recording.head import first_head
+
+        self._head = first_head(self._watch, store)
+        self._picture = store.snapshot
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
 
@@ -140,9 +145,6 @@ class Recorder:
         return taken, dropped
 
     def _run(self) -> None:
-        from sparktop.recording.head import first_head
-
-        self._head = first_head(self._watch, simulated=self._simulated)
         while True:
             stopping = self._stop.wait(FLUSH_S)
             try:
@@ -160,7 +162,7 @@ class Recorder:
         if waits and not stopping:
             return
         items, dropped = self._take()
-        if not items:
+        if not items and not (stopping and self._frame is not None):
             return
         began = time.thread_time()
         try:
@@ -188,7 +190,8 @@ class Recorder:
         """Encode and write what has come, with new frames and files where they are due."""
         from sparktop.recording.record import Kind, Record, encode
 
-        first = items[0][0]
+        self._last = items[-1][0] if items else self._last
+        first = items[0][0] if items else self._last
         if self._file is not None and self._file.is_gone():
             self._file.close()
             self._file = self._frame = None
@@ -207,7 +210,7 @@ class Recorder:
             if (record := self._record(instant, item)) is not None:
                 text += encode(record)
         if stopping:
-            text += encode(Record(Kind.END, items[-1][0], fields={"reason": self._reason}))
+            text += encode(Record(Kind.END, self._last, fields={"reason": self._reason}))
         data += self._end_frame(text) if stopping else self._added(bytes(text))
         assert self._file is not None  # noqa: S101 - a frame has a file
         self._file.append(bytes(data), frame_open=self._frame is not None)

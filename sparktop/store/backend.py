@@ -64,7 +64,7 @@ class BackendTrack:
         self._running: deque[tuple[float, float]] = deque()
         """(time, running requests) of the samples in the rate window; emptied when an engine core (lane) has
         no request."""
-        self._identity = EngineIdentity()
+        self.identity = EngineIdentity()
         self._lineage = Lineage()
         self._window = Window()
         self._held: deque[tuple[float, float | None, float | None]] = deque()
@@ -89,7 +89,7 @@ class BackendTrack:
 
     def identify(self, identity: EngineIdentity) -> None:
         """Store what the server reports about itself (version, model, longest context, slots) in the view."""
-        self._identity = identity
+        self.identity = identity
         self.view = replace(
             self.view,
             version=identity.version,
@@ -288,7 +288,7 @@ class BackendTrack:
         """
         sample = self._lineage.last
         names = sample.models if sample else ()
-        return self._identity.model if self._identity.model in names or not names else names[0]
+        return self.identity.model if self.identity.model in names or not names else names[0]
 
 
 def _lane_view(lane: LaneSample, history: LaneHistory | None) -> LaneView:

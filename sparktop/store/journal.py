@@ -38,3 +38,24 @@ class Journal(Protocol):
     def write(self, instant: Instant, call: Call) -> None:
         """Record a call made at the time `instant`; return at once and do not raise."""
         ...
+
+
+class Journals:
+    """A journal that passes each call on to any number of journals, which may change while it is used."""
+
+    def __init__(self) -> None:
+        """Start without a journal to pass calls on to."""
+        self._journals: tuple[Journal, ...] = ()
+
+    def add(self, journal: Journal) -> None:
+        """Pass later calls on to `journal`, too."""
+        self._journals = (*self._journals, journal)
+
+    def remove(self, journal: Journal) -> None:
+        """Pass no further calls on to `journal`."""
+        self._journals = tuple(one for one in self._journals if one is not journal)
+
+    def write(self, instant: Instant, call: Call) -> None:
+        """Pass a call on."""
+        for journal in self._journals:
+            journal.write(instant, call)

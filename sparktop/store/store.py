@@ -44,10 +44,6 @@ NO_GROUP = "backends"
 """Group name of backends that no router lists and whose model is not known yet."""
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 class Store:
     """The state of every watched source. Not thread-safe."""
 
@@ -56,7 +52,7 @@ class Store:
         watch: Watch,
         *,
         clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], datetime] = _utc_now,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
         simulated: bool = False,
         journal: Journal | None = None,
     ) -> None:
@@ -95,12 +91,22 @@ class Store:
         """Hosts on which no server has been found yet."""
         return self._searching
 
-    def _instant(self) -> Instant:
-        return Instant(self._clock(), self._now())
+    def targets(self) -> tuple[BackendTarget | NodeTarget | RouterTarget, ...]:
+        """Return everything that is watched at present."""
+        routers = (track.target for track in self._routers.values())
+        nodes = (track.target for track in self._nodes.values())
+        return (*nodes, *(track.target for track in self._backends.values()), *routers)
+
+    def identities(self) -> dict[SourceKey, EngineIdentity | NodeIdentity]:
+        """Return the newest identity of each backend and node."""
+        return {
+            **{SourceKey.backend(name): track.identity for name, track in self._backends.items()},
+            **{SourceKey.node(name): track.view.identity for name, track in self._nodes.items()},
+        }
 
     def _begin(self, change: Change, *arguments: object) -> Instant:
         """Record a call in the journal, if there is one; return the time at which the call takes effect."""
-        instant = self._instant()
+        instant = Instant(self._clock(), self._now())
         if self._journal is not None:
             self._journal.write(instant, Call(change, arguments))
         return instant

@@ -26,6 +26,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 from sparktop.panels.board.view import View
+from sparktop.recording.session import RecordedMonitor, Recordings
 from sparktop.store import Store
 from sparktop.ui.cadence import Cadence
 from sparktop.ui.canvas import Canvas
@@ -376,17 +377,17 @@ def chosen_palette(name: str) -> Palette:
 def run(watch: Watch, *, simulated: bool = False, follow: Path | None = None) -> int:
     """Run the interface on `watch` until the user quits; return the exit code.
 
-    `simulated` marks the snapshots as simulated. `follow` is the progress file of another program's sweep to
-    show.
+    `simulated` marks the snapshots as such. `follow` is the progress file of another program's sweep.
 
     Raises:
         ConfigError: there is no theme of the configured name.
     """
-    store = Store(watch, simulated=simulated)
+    recordings = Recordings(watch, flight=watch.flight and not simulated, env=os.environ)
+    store = Store(watch, simulated=simulated, journal=recordings.journal)
     app = SparktopApp(
         store.snapshot,
         theme=watch.theme,
-        monitor=Monitor(watch, store),
+        monitor=RecordedMonitor(watch, store, recordings),
         store=store,
         interval_s=watch.interval_s,
         low_bandwidth=watch.low_bandwidth,

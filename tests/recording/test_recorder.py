@@ -45,7 +45,7 @@ class Recorded:
         self.store = Store(
             WATCH, clock=lambda: self.at, now=lambda: instant(self.at).wall, journal=self.recorder
         )
-        self.recorder.start(self.store.snapshot)
+        self.recorder.start(self.store)
 
     def second(self) -> None:
         """Let a second pass: a failed poll and a judgement."""

@@ -27,9 +27,9 @@ class Tape:
     def __init__(self, path: Path, outage: Outage | None, scenario: Scenario | None) -> None:
         """Play `MOMENTS` steps and keep a snapshot after each."""
         live = Rehearsal(nodes=2, outage=outage, scenario=scenario)
-        self.recorder = Recorder(live.watch, next_path=lambda _: path, simulated=True)
+        self.recorder = Recorder(live.watch, next_path=lambda _: path)
         live = Rehearsal(nodes=2, journal=self.recorder, outage=outage, scenario=scenario)
-        self.recorder.start(live.store.snapshot)
+        self.recorder.start(live.store)
         self.snapshots = []
         for _ in range(MOMENTS):
             live.play(STEP_S)

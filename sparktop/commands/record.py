@@ -1,0 +1,139 @@
+"""`sparktop record`: watch without a screen and keep everything in a file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from sparktop.commands.arguments import add_targets, number
+from sparktop.commands.output import tell, write_out
+from sparktop.errors import OutputError, UsageError
+from sparktop.model.text import clean
+
+_YEAR_S = 366 * 86_400.0
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SIZE = re.compile(r"([0-9]{1,6})\s*([KMGT]?)(?:iB|B)?", re.IGNORECASE)
+
+
+def size(text: str) -> int:
+    """Parse a number of bytes such as "500M" or "2 GiB".
+
+    Raises:
+        argparse.ArgumentTypeError: the text has another form, or is below 1 MiB.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    value = int(found[1]) * _UNITS[found[2].upper()] if found else 0
+    if value < _UNITS["M"]:
+        raise argparse.ArgumentTypeError(
+            f"must be a size from 1M on, such as 500M or 2G, not '{clean(text, 40)}'"
+        )
+    return value
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the recorder."""
+    add_targets(parser)
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write there; an existing recording is continued"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=number(0.1, _YEAR_S, " seconds"),
+        metavar="S",
+        help="stop after S seconds (default: never)",
+    )
+    parser.add_argument(
+        "--max-bytes", type=size, metavar="SIZE", help="stop at this size, such as 500M or 2G"
+    )
+    parser.add_argument(
+        "--check", metavar="FILE", help="verify a recording; with -o, copy all that can be read"
+    )
+    parser.add_argument(
+        "--systemd-unit", action="store_true", help="print a systemd unit that records until it is stopped"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Record until Ctrl+C, SIGTERM or a limit; or check a recording; or print the unit.
+
+    Raises:
+        SparktopError: an argument, the configuration file or a file cannot be used.
+    """
+    if arguments.systemd_unit:
+        write_out(unit(Path(shutil.which("sparktop") or sys.argv[0]).absolute(), arguments.output))
+        return 0
+    if arguments.check is not None:
+        return _check(Path(arguments.check), arguments.output)
+    # Late: --help needs none of them.
+    import asyncio
+
+    from sparktop.commands.choice import choose
+    from sparktop.logfile import open_log
+    from sparktop.recording.session import Limits, record
+
+    if arguments.output is None:
+        raise UsageError("sparktop record needs -o FILE")
+    open_log(os.environ)
+    watch = choose(arguments, os.environ)
+    limits = Limits(arguments.seconds, arguments.max_bytes)
+    written = asyncio.run(record(watch, Path(arguments.output), limits, tell))
+    total = sum(path.stat().st_size for path in written if path.exists())
+    names = ", ".join(clean(path, 200) for path in written)
+    tell(f"recorded {total / _UNITS['K']:,.0f} KiB in {names or 'no file'}")
+    return 0
+
+
+def _check(path: Path, output: str | None) -> int:
+    """Report what a recording holds and what is lost; write the readable part to `output` if given.
+
+    Return 0 for an undamaged recording, 1 otherwise.
+    """
+    from sparktop.recording.rescue import check, rescue
+
+    found = check(path)
+    write_out(found.text())
+    if output is not None:
+        if Path(output).exists():
+            raise OutputError(f"{clean(output)} exists: name a new file")
+        kept = rescue(path, Path(output))
+        tell(f"{kept} records are in {clean(output, 300)}")
+    return 0 if found.is_whole else 1
+
+
+def unit(program: Path, output: str | None) -> str:
+    """Return a systemd unit that records what the configuration file lists."""
+    file = output or "/var/lib/sparktop/night.rec.zst"
+    return f"""\
+# sparktop record --systemd-unit > /etc/systemd/system/sparktop-record.service
+# systemctl daemon-reload && systemctl enable --now sparktop-record
+# Record *other* hosts where you can: a machine that hangs writes nothing, and its last seconds are lost.
+
+[Unit]
+Description=sparktop recorder: what servers and machines did, for later
+After=network-online.target time-sync.target
+Wants=network-online.target time-sync.target
+
+[Service]
+Type=exec
+ExecStart={program} record --config /etc/sparktop/sparktop.toml -o {file}
+Restart=on-failure
+RestartSec=10
+StateDirectory=sparktop
+StateDirectoryMode=0700
+UMask=0077
+# The recorder should be the last to go when memory runs out, and must not be paged out.
+OOMScoreAdjust=-900
+LimitMEMLOCK=infinity
+MemoryMax=512M
+CPUWeight=20
+NoNewPrivileges=yes
+ProtectSystem=strict
+PrivateTmp=yes
+
+[Install]
+WantedBy=multi-user.target
+"""

@@ -1,0 +1,167 @@
+"""The flight recorder's files: a bounded number of the newest minutes, and how the last run ended.
+
+Each viewer writes files of its own, ten minutes long. The oldest are deleted beyond a number of bytes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from sparktop.files import Place, folder_of
+from sparktop.model.instant import Instant
+from sparktop.recording.record import Kind
+
+SUFFIX = ".rec.zst"
+PART_S = 600.0
+LEAST_KEPT_S = 1800.0
+"""Seconds that are kept even beyond the bytes asked for, but within `MOST_TIMES` times as many bytes."""
+MOST_TIMES = 4
+_NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "lustre", "9p", "ceph", "fuse.glusterfs"})
+
+
+def flight_folder(env: Mapping[str, str]) -> Path:
+    """Return the folder of the flight recorder, which need not exist.
+
+    It is `$XDG_STATE_HOME/sparktop/flight`. On a network file system, where each sync would wait for the
+    network, it is below /var/tmp instead.
+    """
+    folder = folder_of(env, Place.STATE) / "flight"
+    return Path(f"/var/tmp/sparktop-{os.getuid()}/flight") if is_network(folder) else folder  # noqa: S108 - mode 0700
+
+
+def is_network(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
+    """Return whether a path lies on a network file system; False where that cannot be found out."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return False
+    best, kind = "", ""
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        fields, rest = before.split(), after.split()
+        if len(fields) > 4 and rest and _is_below(str(path), fields[4]) and len(fields[4]) >= len(best):  # noqa: PLR2004 - the mount point
+            best, kind = fields[4], rest[0]
+    return kind in _NETWORK
+
+
+def _is_below(path: str, mount: str) -> bool:
+    return path == mount or path.startswith(mount.rstrip("/") + "/")
+
+
+def make_folder(folder: Path) -> None:
+    """Create the folder, readable by its user only.
+
+    Raises:
+        OSError: it cannot be created, or belongs to another user.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise PermissionError(1, "the folder belongs to another user", str(folder))
+
+
+def part_path(folder: Path, instant: Instant) -> Path:
+    """Return the path of this process's file that begins at an instant."""
+    return folder / f"{instant.wall:%Y%m%dT%H%M%S}-{os.getpid()}{SUFFIX}"
+
+
+def parts(folder: Path) -> list[Path]:
+    """Return the flight recorder's files, oldest first; empty where the folder cannot be read."""
+    try:
+        return sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIX))
+    except OSError:
+        return []
+
+
+def retain(folder: Path, most_bytes: int, now: datetime) -> None:
+    """Delete the oldest files beyond `most_bytes`; files that another process writes stay.
+
+    The last half hour stays, too, unless it takes `MOST_TIMES` times `most_bytes`.
+    """
+    with _held(folder / ".lock") as held:
+        if not held:
+            return
+        sizes = [(path, info) for path in parts(folder) if (info := _stat(path)) is not None]
+        total = sum(info.st_size for _, info in sizes)
+        for path, info in sizes:
+            is_recent = now.timestamp() - info.st_mtime < LEAST_KEPT_S
+            if total <= most_bytes or (is_recent and total <= MOST_TIMES * most_bytes):
+                return
+            if not is_written(path):
+                with suppress(OSError):
+                    path.unlink()
+                    total -= info.st_size
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat(follow_symlinks=False)
+    except OSError:
+        return None
+
+
+def is_written(path: Path) -> bool:
+    """Return whether a process writes the file at present."""
+    with _held(path) as held:
+        return not held
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[bool]:
+    """Hold the lock of a file meanwhile; yield whether it is held."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if path.name == ".lock" else 0)
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except OSError:
+        yield False
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        yield False
+    else:
+        yield True
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How an earlier run ended that did not end on purpose."""
+
+    path: Path
+    at: datetime
+    """Wall time of its last record."""
+    same_boot: bool
+    """Whether the machine is still up since then: then the program was killed, else the machine went down."""
+
+
+def last_end(folder: Path, boot_id: str) -> Ended | None:
+    """Return how the newest run before this one ended; None if it ended on purpose or still goes on.
+
+    The last frame of the newest file is read.
+    """
+    from sparktop.errors import UsageError
+    from sparktop.recording.player import Recording
+
+    own = f"-{os.getpid()}{SUFFIX}"
+    path = next((one for one in reversed(parts(folder)) if not one.name.endswith(own)), None)
+    if path is None or is_written(path):
+        return None
+    try:
+        recording = Recording([path])
+    except UsageError:
+        return None
+    last = None
+    for record in recording.records(recording.frames[-1]):
+        last = record
+    head = recording.frames[-1].head
+    recording.close()
+    if last is None or last.kind == Kind.END:
+        return None
+    return Ended(path, last.instant.wall, head.boot_id == boot_id)

@@ -1,0 +1,126 @@
+"""Verification of a recording, and a copy of everything in it that can be read."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sparktop.errors import OutputError, UsageError
+from sparktop.model.instant import Instant
+from sparktop.model.text import clean
+from sparktop.recording.calls import call_of
+from sparktop.recording.frames import Damage, FrameReader, FrameWriter
+from sparktop.recording.record import Kind, RecordError, encode
+
+_LEVEL = 6
+
+
+@dataclass(slots=True)
+class Checked:
+    """What a file holds."""
+
+    path: Path
+    size: int
+    kinds: Counter[str] = field(default_factory=Counter)
+    """Number of readable records by kind."""
+    frames: int = 0
+    first: Instant | None = None
+    last: Instant | None = None
+    damage: list[Damage] = field(default_factory=list)
+    unreadable: int = 0
+    """Records whose checksum is right but whose content cannot be used."""
+    torn_bytes: int = 0
+    """Bytes at the end that are not a complete block: still being written, or cut off."""
+    end: str | None = None
+    """Reason of the end; None for a recording that still goes on or was cut off."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is damaged or unreadable."""
+        return not self.damage and not self.unreadable and not self.torn_bytes
+
+    def text(self) -> str:
+        """Return the result as lines of text."""
+        frames = "frame" if self.frames == 1 else "frames"
+        lines = [f"{clean(self.path, 300)}: {self.size:,} bytes, {self.frames} {frames}"]
+        if self.first is not None and self.last is not None:
+            start, stop = (one.wall.astimezone() for one in (self.first, self.last))
+            lines.append(f"from {start:%Y-%m-%d %H:%M:%S} to {stop:%Y-%m-%d %H:%M:%S %Z}")
+        counts = ", ".join(f"{count:,} {clean(kind, 20)}" for kind, count in sorted(self.kinds.items()))
+        lines.append(f"records: {counts or 'none'}")
+        lines.append(f"end: {self.end or 'none, so it is still written, or was cut off'}")
+        lines += [f"damaged at byte {one.offset:,}: {clean(one.reason, 100)}" for one in self.damage]
+        if self.torn_bytes:
+            lines.append(
+                f"the last {self.torn_bytes:,} bytes are not complete: still being written, or cut off"
+            )
+        if self.unreadable:
+            lines.append(f"{self.unreadable} records cannot be used by this version")
+        lines.append("nothing is damaged" if self.is_whole else "all else was read")
+        return "\n".join(lines) + "\n"
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise UsageError(f"{clean(path, 300)}: {clean(error.strerror)}") from None
+
+
+def check(path: Path) -> Checked:
+    """Read all of a recording.
+
+    Raises:
+        UsageError: the file cannot be opened.
+    """
+    descriptor = _open(path)
+    try:
+        reader = FrameReader(descriptor)
+        found, frame = Checked(path, reader.size()), -1
+        for located in reader.records():
+            record = located.record
+            found.frames += located.frame != frame
+            frame = located.frame
+            found.kinds[record.kind] += 1
+            found.first, found.last = found.first or record.instant, record.instant
+            if record.kind == Kind.END:
+                found.end = clean(record.fields.get("reason", ""), 100)
+            try:
+                call_of(record)
+            except RecordError:
+                found.unreadable += 1
+        found.damage = reader.damage
+        found.torn_bytes = reader.size() - reader.good_end if reader.open_frame else 0
+    except OSError as error:
+        raise UsageError(f"{clean(path, 300)}: {clean(error.strerror)}") from None
+    finally:
+        os.close(descriptor)
+    return found
+
+
+def rescue(path: Path, output: Path) -> int:
+    """Copy all readable records to a new file with the same frames; return their number.
+
+    Raises:
+        UsageError: the file cannot be opened.
+        OutputError: the new file cannot be written.
+    """
+    descriptor = _open(path)
+    count, frame, writer = 0, -1, None
+    try:
+        with output.open("xb") as file:
+            output.chmod(0o600)
+            for located in FrameReader(descriptor).records():
+                if writer is None or located.frame != frame:
+                    file.write(writer.end() if writer is not None else b"")
+                    writer, frame = FrameWriter(_LEVEL), located.frame
+                file.write(writer.add(encode(located.record)))
+                count += 1
+            file.write(writer.end() if writer is not None else b"")
+    except OSError as error:
+        raise OutputError(f"{clean(output, 300)}: {clean(error.strerror)}") from None
+    finally:
+        os.close(descriptor)
+    return count

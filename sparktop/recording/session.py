@@ -1,0 +1,230 @@
+"""The recordings of one viewer: the flight recorder, and a recording that the user starts and stops."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sparktop.ending import hear
+from sparktop.errors import OutputError
+from sparktop.model.event import Severity
+from sparktop.model.instant import Instant
+from sparktop.model.targets import Watch
+from sparktop.model.text import clean
+from sparktop.recording.file import RecordingFile
+from sparktop.recording.flight import (
+    PART_S,
+    SUFFIX,
+    flight_folder,
+    last_end,
+    make_folder,
+    part_path,
+    retain,
+)
+from sparktop.recording.recorder import Recorder
+from sparktop.store import Store
+from sparktop.store.journal import Journals
+from sparktop.watch.monitor import Monitor
+
+MIB = 1 << 20
+DAY_S = 86_400.0
+_CHECK_S = 0.1
+"""Seconds between two checks of whether a recording without a screen is to end."""
+_SUBJECT = "recorder"
+
+
+class Recordings:
+    """What is recorded of a store; `journal` is to be the store's journal."""
+
+    def __init__(self, watch: Watch, *, flight: bool, env: Mapping[str, str]) -> None:
+        """Record nothing before `start`; the flight recorder runs if `flight`."""
+        self.journal = Journals()
+        self._watch = watch
+        self._folder = flight_folder(env) if flight else None
+        self._flight: Recorder | None = None
+        self._own: Recorder | None = None
+        self.own_path: Path | None = None
+        """File of the user's recording while it runs, None otherwise."""
+        self._store: Store | None = None
+
+    def _post(self, message: str) -> Callable[[], None]:
+        return lambda: self._store.note(_SUBJECT, message, Severity.WARNING) if self._store else None
+
+    def _reporter(self) -> Callable[[str], None]:
+        """Return a function for the recorder's thread that adds an event in the event loop."""
+        loop = asyncio.get_running_loop()
+
+        def report(message: str) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._post(message))
+
+        return report
+
+    async def start(self, store: Store) -> None:
+        """Start the flight recorder, and report how an earlier run ended that did not end on purpose."""
+        self._store = store
+        folder = self._folder
+        if folder is None:
+            return
+        try:
+            await asyncio.to_thread(make_folder, folder)
+        except OSError as error:
+            self._post(f"the flight recorder is off: {clean(folder, 200)}: {clean(error.strerror)}")()
+            return
+        await asyncio.to_thread(self._report_end, folder, self._reporter())
+        limit = self._watch.flight_mib * MIB
+
+        def begun(_: Path) -> None:
+            retain(folder, limit, datetime.now(UTC))
+
+        self._flight = Recorder(
+            self._watch,
+            next_path=lambda instant: part_path(folder, instant),
+            part_s=PART_S,
+            on_problem=self._reporter(),
+            on_part=begun,
+        )
+        self.journal.add(self._flight)
+        self._flight.start(store)
+
+    @staticmethod
+    def _report_end(folder: Path, report: Callable[[str], None]) -> None:
+        from sparktop.recording.head import boot_id  # late, and in a thread: it loads pydantic
+
+        ended = last_end(folder, boot_id())
+        if ended is None:
+            return
+        when = f"{ended.at.astimezone():%Y-%m-%d %H:%M:%S}"
+        what = "sparktop was killed" if ended.same_boot else "this machine went down without a shutdown"
+        report(f"{what} at {when}: sparktop replay {clean(ended.path, 200)} shows the minutes before")
+
+    def toggle(self, folder: Path) -> str:
+        """Start a recording in `folder`, or stop the one that runs; return a line for the user."""
+        store = self._store
+        if store is None:
+            return "nothing to record yet"
+        if self._own is not None and self.own_path is not None:
+            path = self.own_path
+            self._end_own("stopped")
+            return f"recorded {clean(path, 200)}"
+        path = folder / f"sparktop-{datetime.now().astimezone():%Y%m%d-%H%M%S}{SUFFIX}"
+        try:
+            path.touch(mode=0o600, exist_ok=False)
+        except OSError as error:
+            return f"not recorded: {clean(path, 200)}: {clean(error.strerror)}"
+        self._own = Recorder(self._watch, next_path=lambda _: path, on_problem=self._reporter())
+        self.own_path = path
+        self.journal.add(self._own)
+        self._own.start(store)
+        return f"recording to {clean(path, 200)}"
+
+    def mark(self, instant: Instant, word: str) -> None:
+        """Write a mark with a word into everything that is recorded, and add it to the events."""
+        for recorder in (self._flight, self._own):
+            if recorder is not None:
+                recorder.mark(instant, word)
+        if self._store is not None:
+            self._store.note("mark", clean(word, 200) or "mark")
+
+    def _end_own(self, reason: str) -> None:
+        if self._own is not None:
+            self.journal.remove(self._own)
+            self._own.stop(reason)
+            self._own = self.own_path = None
+
+    def stop(self, reason: str) -> None:
+        """Write what is left and end all recordings."""
+        self._end_own(reason)
+        if self._flight is not None:
+            self.journal.remove(self._flight)
+            self._flight.stop(reason)
+            self._flight = None
+
+
+class RecordedMonitor(Monitor):
+    """A monitor whose store is recorded while it runs."""
+
+    def __init__(self, watch: Watch, store: Store, recordings: Recordings) -> None:
+        """Watch what `watch` defines, deliver to `store`, and run `recordings` meanwhile."""
+        super().__init__(watch, store)
+        self._recordings = recordings
+        self._recorded = store
+
+    async def start(self) -> None:
+        """Start the recordings, then all polling."""
+        await super().start()
+        await self._recordings.start(self._recorded)
+
+    async def stop(self) -> None:
+        """Stop all polling, then the recordings."""
+        await super().stop()
+        await asyncio.to_thread(self._recordings.stop, "quit")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a recording without a screen ends by itself; None: never."""
+
+    seconds: float | None = None
+    size: int | None = None
+    """Bytes of all its files."""
+
+    def reached(self, passed_s: float, written: Sequence[Path]) -> str | None:
+        """Return why the recording ends now, or None if it goes on."""
+        if self.seconds is not None and passed_s >= self.seconds:
+            return "time is up"
+        if self.size is not None and sum(one.stat().st_size for one in written if one.exists()) >= self.size:
+            return "size is reached"
+        return None
+
+
+async def record(watch: Watch, path: Path, limits: Limits, report: Callable[[str], None]) -> Sequence[Path]:
+    """Watch and record into `path` until Ctrl+C, SIGTERM or a limit; return the files that were written.
+
+    After a day or a GiB a file with the next number begins beside it. `report` receives lines for the user.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    if not path.parent.is_dir():
+        raise OutputError(f"{clean(path)}: there is no folder {clean(path.parent)}")
+    RecordingFile(path).close()  # fail before anything is watched
+    written: list[Path] = []
+
+    def next_path(_: Instant) -> Path:
+        stem = path.name.partition(".")[0]
+        written.append(path if not written else path.with_name(f"{stem}.{len(written) + 1}{SUFFIX}"))
+        return written[-1]
+
+    stopped: list[str] = []
+    ended = asyncio.Event()
+
+    def end(number: signal.Signals) -> None:
+        stopped.append(number.name)
+        ended.set()
+
+    undo = hear({signal.SIGINT: 130, signal.SIGTERM: 0}, end)
+    journal = Journals()
+    store = Store(watch, journal=journal)
+    recorder = Recorder(watch, next_path=next_path, part_s=DAY_S, on_problem=report)
+    journal.add(recorder)
+    recorder.start(store)
+    monitor = Monitor(watch, store)
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    await monitor.start()
+    report(f"recording to {clean(path, 300)}; Ctrl+C ends it")
+    try:
+        while not stopped and (reason := limits.reached(clock() - began, written)) is None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), _CHECK_S)
+    finally:
+        await monitor.stop()
+        await asyncio.to_thread(recorder.stop, stopped[0] if stopped else reason or "ended")
+        undo()
+    return written

@@ -1,0 +1,121 @@
+"""`sparktop record`: real files, killed at random moments, checked and rescued."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sparktop.cli import main
+from sparktop.commands.record import unit
+from sparktop.recording.player import Player, Recording
+
+NODE = '[[nodes]]\nname = "here"\n'
+PROGRAM = [sys.executable, "-m", "sparktop", "record"]
+
+
+def started(folder: Path, *more: str) -> subprocess.Popen[bytes]:
+    """Start recording this machine; the configuration lies in `folder`."""
+    config = folder / "sparktop.toml"
+    config.write_text(NODE)
+    command = [*PROGRAM, "--config", str(config), "-o", str(folder / "night.rec.zst"), *more]
+    env = {**os.environ, "XDG_STATE_HOME": str(folder)}
+    return subprocess.Popen(command, stderr=subprocess.PIPE, env=env)  # noqa: S603 - this program
+
+
+def wait_for_bytes(path: Path, least: int) -> None:
+    """Wait until a file has some bytes, at most 30 s."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end and not (path.exists() and path.stat().st_size >= least):
+        os.sched_yield()
+    assert path.stat().st_size >= least
+
+
+@pytest.mark.process
+def test_it_records_until_it_is_asked_to_end(tmp_path: Path) -> None:
+    """SIGTERM ends it with code 0, the end is in the file, and the file plays."""
+    path = tmp_path / "night.rec.zst"
+    with started(tmp_path) as recorder:
+        wait_for_bytes(path, 300)
+        recorder.send_signal(signal.SIGTERM)
+        assert recorder.wait(20) == 0
+    recording = Recording([path])
+    assert [*recording.records(recording.frames[-1])][-1].fields == {"reason": "SIGTERM"}
+    player = Player(recording)
+    player.play(recording.frames[-1].instant.wall.replace(year=2100))
+    assert player.snapshot().nodes[0].name == "here"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("seed", range(5))
+def test_a_killed_recorder_loses_a_second_at_most(tmp_path: Path, seed: int) -> None:
+    """Killed at a random moment: everything that was on the disk is readable, and it can be continued."""
+    path = tmp_path / "night.rec.zst"
+    wait_s = random.Random(seed).uniform(0.0, 1.5)  # noqa: S311 - a moment
+    with started(tmp_path) as recorder:
+        wait_for_bytes(path, 300)
+        end = time.monotonic() + wait_s
+        while time.monotonic() < end:
+            os.sched_yield()
+        killed_at = time.time()
+        recorder.kill()
+    recording = Recording([path])
+    *_, last = recording.records(recording.frames[0])
+    assert killed_at - last.instant.wall.timestamp() < 3.5
+    assert recording.damage == []
+    with started(tmp_path, "--seconds", "2") as again:
+        assert again.wait(40) == 0
+    assert main(["record", "--check", str(path)]) == 0
+
+
+def test_a_damaged_recording_is_rescued(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 1 and what is lost; all the rest is copied to another file, which is whole."""
+    from tests.recording.conftest import Made
+
+    made = Made()
+    data = bytearray(made.data)
+    data[made.ends[60] + 5] ^= 0xFF
+    (tmp_path / "bad").write_bytes(data)
+    assert main(["record", "--check", str(tmp_path / "bad"), "-o", str(tmp_path / "good")]) == 1
+    assert "damaged at byte" in capsys.readouterr().out
+    assert main(["record", "--check", str(tmp_path / "good")]) == 1  # the pages are no pages
+    assert "damaged at byte" not in capsys.readouterr().out
+    assert main(["record", "--check", str(tmp_path / "bad"), "-o", str(tmp_path / "good")]) == 1
+    assert "exists: name a new file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "needs -o FILE"),
+        (["-o", "/no/such/x"], "there is no folder /no/such"),
+        (["-o", "x", "--max-bytes", "10"], "must be a size from 1M on"),
+        (["--check", "/no/such/x"], "No such file"),
+    ],
+)
+def test_bad_arguments_get_one_line(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What, where and what to do; nothing is created."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert main(["record", *arguments]) in {1, 2}
+    assert message in capsys.readouterr().err
+
+
+def test_the_unit_records_what_the_configuration_lists() -> None:
+    """It comes after time synchronization and is spared when memory runs out."""
+    text = unit(Path("/opt/sparktop/bin/sparktop"), None)
+    assert "ExecStart=/opt/sparktop/bin/sparktop record --config /etc/sparktop/sparktop.toml -o /var" in text
+    assert "OOMScoreAdjust=-900" in text
+    assert "After=network-online.target time-sync.target" in text
