@@ -16,7 +16,7 @@ _MINUTE_S = 60.0
 
 
 def event_json(event: Event) -> dict[str, object]:
-    """Return the keys of an event; texts are clean after `plain` only."""
+    """Return an event as a dictionary for JSON; its texts may still contain control characters."""
     rate = None if not event.span_s else (event.count - 1) * _MINUTE_S / event.span_s
     return {
         "at": json_time(event.at),

@@ -94,9 +94,9 @@ class NodeThermal:
         return clock_mhz if self.pinned_mhz is None else min(clock_mhz, self.pinned_mhz)
 
     def throttled_share(self, at: float) -> float:
-        """Return which fraction of time, 0 to 1, is throttled at the temperature at the time `at`.
+        """Return the fraction of time, 0 to 1, for which the GPU is throttled, given its temperature at `at`.
 
-        The fraction is 0 for an idle machine, and for one whose clock a fault holds.
+        It is 0 for an idle machine, and where a simulated fault fixes the clock at a constant frequency.
         """
         if not self._busy or self.pinned_mhz is not None:
             return 0.0

@@ -58,8 +58,7 @@ class Store:
     ) -> None:
         """Start with the targets of `watch` and without any samples.
 
-        `clock` (monotonic seconds) and `now` (UTC) are read once in each call. `journal` receives every later
-        call that changes the store.
+        `clock` (monotonic seconds) and `now` (UTC) are read once a call; `journal` receives later changes.
         """
         self.simulated = simulated
         self._journal = journal

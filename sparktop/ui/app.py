@@ -66,10 +66,7 @@ class SparktopApp(App[None]):
 
     TITLE = "sparktop"
     ENABLE_COMMAND_PALETTE = True
-    CSS = """
-    OverviewScreen { background: $background; }
-    ToastRack { align-horizontal: right; }
-    """
+    CSS = "OverviewScreen { background: $background; } ToastRack { align-horizontal: right; }"
     BINDINGS: ClassVar[list[BindingType]] = []
     followed: Path | None = None
     """A progress file written by another program's sweep, shown from the start; None for none."""
@@ -377,7 +374,7 @@ def chosen_palette(name: str) -> Palette:
 def run(watch: Watch, *, simulated: bool = False, follow: Path | None = None) -> int:
     """Run the interface on `watch` until the user quits; return the exit code.
 
-    `simulated` marks the snapshots as such. `follow` is the progress file of another program's sweep.
+    `simulated` marks snapshots as such; `follow` is the progress file of another program's sweep.
 
     Raises:
         ConfigError: there is no theme of the configured name.

@@ -67,8 +67,8 @@ class SweepDesk:
     ) -> None:
         """Allow sweeps of the servers and routers in `watch` and of those in the store's snapshots.
 
-        Without a store no sweep is possible. Results are stored in the folder that the environment `env`
-        determines, the editor's last draft next to the file `state`; None: they are not stored.
+        Without a store no sweep is possible. `env` determines the folder of results, which None does not
+        store; the editor's last draft is stored next to the file `state`, unless that is None.
         """
         self._app, self._host = app, host
         self._watch = watch

@@ -179,9 +179,10 @@ def _words(figures: Figures, measured: Balance, held: frozenset[str]) -> tuple[l
 
 
 def _holds_longer(figures: Figures, now_s: float) -> bool:
-    """Return whether the backend with the highest load has been ahead as clearly for 300 s.
+    """Return whether the same backend also has the highest load, by the limits of "uneven", over 300 s.
 
-    Groups with many requests need this, because random routing drifts slowly there.
+    Groups with many requests must pass this longer test, because random routing alone lets their loads drift
+    apart for minutes.
     """
     if figures.grid.span_s >= limits.MANY_S - figures.grid.step_s:
         return True

@@ -227,11 +227,11 @@ def least_turns(backends: int) -> float:
 
 
 def least_turning_spread(convoys: Convoys | None, *, failing: bool) -> tuple[float, float]:
-    """Return the two minimum values with which turns count as a swing: (varying spread, size).
+    """Return (varying spread, size): loads that turn count as a swing if they reach both values.
 
-    The first is for the part of the loads' spread that varies in time, relative to random routing. The
-    second is for the size of the swing, relative to an even share. A turn is a backend's way from full to
-    empty or back. `failing`: both backends of a pair fail repeatedly.
+    A turn is a backend's way from full to empty or back. The varying spread is the part of the loads' spread
+    that changes in time, relative to random routing; the size is that of the swing, relative to an even
+    share. `failing` is whether both backends of a pair fail repeatedly: then other values hold.
     """
     if failing:
         return (TURNS_Z, FAILING_TURNS_RMS)

@@ -43,7 +43,10 @@ class TimeGrid:
         self._columns: list[_Folding] = []
 
     def column(self, make: Callable[[], _Column]) -> _Column:
-        """Create a column of values with `make` and return it; it is merged whenever the grid is."""
+        """Create a column of values with `make`, add it to the grid and return it.
+
+        When the grid merges neighbouring time slots, the values of the column are merged, too.
+        """
         made = make()
         self._columns.append(made)
         return made
