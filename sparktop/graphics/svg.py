@@ -12,10 +12,8 @@ MARKERS = (
     "m0-4.8l4.4 8h-8.8z",
     "m0-5l5 5l-5 5l-5-5z",
     "m0 4.8l4.4-8h-8.8z",
-    "m-4.6 0l2.3-4h4.6l2.3 4l-2.3 4h-4.6z",
-    "m-4-1.5h2.5v-2.5h3v2.5h2.5v3h-2.5v2.5h-3v-2.5h-2.5z",
 )
-"""Paths around a point: circle, square, triangle, diamond, and so on."""
+"""Paths around a point: circle, square, triangle, diamond, triangle upside down."""
 
 
 def element(name: str, /, *inside: str, **attributes: str | float) -> str:

@@ -9,13 +9,16 @@ from collections.abc import Iterable
 from html import escape
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-_STYLE = """\
+COLORS = """\
 :root { color-scheme: light dark; --page: #f7f8fa; --card: #ffffff; --text: #1c232c; --muted: #5b6673;
   --line: #d9dee5; --good: #2d7a3e; --warn: #9a5b00; --bad: #b3261e; --badge: #9a5b00; }
 @media screen and (prefers-color-scheme: dark) {
   :root { --page: #0e1217; --card: #161c24; --text: #d7dde5; --muted: #93a0b0; --line: #2a333f;
     --good: #7bd88f; --warn: #f5b83d; --bad: #ff7b72; --badge: #f5b83d; }
 }
+"""
+"""The colours by role, as CSS variables of a page or of an SVG file."""
+_STYLE = """\
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 2rem 1.25rem 3rem; max-width: 92rem;
   background: var(--page); color: var(--text);
@@ -45,7 +48,7 @@ def page(title: str, head: str, body: str, style: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         '<meta name="referrer" content="no-referrer">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{_STYLE}{style}</style>\n</head>\n<body>\n"
+        f"<title>{escape(title)}</title>\n<style>\n{COLORS}{_STYLE}{style}</style>\n</head>\n<body>\n"
         f"<header>{head}</header>\n{body}</body>\n</html>\n"
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 
 from sparktop.model.load import LoadMode
 from sparktop.sweep.result.results import SweepResult
@@ -17,34 +16,26 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
     """
     if any(target.name.startswith("-") for target in result.targets):
         return ""
-    return shlex.join(["sparktop", "sweep", *_targets(result, addresses=addresses), *_load(result)])
-
-
-def _targets(result: SweepResult, *, addresses: bool) -> Iterator[str]:
+    words = ["sparktop", "sweep"]
     for target in result.targets:
-        yield from ("--target", f"{target.name}={target.url}") if addresses else (target.name,)
-
-
-def _load(result: SweepResult) -> Iterator[str]:
+        words += ["--target", f"{target.name}={target.url}"] if addresses else [target.name]
     plan, slo = result.plan, result.slo
     conditions = slo.conditions if slo is not None else ()
     runs = plan.runs if plan.mode is LoadMode.STEADY or plan.requests is None else None
-    options = (
-        ("-c", ",".join(map(str, plan.concurrency)) if slo is None else ""),
-        ("--pp", ",".join(map(str, result.prompt_lengths()))),
-        ("--tg", plan.tg),
-        ("--mode", plan.mode.value),
-        ("--runs", runs),
-        ("--duration", None if plan.duration_s is None else f"{plan.duration_s:g}"),
-        ("--requests", plan.requests),
-        ("--order", plan.order.value),
-        ("--api", plan.api.value),
-        ("--seed", plan.seed),
+    options = {
+        "-c": ",".join(map(str, plan.concurrency)) if slo is None else None,
+        "--pp": ",".join(map(str, result.prompt_lengths())),
+        "--tg": plan.tg,
+        "--mode": plan.mode.value,
+        "--runs": runs,
+        "--duration": None if plan.duration_s is None else f"{plan.duration_s:g}",
+        "--requests": plan.requests,
+        "--order": plan.order.value,
+        "--api": plan.api.value,
+        "--seed": plan.seed,
         # Stored as "ttft_p90_ms ≤ 2000".
-        ("--slo", ",".join("=".join(one.split()[::2]) for one in conditions)),
-    )
-    for name, value in options:
-        if value is not None and value != "":
-            yield from (name, str(value))
-    if not plan.warmup:
-        yield "--no-warm-up"
+        "--slo": ",".join("=".join(one.split()[::2]) for one in conditions),
+    }
+    for name, value in options.items():
+        words += [] if value in {None, ""} else [name, str(value)]
+    return shlex.join([*words, *([] if plan.warmup else ["--no-warm-up"])])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import JsonValue
 
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.alignment import aligned
+from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.findable import could_show_words
 from sparktop.sweep.compare.independent import beyond_sentences, by_engines, engines_sentence
 from sparktop.sweep.compare.notes import NO_TEST
@@ -166,6 +168,22 @@ def versus_sections(comparison: ComparisonResult, pairs: Mapping[str, Sequence[s
         yield from (Section(table=grid) for grid in grids)
 
 
+def beside_sections(own: Sequence[Series], others: Sequence[Series]) -> Iterator[Section]:
+    """Yield tables that compare a sweep's targets with other series, then the definitions that differ."""
+    if not others:
+        return
+    taken = {one.name for one in own}
+    others = [replace(one, name=f"{one.name} ({one.source})") if one.name in taken else one for one in others]
+    found = compare([*own, *others])
+    tables = list(versus_sections(found, {one.name: [other.name for other in others] for one in own}))
+    sources = ", ".join(code(name) for name in dict.fromkeys(one.source for one in others))
+    none = () if tables else ("No level has the same load as one of this sweep.",)
+    yield Section(f"Beside {sources}", paragraphs=none, rank=2)
+    yield from tables
+    if found.definitions:
+        yield Section("Defined differently", items=tuple(_different(found)))
+
+
 def fact_sections(facts: Facts) -> Iterator[Section]:
     """Yield for each published table a list of the further facts that it states."""
     for name, stated in facts.items():
@@ -237,11 +255,16 @@ def _definitions(
     found += [
         f"{METRICS[name].title} ({METRICS[name].unit}): {own[name]}." for name in metrics if name in apart
     ]
+    found += _different(comparison)
+    yield Section(MEANINGS, items=tuple(found), folded=True)
+
+
+def _different(comparison: ComparisonResult) -> Iterator[str]:
+    """Yield each definition of a metric that the sources define differently, with the names of its series."""
     for metric, means in comparison.definitions.items():
         by_text: dict[str, list[str]] = {}
         for name, text in means.items():
             by_text.setdefault(text, []).append(name)
         for text, names in by_text.items():
             who = ", ".join(code(name) for name in names)
-            found.append(f"{METRICS[metric].title} ({METRICS[metric].unit}) of {who}: {text}.")
-    yield Section(MEANINGS, items=tuple(found), folded=True)
+            yield f"{METRICS[metric].title} ({METRICS[metric].unit}) of {who}: {text}."

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 
-from sparktop.sweep.compare.series import Figure, Series
+from sparktop.sweep.compare.series import Series
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.result.run_split import largest_run_share
 from sparktop.sweep.terms.definitions import LATENCIES, METRICS, RATES
@@ -40,14 +40,10 @@ def render_series(series: Sequence[Series]) -> str:
         words = [_text(text) for text in (one.name, one.source, one.tool, one.model or "")]
         for level in one.levels:
             figures = [level.figures.get(name) for name in known]
-            cells = [part for figure in figures for part in _mean_and_std(figure)]
+            cells = [getattr(figure, part, None) for figure in figures for part in ("mean", "std")]
             load = level.load
             writer.writerow([*words, load.concurrency, load.pp, load.tg, level.runs, *cells])
     return out.getvalue()
-
-
-def _mean_and_std(figure: Figure | None) -> tuple[float | None, float | None]:
-    return (None, None) if figure is None else (figure.mean, figure.std)
 
 
 def _fields(

@@ -14,21 +14,12 @@ from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint
 from sparktop.model.text import clean
 from sparktop.panels.sweep.curves import plot_ends
 from sparktop.sweep.compare.series import Load, Series
-from sparktop.sweep.formats.drawing import (
-    LABEL_CELLS,
-    LEFT,
-    Drawing,
-    Frame,
-    label_width,
-    series_class,
-    shortened,
-    spread,
-)
+from sparktop.sweep.formats.drawing import LEFT, Drawing, Frame, label_width, series_class
 from sparktop.sweep.terms.definitions import METRICS, Metric
 from sparktop.sweep.view.curves import curve_plots
 
 CONCURRENCY, LENGTH = "requests at once", "tokens of the prompt"
-_LABEL_APART = 14
+_HOLLOW = ("", "hollow: a mark casts doubt on the level")
 _CAP = 3.5
 """Half the width of the ends of an interval."""
 
@@ -83,7 +74,7 @@ def curve_drawings(
 def curve_drawing(plot: CurvePlot, x_title: str = CONCURRENCY) -> Drawing:
     """Draw one plot with its curves, intervals, limits and notes; `x_title` is the horizontal axis' title."""
     top, bottom = plot_ends(plot)
-    names = [line.name for line in plot.lines]
+    hollow = any(point.doubtful for line in plot.lines for point in line.points)
     places = sorted({point.concurrency for line in plot.lines for point in line.points})
     frame = Frame(
         title=f"{plot.title} ({plot.unit})",
@@ -91,12 +82,13 @@ def curve_drawing(plot: CurvePlot, x_title: str = CONCURRENCY) -> Drawing:
         places=places,
         x_title=x_title,
         y_axis=PlotAxis(bottom, top, 1, ratios=bottom > 0),
-        margin=label_width(names),
-        notes=[("limit", limit.words) for limit in plot.limits] + list(_doubts(plot)),
+        margin=label_width([line.name for line in plot.lines]),
+        notes=[("limit", limit.words) for limit in plot.limits] + [_HOLLOW] * hollow,
     )
     parts = [*frame.drawn(), *_limits(plot, frame)]
     parts += [_line(frame, line, number, METRICS[plot.metric]) for number, line in enumerate(plot.lines)]
-    parts += _labels(frame, plot.lines)
+    ends = [(line.name, line.points[-1]) for line in plot.lines]
+    parts += frame.names([(name, end.concurrency, end.value.mean) for name, end in ends])
     words = ". ".join(_in_words(line, METRICS[plot.metric]) for line in plot.lines)
     against = "concurrency" if x_title == CONCURRENCY else "prompt length"
     return Drawing(f"{plot.title} in {plot.unit} against {against}", words, "".join(parts), frame.height)
@@ -106,11 +98,6 @@ def _subtitle(plot: CurvePlot, *, logarithmic: bool) -> Iterator[str]:
     yield f"{'higher' if plot.more_is_better else 'lower'} is better{', logarithmic' if logarithmic else ''}"
     if any(point.value.low is not None for line in plot.lines for point in line.points):
         yield "bars: 95 % interval over runs"
-
-
-def _doubts(plot: CurvePlot) -> Iterator[tuple[str, str]]:
-    if any(point.doubtful for line in plot.lines for point in line.points):
-        yield "", "hollow: the level has a mark, see why before you believe it"
 
 
 def _limits(plot: CurvePlot, frame: Frame) -> Iterator[str]:
@@ -145,16 +132,6 @@ def _interval(frame: Frame, point: CurvePoint) -> str:
     ends = "".join(caps.format(svg.short(y)) for y in (top, bottom))
     path = f"M{svg.short(x)} {svg.short(top)}V{svg.short(bottom)}{ends}"
     return svg.element("path", d=path, class_="interval")
-
-
-def _labels(frame: Frame, lines: Sequence[CurveLine]) -> Iterator[str]:
-    """Yield the SVG of each curve's name at the right of the plot, with a line to the curve's last point."""
-    ends = [(frame.x(line.points[-1].concurrency), frame.y(line.points[-1].value.mean)) for line in lines]
-    places = spread([y for _, y in ends], _LABEL_APART, frame.y(frame.y_axis.high) + 4, frame.bottom - 2)
-    for number, (line, (x, y), place) in enumerate(zip(lines, ends, places, strict=True)):
-        name = svg.text(shortened(line.name, LABEL_CELLS), frame.right + 4, place + 4, class_="label")
-        lead = svg.line(x + 6, y, frame.right + 2, place, class_="lead")
-        yield svg.element("g", svg.titled(clean(line.name)), lead, name, class_=series_class(number))
 
 
 def _point_words(point: CurvePoint, metric: Metric) -> str:

@@ -13,14 +13,17 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.curve import PlotAxis
 from sparktop.graphics.numbers import tick
 from sparktop.model.text import clean
+from sparktop.report.page import COLORS
 
 WIDTH = 380
 """Width of every plot: on a phone it is shown at nine tenths, so that its text stays readable."""
 LEFT, TOP = 42, 50
-CHARACTER = 6.3
-"""Mean width of a character of the plots' text."""
+CHARACTER, _BOLD = 6.3, 1.17
+"""Mean width of a character of the plots' text, and how much wider a bold one is."""
 _PLOT_HEIGHT = 170
 _NOTE_HEIGHT = 15
+_NAME_CELLS, _NAMES_APART = 17, 14
+"""Most characters of a curve's name beside a plot, and the least distance between names."""
 _LEAST_APART = 24
 """Minimum distance between labels of the horizontal axis."""
 _GAP, _COLUMNS = 24, 2
@@ -39,8 +42,7 @@ def _colors(colors: Sequence[str]) -> str:
 
 STYLE = f"""\
 .plot {{ display: block; width: 100%; height: auto; }}
-.plot text {{ font: 12px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif;
-  fill: var(--muted); }}
+.plot text {{ fill: var(--muted); font: 12px system-ui, "Segoe UI", "DejaVu Sans", sans-serif; }}
 .plot .title {{ font-size: 14px; font-weight: 600; fill: var(--text); }}
 .plot .end {{ text-anchor: end; }} .plot .middle {{ text-anchor: middle; }}
 .plot .grid {{ stroke: var(--line); fill: none; }}
@@ -53,18 +55,11 @@ STYLE = f"""\
 .plot .bar {{ fill-opacity: .75; }} .plot .small {{ font-size: 10px; }}
 .plot .doubt {{ fill: var(--card); stroke: currentColor; stroke-width: 1.6; }}
 .plot .dots {{ stroke: currentColor; stroke-width: 3; stroke-linecap: round; opacity: .5; fill: none; }}
-.plot text.label {{ fill: currentColor; font-weight: 600; paint-order: stroke; stroke: var(--card);
-  stroke-width: 3px; }}
+.plot text.label {{ fill: currentColor; font-weight: 600; }}
 {_colors(ON_LIGHT)}
 @media screen and (prefers-color-scheme: dark) {{ {_colors(ON_DARK)} }}
 """
 """The style of the plots; the page around them sets its variables."""
-_ALONE = """\
-svg { --card: #ffffff; --text: #1c232c; --muted: #5b6673; --line: #d9dee5; --warn: #9a5b00; }
-@media screen and (prefers-color-scheme: dark) {
-  svg { --card: #161c24; --text: #d7dde5; --muted: #93a0b0; --line: #2a333f; --warn: #f5b83d; } }
-.card { fill: var(--card); }
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +95,8 @@ def sheet(drawings: Sequence[Drawing], title: str) -> str:
             placed.append(one.element(x=x, y=y, width=WIDTH, height=one.height))
         y += max(one.height for one in row) + _GAP
     width = _GAP + max(1, columns) * (WIDTH + _GAP)
-    style = svg.element("style", escape(_ALONE + STYLE, quote=False))
-    back = svg.element("rect", width=width, height=y, class_="card")
+    style = svg.element("style", escape(COLORS + STYLE, quote=False))
+    back = svg.element("rect", width=width, height=y, fill="var(--card)")
     box = f"0 0 {width} {svg.short(y)}"
     inside = (svg.titled(clean(title, 400)), style, back, *placed)
     return svg.element("svg", *inside, xmlns=svg.NAMESPACE, viewBox=box, width=width, height=y) + "\n"
@@ -115,7 +110,10 @@ def series_class(number: int) -> str:
 def shortened(name: str, most: int) -> str:
     """Return an untrusted name without control characters, cut to at most `most` terminal cells."""
     name = clean(name)
-    return name if cell_width(name) <= most else fit(name, most).rstrip()
+    if cell_width(name) <= most:
+        return name
+    tail = name[-(most // 3) :]
+    return f"{fit(name, most - cell_width(tail)).rstrip('… ')}…{tail}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +179,15 @@ class Frame:
                 yield svg.line(2, y - 4, 18, y - 4, class_=kind)
             yield svg.text(shortened(words, 56), 24, y)
 
+    def names(self, ends: Sequence[tuple[str, float, float]]) -> Iterator[str]:
+        """Yield the name of each curve at the right; `ends` are (name, place, value) of its last point."""
+        points = [(self.x(place), self.y(value)) for _, place, value in ends]
+        moved = spread([y for _, y in points], _NAMES_APART, TOP + 4, self.bottom - 2)
+        for number, ((name, _, _), (x, y), place) in enumerate(zip(ends, points, moved, strict=True)):
+            words = svg.text(shortened(name, _NAME_CELLS), self.right + 4, place + 4, class_="label")
+            lead = svg.line(x + 6, y, self.right + 2, place, class_="lead")
+            yield svg.element("g", svg.titled(clean(name)), lead, words, class_=series_class(number))
+
     def _labelled(self) -> list[int]:
         """Return the values of the horizontal axis that have room for a label, largest first.
 
@@ -207,13 +214,9 @@ def _ticks(axis: PlotAxis) -> list[float]:
 
 
 def label_width(names: Sequence[str]) -> float:
-    """Return the width in SVG units that the names of curves need at the right of a plot."""
-    longest = max((cell_width(shortened(name, LABEL_CELLS)) for name in names), default=0)
-    return 14 + longest * CHARACTER * 1.08
-
-
-LABEL_CELLS = 17
-"""Characters of a curve's name; the whole name stands in its title and in the tables."""
+    """Return the width that the names of curves need beside a plot."""
+    longest = max((cell_width(shortened(name, _NAME_CELLS)) for name in names), default=0)
+    return 14 + longest * CHARACTER * _BOLD
 
 
 def spread(places: Sequence[float], apart: float, low: float, high: float) -> list[float]:

@@ -34,16 +34,13 @@ def hardware_grid(result: SweepResult) -> Grid:
             (Outside(target.name), Outside(name), *_machine_cells(sides))
             for name, sides in sorted(machines.items())
         ]
-    several = len(result.targets) > 1
-    names = (0, 1) if several else (1,)
-    kept = [
-        column
-        for column in range(len(_MACHINE))
-        if column in names or (any(row[column] != UNKNOWN for row in rows) and column > 1)
-    ]
-    heads = tuple(_MACHINE[column] for column in kept)
-    body = tuple(tuple(row[column] for column in kept) for row in rows)
-    return Grid("Machines", heads, body, frozenset(range(len(names))))
+    known = [
+        (head, column)
+        for head, column in zip(_MACHINE, zip(*rows, strict=True), strict=False)
+        if any(cell != UNKNOWN for cell in column)
+    ][int(len(result.targets) == 1) :]
+    body = tuple(zip(*(column for _, column in known), strict=True))
+    return Grid("Machines", tuple(head for head, _ in known), body, frozenset({0, len(result.targets) > 1}))
 
 
 def _machine_cells(sides: Sequence[NodeSide]) -> tuple[str, ...]:

@@ -10,8 +10,7 @@ from sparktop.sweep.compare.compare import comparison_of
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats import doubts
 from sparktop.sweep.formats.answer import answer
-from sparktop.sweep.formats.beside import Beside
-from sparktop.sweep.formats.comparison import MEANINGS, engine_sections, note_sections
+from sparktop.sweep.formats.comparison import MEANINGS, beside_sections, engine_sections, note_sections
 from sparktop.sweep.formats.evidence import evidence_sections, hardware_grid
 from sparktop.sweep.formats.grid import Grid
 from sparktop.sweep.formats.layouts import batch_scaling, contexts, interactive, spread
@@ -34,7 +33,7 @@ _LOAD = "c16: 16 requests at once"
 _LENGTHS = "; in, out: tokens of each prompt and of each answer"
 
 
-def render(result: SweepResult, beside: Beside | None = None, more: Sequence[Section] = ()) -> str:
+def render(result: SweepResult, beside: Sequence[Series] = (), more: Sequence[Section] = ()) -> str:
     """Return a sweep's result as Markdown, without server addresses; parameters as of `sections`."""
     title = f"{TITLE} (simulated)" if result.simulated else TITLE
     return to_markdown(title, sections(result, beside, more=more))
@@ -42,7 +41,7 @@ def render(result: SweepResult, beside: Beside | None = None, more: Sequence[Sec
 
 def sections(
     result: SweepResult,
-    beside: Beside | None = None,
+    beside: Sequence[Series] = (),
     plots: Sequence[str] = (),
     more: Sequence[Section] = (),
 ) -> list[Section]:
@@ -63,7 +62,7 @@ def sections(
     if len(series) > 1:
         comparison = comparison_of(result.comparison, series)
         parts += [*engine_sections(comparison), *note_sections(comparison)]
-    parts += () if beside is None else beside.sections(series)
+    parts += beside_sections(series, beside)
     marks = tuple(doubts.details(result))
     parts += [Section("Marks", items=marks)] if marks else []
     parts += evidence_sections(result)

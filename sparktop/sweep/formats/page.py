@@ -19,25 +19,20 @@ _STRONG = re.compile(r"\*\*(.+?)\*\*")
 _PIPE = "&#124;"
 """How code spans of Markdown write a pipe."""
 _STYLE = """\
-body { overflow-wrap: anywhere; }
-h1, h2 { line-height: 1.25; }
+body { overflow-wrap: anywhere; } h1, h2 { line-height: 1.25; } strong { color: var(--text); }
 h2.part { margin: 2.5rem 0 0; padding-top: 1rem; border-top: 2px solid var(--line); font-size: 1.25rem; }
+section:has(> h2.part) + section > h2.part { margin-top: .5rem; border: none; }
 h2.part code { padding: 0; background: none; font-weight: 700; }
-strong { color: var(--text); }
 .lead p { margin: 1rem 0 .4rem; font-size: 1.15rem; }
 code { padding: .05em .3em; border-radius: .3em; background: color-mix(in srgb, var(--line) 45%, transparent);
   font: .92em ui-monospace, "DejaVu Sans Mono", monospace; }
-td code, th code { padding: 0; background: none; }
-th code { font-weight: inherit; }
-pre { margin: .4rem 0; padding: .7rem .9rem; border: 1px solid var(--line); border-radius: .6rem;
-  background: var(--card); white-space: pre-wrap;
-  font: .85rem/1.5 ui-monospace, "DejaVu Sans Mono", monospace; }
+td code, th code { padding: 0; background: none; font-weight: inherit; }
+pre, figure { border: 1px solid var(--line); border-radius: .6rem; background: var(--card); }
+pre { margin: .4rem 0; padding: .7rem .9rem; white-space: pre-wrap; font-size: .85rem; }
 ul { margin: .5rem 0; padding-left: 1.2rem; } li { margin: .25rem 0; }
 .plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr)); gap: .9rem;
   margin: 1.4rem 0; align-items: start; }
-.plots figure { margin: 0; padding: .8rem .7rem .5rem; border: 1px solid var(--line); border-radius: .6rem;
-  background: var(--card); break-inside: avoid; }
-.plots svg { max-width: 32rem; margin: 0 auto; }
+figure { margin: 0; padding: .8rem .7rem .5rem; } figure svg { max-width: 32rem; margin: 0 auto; }
 th, td { padding: .35rem .65rem; }
 th, th.figure { white-space: normal; overflow-wrap: normal; vertical-align: bottom; }
 td { overflow-wrap: normal; font-size: .93rem; font-variant-numeric: tabular-nums; }
@@ -61,7 +56,7 @@ summary { margin: 1.6rem 0 .6rem; font-size: 1.05rem; font-weight: 600; cursor: 
   details:not([open]):not(:has(> ul)) { display: none; } summary { list-style: none; break-after: avoid; }
 }
 """
-_NARROW = 76
+_NARROW = 82
 """Characters of a row of the widest table that stands beside another one on a wide screen."""
 _LONG = 40
 """Cells with more characters than this are wrapped."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import PurePath
 from typing import Any
-from urllib.parse import urlsplit
 
 from sparktop.sweep.compare.series import Series
 from sparktop.sweep.plan.plan import TargetKind
@@ -20,6 +19,7 @@ from sparktop.sweep.result.results import SweepResult
 ADDRESS, SECRET, PATH = "(address)", "(secret)", "(path)"
 """Words in the place of what is left out."""
 _URL = re.compile(r"\b[a-zA-Z][a-zA-Z0-9+.-]*://[^\s'\"`<>|)\]}]+")
+_BARE = re.compile(r"^([^:/]*://)(?:[^/?#]*@)?([^?#]*).*$")
 _ADDRESS = re.compile(
     r"(?<![\w.])(?:(?:\d{1,3}\.){3}\d{1,3}|\[[0-9a-fA-F:.%]{2,}\]|(?:[0-9a-fA-F]{0,4}:){3,}[0-9a-fA-F]{0,4}"
     r"|[0-9a-fA-F]{1,4}::[0-9a-fA-F:]*"
@@ -156,21 +156,15 @@ class Privacy:
         text = _SECRET.sub(SECRET, _URL.sub(self._url, text))
         if self.addresses and not self.anonymous:
             return text
-        text = _ADDRESS.sub(self._address, text)
+        text = _ADDRESS.sub(lambda found: found[0] if found[0] in self._names else ADDRESS, text)
         if not self.anonymous:
             return text
         if self._known is not None:
-            text = self._known.sub(lambda found: self._alias(found[0]), text)
+            text = self._known.sub(lambda found: {**self._machines, **self._names}[found[0]], text)
         return _PATH.sub(PATH, text)
 
     def _url(self, found: re.Match[str]) -> str:
         return _bare(found[0]) if self.addresses and not self.anonymous else ADDRESS
-
-    def _address(self, found: re.Match[str]) -> str:
-        return found[0] if found[0] in self._names else ADDRESS
-
-    def _alias(self, name: str) -> str:
-        return self._names.get(name) or self._machines[name]
 
 
 def _names_of(result: SweepResult) -> tuple[list[tuple[str, TargetKind]], list[str]]:
@@ -190,13 +184,6 @@ def _clean_name(name: str) -> str:
 
 
 def _bare(url: str) -> str:
-    """Return a URL without user, password, query and fragment; the placeholder `ADDRESS` if it is invalid."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        return ADDRESS
-    if not host:
-        return ADDRESS
-    place = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{place}{f':{port}' if port else ''}{parts.path}"
+    """Return a URL without user, password, query and fragment; the word for an address if unsure."""
+    bare = _BARE.sub(r"\1\2", url)
+    return ADDRESS if "@" in bare else bare

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
 
 from sparktop.graphics import svg
 from sparktop.graphics.curve import PlotAxis
@@ -12,7 +13,6 @@ from sparktop.model.text import clean
 from sparktop.sweep.formats.curve_drawings import CONCURRENCY, LENGTH
 from sparktop.sweep.formats.drawing import (
     CHARACTER,
-    LABEL_CELLS,
     TOP,
     WIDTH,
     Drawing,
@@ -20,15 +20,16 @@ from sparktop.sweep.formats.drawing import (
     label_width,
     series_class,
     shortened,
-    spread,
 )
 from sparktop.sweep.formats.report_tables import level_words
 from sparktop.sweep.plan.plan import TargetKind
-from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
+from sparktop.sweep.result.results import SweepResult, TargetResult
 from sparktop.sweep.result.run_split import Split, level_split
 
 _MOST_DOTS = 400
 """Maximum dots of one level; of more requests every second, third and so on is drawn."""
+_LEAST_DOTS = 10
+"""Requests that one level at least must have for a plot of single requests to show more than the curves."""
 _TURN = 0.6180339887
 """Golden ratio: multiples of it spread dots evenly whatever their number."""
 _MOST_RUNS = 8
@@ -41,17 +42,16 @@ _Dots = dict[int, list[float]]
 
 
 def request_drawings(result: SweepResult) -> Iterator[Drawing]:
-    """Yield the plots of single requests for which the result has data.
-
-    They are a plot of times to first token, and one for each router of the servers that answered.
-    """
-    concurrencies = {level.concurrency for target in result.targets for level in target.levels}
-    axis = LENGTH if len(concurrencies) == 1 < len(result.prompt_lengths()) else CONCURRENCY
+    """Yield the plots of single requests that a result has the data for."""
+    levels = [level for target in result.targets for level in target.levels]
+    lengths = {level.pp for level in levels}
+    axis = LENGTH if len(lengths) > 1 else CONCURRENCY
     dots = {target.name: found for target in result.targets if (found := _dots(target, axis))}
-    if dots:
+    # Requests of several lengths at several concurrencies would be one cloud.
+    is_clear = len(lengths) == 1 or len({level.concurrency for level in levels}) == 1
+    if is_clear and any(len(times) >= _LEAST_DOTS for found in dots.values() for times in found.values()):
         yield _scatter(dots, axis)
     colors = {target.name: number for number, target in enumerate(result.targets)}
-    levels = [level for target in result.targets for level in target.levels]
     for name in sorted({name for level in levels for name in level.known_servers}):
         colors.setdefault(name, len(colors))
     for target in result.targets:
@@ -93,7 +93,8 @@ def _scatter(dots: dict[str, _Dots], axis: str) -> Drawing:
         svg.element("g", _path(frame, places, number, width, len(dots)), class_=series_class(number))
         for number, places in enumerate(dots.values())
     ]
-    body = "".join([*frame.drawn(), *groups, *_names(frame, dots)])
+    ends = [(name, max(found), median(found[max(found)])) for name, found in dots.items()]
+    body = "".join([*frame.drawn(), *groups, *frame.names(ends)])
     words = f"{len(values)} requests of {', '.join(map(clean, dots))}, from {low:.0f} to {max(values):.0f} ms"
     return Drawing("Time to first token of each request", words, body, frame.height)
 
@@ -111,18 +112,6 @@ def _path(frame: Frame, places: _Dots, number: int, width: float, count: int) ->
             x = frame.x(place) + begin + width * (0.1 + 0.8 * (index * _TURN % 1))
             parts.append(f"M{svg.short(x)} {svg.short(frame.y(time))}h0")
     return svg.element("path", d="".join(parts), class_="dots")
-
-
-def _names(frame: Frame, dots: dict[str, _Dots]) -> Iterator[str]:
-    """Yield the SVG of each target's name, at the right of the plot.
-
-    The name stands at the height of the median of the target's last place on the axis.
-    """
-    ends = [frame.y(sorted(places[max(places)])[len(places[max(places)]) // 2]) for places in dots.values()]
-    moved = spread(ends, 14, frame.y(frame.y_axis.high) + 4, frame.bottom - 2)
-    for number, (name, y) in enumerate(zip(dots, moved, strict=True)):
-        words = svg.text(shortened(name, LABEL_CELLS), frame.right + 4, y + 4, class_="label")
-        yield svg.element("g", svg.titled(clean(name)), words, class_=series_class(number))
 
 
 def _round_below(value: float) -> float:
@@ -151,7 +140,10 @@ def _split(target: TargetResult, colors: Mapping[str, int]) -> Iterator[Drawing]
             parts += _bar(counts, servers, run, (left, right, y))
             y += _BAR + _BETWEEN
         y += _LEVELS_APART
-    words = "; ".join(_split_words(level, split, target, names) for level, split in rows)
+    words = "; ".join(
+        f"{level_words(level, target)}: {', '.join(_counts(counts, names) for counts in split)}"
+        for level, split in rows
+    )
     yield Drawing(f"Who answered the requests to {clean(target.name)}", words, "".join(parts), y + 4)
 
 
@@ -188,10 +180,3 @@ def _bar(
 
 def _counts(counts: Split, names: Sequence[str]) -> str:
     return ":".join(str(counts.get(name, 0)) for name in names)
-
-
-def _split_words(
-    level: LevelResult, split: Sequence[Split], target: TargetResult, names: Sequence[str]
-) -> str:
-    runs = ", ".join(_counts(one, names) for one in split)
-    return f"{level_words(level, target)}: {runs}"

@@ -12,7 +12,6 @@ from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats import comparison, csv_table, json_file, llama_benchy, markdown
-from sparktop.sweep.formats.beside import Beside
 from sparktop.sweep.formats.command import repeat_command
 from sparktop.sweep.formats.curve_drawings import curve_drawings
 from sparktop.sweep.formats.drawing import Drawing, sheet
@@ -24,6 +23,7 @@ from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.view.curves import sweep_plots
 
+_FOR_PROGRAMS = {"csv": csv_table.render, "json": json_file.render, "llama-benchy": llama_benchy.render}
 _ON_SCREEN = ("html", "md")
 """Formats that a key of the screen writes."""
 
@@ -41,25 +41,18 @@ def sweep_report(
     """
     shown = privacy or Privacy()
     result = shown.of_result(result)
-    if form == "csv":
-        return csv_table.render(result)
-    if form == "llama-benchy":
-        return llama_benchy.render(result)
-    if form == "json":
-        return json_file.render(result)
-    other = Beside(tuple(shown.of_series(beside))) if beside else None
+    if form in _FOR_PROGRAMS:
+        return _FOR_PROGRAMS[form](result)
+    others = shown.of_series(beside)
     if form == "md":
-        return markdown.render(result, other, _more(result, shown))
-    drawings = [
-        *curve_drawings(series_of(result), other.series if other else (), sweep_plots(result)),
-        *request_drawings(result),
-    ]
+        return markdown.render(result, others, _more(result, shown))
+    drawings = [*curve_drawings(series_of(result), others, sweep_plots(result)), *request_drawings(result)]
     names = ", ".join(target.name for target in result.targets)
     about = f"{names} · {result.started_at:%Y-%m-%d %H:%M} UTC"
     if form == "svg":
         return _drawn(drawings, f"{markdown.TITLE}, {about}")
     plots = [one.element() for one in drawings]
-    parts = markdown.sections(result, other, plots, _more(result, shown))
+    parts = markdown.sections(result, others, plots, _more(result, shown))
     return to_page(markdown.TITLE, about, parts, simulated=result.simulated)
 
 

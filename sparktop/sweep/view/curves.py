@@ -17,6 +17,7 @@ from sparktop.sweep.view.interval import over_runs
 
 CURVES = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_ms")
 """Metrics that have a plot, in this order."""
+_DECODES = frozenset({"decode_tps", "sustained_tps"})
 _ROOFLINE_AT = 1
 """The concurrency for which the roofline (the limit by memory bandwidth) is known: a single request reads all
 weights for each token."""
@@ -32,14 +33,16 @@ def curve_plots(
     *,
     beside: Sequence[Series] = (),
 ) -> tuple[CurvePlot, ...]:
-    """Return a plot for each metric of `CURVES` for which at least one of `series` has values.
+    """Return a plot for each metric of `CURVES`, or else "output_tps", for which any of `series` has values.
 
     Each plot also has the curves of `references` (published tables) and of `beside` (other series), and the
     `limits` for its metric.
     """
     others = [*(one for reference in references for one in reference.series), *beside]
     plots = []
-    for name in CURVES:
+    known = {name for one in series for name in one.metrics()}
+    # Some tools report no other rate of generated tokens.
+    for name in CURVES if known & _DECODES else ("output_tps", *CURVES):
         lines = [line for one in series if (line := _line(one, name, reference=False)) is not None]
         if not lines:
             continue

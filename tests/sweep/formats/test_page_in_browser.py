@@ -33,7 +33,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("reports")
     table = load_reference("ref:spark-topologies-2026-03").series
     texts = {
-        "sweep": sweep_report(full_sweep(), "html", beside=table),
+        "sweep": sweep_report(full_sweep(alone="a-server-of-a-long-name"), "html", beside=table),
         "table": comparison_report(compare(table), table, "html"),
     }
     for name, text in texts.items():
