@@ -108,7 +108,7 @@ def series_class(number: int) -> str:
 
 
 def shortened(name: str, most: int) -> str:
-    """Return an untrusted name without control characters, cut to at most `most` terminal cells."""
+    """Return an untrusted name without control characters; beyond `most` terminal cells, its middle is cut."""
     name = clean(name)
     if cell_width(name) <= most:
         return name
@@ -214,7 +214,7 @@ def _ticks(axis: PlotAxis) -> list[float]:
 
 
 def label_width(names: Sequence[str]) -> float:
-    """Return the width that the names of curves need beside a plot."""
+    """Return the width in SVG units that the names of curves need at the right of a plot."""
     longest = max((cell_width(shortened(name, _NAME_CELLS)) for name in names), default=0)
     return 14 + longest * CHARACTER * _BOLD
 

@@ -184,6 +184,6 @@ def _clean_name(name: str) -> str:
 
 
 def _bare(url: str) -> str:
-    """Return a URL without user, password, query and fragment; the word for an address if unsure."""
+    """Return a URL without user, password, query and fragment; `ADDRESS` if it may hold a secret."""
     bare = _BARE.sub(r"\1\2", url)
     return ADDRESS if "@" in bare else bare

@@ -42,7 +42,10 @@ _Dots = dict[int, list[float]]
 
 
 def request_drawings(result: SweepResult) -> Iterator[Drawing]:
-    """Yield the plots of single requests that a result has the data for."""
+    """Yield the plots of single requests for which the result has data.
+
+    They are a plot of times to first token, and one for each router of the servers that answered.
+    """
     levels = [level for target in result.targets for level in target.levels]
     lengths = {level.pp for level in levels}
     axis = LENGTH if len(lengths) > 1 else CONCURRENCY
