@@ -108,7 +108,7 @@ def series_class(number: int) -> str:
 
 
 def shortened(name: str, most: int) -> str:
-    """Return an untrusted name without control characters; beyond `most` terminal cells, its middle is cut."""
+    """Return an untrusted name without control characters; the middle is cut beyond `most` terminal cells."""
     name = clean(name)
     if cell_width(name) <= most:
         return name
