@@ -108,11 +108,13 @@ def _reading_record(
             fields["answer_ms"] = reading.answer_ms
         return Record(Kind.PAGE, instant, key.label, fields, reading.page)
     kind = _READINGS[type(reading)]
-    return Record(kind, instant, key.label, fields, adapter(type(reading)).dump_json(reading))
+    return Record(kind, instant, key.label, fields, adapter(type(reading)).dump_json(reading, fallback=dict))
 
 
 def _identity_record(instant: Instant, key: SourceKey, identity: EngineIdentity | NodeIdentity) -> Record:
-    return Record(Kind.IDENTITY, instant, key.label, body=adapter(type(identity)).dump_json(identity))
+    return Record(
+        Kind.IDENTITY, instant, key.label, body=adapter(type(identity)).dump_json(identity, fallback=dict)
+    )
 
 
 def _note_record(instant: Instant, subject: str, message: str, severity: Severity) -> Record:

@@ -194,7 +194,7 @@ def record_of_head(instant: Instant, head: Head) -> Record:
             "node_thresholds": asdict(head.node_thresholds),
             "models": {name: asdict(one) for name, one in head.models.items()},
         },
-        "identities": {key.label: asdict(one) for key, one in head.identities.items()},
+        "identities": {key.label: _plain(one) for key, one in head.identities.items()},
         "alerts": [_plain(one) for one in state.alerts],
         "events": [_plain(one) for one in state.events],
         "verdicts": state.verdicts,
@@ -263,5 +263,6 @@ def _of(kind: type[Value], fields: object) -> Value:
     return cast("Value", adapter(kind).validate_python(fields))
 
 
-def _plain(value: Alert | Event) -> object:
-    return adapter(type(value)).dump_python(value, mode="json", warnings=False)
+def _plain(value: Alert | Event | Identity) -> object:
+    """Return a value as JSON types; read-only mappings become dictionaries."""
+    return adapter(type(value)).dump_python(value, mode="json", warnings=False, fallback=dict)

@@ -70,9 +70,13 @@ def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
     run.store.add(
         BackendTarget("b", f"http://x:{CANARY}@10.0.0.1:8000/v1?token={CANARY}#{CANARY}", api_key=CANARY)
     )
+    run.store.note("discovery", "a note without values")
+    run.at += 60.0
     run.second()
     run.recorder.stop("quit")
     records, _ = read(tmp_path / "copy", run.path.read_bytes())
+    assert [record.kind for record in records].count("head") == 3
+    assert run.problems == []
     assert len(records) > 4
     assert CANARY not in repr(records)
     assert "http://10.0.0.1:8000/v1" in repr(records)

@@ -31,8 +31,10 @@ class Tape:
         live = Rehearsal(nodes=2, journal=self.recorder, outage=outage, scenario=scenario)
         self.recorder.start(live.store)
         self.snapshots = []
-        for _ in range(MOMENTS):
+        for moment in range(MOMENTS):
             live.play(STEP_S)
+            if moment == MOMENTS // 2:
+                live.store.note("discovery", "a note without values")
             self.snapshots.append(live.store.snapshot())
         self.recorder.stop("quit")
         self.path = path
