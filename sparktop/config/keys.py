@@ -5,7 +5,7 @@ Also checks and applies the keys that the configuration assigns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 
@@ -23,6 +23,8 @@ class Key:
     help: str
     footer: str | None = None
     """Label in the footer; None where the action is only in the help."""
+    yields: bool = False
+    """Whether another action may be given its keys, so that older configurations stay valid."""
 
 
 KEYS = (
@@ -37,7 +39,7 @@ KEYS = (
     Key("zoom", ("z",), "z", "zoom", "selected panel on the full screen, and back", "zoom"),
     Key("why", ("w",), "w", "why", "why this balance verdict: plots and figures, and back"),
     Key("processes", ("P",), "P", "processes", "processes of the selected node, and back", "processes"),
-    Key("freeze", ("p",), "p", "freeze", "freeze the display; polling continues", "freeze"),
+    Key("freeze", ("p",), "p", "freeze", "pause; then step back through the last 30 min; and live", "pause"),
     Key("theme", ("t",), "t", "app.next_theme", "next theme", "theme"),
     Key("nodes", ("1",), "1", "box('nodes')", "show or hide the nodes", "nodes"),
     Key("backends", ("2",), "2", "box('backends')", "show or hide the backends", "backends"),
@@ -59,6 +61,14 @@ KEYS = (
     Key("events", ("e",), "e", "events", "alerts and events on the full screen, and back"),
     Key("snapshot", ("f2",), "F2", "app.save_snapshot", "save a snapshot (JSON) in this folder"),
     Key("palette", ("ctrl+p",), "ctrl+p", "app.command_palette", "command palette"),
+    Key("step-back", ("left_square_bracket",), "[", "step(-10)", "10 s back in time", yields=True),
+    Key("step-on", ("right_square_bracket",), "]", "step(10)", "10 s forward", yields=True),
+    Key("event-back", ("left_curly_bracket",), "{", "step_event(-1)", "to the event before", yields=True),
+    Key("event-on", ("right_curly_bracket",), "}", "step_event(1)", "to the next event", yields=True),
+    Key("go", ("g",), "g", "go", "to a time that you type: 10m ago, 12:03, yesterday 14:00", yields=True),
+    Key("play", ("space",), "space", "play", "play on from the moment shown; pause", yields=True),
+    Key("first", ("home",), "home", "to_start", "to the oldest moment kept", yields=True),
+    Key("live", ("end",), "end", "to_end", "back to live; to the end of a recording", yields=True),
 )
 """Actions on the overview, in the order of the help."""
 
@@ -117,6 +127,8 @@ _CHARACTERS = {
     ">": "greater_than_sign",
     "[": "left_square_bracket",
     "]": "right_square_bracket",
+    "{": "left_curly_bracket",
+    "}": "right_curly_bracket",
 }
 """Characters that Textual denotes by words."""
 _NAMED = frozenset(
@@ -168,7 +180,8 @@ def wrong_keys(keys: Mapping[str, str]) -> dict[str, str]:
     in `keys` no longer owns its usual key.
     """
     wrong: dict[str, str] = {}
-    table = {key.name: key.keys for key in KEYS}
+    given = {textual_key(text) for text in keys.values()}
+    table = {key.name: () if key.yields and given.intersection(key.keys) else key.keys for key in KEYS}
     names = [name for name in keys if name in table]
     for name in names:
         wanted = textual_key(keys[name])
@@ -198,6 +211,7 @@ def wrong_preset_keys(wanted: Sequence[str | None], keys: Mapping[str, str]) -> 
     owners = {
         key: f"'{entry.name}'"
         for entry in KEYS
+        if entry.name in moved or not entry.yields
         for key in ((moved[entry.name],) if entry.name in moved else entry.keys)
         if key
     }
@@ -247,9 +261,19 @@ def remapped(keys: Mapping[str, str]) -> tuple[Key, ...]:
             raise KeyError(name)
     for name, message in wrong_keys(keys).items():
         raise ValueError(f"'{name}' {message}")
-    return tuple(
-        replace(key, keys=(textual_key(keys[key.name]) or "",), shown=keys[key.name])
+    return yielded(
+        replace(key, keys=(textual_key(keys[key.name]) or "",), shown=keys[key.name], yields=False)
         if key.name in keys
         else key
         for key in KEYS
+    )
+
+
+def yielded(table: Iterable[Key]) -> tuple[Key, ...]:
+    """Return a table in which keys that yield are without a key that another action has."""
+    entries = tuple(table)
+    taken = {key for entry in entries if not entry.yields for key in entry.keys}
+    return tuple(
+        replace(entry, keys=(), shown="") if entry.yields and taken.intersection(entry.keys) else entry
+        for entry in entries
     )

@@ -11,16 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Protocol, runtime_checkable
 
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import BindingType
 from textual.markup import escape
 from textual.screen import Screen
 from textual.timer import Timer
 
-from sparktop.colors.palette import Palette, find_palette, palettes, theme_problems
-from sparktop.config.keys import Key, preset_keys, remapped
+from sparktop.config.keys import Key, preset_keys, remapped, yielded
 from sparktop.ending import ENDING
-from sparktop.errors import ConfigError
 from sparktop.files import SHARED, write_whole
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
@@ -29,14 +27,16 @@ from sparktop.panels.board.view import View
 from sparktop.recording.session import RecordedMonitor, Recordings
 from sparktop.store import Store
 from sparktop.ui.cadence import Cadence
-from sparktop.ui.canvas import Canvas
 from sparktop.ui.notifier import notify_of_events
 from sparktop.ui.remembered import recall, remember, state_file
+from sparktop.ui.rewind import Rewind
 from sparktop.ui.screens.overview import OverviewScreen
 from sparktop.ui.styles import RoleStyles, textual_theme
 from sparktop.ui.sweep_desk import SweepDesk
 from sparktop.ui.terminal import TerminalDriver
 from sparktop.ui.terminal_meter import TerminalMeter
+from sparktop.ui.themes import ThemedApp, chosen_palette
+from sparktop.ui.timeline import Timeline
 from sparktop.watch.monitor import Monitor
 
 INTERVALS_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -48,8 +48,6 @@ _PATIENCE_S = 0.5
 _MOST_UNREAD = 60
 """With more pending writes than this nothing is drawn: a terminal that does not read must not fill the
 memory."""
-_PROBLEMS_SHOWN = 4
-"""The most lines in the notice about themes that cannot be used."""
 
 
 @runtime_checkable
@@ -61,7 +59,7 @@ class Redraws(Protocol):
         ...
 
 
-class SparktopApp(App[None]):
+class SparktopApp(ThemedApp):
     """The Textual application of sparktop."""
 
     TITLE = "sparktop"
@@ -70,6 +68,10 @@ class SparktopApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = []
     followed: Path | None = None
     """A progress file written by another program's sweep, shown from the start; None for none."""
+
+    _painted = False
+    _timer: Timer | None = None
+    _remembered: View | None = None
 
     def __init__(
         self,
@@ -84,13 +86,14 @@ class SparktopApp(App[None]):
         state: Path | None = None,
         watch: Watch | None = None,
         env: Mapping[str, str] | None = None,
+        timeline: Timeline | None = None,
     ) -> None:
         """Draw the snapshots that `take` returns, and run `monitor`, which polls (None: the caller polls).
 
         `store` receives the measured cost of drawing and provides the samples for sweeps, which load the
         servers in `watch`. Results are stored in the folder that the environment `env` determines, boxes,
         preset and sort orders in the file `state`; None: they are not stored. `keys` assigns keys to actions
-        by name.
+        by name. `timeline` chooses the moment shown; None: the present, or one of the last 30 minutes.
 
         Raises:
             ConfigError: there is no theme of that name.
@@ -105,10 +108,9 @@ class SparktopApp(App[None]):
         self.cadence = Cadence(interval_s, low_bandwidth=low_bandwidth)
         self.animation_level = "none"
         self._state = state
-        self._remembered: View | None = None
         self._take = take
-        self._painted = False
-        self._timer: Timer | None = None
+        self.rewind = Rewind()
+        self.timeline: Timeline = timeline or self.rewind
         self.meter = TerminalMeter()
         self.role_styles = RoleStyles(palette, color=not self.no_color_wanted)
         self.overview = OverviewScreen(
@@ -119,7 +121,7 @@ class SparktopApp(App[None]):
             show_processes=self._show_processes,
         )
         self.desk = SweepDesk(self, self, watch=watch or Watch(), store=store, env=env, state=state)
-        self.overview.desk = self.desk
+        self.overview.desk, self.overview.timeline = self.desk, self.timeline
         self.theme = palette.name
 
     def _show_processes(self, names: tuple[str, ...]) -> None:
@@ -128,11 +130,16 @@ class SparktopApp(App[None]):
             self._monitor.show_processes(names)
 
     def _picture(self) -> Snapshot:
-        """Report the terminal's byte rate to the store; return a new snapshot, also passed to a sweep."""
+        """Report the terminal's byte rate to the store; return a new snapshot, also passed to a sweep.
+
+        The snapshot is kept for the time when it is past.
+        """
         if self._store is not None:
             self._store.measure_terminal(self.meter.rate())
         snapshot = self._take()
         self.desk.look(snapshot)
+        if self.timeline is self.rewind:
+            self.rewind.add(snapshot, self.desk.band)
         return snapshot
 
     def get_default_screen(self) -> Screen[None]:
@@ -169,21 +176,6 @@ class SparktopApp(App[None]):
         self._register_themes()
         self._report_theme_problems()
 
-    def _register_themes(self) -> None:
-        """Register all themes with Textual, in addition to the initial one."""
-        for palette in palettes().values():
-            self.register_theme(textual_theme(palette))
-
-    def _report_theme_problems(self) -> None:
-        """Show one notice about all faulty theme files of the user; other themes stay usable."""
-        problems = theme_problems()
-        if not problems:
-            return
-        lines = list(problems[:_PROBLEMS_SHOWN])
-        if len(problems) > len(lines):
-            lines.append(f"and {len(problems) - len(lines)} more: see sparktop themes")
-        self.notify("\n".join(lines), title="themes", severity="warning", timeout=12, markup=False)
-
     def _start_sources(self, monitor: Monitor) -> None:
         self.run_worker(monitor.start(), group="sources", exit_on_error=False)
         self._arm()
@@ -209,7 +201,7 @@ class SparktopApp(App[None]):
         backlog = self._backlog()
         self.cadence.drew(backlog)
         if backlog > _MOST_UNREAD:
-            self._pass_snapshot()
+            self._picture()
             self._arm()
             return
         shown = self.overview.shown
@@ -226,14 +218,9 @@ class SparktopApp(App[None]):
         self.overview.notice = self.cadence.notice
         self.overview.coarse = self.cadence.coarse
         top = next((one for one in reversed(self.screen_stack) if isinstance(one, Redraws)), self.overview)
-        if top is not self.overview or self.overview.frozen:
-            self._pass_snapshot()
-        top.redraw()
-
-    def _pass_snapshot(self) -> None:
-        """If a sweep is running, pass a new snapshot to it; called when the overview is not redrawn."""
-        if self.desk.busy:
+        if top is not self.overview:
             self._picture()
+        top.redraw()
 
     def sweep_changed(self) -> None:
         """Redraw at once because a sweep was announced, started or ended; adapt the drawing rate."""
@@ -247,6 +234,8 @@ class SparktopApp(App[None]):
 
     def action_interval(self, step: int) -> None:
         """Change to the next longer (`step` 1) or shorter (-1) of `INTERVALS_S`."""
+        if self.overview.refuses():
+            return
         nearest = min(range(len(INTERVALS_S)), key=lambda i: abs(INTERVALS_S[i] - self.interval_s))
         self.cadence.ask(INTERVALS_S[max(0, min(len(INTERVALS_S) - 1, nearest + step))])
         if self._monitor is not None:
@@ -280,26 +269,6 @@ class SparktopApp(App[None]):
         """Switch the low-bandwidth mode (fewer drawings) on or off."""
         self.cadence.low_bandwidth = not self.cadence.low_bandwidth
         self._redraw()
-
-    def _restyle(self) -> None:
-        palette = find_palette(self.theme)
-        if palette is not None and palette is not self.role_styles.palette:
-            self.role_styles = RoleStyles(palette, color=not self.no_color_wanted)
-            for screen in self.screen_stack:
-                for canvas in screen.query(Canvas):
-                    canvas.restyle(self.role_styles)
-
-    def action_next_theme(self) -> None:
-        """Change to the next of sparktop's themes."""
-        names = list(palettes())
-        if self.no_color_wanted:
-            self.notify("NO_COLOR is set: themes have no colours to show")
-            return
-        index = names.index(self.theme) if self.theme in names else -1
-        name = names[(index + 1) % len(names)]
-        self.register_theme(textual_theme(palettes()[name]))
-        self.theme = name
-        self.notify(f"theme {self.theme}", timeout=2, markup=False)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield the entries of the command palette: the action of each key, then Textual's own."""
@@ -356,19 +325,7 @@ class SparktopApp(App[None]):
 
 def _key_table(keys: Mapping[str, str], watch: Watch | None) -> tuple[Key, ...]:
     presets = [] if watch is None else [(preset.name, preset.key) for preset in watch.sweeps]
-    return *remapped(keys), *preset_keys(presets, keys)
-
-
-def chosen_palette(name: str) -> Palette:
-    """Return the palette of the theme `name`.
-
-    Raises:
-        ConfigError: there is no such theme; the message lists the themes that exist.
-    """
-    palette = find_palette(name)
-    if palette is None:
-        raise ConfigError(f"no theme {clean(name, 40)!r}: there are {', '.join(palettes())}")
-    return palette
+    return yielded((*remapped(keys), *preset_keys(presets, keys)))
 
 
 def run(watch: Watch, *, simulated: bool = False, follow: Path | None = None) -> int:

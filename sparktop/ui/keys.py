@@ -17,4 +17,5 @@ def bindings(table: Sequence[Key]) -> list[Binding]:
     return [
         Binding(",".join(key.keys), key.action, key.help, show=False, priority=key.name == "palette")
         for key in table
+        if key.keys
     ]

@@ -38,7 +38,7 @@ def settings(app: App[None], host: Host) -> list[Setting]:
         return lambda: yes if now() else no
 
     slow = either(now=lambda: cadence.low_bandwidth, yes="on", no="off")
-    frozen = either(now=lambda: overview.frozen, yes="frozen", no="live")
+    frozen = either(now=lambda: overview.frozen, yes="past", no="live")
     interval = f"{shown['slower']} {shown['faster']}"
     return [
         Setting("view", lambda: overview.view.preset.value, overview.action_next_view, shown["view"]),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.config.keys import KEYS, remapped, textual_key, wrong_keys
+from sparktop.config.keys import KEYS, preset_keys, remapped, textual_key, wrong_keys, yielded
 
 NAMES = [key.name for key in KEYS]
 WRITTEN = st.sampled_from(
@@ -118,3 +118,15 @@ def test_whatever_is_moved_each_key_has_one_owner(keys: dict[str, str]) -> None:
     assert len(set(owned)) == len(owned)
     assert [key.name for key in table] == NAMES
     assert all(key.shown == keys[key.name] for key in table if key.name in keys)
+
+
+def test_keys_of_the_past_yield_to_older_configurations() -> None:
+    """Space for the pause and a preset on g stay valid; the actions that had these keys are without one."""
+    assert wrong_keys({"freeze": "space"}) == {}
+    moved = {key.name: key for key in remapped({"freeze": "space"})}
+    assert (moved["freeze"].keys, moved["play"].keys, moved["go"].keys) == (("space",), (), ("g",))
+    presets = preset_keys([("long", "g")], {})
+    table = {key.name: key for key in yielded((*remapped({}), *presets))}
+    assert (table["preset-1"].keys, table["go"].keys, table["go"].shown) == (("g",), (), "")
+    assert wrong_keys({"go": "t"}) == {"go": "cannot be 't': 'theme' has it"}
+    assert wrong_keys({"go": "space", "theme": "space"}).keys() == {"go", "theme"}

@@ -25,15 +25,16 @@ def header_row(
     snapshot: Snapshot,
     width: int,
     *,
-    frozen: bool = False,
+    moment: str | None = None,
     notice: str | None = None,
     sweep: str | None = None,
     clock: datetime | None = None,
 ) -> Row:
     """Return the row above the board: totals, alerts, special modes, and the clock in local time.
 
-    `sweep` is the state of a running sweep in a word or two; `clock` replaces the snapshot's time. If not all
-    fits, the least important pieces are left out; nothing wraps or moves.
+    `moment` is the text on a past moment, with its time; the clock is left out then. `sweep` is the state of
+    a running sweep in a word or two; `clock` replaces the snapshot's time. If not all fits, the least
+    important pieces are left out; nothing wraps or moves.
     """
     totals = snapshot.totals
     pieces: list[tuple[int, Row]] = [
@@ -44,8 +45,8 @@ def header_row(
         (3, [label("wait "), figure(numbers.count(totals.waiting, 4))]),
         (1, _alerts(snapshot)),
     ]
-    if frozen:
-        pieces.insert(1, (0, [("FROZEN", "warn")]))
+    if moment:
+        pieces.insert(1, (0, [(moment, "warn")]))
     if notice:
         pieces.insert(1, (1, [(notice, "warn")]))
     if sweep:
@@ -53,7 +54,7 @@ def header_row(
     if snapshot.simulated:
         pieces.insert(1, (0, [("SIMULATED", "warn")]))
     when = (clock or snapshot.taken_at).astimezone()
-    right: Row = [label(f"{snapshot.interval_s:g} s  "), figure(f"{when:%H:%M:%S} ")]
+    right: Row = [label(f"{snapshot.interval_s:g} s  "), figure("" if moment else f"{when:%H:%M:%S} ")]
     shown_pieces = list(pieces)
     for gap in ("   ", "  ", " "):
         row = _joined([piece for _, piece in shown_pieces], gap)

@@ -38,7 +38,7 @@ class FilterActions(BalanceActions):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Apply the filter words typed so far."""
-        if event.input.has_class("asking"):
+        if event.input.id == "filter" and event.input.has_class("asking"):
             self._first_row = 0
             if not self.on_processes:
                 self._scroll = 0
@@ -55,13 +55,14 @@ class FilterActions(BalanceActions):
         else:
             self.show_as(replace(view, filter=words))
 
-    def on_input_submitted(self, _: Input.Submitted) -> None:
+    def on_input_submitted(self, event: Input.Submitted) -> None:
         """Close the input line and keep the filter."""
-        self._close_filter()
+        if event.input.id == "filter":
+            self._close_filter()
 
     def on_key(self, event: events.Key) -> None:
-        """Close the input line at Esc, even if the configuration has bound Esc to another action."""
-        if event.key == "escape" and self.asks_filter:
+        """Close an input line at Esc, even if the configuration has bound Esc to another action."""
+        if event.key == "escape" and any(line.has_class("asking") for line in self.query(Input)):
             event.stop()
             self.action_back()
 

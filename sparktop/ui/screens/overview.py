@@ -24,6 +24,7 @@ from sparktop.ui.canvas import Canvas
 from sparktop.ui.frugal import FrugalCompositor
 from sparktop.ui.keys import bindings
 from sparktop.ui.screens.filter_actions import FilterActions, filter_line
+from sparktop.ui.screens.rewind_actions import time_line
 from sparktop.ui.screens.sweep_actions import SWEEP, SweepActions
 from sparktop.ui.styles import RoleStyles
 
@@ -80,7 +81,8 @@ class OverviewScreen(SweepActions, FilterActions):
         self.key_table = tuple(keys)
         self._bindings = BindingsMap(bindings(self.key_table))
         self.view = view or View()
-        self.frozen = False
+        self._room = 0
+        """Rows of the screen for the board."""
         self.coarse = 1
         """Number of poll intervals per dot column of the graphs."""
         self.notice: str | None = None
@@ -88,9 +90,10 @@ class OverviewScreen(SweepActions, FilterActions):
         self._opened_in_detail = False
 
     def compose(self) -> ComposeResult:
-        """Yield the widget that shows all rows, and the filter's input line, which is hidden at first."""
+        """Yield the widget that shows all rows, and the input lines, which are hidden at first."""
         yield self._canvas
         yield filter_line()
+        yield time_line()
 
     @property
     def canvas(self) -> Canvas:
@@ -103,10 +106,13 @@ class OverviewScreen(SweepActions, FilterActions):
         return self._shown
 
     def redraw(self) -> None:
-        """Get a new snapshot, unless the screen is frozen, and draw it."""
-        if not self.frozen or self._shown is None:
-            self._shown = self._take()
-            self._band = self._newest_band()
+        """Draw a new snapshot, or the past moment that the timeline chooses."""
+        present = self._take()
+        past = None if self.timeline is None else self.timeline.picture()
+        if past is None:
+            self._shown, self._band = present, self._newest_band()
+        else:
+            self._shown, self._band = past.snapshot, past.sweep
         self._paint()
 
     def _paint(self) -> None:
@@ -118,7 +124,8 @@ class OverviewScreen(SweepActions, FilterActions):
             self._canvas.show(too_small_rows(width, height))
             self._report_processes(())
             return
-        room = height - HEADER - FOOTER
+        bar = self._bar_rows(width)
+        self._room = room = height - HEADER - FOOTER - len(bar)
         snapshot = self._arrangement.of(self._shown, self.view)
         zoomed = self._zoomed(snapshot)
         # A zoomed panel fills the board; the header still shows a sweep's progress.
@@ -145,9 +152,9 @@ class OverviewScreen(SweepActions, FilterActions):
         self._board_height = scene.layout.height
         self._report_processes(scene.process_tables(self._scroll, self._scroll + room))
         board = flatten(self._drawn, width, self._board_height)[self._scroll : self._scroll + room]
-        header = header_row(self._shown, width, frozen=self.frozen, notice=self.notice, sweep=self._word)
+        header = header_row(self._shown, width, moment=self._moment(), notice=self.notice, sweep=self._word)
         footer, self._spots = footer_row(self._footer_keys(), width)
-        self._canvas.show([header, *board, footer])
+        self._canvas.show([header, *board, *bar, footer])
 
     def _report_processes(self, names: tuple[str, ...]) -> None:
         if names != self._processes_of:
@@ -172,14 +179,14 @@ class OverviewScreen(SweepActions, FilterActions):
         if self.on_processes:  # the most useful key first: not all fit
             table = tuple(sorted(table, key=lambda key: key.name != "processes"))
         keys = [(key.shown, key.footer) for key in table if key.footer]
-        first = [*self._sweep_keys(), *self._group_keys()]
+        first = [*self._time_keys(), *self._sweep_keys(), *self._group_keys()]
         named = {shown for shown, _ in first}
         keys = [*first, *(pair for pair in keys if pair[0] not in named)]
         if self.on_processes and self.view.processes.filter:
             keys = [("esc", f"drops filter: {clean(self.view.processes.filter, 20)}"), *keys]
         elif self.view.filter:
             keys = [("esc", f"drops filter: {clean(self.view.filter, 20)}"), *keys]
-        below = self._board_height - (self.size.height - HEADER - FOOTER) - self._scroll
+        below = self._board_height - self._room - self._scroll
         return [("↓", f"{below} more row{'' if below == 1 else 's'}"), *keys] if below > 0 else keys
 
     def show_as(self, view: View) -> None:
@@ -193,11 +200,6 @@ class OverviewScreen(SweepActions, FilterActions):
     def on_resize(self, _: events.Resize) -> None:
         """Draw for the new size."""
         self._paint()
-
-    def action_freeze(self) -> None:
-        """Stop updating the screen, or resume; polling goes on."""
-        self.frozen = not self.frozen
-        self.redraw()
 
     def action_box(self, box: str) -> None:
         """Show or hide the box with the field name `box` of `Boxes`; the last visible box stays."""
@@ -237,7 +239,7 @@ class OverviewScreen(SweepActions, FilterActions):
             if self.zoomed.kind == "processes":
                 self._first_row += step
                 self._paint()
-            elif self._board_height > self.size.height - HEADER - FOOTER:
+            elif self._board_height > self._room:
                 self._scroll += 3 * step
                 self._paint()
             return
@@ -252,7 +254,7 @@ class OverviewScreen(SweepActions, FilterActions):
 
     def action_page(self, screens: int) -> None:
         """Scroll the board, or the panel that is shown alone, by `screens` screens (negative: up)."""
-        rows = screens * max(1, self.size.height - HEADER - FOOTER - 2)
+        rows = screens * max(1, self._room - 2)
         if self.zoomed is not None and self.zoomed.kind == "processes":
             self._first_row += rows
         else:
@@ -260,7 +262,7 @@ class OverviewScreen(SweepActions, FilterActions):
         self._paint()
 
     def _bring_into_view(self, key: PanelKey) -> None:
-        room = self.size.height - HEADER - FOOTER
+        room = self._room
         for panel in self._drawn:
             if panel.key == key:
                 top, bottom = panel.place.y, panel.place.y + panel.place.height
@@ -289,11 +291,13 @@ class OverviewScreen(SweepActions, FilterActions):
     def action_back(self) -> None:
         """Go back by one step.
 
-        The step is the first of these that applies: close the filter line, cancel a countdown, drop the
+        The step is the first of these that applies: close an input line, cancel a countdown, drop the
         process filter, leave the panel shown alone, drop the filter, remove a finished sweep, drop the
         selection.
         """
-        if self.asks_filter:
+        if self.asks_time:
+            self._close_time()
+        elif self.asks_filter:
             self._close_filter()
             self._filter_by("")
         elif self._calls_off():
@@ -359,6 +363,9 @@ class OverviewScreen(SweepActions, FilterActions):
         if message.y == 0:
             self.action_events()
             return
+        if message.y > self._room:
+            self._point_at_bar(message.x)
+            return
         y = message.y - HEADER + self._scroll
         for panel in reversed(self._drawn):  # the rows of a table come after the table itself
             place = panel.place
@@ -372,8 +379,7 @@ class OverviewScreen(SweepActions, FilterActions):
 
     def on_canvas_wheeled(self, message: Canvas.Wheeled) -> None:
         """Scroll the board if it is higher than the screen; scroll the process table if it is shown alone."""
-        room = self.size.height - HEADER - FOOTER
-        self._scroll = max(0, min(self._board_height - room, self._scroll + 3 * message.direction))
+        self._scroll = max(0, min(self._board_height - self._room, self._scroll + 3 * message.direction))
         self._first_row += 3 * message.direction
         if any(panel.key.kind == "table" for panel in self._drawn):
             self.selected = None  # a selected row would pull the table back

@@ -6,14 +6,14 @@ from sparktop.model.countdown import Countdown
 from sparktop.model.sweep_view import SweepView
 from sparktop.panels.board.scene import PanelKey
 from sparktop.panels.board.view import Preset
-from sparktop.ui.screens.balance_actions import BalanceActions
 from sparktop.ui.screens.desk import SweepDesk
+from sparktop.ui.screens.rewind_actions import RewindActions
 
 SWEEP = PanelKey("sweep", "")
 """Identifies the sweep's panel on the board."""
 
 
-class SweepActions(BalanceActions):
+class SweepActions(RewindActions):
     """Starts sweeps on the selected panel's targets, and shows the present sweep in a panel of the board."""
 
     def __init__(self) -> None:
@@ -24,12 +24,16 @@ class SweepActions(BalanceActions):
         self._band: SweepView | Countdown | None = None
 
     def take_band(self) -> None:
-        """Get the present state of the sweep and draw it, even if the screen is frozen.
+        """Get the present state of the sweep and draw it; a past moment keeps the sweep of that moment.
 
         When a countdown has just begun, show all panels and select the sweep's panel, so that the keys for
         the countdown work. The preset "one backend" keeps its selection, which determines the backend shown.
         """
         band = self._newest_band()
+        if self.frozen and self.timeline is not None:
+            if not isinstance(band, Countdown):
+                return
+            self.timeline.to_end()  # its keys must work
         if isinstance(band, Countdown) and not isinstance(self._band, Countdown):
             # Its keys come next, and its band is visible on the board only.
             self.zoomed, self._scroll = None, 0
@@ -57,7 +61,7 @@ class SweepActions(BalanceActions):
     def _sweep_keys(self) -> list[tuple[str, str]]:
         """Return (key, text) pairs that the footer shows first while a sweep's panel is on the board."""
         band = self._band
-        if band is None or self.zoomed is not None:
+        if band is None or self.zoomed is not None or self.frozen:
             return []
         shown = {key.name: key.shown for key in self.key_table}
         if isinstance(band, Countdown):
@@ -69,23 +73,30 @@ class SweepActions(BalanceActions):
 
     def action_sweep(self) -> None:
         """Start the countdown of the default preset on the selected panel's targets."""
-        if self.desk is not None:
+        if self.desk is not None and not self.refuses():
             self.desk.start_usual(self.zoomed or self.selected)
 
     def action_preset(self, number: int) -> None:
         """Start the countdown of the configured preset `number` (from 0)."""
-        if self.desk is not None:
+        if self.desk is not None and not self.refuses():
             self.desk.start_preset(number, self.zoomed or self.selected)
 
     def action_sweep_editor(self) -> None:
         """Open the sweep editor, where the user chooses targets and load."""
-        if self.desk is not None:
+        if self.desk is not None and not self.refuses():
             self.desk.edit(self.zoomed or self.selected)
 
     def action_stop_sweep(self) -> None:
         """Stop the sweep, at the second press within a few seconds."""
         if self.desk is not None:
             self.desk.stop()
+
+    def action_freeze(self) -> None:
+        """Pause, or go back to the present; not during a countdown, whose keys need the present."""
+        if isinstance(self._band, Countdown):
+            self.notify("a sweep is about to start: esc stops it, enter starts it", timeout=3)
+        else:
+            super().action_freeze()
 
     def action_history(self) -> None:
         """Show the stored results of sweeps."""
@@ -121,7 +132,7 @@ class SweepActions(BalanceActions):
     def _dismisses(self) -> bool:
         """Remove a finished sweep's panel from the board; return False if there is no such sweep."""
         band = self._band
-        if not isinstance(band, SweepView) or not band.status.over or self.desk is None:
+        if not isinstance(band, SweepView) or not band.status.over or self.desk is None or self.frozen:
             return False
         self.desk.dismiss()
         return True

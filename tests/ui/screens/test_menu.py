@@ -63,7 +63,7 @@ ROUNDS = {
     "sorted by": ["name", "tokens/s", "load", "memory", "state", "as configured"],
     "poll every": ["2 s", "5 s", "10 s", "0.25 s", "0.5 s", "1 s"],
     "low bandwidth": ["on", "off"],
-    "picture": ["frozen", "live"],
+    "picture": ["past", "live"],
     "box: nodes": ["hidden", "shown"],
     "box: backends": ["hidden", "shown"],
     "box: alerts and events": ["shown", "hidden"],

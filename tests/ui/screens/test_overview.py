@@ -90,12 +90,12 @@ async def test_freeze_keeps_the_picture_and_goes_on_collecting() -> None:
     async with stage.app.run_test(size=(120, 36)) as pilot:
         await press(pilot, "p")
         frozen = stage.texts()
-        assert "FROZEN" in frozen[0]
+        assert "REWIND −0:00" in frozen[0]
         stage.rehearsal.play(20)
         stage.app.overview.redraw()
-        assert stage.texts() == frozen
+        assert stage.texts()[1:-2] == frozen[1:-2]
         await press(pilot, "p")
-        assert "FROZEN" not in stage.text()
+        assert "REWIND" not in stage.text()
         shown = stage.app.overview.shown
         assert shown is not None
         assert shown.at > 119
@@ -138,7 +138,7 @@ async def test_the_mouse_selects_zooms_and_presses_the_footer() -> None:
         await pilot.click("#canvas", offset=(60, 33))
         assert stage.app.overview.zoomed == PanelKey("backend", "spark-b")
         await press(pilot, "escape")
-        x = stage.texts()[-1].index("freeze")
+        x = stage.texts()[-1].index("pause")
         await pilot.click("#canvas", offset=(x, 35))
         await pilot.pause()
         assert stage.app.overview.frozen

@@ -1,0 +1,95 @@
+"""The bar below the board that shows which moment of the past is on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+from statistics import median
+
+from sparktop.model.event import Severity
+from sparktop.panels.parts.rows import Row, fit_row, merged, row_width
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_SIGNS = {Severity.INFO: ("•", "text"), Severity.WARNING: ("▲", "warn"), Severity.CRITICAL: ("✖", "bad")}
+_LINE = "─"
+_LEAST_WIDTH = 10
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBar:
+    """A stretch of time, what happened in it, and the moment shown."""
+
+    first: datetime
+    last: datetime
+    shown: datetime
+    events: tuple[tuple[datetime, Severity], ...] = ()
+    load: tuple[tuple[datetime, float | None], ...] = ()
+    """Generated tokens per second of all servers."""
+
+
+def time_bar_row(bar: TimeBar, width: int) -> tuple[Row, int, int]:
+    """Return the row of a bar, and the first cell and the number of cells that stand for its time.
+
+    A cell shows the shown moment, else the most severe event in its time, else the load as a block.
+    """
+    form = "%H:%M:%S" if bar.last - bar.first < _DAY else "%m-%d %H:%M"
+    left: Row = [(f" {bar.first.astimezone():{form}} ", "muted")]
+    right: Row = [(f" {bar.last.astimezone():{form}} ", "muted")]
+    cells = width - row_width(left) - row_width(right)
+    if cells < _LEAST_WIDTH:
+        left, right, cells = [], [], width
+    row: Row = [(sign, "border" if sign == _LINE else "generation") for sign in _load_signs(bar, cells)]
+    for index, severity in _worst(bar, cells).items():
+        row[index] = _SIGNS[severity]
+    row[cell_of(bar, bar.shown, cells)] = ("┃", "accent")
+    return fit_row(merged([*left, *row, *right]), width), row_width(left), cells
+
+
+def cell_of(bar: TimeBar, wall: datetime, cells: int) -> int:
+    """Return the cell in which a time is, the first or last one for a time outside of the bar."""
+    share = (wall - bar.first) / max(bar.last - bar.first, timedelta(seconds=1))
+    return max(0, min(cells - 1, int(share * cells)))
+
+
+def time_of(bar: TimeBar, cell: int, cells: int) -> datetime:
+    """Return the time in the middle of a cell."""
+    return bar.first + (bar.last - bar.first) * ((cell + 0.5) / cells)
+
+
+def _worst(bar: TimeBar, cells: int) -> dict[int, Severity]:
+    """Return the highest severity of the events in each cell that has any."""
+    worst: dict[int, Severity] = {}
+    for wall, severity in bar.events:
+        if bar.first <= wall <= bar.last:
+            cell = cell_of(bar, wall, cells)
+            worst[cell] = max(worst.get(cell, severity), severity, key=lambda one: one.rank)
+    return worst
+
+
+def _load_signs(bar: TimeBar, cells: int) -> Iterable[str]:
+    """Return a block for each cell, scaled to the highest load; a line where the load is not known."""
+    values: list[list[float]] = [[] for _ in range(cells)]
+    for wall, value in bar.load:
+        if value is not None:
+            values[cell_of(bar, wall, cells)].append(value)
+    means = _held([sum(each) / len(each) if each else None for each in values])
+    top = max((mean for mean in means if mean is not None), default=0.0)
+    for mean in means:
+        level = 0 if not mean or not top else round(mean / top * (len(_BLOCKS) - 1))
+        yield _LINE if mean is None else _BLOCKS[level]
+
+
+def _held(means: list[float | None]) -> list[float | None]:
+    """Return the values with small gaps filled by the value before; cells may be shorter than an interval."""
+    known = [index for index, mean in enumerate(means) if mean is not None]
+    if len(known) < 2:
+        return means
+    typical = median(late - early for early, late in pairwise(known))
+    held = list(means)
+    for early, late in pairwise(known):
+        if late - early <= 2 * typical:
+            held[early:late] = [means[early]] * (late - early)
+    return held

@@ -1,0 +1,148 @@
+"""Times as people write them: "10m ago", "12:03", "yesterday 14:00", ISO 8601 with a zone.
+
+Times of day are local unless a zone is written. A local time that a change of the clocks makes ambiguous or
+impossible is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+
+from sparktop.errors import UsageError
+from sparktop.model.text import clean
+
+EXAMPLES = "10m ago, 12:03, yesterday 14:00, 2026-11-22 14:00, start or end"
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_PART = re.compile(
+    r"(\d{1,9}(?:\.\d{1,6})?)\s*(s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?)(?![a-z])\s*"
+)
+_CLOCK = re.compile(
+    r"(?:(today|yesterday|\d{4}-\d\d-\d\d)(?:[ t]\s*|$))?(\d{1,2}:\d\d(?::\d\d(?:\.\d{1,6})?)?)?"
+)
+_ISO_ZONED = re.compile(r"(\d{4}-\d\d-\d\d[ t]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?) ?(z|[+-]\d\d:?\d\d)")
+_MOST_TEXT = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What the words are relative to."""
+
+    start: datetime
+    end: datetime
+    """Durations are counted back from here: the present, or the end of a recording."""
+    now: datetime
+    """Decides what today and yesterday are."""
+    zone: tzinfo | None = None
+    """The zone of local times; None for the system's."""
+
+
+def read_time(text: str, frame: Frame) -> datetime:
+    """Return the moment (UTC) that `text` means.
+
+    "10m", "10m ago" and "-10m" count back from the end of the frame. A time of day without a date is the last
+    such time before the end.
+
+    Raises:
+        UsageError: the text is not a time, or a local time that is ambiguous or does not exist.
+    """
+    words = " ".join(text.lower().split()).replace(" utc", "z")
+    if words in {"start", "begin", "beginning"}:
+        return frame.start
+    if words in {"end", "now"}:
+        return frame.end
+    ago = _ago(words)
+    try:
+        if ago is not None:
+            return frame.end - ago
+        found = _zoned(words) or _local(words, frame)
+    except (ValueError, OverflowError):
+        found = None
+    if found is None:
+        raise UsageError(f"'{clean(text, _MOST_TEXT)}' is not a time: write it like {EXAMPLES}")
+    return found
+
+
+def time_words(moment: datetime, zone: tzinfo | None = None) -> str:
+    """Return a moment as local time with its zone: "2026-11-22 14:00:00 CET"."""
+    return f"{moment.astimezone(zone):%Y-%m-%d %H:%M:%S %Z}"
+
+
+def require_within(moment: datetime, frame: Frame) -> datetime:
+    """Return the moment if it is within the frame.
+
+    Raises:
+        UsageError: it is before the start or after the end of the frame.
+    """
+    if frame.start <= moment <= frame.end:
+        return moment
+    side = "before" if moment < frame.start else "after"
+    span = f"{time_words(frame.start, frame.zone)} to {time_words(frame.end, frame.zone)}"
+    raise UsageError(f"{time_words(moment, frame.zone)} is {side} what is kept: {span}")
+
+
+def _ago(words: str) -> timedelta | None:
+    """Return the duration of "10m", "-1h 30m" or "2 hours ago"; None for other words."""
+    rest = words.removesuffix("ago").strip().removeprefix("-").strip()
+    seconds, at = 0.0, 0
+    while (part := _PART.match(rest, at)) is not None:
+        seconds += float(part[1]) * _SECONDS[part[2][0]]
+        at = part.end()
+    return timedelta(seconds=seconds) if at and at == len(rest) else None
+
+
+def _zoned(words: str) -> datetime | None:
+    """Return the moment of an ISO time with its zone; a space before the zone is allowed."""
+    found = _ISO_ZONED.fullmatch(words)
+    return None if found is None else datetime.fromisoformat(f"{found[1]}{found[2]}".upper()).astimezone(UTC)
+
+
+def _local(words: str, frame: Frame) -> datetime | None:
+    """Return the moment of a local date, time of day, or both."""
+    found = _CLOCK.fullmatch(words)
+    if found is None or not words:
+        return None
+    day, clock = found.groups()
+    if clock is None and not (day or "")[:1].isdigit():
+        return None  # "yesterday" alone is a whole day
+    hour, _, rest = (clock or "0:00").partition(":")
+    time = datetime.strptime(f"{int(hour):02}:{rest}", "%H:%M:%S" if ":" in rest else "%H:%M")  # noqa: DTZ007 - a time of day
+    if day is not None:
+        return _instant(
+            _date(day, frame).replace(hour=time.hour, minute=time.minute, second=time.second), frame
+        )
+    today = frame.end.astimezone(frame.zone).replace(tzinfo=None, fold=0)
+    moment = today.replace(hour=time.hour, minute=time.minute, second=time.second, microsecond=0)
+    return _instant(moment if moment <= today else moment - timedelta(days=1), frame)
+
+
+def _date(word: str, frame: Frame) -> datetime:
+    if word[0].isdigit():
+        return datetime.fromisoformat(word)
+    today = frame.now.astimezone(frame.zone).replace(
+        tzinfo=None, fold=0, hour=0, minute=0, second=0, microsecond=0
+    )
+    return today - timedelta(days=word == "yesterday")
+
+
+def _instant(local: datetime, frame: Frame) -> datetime:
+    """Return the one moment at which clocks of the zone show `local`.
+
+    Raises:
+        UsageError: there are two such moments or none, because the clocks are changed then.
+    """
+    found: set[datetime] = set()
+    for fold in (0, 1):
+        utc = local.replace(tzinfo=frame.zone, fold=fold).astimezone(UTC)
+        if utc.astimezone(frame.zone).replace(tzinfo=None, fold=0) == local:
+            found.add(utc)
+    if len(found) == 1:
+        return found.pop()
+    shown = f"{local:%Y-%m-%d %H:%M}"
+    if not found:
+        raise UsageError(f"there was no {shown} here: the clocks were put forward over it")
+    first = min(found).astimezone(frame.zone)
+    raise UsageError(
+        f"{shown} happened twice here: write the zone too, like {first.isoformat(' ', 'minutes')}"
+    )

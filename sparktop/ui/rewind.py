@@ -1,0 +1,140 @@
+"""Live rewind: past moments of the running program, from pictures kept in memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from sparktop.model.snapshot import Snapshot
+from sparktop.panels.board.time_bar import TimeBar
+from sparktop.recording.past import Band, Past, Picture, picture_of
+from sparktop.recording.when import Frame
+
+_HOUR_S = 3600
+_JITTER_S = 0.1
+"""A picture may be this much late while playing."""
+_AT_PRESENT_S = 1.0
+"""Playing ends in the present when the moment shown is this close to it."""
+
+
+class Rewind:
+    """Shows the present until a key asks for a past moment; everything else goes on meanwhile."""
+
+    refusal = "a past moment is shown: p goes back to live"
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Show the present; `clock` (seconds) measures the time that passes while playing."""
+        self.past = Past()
+        self._clock = clock
+        self._shown: Picture | None = None
+        self._playing_from: tuple[float, float] | None = None
+        """Time of the clock and time shown at which playing began; None while paused."""
+        self._present: tuple[Snapshot, Callable[[], Band]] | None = None
+
+    def add(self, snapshot: Snapshot, band: Callable[[], Band]) -> None:
+        """Keep a new snapshot of the present; `band` returns the sweep's panel."""
+        self._present = snapshot, band
+        self.past.add(snapshot, band)
+
+    @property
+    def in_past(self) -> bool:
+        """Whether the screen shows a past moment."""
+        return self._shown is not None
+
+    def picture(self) -> Picture | None:
+        """Return the past picture to show now; None for the present."""
+        if self._playing_from is not None and self._present is not None:
+            began, at = self._playing_from
+            wanted = at + self._clock() - began
+            if wanted >= self._present[0].at - _AT_PRESENT_S:
+                self.to_end()
+            elif (found := self.past.at(wanted + _JITTER_S)) is not None and self._shown is not None:
+                self._shown = max(found, self._shown, key=lambda one: one.at)
+        return self._shown
+
+    def word(self) -> str:
+        """Return "REWIND −2:10 12:03:20", with a sign while it plays."""
+        shown, present = self._shown, self._present
+        if shown is None or present is None:
+            return ""
+        sign = "▶ " if self._playing_from is not None else ""
+        ago_s = round(max(0.0, present[0].at - shown.at))
+        minutes = f"{ago_s // 3600}:{ago_s // 60 % 60:02}" if ago_s >= _HOUR_S else f"{ago_s // 60}"
+        return f"REWIND {sign}−{minutes}:{ago_s % 60:02} {shown.wall.astimezone():%H:%M:%S}"
+
+    def span(self) -> Frame | None:
+        """Return the time that is kept; None before the first picture."""
+        oldest, present = self.past.oldest, self._present
+        if oldest is None or present is None:
+            return None
+        return Frame(oldest.wall, max(oldest.wall, present[0].taken_at), datetime.now(UTC))
+
+    def bar(self) -> TimeBar | None:
+        """Return the bar of the time that is kept; None before the first picture."""
+        span, shown = self.span(), self._shown or self.past.newest
+        if span is None or shown is None:
+            return None
+        return TimeBar(
+            min(span.start, shown.wall),
+            span.end,
+            shown.wall,
+            tuple((one.at, one.severity) for one in self.past.events),
+            tuple((one.wall, one.snapshot.totals.generation_tps) for one in self.past.pictures),
+        )
+
+    def toggle(self) -> None:
+        """Pause at the present picture, or go back to live."""
+        if self._shown is not None:
+            self.to_end()
+        else:
+            self._pause()
+
+    def play(self) -> None:
+        """Go on from the moment shown as fast as it was, or pause."""
+        if self._shown is None:
+            self._pause()
+        elif self._playing_from is not None:
+            self._playing_from = None
+        else:
+            self._playing_from = (self._clock(), self._shown.at)
+
+    def step(self, seconds: float) -> None:
+        """Move by `seconds` (negative: back), within what is kept, and pause."""
+        at = self._at()
+        if at is not None:
+            self._show(self.past.stepped(at, seconds))
+
+    def step_event(self, direction: int) -> bool:
+        """Move to the first picture with the next (1) or previous (-1) event; return False without one."""
+        at = self._at()
+        found = None if at is None else self.past.beside_event(at, direction)
+        if found is not None:
+            self._show(found)
+        return found is not None
+
+    def go(self, wall: datetime) -> None:
+        """Move to the last picture at or before a time, and pause."""
+        self._show(self.past.at_wall(wall))
+
+    def to_start(self) -> None:
+        """Move to the oldest picture, and pause."""
+        self._show(self.past.oldest)
+
+    def to_end(self) -> None:
+        """Show the present again."""
+        self._shown = self._playing_from = None
+
+    def _at(self) -> float | None:
+        """Return the monotonic time of the moment shown."""
+        if self._shown is not None:
+            return self._shown.at
+        return None if self._present is None else self._present[0].at
+
+    def _pause(self) -> None:
+        if self._present is not None:
+            self._show(picture_of(*self._present))
+
+    def _show(self, picture: Picture | None) -> None:
+        self._playing_from = None
+        self._shown = picture

@@ -1,0 +1,70 @@
+"""The application's themes: their registration, the change to another one, notices about faulty files."""
+
+from __future__ import annotations
+
+from textual.app import App
+
+from sparktop.colors.palette import Palette, find_palette, palettes, theme_problems
+from sparktop.errors import ConfigError
+from sparktop.model.text import clean
+from sparktop.ui.canvas import Canvas
+from sparktop.ui.styles import RoleStyles, textual_theme
+
+_PROBLEMS_SHOWN = 4
+"""The most lines in the notice about themes that cannot be used."""
+
+
+class ThemedApp(App[None]):
+    """An application that draws roles in the colours of its theme."""
+
+    no_color_wanted: bool
+    """Whether NO_COLOR is set: themes then have no effect."""
+    role_styles: RoleStyles
+    """The present style of each role."""
+
+    def _register_themes(self) -> None:
+        """Register all themes with Textual, in addition to the initial one."""
+        for palette in palettes().values():
+            self.register_theme(textual_theme(palette))
+
+    def _report_theme_problems(self) -> None:
+        """Show one notice about all faulty theme files of the user; other themes stay usable."""
+        problems = theme_problems()
+        if not problems:
+            return
+        lines = list(problems[:_PROBLEMS_SHOWN])
+        if len(problems) > len(lines):
+            lines.append(f"and {len(problems) - len(lines)} more: see sparktop themes")
+        self.notify("\n".join(lines), title="themes", severity="warning", timeout=12, markup=False)
+
+    def _restyle(self) -> None:
+        palette = find_palette(self.theme)
+        if palette is not None and palette is not self.role_styles.palette:
+            self.role_styles = RoleStyles(palette, color=not self.no_color_wanted)
+            for screen in self.screen_stack:
+                for canvas in screen.query(Canvas):
+                    canvas.restyle(self.role_styles)
+
+    def action_next_theme(self) -> None:
+        """Change to the next of sparktop's themes."""
+        names = list(palettes())
+        if self.no_color_wanted:
+            self.notify("NO_COLOR is set: themes have no colours to show")
+            return
+        index = names.index(self.theme) if self.theme in names else -1
+        name = names[(index + 1) % len(names)]
+        self.register_theme(textual_theme(palettes()[name]))
+        self.theme = name
+        self.notify(f"theme {self.theme}", timeout=2, markup=False)
+
+
+def chosen_palette(name: str) -> Palette:
+    """Return the palette of the theme `name`.
+
+    Raises:
+        ConfigError: there is no such theme; the message lists the themes that exist.
+    """
+    palette = find_palette(name)
+    if palette is None:
+        raise ConfigError(f"no theme {clean(name, 40)!r}: there are {', '.join(palettes())}")
+    return palette

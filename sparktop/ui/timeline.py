@@ -1,0 +1,66 @@
+"""The choice of the moment on the screen, as an interface: of the running program or of a recording."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Protocol
+
+from sparktop.panels.board.time_bar import TimeBar
+from sparktop.recording.past import Picture
+from sparktop.recording.when import Frame
+
+
+class Timeline(Protocol):
+    """Chooses the moment on the screen; the keys of the overview move it."""
+
+    refusal: str
+    """Why nothing can be done to servers now, in words for the user."""
+
+    @property
+    def in_past(self) -> bool:
+        """Whether the screen shows anything but the present."""
+        ...
+
+    def picture(self) -> Picture | None:
+        """Return the picture to show now; None for the present."""
+        ...
+
+    def word(self) -> str:
+        """Return the header's text on the moment shown."""
+        ...
+
+    def bar(self) -> TimeBar | None:
+        """Return the bar of the time that can be shown; None before the first picture."""
+        ...
+
+    def span(self) -> Frame | None:
+        """Return what typed times are relative to; None before the first picture."""
+        ...
+
+    def toggle(self) -> None:
+        """Pause; if the moment shown is a past one, go back to the present."""
+        ...
+
+    def play(self) -> None:
+        """Go on from the moment shown, or pause."""
+        ...
+
+    def step(self, seconds: float) -> None:
+        """Move the moment by `seconds` (negative: back), and pause."""
+        ...
+
+    def step_event(self, direction: int) -> bool:
+        """Move to the next (1) or previous (-1) event, and pause; return False if there is none."""
+        ...
+
+    def go(self, wall: datetime) -> None:
+        """Move to a time, and pause."""
+        ...
+
+    def to_start(self) -> None:
+        """Move to the oldest moment, and pause."""
+        ...
+
+    def to_end(self) -> None:
+        """Move to the present, or to the end of the recording."""
+        ...

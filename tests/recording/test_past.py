@@ -1,0 +1,87 @@
+"""Kept snapshots: how many, how far apart, and which one is found."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from sparktop.model.event import Event, Severity
+from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.recording.past import MOST, Past
+from tests.recording.conftest import instant
+
+
+def snapshot(at: float, *, backends: int = 2, events: tuple[float, ...] = ()) -> Snapshot:
+    """Return a snapshot of that time, with events of these times."""
+    return Snapshot(
+        instant(at).wall,
+        at,
+        1.0,
+        2.0,
+        backends=tuple(BackendView(f"b{i}", "http://h", "g") for i in range(backends)),
+        events=tuple(Event(instant(one).wall, Severity.INFO, "b0", f"event {one}") for one in events),
+    )
+
+
+def filled(seconds: int, *, backends: int = 2, per_second: int = 1) -> Past:
+    """Return a past with pictures of so many seconds."""
+    past = Past()
+    for tick in range(seconds * per_second):
+        past.add(snapshot(tick / per_second, backends=backends))
+    return past
+
+
+def test_the_newest_are_close_together_and_all_are_bounded() -> None:
+    """One a second for 5 minutes, one in 5 s up to 30 minutes, also when drawn 4 times a second."""
+    past = filled(4000, per_second=4)
+    times = [one.at for one in past.pictures]
+    gaps = [late - early for early, late in pairwise(times)]
+    assert len(past) <= MOST
+    assert times[-1] - times[0] == pytest.approx(1800, abs=6)
+    assert set(gaps[-299:]) == {1.0}
+    assert set(gaps[:-310]) == {5.0}
+
+
+def test_many_sources_are_kept_farther_apart() -> None:
+    """With 128 servers the same time is covered by fewer pictures, within the budget of memory."""
+    past = filled(2000, backends=128)
+    assert 50 < len(past) < 80
+    oldest = past.oldest
+    assert oldest is not None
+    assert oldest.at < 250
+
+
+def test_a_moment_is_found_by_either_clock() -> None:
+    """The last picture at or before it; before the oldest, the oldest."""
+    past = filled(100)
+    for at, found in ((50.4, 50.0), (-5.0, 0.0), (1e6, 99.0)):
+        assert past.at(at) is past.at_wall(instant(at).wall)
+        picture = past.at(at)
+        assert picture is not None
+        assert picture.at == found
+    assert Past().at(1.0) is None
+
+
+def test_a_wall_clock_that_steps_back_changes_no_order() -> None:
+    """Pictures stay in the order in which they were taken."""
+    past = filled(10)
+    for at in range(10, 20):
+        past.add(Snapshot(instant(at - 3600.0).wall, float(at), 1.0, 2.0))
+    assert [one.at for one in past.pictures] == [float(at) for at in range(20)]
+    picture = past.at(15.0)
+    assert picture is not None
+    assert picture.at == 15.0
+
+
+def test_events_are_found_in_both_directions() -> None:
+    """The first picture that shows the event; events before the oldest picture are left out."""
+    past = Past()
+    for at in range(100, 200):
+        past.add(snapshot(at, events=tuple(one for one in (20.0, 120.5, 150.0) if one <= at)))
+    assert len(past.events) == 2
+    steps = [
+        past.beside_event(at, way)
+        for at, way in ((199, -1), (150, -1), (121, -1), (100, 1), (121, 1), (150, 1))
+    ]
+    assert [one and one.at for one in steps] == [150, 121, None, 121, 150, None]

@@ -1,0 +1,131 @@
+"""Times as people write them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from sparktop.errors import UsageError
+from sparktop.recording.when import Frame, read_time, require_within, time_words
+
+BERLIN = ZoneInfo("Europe/Berlin")
+END = datetime(2026, 11, 23, 0, 30, tzinfo=UTC)
+FRAME = Frame(END - timedelta(hours=6), END, END + timedelta(days=1), BERLIN)
+
+
+def local(text: str) -> datetime:
+    """Return a local time of Berlin in UTC."""
+    return datetime.fromisoformat(text).replace(tzinfo=BERLIN).astimezone(UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("10m", 600),
+        ("10m ago", 600),
+        ("10 min", 600),
+        ("2 hours ago", 7200),
+        ("1h30m", 5400),
+        ("1 h 30 min ago", 5400),
+        ("-90s", 90),
+        ("- 1.5 h", 5400),
+        ("1 Day", 86400),
+        ("end", 0),
+        ("NOW", 0),
+    ],
+)
+def test_durations_count_back_from_the_end(text: str, seconds: float) -> None:
+    """With or without "ago" or a minus sign."""
+    assert read_time(text, FRAME) == END - timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("start", "2026-11-22 19:30"),
+        ("01:03", "2026-11-23 01:03"),
+        ("1:03:20", "2026-11-23 01:03:20"),
+        ("01:31", "2026-11-22 01:31"),
+        ("23:59", "2026-11-22 23:59"),
+        ("today 00:10", "2026-11-24 00:10"),
+        ("yesterday 14:00", "2026-11-23 14:00"),
+        ("Yesterday 14:00:05", "2026-11-23 14:00:05"),
+        ("2026-11-22 14:00", "2026-11-22 14:00"),
+        ("2026-11-22T14:00:01", "2026-11-22 14:00:01"),
+        ("2026-11-22", "2026-11-22 00:00"),
+        ("2026-11-22T14:00Z", "2026-11-22 15:00"),
+        ("2026-11-22 14:00 UTC", "2026-11-22 15:00"),
+        ("2026-11-22 14:00 -05:00", "2026-11-22 20:00"),
+        ("2026-11-22T14:00:00+0530", "2026-11-22 09:30"),
+    ],
+)
+def test_times_of_day_are_local(text: str, wanted: str) -> None:
+    """A time of day alone is the last such time before the end; a written zone counts."""
+    assert read_time(text, FRAME) == local(wanted)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "5",
+        "soon",
+        "25:00",
+        "12:60",
+        "12",
+        "yesterday",
+        "today",
+        "2026-02-30 10:00",
+        "10x",
+        "10m 5",
+        "ago",
+        "tomorrow 10:00",
+        "12:03 pm",
+        "9" * 40 + "d",
+        "999999999d",
+        "\x1b[31m",
+        "10m ago ago x",
+        "2026-11-22 14:00 +99:00",
+    ],
+)
+def test_what_is_no_time_is_refused_with_examples(text: str) -> None:
+    """One line, without control characters."""
+    with pytest.raises(UsageError, match="is not a time: write it like 10m ago") as error:
+        read_time(text, FRAME)
+    assert str(error.value).isprintable()
+
+
+def test_changes_of_the_clocks() -> None:
+    """A local time that happened twice or never is refused; with its zone, or on another day, it is one."""
+    frame = Frame(END, datetime(2026, 11, 1, tzinfo=UTC), END, BERLIN)
+    with pytest.raises(
+        UsageError, match=r"2026-10-25 02:30 happened twice here: write the zone .*02:30\+02:00"
+    ):
+        read_time("2026-10-25 02:30", frame)
+    assert read_time("2026-10-25 02:30 +02:00", frame) == datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
+    assert read_time("2026-10-25 02:30 +01:00", frame) == datetime(2026, 10, 25, 1, 30, tzinfo=UTC)
+    with pytest.raises(UsageError, match="there was no 2026-03-29 02:30 here"):
+        read_time("2026-03-29 02:30", frame)
+    # Over the change of the clocks, a duration is of real hours, and yesterday is a day of the calendar.
+    after = Frame(END, datetime(2026, 10, 25, 11, tzinfo=UTC), datetime(2026, 10, 25, 11, tzinfo=UTC), BERLIN)
+    assert read_time("24h", after) == datetime(2026, 10, 24, 11, tzinfo=UTC)
+    assert read_time("yesterday 12:00", after) == datetime(2026, 10, 24, 10, tzinfo=UTC)
+
+
+def test_a_moment_outside_is_said_with_both_ends() -> None:
+    """With the zone of the times."""
+    with pytest.raises(
+        UsageError, match=r"2026-11-22 12:00:00 CET is before what is kept: 2026-11-22 19:30:00 CET to"
+    ):
+        require_within(read_time("2026-11-22 12:00", FRAME), FRAME)
+    assert require_within(END, FRAME) == END
+    assert time_words(END, ZoneInfo("America/New_York")) == "2026-11-22 19:30:00 EST"
+
+
+def test_the_zone_of_the_system_is_the_default() -> None:
+    """Without a zone, times are those of the machine."""
+    frame = Frame(END, END, END)
+    here = END.astimezone()
+    assert read_time(f"{here:%H:%M}", frame) == END
