@@ -30,4 +30,4 @@ async def saved_report(source: SweepSource, beside: Sequence[Series] = ()) -> st
         paths = await asyncio.to_thread(save_reports, shown, beside, Path(), datetime.now(UTC))
     except OSError as error:
         return f"not saved: {clean(error)}"
-    return f"saved {' and '.join(clean(path.name) for path in paths)}"
+    return f"saved {clean(paths[0].name)} and {', '.join(path.suffix for path in paths[1:])}"

@@ -149,6 +149,8 @@ def test_pairs_and_lists_are_read() -> None:
         ("csv", "x.md", True, "csv"),
         (None, "x.md", False, "md"),
         (None, "x.csv", False, "csv"),
+        (None, "x.html", True, "html"),
+        (None, "x.SVG", False, "svg"),
         (None, "x.out", True, "json"),
         (None, None, True, "md"),
         (None, None, False, "json"),

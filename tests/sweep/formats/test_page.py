@@ -90,6 +90,15 @@ def test_hostile_names_are_shown_and_do_nothing(name: str) -> None:
     assert text.count("<title>sparktop sweep, ") == 1
 
 
+@pytest.mark.parametrize("form", ["md", "html", "csv", "svg", "json"])
+def test_no_format_holds_a_control_character_of_a_name(form: str) -> None:
+    """Escape sequences, marks that turn the direction of text, and zero-width characters are gone."""
+    name = "a\x1b[31m\u202eb\u200b\x07|c"
+    text = sweep_report(full_sweep(router=f"r{name}", alone=name, model=name), form)
+    assert not {"\x1b", "\x07", "\u202e", "\u200b"} & set(text)
+    assert "a [31mb" in text
+
+
 def test_a_simulated_sweep_says_so() -> None:
     """In the head."""
     text = sweep_report(made_sweep().model_copy(update={"simulated": True}), "html")

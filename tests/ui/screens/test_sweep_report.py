@@ -52,7 +52,7 @@ async def test_a_sweep_on_the_screen_is_saved_as_html_and_markdown(tmp_path: Pat
         await pilot.pause()
         assert reports(here) == {".html": "<!DOCTYPE html>", ".md": "## sparktop sweep"}
         stem = stems(here)[0]
-        assert stage.toasts()[-1] == f"saved {stem}.html and {stem}.md"
+        assert stage.toasts()[-1] == f"saved {stem}.html and .md"
 
 
 async def test_a_folder_that_takes_no_file_is_one_line(
