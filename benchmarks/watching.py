@@ -68,6 +68,21 @@ def sparktop(config: Path, names: Sequence[str]) -> Program:
     return Program("sparktop", f"{len(names)} servers, this machine", command, names)
 
 
+def without_flight(ours: Program, folder: Path) -> Program:
+    """Return sparktop without its flight recorder, on the same servers."""
+    config = folder / "without-flight.toml"
+    config.write_text(Path(ours.command[-1]).read_text() + "\n[recorder]\nflight = false\n")
+    return replace(
+        ours, name="sparktop, no flight recorder", command=(ours.command[0], "--config", str(config))
+    )
+
+
+def recorded_mb_per_hour(folder: Path, seconds: float) -> float:
+    """Return how much the flight recorder wrote, in MB an hour, over the seconds that it ran."""
+    written = sum(path.stat().st_size for path in folder.rglob("*.rec.zst"))
+    return written / 1e6 / seconds * 3600
+
+
 def peers(urls: Sequence[str], folder: Path, find: Callable[[str], str | None]) -> list[Program]:
     """Give the other monitors that are installed, each at one look a second."""
     (folder / "btop").mkdir()
@@ -218,12 +233,15 @@ def main() -> int:
         config = folder / "sparktop.toml"
         config.write_text(as_toml(make_watch(cluster)))
         ours = sparktop(config, [target.name for target in cluster.targets])
+        ours.env["XDG_STATE_HOME"] = str(folder / "state")
         urls = [target.url for target in cluster.targets]
         others = peers(urls, folder, lambda peer: find(peer) or shutil.which(peer))
-        programs = [ours, empty_app(), *others]
+        programs = [ours, without_flight(ours, folder), empty_app(), *others]
         if options.only:
             programs = [program for program in programs if program.name in options.only]
         windows = compare_costs(programs, options.seconds)
+        rate = recorded_mb_per_hour(folder / "state", options.seconds + WARM_UP_S)
+        print(f"The flight recorder wrote {rate:.1f} MB/h.")
         if ours not in programs:
             return 0
         ratio = compare_starts(ours, empty_app(), options.starts, folder)
