@@ -60,6 +60,8 @@ KEYS = (
     Key("back", ("escape",), "esc", "back", "back to the whole board; drop the filter"),
     Key("events", ("e",), "e", "events", "alerts and events on the full screen, and back"),
     Key("snapshot", ("f2",), "F2", "app.save_snapshot", "save a snapshot (JSON) in this folder"),
+    Key("record", ("r",), "r", "app.record", "start a recording in this folder, and stop it"),
+    Key("mark", ("M",), "M", "app.mark", "mark this moment with a word, for recordings and events"),
     Key("palette", ("ctrl+p",), "ctrl+p", "app.command_palette", "command palette"),
     Key("step-back", ("left_square_bracket",), "[", "step(-10)", "10 s back in time", yields=True),
     Key("step-on", ("right_square_bracket",), "]", "step(10)", "10 s forward", yields=True),

@@ -42,7 +42,7 @@ RETRY_S = 10.0
 END_S = 3.0
 """Seconds that `stop` waits for the thread."""
 FEW_BACKENDS = 16
-_FEW_LEVEL, _MANY_LEVEL = 9, 3
+_FEW_LEVEL, _MANY_LEVEL = 6, 3
 _SLOW_FLUSH_S = 0.020
 """CPU time of a flush from which on the lower compression level is used."""
 

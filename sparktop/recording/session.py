@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -103,14 +104,23 @@ class Recordings:
         what = "sparktop was killed" if ended.same_boot else "this machine went down without a shutdown"
         report(f"{what} at {when}: sparktop replay {clean(ended.path, 200)} shows the minutes before")
 
-    def toggle(self, folder: Path) -> str:
+    @property
+    def notice(self) -> str | None:
+        """Words for the header while the user's recording runs; None otherwise."""
+        return "recording" if self._own is not None else None
+
+    def now(self) -> Instant:
+        """Return the present moment."""
+        return Instant(time.monotonic(), datetime.now(UTC))
+
+    async def toggle(self, folder: Path) -> str:
         """Start a recording in `folder`, or stop the one that runs; return a line for the user."""
         store = self._store
         if store is None:
             return "nothing to record yet"
         if self._own is not None and self.own_path is not None:
             path = self.own_path
-            self._end_own("stopped")
+            await asyncio.to_thread(self._end_own, "stopped")
             return f"recorded {clean(path, 200)}"
         path = folder / f"sparktop-{datetime.now().astimezone():%Y%m%d-%H%M%S}{SUFFIX}"
         try:

@@ -69,6 +69,8 @@ class SparktopApp(ThemedApp):
     followed: Path | None = None
     """A progress file written by another program's sweep, shown from the start; None for none."""
 
+    recordings: Recordings | None = None
+    """What is recorded; None if nothing can be."""
     _painted = False
     _timer: Timer | None = None
     _remembered: View | None = None
@@ -215,7 +217,8 @@ class SparktopApp(ThemedApp):
         return self._driver.output.backlog if isinstance(self._driver, TerminalDriver) else 0
 
     def _redraw(self) -> None:
-        self.overview.notice = self.cadence.notice
+        recorded = self.recordings.notice if self.recordings else None
+        self.overview.notice = self.cadence.notice or recorded
         self.overview.coarse = self.cadence.coarse
         top = next((one for one in reversed(self.screen_stack) if isinstance(one, Redraws)), self.overview)
         if top is not self.overview:
@@ -304,6 +307,23 @@ class SparktopApp(ThemedApp):
         else:
             self.notify(f"saved {path}", markup=False)
 
+    async def action_record(self) -> None:
+        """Start a recording in the current folder, or stop the one that runs."""
+        if self.recordings is None:
+            self.notify("nothing is read here that could be recorded", markup=False)
+            return
+        self.notify(await self.recordings.toggle(Path()), markup=False)
+        self._redraw()
+
+    def action_mark(self) -> None:
+        """Ask for a word, and mark this moment with it in recordings and events."""
+        from sparktop.ui.screens.mark import MarkScreen  # late: the first picture does not need it
+
+        recordings = self.recordings
+        if recordings is not None:
+            at = recordings.now()
+            self.push_screen(MarkScreen(), lambda word: None if word is None else recordings.mark(at, word))
+
     async def action_quit(self) -> None:
         """Quit; if a sweep loads servers, ask first."""
         if not self.desk.ask_to_leave():
@@ -350,6 +370,6 @@ def run(watch: Watch, *, simulated: bool = False, follow: Path | None = None) ->
         watch=watch,
         env=os.environ,
     )
-    app.followed = follow
+    app.followed, app.recordings = follow, recordings
     app.run()
     return app.return_code or 0
