@@ -7,7 +7,7 @@ file then does not load pydantic.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from pathlib import Path
 
@@ -83,13 +83,21 @@ def write_whole(path: Path, content: str | bytes, mode: int = PRIVATE) -> None:
     Raises:
         OSError: the file cannot be written; the old one is unchanged, and no temporary file remains.
     """
-    data = content.encode() if isinstance(content, str) else content
+    write_parts(path, (content.encode() if isinstance(content, str) else content,), mode)
+
+
+def write_parts(path: Path, parts: Iterable[bytes], mode: int = PRIVATE) -> None:
+    """Replace a file as `write_whole` does, by a content that comes in parts.
+
+    Raises:
+        OSError: as for `write_whole`; so with any error that `parts` raises, which is passed on.
+    """
     part = path.with_name(f".{path.name[:_NAME_LENGTH]}.{os.getpid()}-{os.urandom(4).hex()}.part")
     try:
         handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         try:
             with os.fdopen(handle, "wb") as stream:
-                stream.write(data)
+                stream.writelines(parts)
                 stream.flush()
                 os.fsync(handle)
             part.replace(path)

@@ -6,10 +6,11 @@ import io
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
+from sparktop import files
 from sparktop.errors import OutputError
-from sparktop.files import SHARED, write_whole
 from sparktop.model.text import clean
 
 
@@ -98,9 +99,40 @@ def write_file(path: Path, text: str) -> None:
         if place.exists() and not place.is_file():
             place.write_text(text, encoding="utf-8")
             return
-        write_whole(place, text, SHARED)
+        files.write_whole(place, text, files.SHARED)
     except OSError as error:
         raise OutputError(f"{clean(path)}: cannot be written: {_reason(error)}") from None
+
+
+def write_parts(path: Path | None, parts: Iterable[bytes]) -> None:
+    """Write a long result part by part: to a file as `write_file` does, or with None to standard output.
+
+    Stop early if the reader of standard output has closed it.
+
+    Raises:
+        OutputError: the output cannot be written.
+    """
+    if path is not None:
+        check_file(path)
+    place = None if path is None else path.resolve()
+    try:
+        if place is not None and (not place.exists() or place.is_file()):
+            files.write_parts(place, parts, files.SHARED)
+            return
+        if place is not None:
+            with place.open("wb") as device:
+                device.writelines(parts)
+        elif sys.stdout is None:
+            raise OutputError("standard output is closed")
+        else:
+            sys.stdout.flush()
+            sys.stdout.buffer.writelines(parts)
+            sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        drop_out()
+    except OSError as error:
+        where = "standard output" if path is None else clean(path)
+        raise OutputError(f"{where}: cannot be written: {_reason(error)}") from None
 
 
 def _reason(error: Exception) -> str:

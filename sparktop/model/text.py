@@ -10,6 +10,8 @@ from collections.abc import Sequence
 _DROPPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _ENOUGH = 4096
 """Most characters read: bounds the cost of a name that is a megabyte long."""
+_FORMULA = ("=", "+", "-", "@")
+"""Characters that make a spreadsheet run a field as a formula if it begins with one of them."""
 
 
 def clean(text: object, limit: int = 200) -> str:
@@ -39,3 +41,8 @@ def clean(text: object, limit: int = 200) -> str:
 def names_in_words(names: Sequence[str]) -> str:
     """Join names in words: "a, b and c". `names` must not be empty."""
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
+def spreadsheet_text(text: str) -> str:
+    """Return a text for a CSV file, with an apostrophe before what a spreadsheet would run as a formula."""
+    return f"'{text}" if text.startswith(_FORMULA) else text

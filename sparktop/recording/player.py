@@ -164,6 +164,12 @@ class Player:
             self.instant = Instant(self.instant.at + ahead_s, until)
         return record is not None
 
+    @property
+    def next_wall(self) -> datetime | None:
+        """Wall time of the next record to play; None at the end of the recording."""
+        record = self._peek()
+        return None if record is None else record.instant.wall
+
     def _peek(self) -> Record | None:
         if self._next is None:
             self._next = next(self._records, None)

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 
+from sparktop.model.text import spreadsheet_text
 from sparktop.sweep.compare.series import Series
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.result.run_split import largest_run_share
@@ -13,8 +14,6 @@ from sparktop.sweep.terms.definitions import LATENCIES, METRICS, RATES
 from sparktop.sweep.view.marks import UNBALANCED, marks_of
 
 _LATENCY_PARTS = ("mean", "std", "p50", "p90", "p95", "p99", "max")
-_FORMULA = ("=", "+", "-", "@")
-"""Characters that make a spreadsheet run a field as a formula if it begins with one of them."""
 
 
 def render(result: SweepResult) -> str:
@@ -37,7 +36,7 @@ def render_series(series: Sequence[Series]) -> str:
     heads = [f"{name}_{part}" for name in known for part in ("mean", "std")]
     writer.writerow(["target", "source", "tool", "model", "concurrency", "pp", "tg", "runs", *heads])
     for one in series:
-        words = [_text(text) for text in (one.name, one.source, one.tool, one.model or "")]
+        words = [spreadsheet_text(text) for text in (one.name, one.source, one.tool, one.model or "")]
         for level in one.levels:
             figures = [level.figures.get(name) for name in known]
             cells = [getattr(figure, part, None) for figure in figures for part in ("mean", "std")]
@@ -50,9 +49,9 @@ def _fields(
     result: SweepResult, target: TargetResult, level: LevelResult
 ) -> Iterator[tuple[str, str | float | None]]:
     plan = result.plan
-    yield "target", _text(target.name)
+    yield "target", spreadsheet_text(target.name)
     yield "kind", target.kind.value
-    yield "model", _text(target.model or "")
+    yield "model", spreadsheet_text(target.model or "")
     yield "mode", plan.mode.value
     yield "concurrency", level.concurrency
     yield "pp", level.pp if level.pp is not None else plan.pp
@@ -82,14 +81,11 @@ def _fields(
     yield "padding_percent", level.padding_percent
     yield "roofline_percent", level.roofline_percent
     yield "joules_per_token", level.joules_per_token
-    yield "error", _text(level.error or "")
-    yield "validity", _text(" ".join(one.code for one in level.validity))
+    yield "error", spreadsheet_text(level.error or "")
+    yield "validity", spreadsheet_text(" ".join(one.code for one in level.validity))
     slow = (mark for mark in marks_of(level) if not mark.doubt)
-    yield "why_slow", _text(" ".join(mark.word if mark.code == UNBALANCED else mark.code for mark in slow))
-
-
-def _text(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    words = (mark.word if mark.code == UNBALANCED else mark.code for mark in slow)
+    yield "why_slow", spreadsheet_text(" ".join(words))
 
 
 _NO_TARGET = TargetResult(name="", url="")

@@ -1,0 +1,224 @@
+"""`sparktop dump`: the readings and metrics of a recording for other programs."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from sparktop.commands.arguments import number
+from sparktop.commands.output import check_file, tell, write_out, write_parts
+from sparktop.errors import OutputError, UsageError
+from sparktop.model.text import clean
+
+if TYPE_CHECKING:
+    from sparktop.dump.rows import Fields
+    from sparktop.dump.span import Span
+    from sparktop.recording.player import Player, Recording
+
+FORMATS = ("jsonl", "csv", "openmetrics")
+_BY_SUFFIX = {".csv": "csv", ".jsonl": "jsonl", ".om": "openmetrics", ".prom": "openmetrics"}
+_UNIX_S = re.compile(r"[0-9]{8,12}(?:\.[0-9]{1,9})?")
+_LISTED_S, _LISTED_EVERY_S = 60.0, 5.0
+"""Seconds at the end of the span that are read to list the names, and between two snapshots there."""
+
+
+def span_of(recording: Recording, start: str | None, end: str | None) -> Span:
+    """Return the span that two texts mean: a time in words as everywhere, or Unix seconds; None: no limit.
+
+    Words such as "10m ago" count back from the recording's end.
+
+    Raises:
+        UsageError: a text is not a time, or the start is later than the end.
+    """
+    from sparktop.dump.span import Span  # late: --help needs neither
+    from sparktop.recording.when import Frame, read_time
+
+    if start is None and end is None:
+        return Span()
+    last = max(record.instant.wall for record in recording.records(recording.frames[-1]))
+    frame = Frame(recording.frames[0].instant.wall, last, datetime.now(UTC))
+
+    def read(text: str) -> datetime:
+        try:
+            if _UNIX_S.fullmatch(text.strip()):
+                return datetime.fromtimestamp(float(text), UTC)
+            return read_time(text, frame)
+        except (OverflowError, OSError, ValueError):
+            raise UsageError(f"'{clean(text, 60)}' is not a time of this calendar") from None
+
+    span = Span(*(None if text is None else read(text) for text in (start, end)))
+    if span.start is not None and span.end is not None and span.start > span.end:
+        raise UsageError("--from is later than --to")
+    return span
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Parse names with commas between."""
+    return tuple(name for part in text.split(",") if (name := part.strip()))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the recordings, the span, the fields, the format and the output file."""
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="a recording, also one that is still written"
+    )
+    parser.add_argument(
+        "--from",
+        dest="start",
+        metavar="TIME",
+        help="such as 10m (before the recording's end), 12:03, 2026-11-22T14:00:00Z, or Unix seconds; "
+        "default: its start",
+    )
+    parser.add_argument(
+        "--to", dest="end", metavar="TIME", help="default: the recording's end"
+    )
+    parser.add_argument(
+        "--fields",
+        type=names,
+        default=(),
+        metavar="A,B,…",
+        help="only these fields, or all below such a name (ttft_ms: ttft_ms.p95 …); "
+        "in openmetrics, metric families",
+    )
+    parser.add_argument("--list", action="store_true", help="print the names that --fields accepts")
+    parser.add_argument(
+        "--every",
+        type=number(0.1, 86_400.0, " seconds"),
+        metavar="S",
+        help="a row each S seconds (default 1); in openmetrics at most a page each S seconds (default: all)",
+    )
+    parser.add_argument(
+        "--format", choices=FORMATS, dest="form", help="default: by the suffix of -o FILE, else jsonl"
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write a dump, or list the names of its fields; return the exit code 0.
+
+    Raises:
+        SparktopError: an argument or a recording cannot be used, or the output cannot be written.
+    """
+    from sparktop.recording.player import Recording  # late: --help needs none of it
+
+    output = None if arguments.output in {None, "-"} else Path(arguments.output)
+    if output is not None:
+        check_file(output)
+    suffix = "" if output is None else output.suffix.lower()
+    form = arguments.form or _BY_SUFFIX.get(suffix, FORMATS[0])
+    recording = Recording([Path(file) for file in arguments.files])
+    try:
+        span = span_of(recording, arguments.start, arguments.end)
+        if arguments.list:
+            _list(recording, span, form)
+        elif form == "openmetrics":
+            _write_openmetrics(recording, span, arguments, output)
+        else:
+            _write_rows(recording, span, arguments, form, output)
+        _tell_damage(recording)
+    except OverflowError:
+        raise UsageError(f"{clean(arguments.files[0], 300)}: times beyond those of a calendar") from None
+    finally:
+        recording.close()
+    return 0
+
+
+def _write_rows(
+    recording: Recording, span: Span, arguments: argparse.Namespace, form: str, output: Path | None
+) -> None:
+    from sparktop.dump.rows import Fields, csv_lines, json_lines
+    from sparktop.recording.player import Player
+
+    player, fields = Player(recording), Fields(arguments.fields)
+    with _spool(output, "w+") as spool:
+        rows = _rows(player, span, fields, arguments.every or 1.0)
+        lines = json_lines(rows) if form == "jsonl" else csv_lines(rows, fields, spool)
+        write_parts(output, (line.encode() for line in lines))
+    if player.unreadable:
+        tell(f"{player.unreadable:,} records could not be used")
+    _tell_missing(fields.missing)
+
+
+def _rows(player: Player, span: Span, fields: Fields, every_s: float) -> Iterator[dict[str, object]]:
+    from sparktop.dump.rows import rows_of
+    from sparktop.dump.span import snapshots_in
+
+    empty = True
+    for snapshot in snapshots_in(player, span, every_s):
+        for row in rows_of(snapshot, fields):
+            empty = False
+            yield dict(row)
+    if empty:
+        tell("nothing was recorded in this span")
+
+
+def _write_openmetrics(
+    recording: Recording, span: Span, arguments: argparse.Namespace, output: Path | None
+) -> None:
+    from sparktop.dump.openmetrics import Collector
+    from sparktop.dump.series import Spool
+    from sparktop.dump.span import records_in
+
+    with _spool(output, "w+b") as file:
+        collector = Collector(Spool(file), arguments.fields, every_s=arguments.every)
+        try:
+            collector.add(records_in(recording, span), lambda record: span.holds(record.instant.wall))
+        except OSError as error:
+            raise OutputError(f"a temporary file: {clean(error.strerror)}") from None
+        write_parts(output, collector.text())
+    left = collector.left
+    if left.pages:
+        tell(f"{left.pages:,} pages are left out: their servers have none in Prometheus' format")
+    if left.samples:
+        tell(f"{left.samples:,} samples are left out: unreadable, repeated, or of too many series")
+    if left.records:
+        tell(f"{left.records:,} records could not be used")
+    _tell_missing([name for name in arguments.fields if name not in collector.names])
+
+
+def _list(recording: Recording, span: Span, form: str) -> None:
+    """Print the names of the fields, or of the metric families, at the end of the span."""
+    from datetime import timedelta
+
+    from sparktop.dump.openmetrics import Collector
+    from sparktop.dump.rows import HEADS, Fields, rows_of
+    from sparktop.dump.series import Spool
+    from sparktop.dump.span import Span, records_in, snapshots_in
+    from sparktop.recording.player import Player
+
+    end = recording.frames[-1].instant.wall if span.end is None else span.end
+    minute = Span(end - timedelta(seconds=_LISTED_S), span.end)
+    if form == "openmetrics":
+        with _spool(None, "w+b") as file:
+            collector = Collector(Spool(file))
+            collector.add(records_in(recording, minute), lambda record: minute.holds(record.instant.wall))
+            found = collector.names
+    else:
+        shown = snapshots_in(Player(recording), minute, _LISTED_EVERY_S, warm_up_s=_LISTED_S)
+        rows = (row for snapshot in shown for row in rows_of(snapshot, Fields()))
+        found = list(dict.fromkeys(name for row in rows for name in row if name not in HEADS))
+    write_out("".join(f"{clean(name)}\n" for name in found))
+
+
+def _spool(output: Path | None, mode: str) -> IO[Any]:
+    """Return a temporary file, in the folder of the output file: a dump can be larger than /tmp."""
+    folder = output.resolve().parent if output is not None and output.resolve().parent.is_dir() else None
+    try:
+        return tempfile.TemporaryFile(mode, dir=folder, encoding=None if "b" in mode else "utf-8")
+    except OSError as error:
+        raise OutputError(f"a temporary file: {clean(error.strerror)}") from None
+
+
+def _tell_missing(missing: list[str]) -> None:
+    if missing:
+        tell(f"no such field: {clean(', '.join(missing), 300)}; --list prints those that there are")
+
+
+def _tell_damage(recording: Recording) -> None:
+    for path, damage in list(dict.fromkeys(recording.damage))[:3]:
+        tell(f"{clean(path, 300)}: damaged at byte {damage.offset:,}: {clean(damage.reason, 100)}")

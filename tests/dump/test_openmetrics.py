@@ -1,0 +1,168 @@
+"""A recording as OpenMetrics: what is written, how it is grouped, and what promtool says of it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from sparktop.cli import main
+from sparktop.dump import series
+from sparktop.dump.openmetrics import family_of
+from tests.dump.conftest import OUTAGE_S, PLAYED_S, page, written
+from tests.sources.installed import installed
+
+pytestmark = [pytest.mark.outside, pytest.mark.long]
+
+PAGE = """\
+# HELP vllm:prompt_tokens_total Prompt tokens.
+# TYPE vllm:prompt_tokens_total counter
+vllm:prompt_tokens_total{{engine="0"}} {0}
+# TYPE vllm:prompt_tokens_created gauge
+vllm:prompt_tokens_created{{engine="0"}} 1.7e9
+# TYPE vllm:ttft histogram
+vllm:ttft_bucket{{engine="0",le="0.1"}} 1
+vllm:ttft_bucket{{le="+Inf",engine="0"}} {0} # {{trace_id="x"}} 0.4
+vllm:ttft_count{{engine="0"}} {0}
+vllm:ttft_sum{{engine="0"}} 0.5 12345
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running 3
+vllm:num_requests_running 4
+vllm:untyped{{backend="own",le="x"}} nan
+"""
+HOSTILE = 'vllm:num_requests_running{a="\x00\x1b[2J\x80\\n\\"",b="=1"} 1e999\n' + "\n".join(
+    [
+        'vllm:a{__name__="other"} 1',
+        'vllm:a{b="1",b="2"} 1',
+        'vllm:a{b="1" 1',
+        "vllm:a{bad 1",
+        "vllm:a 0x10",
+        "vllm:a 1_000",
+        "# TYPE vllm:a counter",
+        "# EOF",
+        "vllm:b " + "9" * 400,
+        'vllm:c{a="' + "x" * 20_000 + '"} 1',
+        "y" * 20_000 + " 1",
+    ]
+)
+
+
+def dumped(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["dump", "--format", "openmetrics", *words]) == 0
+    return capsys.readouterr().out
+
+
+def backfilled(text: str, folder: Path) -> int:
+    """Return the number of samples that promtool makes blocks of."""
+    promtool = installed("promtool", "prometheus")
+    (folder / "a.om").write_text(text)
+    command = [promtool, "tsdb", "create-blocks-from", "openmetrics", folder / "a.om", folder / "blocks"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)  # noqa: S603 - fixed
+    assert ran.returncode == 0, ran.stderr
+    return sum(int(line.split()[4]) for line in ran.stdout.splitlines()[1:] if line.startswith("0"))
+
+
+def test_promtool_takes_every_sample(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All pages of both backends and all node samples; the blocks hold as many samples as there are lines."""
+    text = dumped(capsys, str(recording))
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert backfilled(text, tmp_path) == len(lines)
+    for name, count in (("spark-a", OUTAGE_S - 1), ("spark-b", PLAYED_S)):
+        start = f'vllm:num_requests_running{{backend="{name}"'
+        assert len([line for line in lines if line.startswith(start)]) == count
+    assert any(line.startswith('sparktop_node_gpu_power_watts{node="spark-b",gpu="0"}') for line in lines)
+
+
+def test_a_strict_parser_accepts_it(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Types, suffixes, buckets and escapes fit; the parser drops later points of histograms: one page."""
+    text = dumped(capsys, str(recording), "--every", "3600")
+    families = {one.name: one for one in text_string_to_metric_families(text)}
+    assert families["vllm:prompt_tokens"].type == "counter"
+    assert families["vllm:time_to_first_token_seconds"].type == "histogram"
+    assert families["sparktop_node_gpu_temperature_celsius"].type == "gauge"
+
+
+def test_more_than_fits_in_memory_is_the_same_text(
+    recording: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 2 kB of memory, pieces of each metric are chained in the temporary file."""
+    whole = dumped(capsys, str(recording))
+    monkeypatch.setattr(series, "MAX_WAITING_BYTES", 2000)
+    assert dumped(capsys, str(recording)) == whole
+
+
+def test_a_page_of_the_older_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Suffixes, exemplars, own timestamps, repeated samples and a label of our name."""
+    file = written(tmp_path / "a", [page(float(at), PAGE.format(at)) for at in (5, 6)])
+    assert (
+        dumped(capsys, str(file))
+        == """\
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{backend="a"} 3 1768467605.000
+vllm:num_requests_running{backend="a"} 3 1768467606.000
+# TYPE vllm:prompt_tokens counter
+vllm:prompt_tokens_total{backend="a",engine="0"} 5 1768467605.000
+vllm:prompt_tokens_created{backend="a",engine="0"} 1700000000.0 1768467605.000
+vllm:prompt_tokens_total{backend="a",engine="0"} 6 1768467606.000
+vllm:prompt_tokens_created{backend="a",engine="0"} 1700000000.0 1768467606.000
+# TYPE vllm:ttft histogram
+vllm:ttft_bucket{backend="a",engine="0",le="0.1"} 1 1768467605.000
+vllm:ttft_bucket{backend="a",engine="0",le="+Inf"} 5 1768467605.000
+vllm:ttft_count{backend="a",engine="0"} 5 1768467605.000
+vllm:ttft_sum{backend="a",engine="0"} 0.5 1768467605.000
+vllm:ttft_bucket{backend="a",engine="0",le="0.1"} 1 1768467606.000
+vllm:ttft_bucket{backend="a",engine="0",le="+Inf"} 6 1768467606.000
+vllm:ttft_count{backend="a",engine="0"} 6 1768467606.000
+vllm:ttft_sum{backend="a",engine="0"} 0.5 1768467606.000
+# TYPE vllm:untyped unknown
+vllm:untyped{backend="a",exported_backend="own",le="x"} NaN 1768467605.000
+vllm:untyped{backend="a",exported_backend="own",le="x"} NaN 1768467606.000
+# EOF
+"""
+    )
+
+
+def test_a_hostile_page_cannot_break_the_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No control character, no false end, no second name; promtool takes what is left."""
+    file = written(
+        tmp_path / "a", [page(5.0, HOSTILE), page(4.0, HOSTILE), page(6.0, HOSTILE, 'backend:"}\n x')]
+    )
+    text = dumped(capsys, str(file))
+    assert all(line.isprintable() for line in text.splitlines())
+    assert [line for line in text.splitlines() if "EOF" in line] == ["# EOF"]
+    assert "other" not in text
+    assert backfilled(text, tmp_path) == len([line for line in text.splitlines() if line[0] != "#"])
+
+
+def test_families_and_intervals_can_be_chosen(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Named families alone, and a page each 15 seconds."""
+    words = ("--fields", "vllm:num_requests_running", "--every", "15")
+    lines = dumped(capsys, str(recording), *words).splitlines()
+    assert len([line for line in lines if 'backend="spark-b"' in line]) == 4
+    assert {line.split("{")[0] for line in lines[1:-1]} == {"vllm:num_requests_running"}
+    listed = dumped(capsys, str(recording), "--list").splitlines()
+    assert "vllm:prompt_tokens" in listed
+
+
+@pytest.mark.parametrize(
+    ("name", "types", "family"),
+    [
+        ("a_total", {"a_total": "counter"}, ("a", "counter")),
+        ("a_total", {"a": "counter"}, ("a", "counter")),
+        ("a_total", {"a_total": "gauge"}, ("a_total", "gauge")),
+        ("a", {"a": "counter"}, ("a", "unknown")),
+        ("a_created", {"a_total": "counter", "a_created": "gauge"}, ("a", "counter")),
+        ("a_total_sum", {"a_total": "histogram"}, ("a_total", "histogram")),
+        ("a", {"a": "summary"}, ("a", "summary")),
+        ("a_info", {"a": "info"}, ("a", "info")),
+        ("a_info", {"a_info": "gauge"}, ("a_info", "gauge")),
+        ("a_count", {}, ("a_count", "unknown")),
+    ],
+)
+def test_the_family_of_a_sample(name: str, types: dict[str, str], family: tuple[str, str]) -> None:
+    """By the types of the page, of either format."""
+    assert family_of(name, types) == family

@@ -1,0 +1,168 @@
+"""A recording as CSV and JSON lines: rows, fields, spans, gaps, and what a hostile one holds."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from sparktop.cli import main
+from sparktop.model.plain import json_time
+from sparktop.recording.player import Player, Recording
+from sparktop.report.json_snapshot import to_json
+from stage.rehearsal import START
+from tests.dump.conftest import OUTAGE_S, instant, page, written
+
+pytestmark = [pytest.mark.outside, pytest.mark.long]
+
+LOAD = "vllm:num_requests_running 3.0\nvllm:num_requests_waiting 0.0\n"
+
+
+def dumped(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["dump", *words]) == 0
+    return capsys.readouterr().out
+
+
+def rows(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in dumped(capsys, *words).splitlines()]
+
+
+def test_each_row_has_the_figures_of_the_snapshot(
+    recording: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Names and values are those of the JSON of a replayed snapshot, to the last digit."""
+    found = rows(capsys, str(recording), "--from", "2026-01-15T09:00:35Z", "--to", "2026-01-15T09:00:35Z")
+    assert [(row["source"], row["name"]) for row in found[:2]] == [
+        ("backend", "spark-a"),
+        ("backend", "spark-b"),
+    ]
+    opened = Recording([recording])
+    player = Player(opened)
+    player.play(instant(35.0).wall)
+    shown = to_json(player.snapshot())["backends"]
+    opened.close()
+    assert isinstance(shown, list)
+    for row, backend in zip(found, shown, strict=False):
+        for name in ("running", "waiting", "generation_tps", "kv_cache_percent", "state"):
+            assert row[name] == backend[name]
+        assert row["ttft_ms.p95"] == backend["ttft_ms"]["p95"]
+    node = next(row for row in found if row["source"] == "node")
+    assert isinstance(node["gpus.0.power_w"], float)
+
+
+def test_a_row_each_second_and_source(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two backends, two nodes and their group; no second is missing and none is twice."""
+    found = rows(capsys, str(recording), "--fields", "running")
+    for name in ("spark-a", "spark-b"):
+        times = [row["time"] for row in found if row["name"] == name and row["source"] == "backend"]
+        # From the head at 0 s until the end, which is after 60.35 s.
+        assert times == [json_time(instant(float(at)).wall) for at in range(62)]
+    assert len(rows(capsys, str(recording), "--every", "20")) < len(found) / 15
+
+
+def test_a_dead_backend_has_empty_cells(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """After the outage its figures are empty, never 0, and the error stands in its column."""
+    text = dumped(capsys, str(recording), "--format", "csv", "--fields", "error,running")
+    found = [row for row in csv.DictReader(io.StringIO(text)) if row["name"] == "spark-a" and row["error"]]
+    assert found
+    assert {row["running"] for row in found} == {""}
+    assert found[0]["time"] >= f"{instant(OUTAGE_S).wall:%Y-%m-%dT%H:%M:%S}"
+
+
+def test_columns_stand_in_the_order_of_the_fields(
+    recording: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name stands for all fields below it; a name that is no field is reported."""
+    words = (str(recording), "--format", "csv", "--fields", "waiting,ttft_ms,running,wating", "--every", "10")
+    assert main(["dump", *words]) == 0
+    out, err = capsys.readouterr()
+    head = out.splitlines()[0].split(",")
+    assert head[:5] == ["time", "source", "name", "waiting", "ttft_ms.mean"]
+    assert head[-1] == "running"
+    assert "no such field: wating" in err
+
+
+def test_the_suffix_of_the_file_names_the_format(recording: Path, tmp_path: Path) -> None:
+    """A .csv is CSV; the file is whole, and no temporary file remains beside it."""
+    file = tmp_path / "a.csv"
+    assert main(["dump", str(recording), "-o", str(file), "--every", "20"]) == 0
+    assert file.read_text().startswith("time,source,name,")
+    assert [one.name for one in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_the_list_holds_fields_of_every_source(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each name once; --fields accepts each."""
+    names = dumped(capsys, str(recording), "--list").splitlines()
+    assert {"running", "ttft_ms.p95", "memory.headroom_bytes", "gpus.0.power_w", "verdict"} <= set(names)
+    assert len(names) == len(set(names))
+
+
+def test_nothing_is_made_up_for_a_gap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ten years without a record have no rows, and take no time."""
+    later = 10 * 365 * 86_400.0
+    file = written(tmp_path / "gap", [page(float(at), LOAD) for at in (1, 2, 3, later, later + 1)])
+    found = rows(capsys, str(file), "--fields", "running")
+    assert len([row for row in found if row["name"] == "a"]) < 30
+    assert {str(row["time"])[:4] for row in found} == {"2026", "2036"}
+
+
+def test_text_that_a_spreadsheet_would_run_is_quoted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Names that begin as a formula; control characters are gone in all formats."""
+    name = "=cmd|'/c calc'!A1\x1b[2J"
+    file = written(tmp_path / "evil", [page(1.0, LOAD, f"backend:{name}")], names=[name])
+    text = dumped(capsys, str(file), "--format", "csv", "--fields", "running")
+    assert [row["name"] for row in csv.DictReader(io.StringIO(text))][-1] == "'=cmd|'/c calc'!A1 [2J"
+    assert "\x1b" not in text
+    assert "\\u001b" not in dumped(capsys, str(file))
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--from", "yesterday-ish"], "not a time"),
+        (["--from", "1e300"], "not a time"),
+        (["--from", "999999999999"], "not a time"),
+        (["--from", "end", "--to", "start"], "later than"),
+        (["--every", "0"], "must be"),
+        (["-o", "/nowhere/a.csv"], "no folder"),
+    ],
+)
+def test_arguments_that_cannot_be_used(
+    recording: Path, words: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line that names the reason, and no output."""
+    assert main(["dump", str(recording), *words]) in {1, 2}
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert reason in err
+
+
+def test_unix_seconds_are_a_time(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same rows as with an ISO time; a span without records has none and says so."""
+    start = START.timestamp() + 50
+    by_seconds = dumped(capsys, str(recording), "--from", str(start), "--fields", "running")
+    assert by_seconds == dumped(
+        capsys, str(recording), "--from", "2026-01-15T10:00:50+01:00", "--fields", "running"
+    )
+    assert by_seconds.startswith(dumped(capsys, str(recording), "--from", "10s ago", "--fields", "running")[:30])
+    assert main(["dump", str(recording), "--from", str(start + 9000)]) == 0
+    assert capsys.readouterr() == ("", "sparktop: nothing was recorded in this span\n")
+
+
+def test_a_damaged_recording_gives_what_it_holds(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bytes overwritten in the middle cost the rest of a frame; the damage is reported on standard error."""
+    data = bytearray(recording.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 40] = bytes(range(200, 240))
+    file = tmp_path / "damaged"
+    file.write_bytes(data)
+    assert main(["dump", str(file), "--fields", "running"]) == 0
+    out, err = capsys.readouterr()
+    assert out.count("\n") > 50
+    assert "damaged at byte" in err
