@@ -74,9 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="such as 10m (before the recording's end), 12:03, 2026-11-22T14:00:00Z, or Unix seconds; "
         "default: its start",
     )
-    parser.add_argument(
-        "--to", dest="end", metavar="TIME", help="default: the recording's end"
-    )
+    parser.add_argument("--to", dest="end", metavar="TIME", help="default: the recording's end")
     parser.add_argument(
         "--fields",
         type=names,

@@ -58,7 +58,14 @@ def backfilled(text: str, folder: Path) -> int:
     """Return the number of samples that promtool makes blocks of."""
     promtool = installed("promtool", "prometheus")
     (folder / "a.om").write_text(text)
-    command = [promtool, "tsdb", "create-blocks-from", "openmetrics", folder / "a.om", folder / "blocks"]
+    command = [
+        promtool,
+        "tsdb",
+        "create-blocks-from",
+        "openmetrics",
+        str(folder / "a.om"),
+        str(folder / "blocks"),
+    ]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)  # noqa: S603 - fixed
     assert ran.returncode == 0, ran.stderr
     return sum(int(line.split()[4]) for line in ran.stdout.splitlines()[1:] if line.startswith("0"))
@@ -80,7 +87,7 @@ def test_promtool_takes_every_sample(
 def test_a_strict_parser_accepts_it(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Types, suffixes, buckets and escapes fit; the parser drops later points of histograms: one page."""
     text = dumped(capsys, str(recording), "--every", "3600")
-    families = {one.name: one for one in text_string_to_metric_families(text)}
+    families = {one.name: one for one in text_string_to_metric_families(text)}  # type: ignore[no-untyped-call]  # it has no types
     assert families["vllm:prompt_tokens"].type == "counter"
     assert families["vllm:time_to_first_token_seconds"].type == "histogram"
     assert families["sparktop_node_gpu_temperature_celsius"].type == "gauge"

@@ -149,7 +149,9 @@ def test_unix_seconds_are_a_time(recording: Path, capsys: pytest.CaptureFixture[
     assert by_seconds == dumped(
         capsys, str(recording), "--from", "2026-01-15T10:00:50+01:00", "--fields", "running"
     )
-    assert by_seconds.startswith(dumped(capsys, str(recording), "--from", "10s ago", "--fields", "running")[:30])
+    assert by_seconds.startswith(
+        dumped(capsys, str(recording), "--from", "10s ago", "--fields", "running")[:30]
+    )
     assert main(["dump", str(recording), "--from", str(start + 9000)]) == 0
     assert capsys.readouterr() == ("", "sparktop: nothing was recorded in this span\n")
 
