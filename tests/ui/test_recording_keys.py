@@ -44,7 +44,7 @@ async def test_r_records_into_this_folder_and_m_marks(
         await pilot.press("r")
         notices.append(recordings.notice)
     assert notices == ["recording", None]
-    own, flight = sorted(tmp_path.rglob("*.rec.zst"), key=lambda path: path.parent != tmp_path)  # noqa: ASYNC240 - over
+    own, flight = sorted(tmp_path.rglob("*.rec.zst"), key=lambda path: path.parent != tmp_path)  # noqa: ASYNC240 - the app is closed
     for path, reason in ((own, "stopped"), (flight, "quit")):
         recording = Recording([path])
         assert [*recording.records(recording.frames[-1])][-1].fields == {"reason": reason}
