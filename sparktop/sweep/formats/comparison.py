@@ -17,7 +17,7 @@ from sparktop.sweep.compare.independent import beyond_sentences, by_engines, eng
 from sparktop.sweep.compare.notes import NO_TEST
 from sparktop.sweep.compare.references import fact_lines
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
-from sparktop.sweep.formats.layouts import at_best, versus
+from sparktop.sweep.formats.layouts import all_versus, at_best, versus
 from sparktop.sweep.formats.refused_rows import rates_and_refused, winners_and_refused
 from sparktop.sweep.formats.section import Section
 from sparktop.sweep.formats.section import to_markdown as in_markdown
@@ -27,6 +27,8 @@ from sparktop.sweep.terms.definitions import METRICS, lines
 TITLE = "sparktop compare"
 MEANINGS = "What the figures mean"
 """Heading of the definitions."""
+_BESIDE = ("decode_tps", "prefill_tps", "sustained_tps", "output_tps", "ttft_ms")
+"""Metrics of a sweep that are compared with other series."""
 Facts = Mapping[str, Mapping[str, JsonValue]]
 """Facts that published tables state in addition: value by name of the fact, by name of the table."""
 
@@ -58,7 +60,7 @@ def sections(
     metrics = [metric for metric in METRICS if any(row.metric == metric for row in comparison.rows)]
     found = [Section(items=tuple(_sources(series)))]
     found += [Section(table=winners_and_refused(comparison, metric, series)) for metric in metrics]
-    found += versus_sections(comparison, _pairs(comparison, series))
+    found += _versus(comparison, series)
     if not metrics and len(series) > 1:
         words = "No two of them have a figure under the same concurrency: each has its own table."
         found.append(Section(paragraphs=(words,)))
@@ -143,27 +145,21 @@ def _rules(comparison: ComparisonResult) -> Iterator[str]:
         yield f"{', '.join(titles)}: {text}"
 
 
-def _pairs(comparison: ComparisonResult, series: Sequence[Series]) -> dict[str, list[str]]:
-    """Return {name of a series ("ours"): names of the series that it is compared with ("theirs")}.
+def _versus(comparison: ComparisonResult, series: Sequence[Series]) -> Iterator[Section]:
+    """Yield a table for each metric that compares one series ("ours") with others ("theirs").
 
     "Ours" is the baseline, and "theirs" are all other series. Without a baseline, "ours" is each measured
     series in turn, and "theirs" are the published series.
     """
     if comparison.baseline is not None:
-        return {comparison.baseline: [one.name for one in series if one.name != comparison.baseline]}
-    published = [one.name for one in series if one.published]
-    return {one.name: published for one in series if not one.published}
-
-
-def versus_sections(comparison: ComparisonResult, pairs: Mapping[str, Sequence[str]]) -> Iterator[Section]:
-    """Yield a table for each metric that compares one series ("ours") with others ("theirs").
-
-    `pairs` maps the name of each series that is "ours" to the names of the series that are "theirs".
-    """
-    for ours, theirs in pairs.items():
+        others = {comparison.baseline: [one.name for one in series if one.name != comparison.baseline]}
+    else:
+        published = [one.name for one in series if one.published]
+        others = {one.name: published for one in series if not one.published}
+    for ours, theirs in others.items():
         grids = [versus(comparison, metric, ours, theirs) for metric in METRICS]
         grids = [grid for grid in grids if grid.rows]
-        if grids and len(pairs) > 1:
+        if grids and len(others) > 1:
             yield Section(f"Ours: {code(ours)}", rank=2)
         yield from (Section(table=grid) for grid in grids)
 
@@ -175,11 +171,12 @@ def beside_sections(own: Sequence[Series], others: Sequence[Series]) -> Iterator
     taken = {one.name for one in own}
     others = [replace(one, name=f"{one.name} ({one.source})") if one.name in taken else one for one in others]
     found = compare([*own, *others])
-    tables = list(versus_sections(found, {one.name: [other.name for other in others] for one in own}))
+    names, theirs = [one.name for one in own], [one.name for one in others]
+    grids = [grid for metric in _BESIDE if (grid := all_versus(found, metric, names, theirs)).rows]
     sources = ", ".join(code(name) for name in dict.fromkeys(one.source for one in others))
-    none = () if tables else ("No level has the same load as one of this sweep.",)
+    none = () if grids else ("No level has the same load as one of this sweep.",)
     yield Section(f"Beside {sources}", paragraphs=none, rank=2)
-    yield from tables
+    yield from (Section(table=grid) for grid in grids)
     if found.definitions:
         yield Section("Defined differently", items=tuple(_different(found)))
 

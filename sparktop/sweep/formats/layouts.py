@@ -121,6 +121,26 @@ def versus(comparison: ComparisonResult, metric: str, ours: str, theirs: Collect
     return Grid(f"{meaning.title}: theirs and ours", heads, rows)
 
 
+def all_versus(
+    comparison: ComparisonResult, metric: str, ours: Sequence[str], theirs: Collection[str]
+) -> Grid:
+    """Return a table of one metric with the columns: Source | Concurrency | Theirs | each of `ours`.
+
+    The value of each series in `ours` is followed by its difference from theirs.
+    """
+    meaning = METRICS[metric]
+    rows: list[tuple[Cell, ...]] = []
+    for name in theirs:
+        for row in comparison.rows:
+            known = [own for own in ours if row.values.get(own) is not None]
+            if row.metric == metric and row.values.get(name) is not None and known:
+                own = {one: f"{_value(row, one, meaning)} ({_delta(row, one, name)})" for one in known}
+                cells = (own.get(one, UNKNOWN) for one in ours)
+                rows.append((Outside(name), load_words(load_of(row)), _value(row, name, meaning), *cells))
+    heads: list[Cell] = ["Source", "Concurrency", f"Theirs ({meaning.unit})", *map(Outside, ours)]
+    return Grid(f"{meaning.title}: theirs and ours", tuple(heads), tuple(rows))
+
+
 def at_best(found: Sequence[IndependentEngines]) -> Grid:
     """Return a table of routers in front of the same engines, with their values against an upper bound.
 
