@@ -199,7 +199,7 @@ class _RehearsedRunner(SweepRunner):
 
 
 class _RehearsedLog(ServerLog):
-    """A server log that waits by advancing the virtual time."""
+    """The samples of a sweep's servers (`ServerLog`); its `wait_for` advances the virtual time."""
 
     def __init__(self, rehearsal: Rehearsal, stage: _Stage) -> None:
         super().__init__(clock=lambda: rehearsal.now_s)

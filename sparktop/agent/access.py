@@ -45,7 +45,7 @@ def parse_listen(text: str) -> tuple[str, int]:
 def bind(host: str, port: int) -> list[socket.socket]:
     """Return a socket bound to each address of `host`; all use the same port.
 
-    For port 0, that is a port that is free.
+    If `port` is 0, the system chooses a free port.
 
     Raises:
         UsageError: the name has no address, or an address cannot be bound.

@@ -11,7 +11,7 @@ LONGEST_LINE = 4096
 
 
 class Lines:
-    """Reads lines from a file descriptor; of the bytes after the returned line, reads at most one block."""
+    """Reads lines from a file descriptor, in blocks: at most one block is read beyond the end of a line."""
 
     def __init__(self, descriptor: int) -> None:
         """Read from the file descriptor `descriptor`, which is never closed here."""

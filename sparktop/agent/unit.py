@@ -125,7 +125,7 @@ def _command(flags: UnitFlags, token_file: str | None) -> tuple[list[str], str]:
 def _user(program: Path) -> Iterator[str]:
     """Yield the unit's lines that set the user of the agent.
 
-    This is a dynamic user of systemd. If the program lies in a home directory, it is the program's owner.
+    The user is a dynamic user of systemd, or the owner of `program` if that file lies in a home directory.
     """
     if not any(program.is_relative_to(home) for home in _HOMES):
         yield "# A user that exists only while it runs."

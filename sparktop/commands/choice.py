@@ -63,9 +63,10 @@ def configured_watch(name: str | None, env: Mapping[str, str]) -> Watch | None:
 
 
 def with_trusted_hook(watch: Watch, path: Path, *, is_named: bool) -> Watch:
-    """Return `watch` without its hook program if its file was merely found in the current folder.
+    """Return `watch` without its hook program if the user did not name the configuration file `path`.
 
-    Else a folder from somewhere could run programs as soon as sparktop starts in it.
+    This holds only for a file found in the current folder (a relative path): otherwise a downloaded folder
+    could run any program as soon as sparktop starts in it. `is_named` is whether the user named the file.
     """
     if not watch.events.hook or is_named or path.is_absolute():
         return watch

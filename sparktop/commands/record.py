@@ -58,7 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Record until Ctrl+C, SIGTERM or a limit; or check a recording; or print the unit.
+    """Record until Ctrl+C, SIGTERM or a limit.
+
+    With --check, check a recording instead; with --systemd-unit, print a systemd unit instead. Return the
+    exit code: 1 if a checked recording is damaged, else 0.
 
     Raises:
         SparktopError: an argument, the configuration file or a file cannot be used.
@@ -105,7 +108,7 @@ def _check(path: Path, output: str | None) -> int:
 
 
 def unit(program: Path, output: str | None) -> str:
-    """Return a systemd unit that records what the configuration file lists."""
+    """Return a systemd unit that records the targets of /etc/sparktop/sparktop.toml in the file `output`."""
     file = output or "/var/lib/sparktop/night.rec.zst"
     return f"""\
 # sparktop record --systemd-unit > /etc/systemd/system/sparktop-record.service

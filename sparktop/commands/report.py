@@ -85,7 +85,7 @@ def _text(arguments: argparse.Namespace, form: str) -> str:
 
 
 def _found(source: str) -> str:
-    """Return a source, with the path of the newest stored sweep instead of "last"."""
+    """Return `source`; for "last", the path of the newest stored sweep, unless a file is named "last"."""
     return str(last_stored()) if source == LAST and not Path(LAST).exists() else source
 
 

@@ -248,7 +248,7 @@ def _unusable_keys(data: Mapping[str, object]) -> Iterator[Problem]:
 
 
 def _hollow_events(data: Mapping[str, object]) -> Iterator[Problem]:
-    """Yield a hook without a program, and a token without a webhook."""
+    """Yield a problem for a hook that does not begin with a program, and for a token without a webhook."""
     table = data.get("events")
     if not isinstance(table, dict):
         return

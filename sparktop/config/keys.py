@@ -272,7 +272,10 @@ def remapped(keys: Mapping[str, str]) -> tuple[Key, ...]:
 
 
 def yielded(table: Iterable[Key]) -> tuple[Key, ...]:
-    """Return a table in which keys that yield are without a key that another action has."""
+    """Return the table without keys that two actions share: an entry that yields loses its keys.
+
+    Entries with `yields` set lose all keys if another entry, without `yields`, has one of the keys.
+    """
     entries = tuple(table)
     taken = {key for entry in entries if not entry.yields for key in entry.keys}
     return tuple(

@@ -117,7 +117,11 @@ def _command(name: str) -> str:
 
 
 def _webhook_url(url: str) -> str:
-    """Validate the URL of a webhook. Errors never quote it, because it may contain a secret."""
+    """Return `url` unchanged if it is a valid webhook URL.
+
+    Raises:
+        ValueError: the URL is invalid. The message never quotes the URL, because it may contain a secret.
+    """
     address, _, query = url.partition("?")
     if "@" in address.partition("://")[2].partition("/")[0]:
         raise ValueError("must hold no user name or password: a token goes into webhook_token_env")
@@ -134,7 +138,7 @@ def _argument(text: str) -> str:
 
 
 def _arguments(value: object) -> object:
-    """Refuse a shell line in place of a list of arguments."""
+    """Return `value` unchanged; raise a `ValueError` if it is a string, because a hook must be a list."""
     if isinstance(value, str):
         message = "must be a list: a program and its arguments, as in ['/path/to/program', 'argument']"
         raise ValueError(message)  # noqa: TRY004 - pydantic reports a ValueError only
@@ -255,7 +259,7 @@ class AlertsTable(Strict):
 
 
 class EventsTable(Strict):
-    """`[events]`: how events reach a person."""
+    """`[events]`: bell, desktop notifications, hook program and webhook by which users learn of events."""
 
     severity: Literal["info", "warning", "critical"] = "warning"
     bell: bool = False

@@ -94,7 +94,11 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
 
 
 def _events(one: Plain, path: Path, env: Mapping[str, str]) -> EventSettings:
-    """Return the table `[events]`; a program that is named with a slash is a file, others are on the PATH."""
+    """Return the settings in the table `[events]`, which is `one`; the webhook's token comes from `env`.
+
+    A hook program with a slash in its name is a path, relative to the folder of the configuration file
+    `path`. Other programs are searched on the PATH when the hook runs.
+    """
     program, *rest = one["hook"] or [""]
     if "/" in program:
         program = _file(program, path, env) or program

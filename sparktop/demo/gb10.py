@@ -98,7 +98,7 @@ ALONE = Machine()
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What the load did to a machine since the previous sample; all its readings are computed from this."""
+    """Effects of the load on a machine since the previous sample; the next sample is computed from them."""
 
     busy: float
     """Fraction of the time spent in engine steps, 0 to 1."""

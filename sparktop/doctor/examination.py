@@ -75,7 +75,8 @@ def _unknown(found: Sequence[BackendTarget], known: Sequence[BackendTarget]) -> 
 def _search_checks(found: Found, *, wanted: bool) -> list[Check]:
     """Return a check for each note of the port search, and for each agent that the search found.
 
-    A note states what the search left out and why. Its check is a failure if `wanted`, else a skipped check.
+    A note states what the search left out and why. The check of a note is a failure if the user named the
+    hosts to search (`wanted`), else a skipped check.
     """
     status = Status.FAIL if wanted else Status.SKIP
     checks = [Check("search", status, note) for note in found.notes]

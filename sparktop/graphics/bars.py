@@ -62,11 +62,11 @@ def segments(parts: Sequence[float], total: float, width: int) -> list[int]:
 
 
 def _show_all(widths: list[int], shares: Sequence[float]) -> None:
-    """Change `widths` so that each part whose share is above 0 has at least one cell.
+    """Change `widths` so that each part of the bar whose share is above 0 has at least one cell.
 
-    The last element of `widths` is the part of the bar that no part fills. A part without a cell gets one
-    from the widest element. If no element has two cells, it gets one from the last element. If that has none
-    either, the smallest parts stay without a cell.
+    `widths` has the cells of each part, and as its last element the cells that no part fills. A part without
+    a cell gets one from the widest element. If no element has two cells, the part gets one of the unfilled
+    cells. If there are none, the smallest parts stay without a cell.
     """
     rest = len(widths) - 1
     hidden = [index for index in range(rest) if shares[index] > 0 and not widths[index]]

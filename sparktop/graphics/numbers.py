@@ -81,10 +81,10 @@ def _known(value: float | None) -> float | None:
 
 
 def _spellings(size: float, unit: _Unit, *, finest: bool) -> Iterator[str]:
-    """Yield the texts for `size` (in base units) in the unit `unit`, the preferred one first.
+    """Yield the texts for `size` (in base units) in the unit `unit`: the preferred text, then shorter ones.
 
-    Shorter texts follow. Yield nothing if the number is too large for the unit. A number that rounds to 0
-    yields "<0.1" or similar if `finest` is true, and nothing otherwise.
+    Yield nothing if the number is too large for the unit. `finest` is whether `unit` is the smallest unit: a
+    number that would be rounded to 0 is then written as "<0.1" or "<1", and is left out otherwise.
     """
     number = size / unit.factor
     most = next((d for below, d in unit.steps if float(f"{number:.{d}f}") < below), None)

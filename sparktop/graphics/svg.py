@@ -17,7 +17,10 @@ MARKERS = (
 
 
 def element(name: str, /, *inside: str, **attributes: str | float) -> str:
-    """Return an element; `inside` is SVG, a trailing "_" of an attribute is dropped, others become "-"."""
+    """Return the SVG element `name` with its attributes; `inside` is its content, already SVG.
+
+    In names of attributes, a trailing "_" is removed, and every other "_" becomes "-".
+    """
     given = "".join(
         f' {key.removesuffix("_").replace("_", "-")}="{_value(value)}"' for key, value in attributes.items()
     )
@@ -26,12 +29,12 @@ def element(name: str, /, *inside: str, **attributes: str | float) -> str:
 
 
 def text(words: str, x: float, y: float, **attributes: str | float) -> str:
-    """Return words with their baseline at a point."""
+    """Return an SVG text element with `words`; (x, y) is a point on the baseline of the words."""
     return element("text", escape(words), x=x, y=y, **attributes)
 
 
 def titled(words: str, tag: str = "title") -> str:
-    """Return the title of an element, which browsers show when the pointer rests on it."""
+    """Return `words` as the SVG element `tag`; browsers show a "title" as the tooltip of its parent."""
     return element(tag, escape(words))
 
 
@@ -41,19 +44,19 @@ def line(x1: float, y1: float, x2: float, y2: float, **attributes: str | float) 
 
 
 def polyline(points: Iterable[tuple[float, float]], **attributes: str | float) -> str:
-    """Return straight lines from point to point."""
+    """Return an SVG path of straight lines that connect `points`, (x, y) pairs, in their order."""
     places = "L".join(f"{short(x)} {short(y)}" for x, y in points)
     return element("path", d=f"M{places}", **attributes)
 
 
 def marker(number: int, x: float, y: float, *inside: str, **attributes: str | float) -> str:
-    """Return the marker of a series at a point."""
+    """Return an SVG path at (x, y): the marker of the series `number`, one of the shapes in `MARKERS`."""
     shape = MARKERS[number % len(MARKERS)]
     return element("path", *inside, d=f"M{short(x)} {short(y)}{shape}", **attributes)
 
 
 def short(value: float) -> str:
-    """Return a length in as few digits as a screen can show."""
+    """Format a length with one decimal, and without the decimal if it is 0."""
     return f"{value:.1f}".removesuffix(".0")
 
 

@@ -195,7 +195,10 @@ class Nvml:
         return self._unknown.get((index, key), (0.0, None))[1] == NvmlReturn.NOT_SUPPORTED
 
     def is_unknown(self, now: float, index: int, key: Hashable) -> bool:
-        """Return whether a GPU's field (function name or key) is not queried now, being unsupported."""
+        """Return whether queries of a GPU's field are suspended now because the driver does not support it.
+
+        `key` is the field's function name, or the key that distinguishes it (see `ask`).
+        """
         return now < self._unknown.get((index, key), (now, None))[0]
 
     def constant(self, name: str) -> int | None:

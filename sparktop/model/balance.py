@@ -12,7 +12,7 @@ _NO_SHARES: Mapping[str, float] = MappingProxyType({})
 
 
 class BalanceWord(StrEnum):
-    """The verdicts on a group of backends. If several hold, the first in this order is announced."""
+    """The verdicts on a group of backends. If several apply, the first verdict in this order is announced."""
 
     UNKNOWN = "unknown"
     """Too few samples, gaps, or too little load for a verdict."""
@@ -311,7 +311,7 @@ class Balance:
 
     @property
     def bad(self) -> bool:
-        """Whether the announced verdict calls for action: it is a bad one, and a router is known."""
+        """Whether action is needed: `word` is OSCILLATING, STARVED or UNEVEN, and the router is known."""
         return self.word.bad and self.router is not None
 
 

@@ -169,7 +169,7 @@ class GuardLimits:
 
 @dataclass(frozen=True, slots=True)
 class EventSettings:
-    """How events reach a person; all ways are off by default."""
+    """How users are notified of events: bell, desktop notification, hook program, webhook; default: none."""
 
     severity: Severity = Severity.WARNING
     """The least severity of an event that is sent by any of these ways."""

@@ -51,7 +51,7 @@ class NodeThermal:
         self.ambient_c = ambient_c
         self.idle_w = idle_w
         self.pinned_mhz: float | None = None
-        """Clock in MHz at which a power-delivery fault holds the machine; None without a fault."""
+        """Highest clock in MHz during a simulated power-delivery fault; None without a fault."""
         self._at = at
         self._power_w = idle_w
         self._busy = False
@@ -82,8 +82,8 @@ class NodeThermal:
     def clock_mhz(self, at: float) -> float:
         """Return the SM clock in MHz at the time `at`.
 
-        An idle machine has a low clock. Under load, the clock falls as the temperature rises, or a fault
-        holds it at a fixed value.
+        An idle machine has a low clock. Under load, the clock falls as the temperature rises. A simulated
+        fault (`pinned_mhz`) limits the clock under load further.
         """
         return self.load_clock_mhz(at) if self._busy else IDLE_CLOCK_MHZ
 
@@ -96,7 +96,7 @@ class NodeThermal:
     def throttled_share(self, at: float) -> float:
         """Return the fraction of time, 0 to 1, for which the GPU is throttled, given its temperature at `at`.
 
-        It is 0 for an idle machine, and where a simulated fault fixes the clock at a constant frequency.
+        It is 0 for an idle machine, and where a simulated fault (`pinned_mhz`) limits the clock.
         """
         if not self._busy or self.pinned_mhz is not None:
             return 0.0

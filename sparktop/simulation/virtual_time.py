@@ -21,7 +21,7 @@ _ENGINE, _CALL = 0, 1
 
 
 class VirtualTime:
-    """Holds the current model time, and in order of time the events of all engines and the scheduled calls.
+    """The common clock (model time) of simulated engines; handles their events and scheduled calls in order.
 
     At equal times, events of engines come before calls, and calls come in the order of their scheduling.
     """

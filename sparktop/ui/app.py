@@ -93,9 +93,9 @@ class SparktopApp(ThemedApp):
         """Draw the snapshots that `take` returns, and run `monitor`, which polls (None: the caller polls).
 
         `store` receives the measured cost of drawing and provides the samples for sweeps, which load the
-        servers in `watch`. Results are stored in the folder that the environment `env` determines, boxes,
-        preset and sort orders in the file `state`; None: they are not stored. `keys` assigns keys to actions
-        by name. `timeline` chooses the moment shown; None: the present, or one of the last 30 minutes.
+        servers in `watch`. Sweep results are stored in a folder determined by the environment `env`, and
+        the arrangement of the overview in the file `state`; with None, nothing is stored. `keys` has keys by
+        action name. `timeline` chooses the moment shown; None: the present, or one of the last 30 minutes.
 
         Raises:
             ConfigError: there is no theme of that name.
@@ -132,9 +132,9 @@ class SparktopApp(ThemedApp):
             self._monitor.show_processes(names)
 
     def _picture(self) -> Snapshot:
-        """Report the terminal's byte rate to the store; return a new snapshot, also passed to a sweep.
+        """Return a new snapshot; pass it to a running sweep, and keep it for a later live rewind.
 
-        The snapshot is kept for the time when it is past.
+        Before that, report the terminal's byte rate to the store.
         """
         if self._store is not None:
             self._store.measure_terminal(self.meter.rate())
@@ -308,7 +308,7 @@ class SparktopApp(ThemedApp):
             self.notify(f"saved {path}", markup=False)
 
     async def action_record(self) -> None:
-        """Start a recording in the current folder, or stop the one that runs."""
+        """Start a recording in the current folder; if a recording is running, stop it instead."""
         if self.recordings is None:
             self.notify("nothing is read here that could be recorded", markup=False)
             return
@@ -316,7 +316,7 @@ class SparktopApp(ThemedApp):
         self._redraw()
 
     def action_mark(self) -> None:
-        """Ask for a word, and mark this moment with it in recordings and events."""
+        """Ask for a label; with it, mark the moment of the key press in recordings and events."""
         from sparktop.ui.screens.mark import MarkScreen  # late: the first picture does not need it
 
         recordings = self.recordings

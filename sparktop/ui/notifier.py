@@ -18,7 +18,10 @@ _TITLE = "sparktop"
 
 
 class Notifier:
-    """Turns events into the escape sequences of the configuration, at most one every `PAUSE_S` seconds."""
+    """Notifies the user of events by bell or desktop notification, at most once every `PAUSE_S` seconds.
+
+    Control characters and escape sequences make the terminal ring its bell and show the notification.
+    """
 
     def __init__(
         self,
@@ -28,10 +31,10 @@ class Notifier:
         clock: Callable[[], float] = time.monotonic,
         in_tmux: bool = False,
     ) -> None:
-        """Send what `settings` ask for with `write`, which takes a whole escape sequence.
+        """Send the kinds of notification that `settings` enable; `write` sends an escape sequence.
 
-        With `in_tmux`, notifications are wrapped so that tmux passes them on where its option
-        allow-passthrough is set; else tmux drops them.
+        With `in_tmux`, a desktop notification is wrapped so that tmux forwards it to the terminal if the
+        tmux option allow-passthrough is set; without this option, tmux drops the notification.
         """
         self._in_tmux = in_tmux
         self._settings = settings
@@ -54,7 +57,7 @@ class Notifier:
             self._write(sequence)
 
     def _notification(self, event: Event) -> str:
-        """Return the sequence that asks the terminal for a desktop notification; "" where none is wanted."""
+        """Return the escape sequence of a desktop notification of `event`; "" if these are switched off."""
         more = f" (and {self._held_back} more)" if self._held_back else ""
         # Clean text holds no control character that could end the sequence; a semicolon would divide it.
         text = clean(f"{event.subject}: {event.message}", _LONGEST).replace(";", ",") + more
@@ -70,6 +73,6 @@ class Notifier:
 
 
 def notify_of_events(store: Store | None, settings: EventSettings, write: Callable[[str], None]) -> None:
-    """Notify the user of the store's events from now on, if `settings` ask for any of it."""
+    """Notify the user of the store's events from now on, if `settings` enable bell or notifications."""
     if store is not None and (settings.bell or settings.notify != "off"):
         store.listen_events(Notifier(settings, write, in_tmux="TMUX" in os.environ).hear)

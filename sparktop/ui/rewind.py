@@ -1,4 +1,4 @@
-"""Live rewind: past moments of the running program, from pictures kept in memory."""
+"""Live rewind: shows past moments of the running program, from snapshots kept in memory ("pictures")."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AT_PRESENT_S = 1.0
 
 
 class Rewind:
-    """Shows the present until a key asks for a past moment; everything else goes on meanwhile."""
+    """Chooses the moment on the screen: the present, or after a key press a past one; polling continues."""
 
     refusal = "a past moment is shown: p goes back to live"
 
@@ -33,7 +33,7 @@ class Rewind:
         self._present: tuple[Snapshot, Callable[[], Band]] | None = None
 
     def add(self, snapshot: Snapshot, band: Callable[[], Band]) -> None:
-        """Keep a new snapshot of the present; `band` returns the sweep's panel."""
+        """Store a new snapshot of the present; `band` returns the present content of the sweep's panel."""
         self._present = snapshot, band
         self.past.add(snapshot, band)
 
@@ -54,7 +54,10 @@ class Rewind:
         return self._shown
 
     def word(self) -> str:
-        """Return "REWIND −2:10 12:03:20", with a sign while it plays."""
+        """Return the header's text on a past moment, such as "REWIND −2:10 12:03:20"; "" in the present.
+
+        "▶" is added while the past is played at its original speed.
+        """
         shown, present = self._shown, self._present
         if shown is None or present is None:
             return ""
@@ -64,14 +67,14 @@ class Rewind:
         return f"REWIND {sign}−{minutes}:{ago_s % 60:02} {shown.wall.astimezone():%H:%M:%S}"
 
     def span(self) -> Frame | None:
-        """Return the time that is kept; None before the first picture."""
+        """Return the range of times for which pictures are stored; None before the first picture."""
         oldest, present = self.past.oldest, self._present
         if oldest is None or present is None:
             return None
         return Frame(oldest.wall, max(oldest.wall, present[0].taken_at), datetime.now(UTC))
 
     def bar(self) -> TimeBar | None:
-        """Return the bar of the time that is kept; None before the first picture."""
+        """Return the time bar, which covers all stored pictures; None before the first picture."""
         span, shown = self.span(), self._shown or self.past.newest
         if span is None or shown is None:
             return None
@@ -84,14 +87,14 @@ class Rewind:
         )
 
     def toggle(self) -> None:
-        """Pause at the present picture, or go back to live."""
+        """In the present, pause at the current picture; in the past, return to the present."""
         if self._shown is not None:
             self.to_end()
         else:
             self._pause()
 
     def play(self) -> None:
-        """Go on from the moment shown as fast as it was, or pause."""
+        """In the past, play at the original speed from the moment shown, or pause; in the present, pause."""
         if self._shown is None:
             self._pause()
         elif self._playing_from is not None:
@@ -100,7 +103,7 @@ class Rewind:
             self._playing_from = (self._clock(), self._shown.at)
 
     def step(self, seconds: float) -> None:
-        """Move by `seconds` (negative: back), within what is kept, and pause."""
+        """Move the moment shown by `seconds` (negative: back) within the stored pictures, and pause."""
         at = self._at()
         if at is not None:
             self._show(self.past.stepped(at, seconds))

@@ -67,8 +67,8 @@ class SweepDesk:
     ) -> None:
         """Allow sweeps of the servers and routers in `watch` and of those in the store's snapshots.
 
-        Without a store no sweep is possible. `env` determines the folder of results, which None does not
-        store; the editor's last draft is stored next to the file `state`, unless that is None.
+        Without a store no sweep is possible. `env` determines the folder of results (None: results are not
+        stored). The editor's last draft is stored next to the file `state` (None: it is not stored).
         """
         self._app, self._host = app, host
         self._watch = watch

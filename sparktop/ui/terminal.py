@@ -104,7 +104,7 @@ class TerminalOutput:
 
 
 class _Mode(Enum):
-    """Whether sparktop draws on the terminal at present, or has given it back."""
+    """Whether sparktop draws on the terminal now, or has restored the terminal's previous state."""
 
     OURS = "drawn on"
     SUSPENDED = "given back until SIGCONT"
@@ -128,9 +128,9 @@ class TerminalDriver(LinuxDriver):
         self.output.write(data)
 
     def notify(self, sequence: str) -> None:
-        """Queue a whole escape sequence for the terminal, so that it stands between two drawings.
+        """Queue a complete escape sequence, which is sent to the terminal between two drawings.
 
-        Drop it while the application does not draw on the terminal.
+        Drop the sequence while the application does not draw on the terminal.
         """
         if self._mode is _Mode.OURS:
             self.output.write(sequence)

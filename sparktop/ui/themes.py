@@ -15,7 +15,7 @@ _PROBLEMS_SHOWN = 4
 
 
 class ThemedApp(App[None]):
-    """An application that draws roles in the colours of its theme."""
+    """An application whose theme has a colour for each role of what is drawn, such as "title" or "warn"."""
 
     no_color_wanted: bool
     """Whether NO_COLOR is set: themes then have no effect."""

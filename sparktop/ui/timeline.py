@@ -1,4 +1,4 @@
-"""The choice of the moment on the screen, as an interface: of the running program or of a recording."""
+"""Interface to choose the moment that the screen shows, of the running program or of a recording."""
 
 from __future__ import annotations
 
@@ -26,15 +26,18 @@ class Timeline(Protocol):
         ...
 
     def word(self) -> str:
-        """Return the header's text on the moment shown."""
+        """Return the text in the header that describes the moment shown."""
         ...
 
     def bar(self) -> TimeBar | None:
-        """Return the bar of the time that can be shown; None before the first picture."""
+        """Return the time bar, which covers all moments that can be shown; None before the first picture."""
         ...
 
     def span(self) -> Frame | None:
-        """Return what typed times are relative to; None before the first picture."""
+        """Return the range of moments that can be shown, and the present; None before the first picture.
+
+        Times that the user types are relative to these.
+        """
         ...
 
     def toggle(self) -> None:
@@ -42,7 +45,7 @@ class Timeline(Protocol):
         ...
 
     def play(self) -> None:
-        """Go on from the moment shown, or pause."""
+        """Play from the moment shown; if it is playing already, pause."""
         ...
 
     def step(self, seconds: float) -> None:
@@ -54,7 +57,7 @@ class Timeline(Protocol):
         ...
 
     def go(self, wall: datetime) -> None:
-        """Move to a time, and pause."""
+        """Show the moment of the wall-clock time `wall`, and pause."""
         ...
 
     def to_start(self) -> None:

@@ -1,4 +1,4 @@
-"""A line in which the user types the word of a mark."""
+"""An input line for the label of a mark, which the user sets at a moment in recordings and events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST = 80
 
 
 class MarkScreen(ModalScreen[str | None]):
-    """Asks for the word of a mark; its result is the word, or None if the user pressed escape."""
+    """Asks for the label of a mark; its result is the typed text, or None if the user pressed escape."""
 
     DEFAULT_CSS = """
     MarkScreen { align: center bottom; }
@@ -23,9 +23,9 @@ class MarkScreen(ModalScreen[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [("escape", "dismiss(None)", "no mark")]
 
     def compose(self) -> ComposeResult:
-        """Yield the line for the word."""
+        """Yield the input line for the label."""
         yield Input(placeholder="a word for this moment; enter marks it, esc does not", max_length=_LONGEST)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Close the line with the word that was typed."""
+        """Close this screen with the typed label as its result."""
         self.dismiss(event.value.strip())

@@ -20,7 +20,7 @@ def time_line() -> Input:
 
 
 class RewindActions(BalanceActions):
-    """Moves the timeline, and draws its bar while the moment shown is a past one."""
+    """Moves the screen to past moments and back, and draws a time bar while a past moment is shown."""
 
     def __init__(self) -> None:
         """Start in the present."""
@@ -40,7 +40,10 @@ class RewindActions(BalanceActions):
         return self.timeline is not None and self.timeline.in_past
 
     def refuses(self) -> bool:
-        """Show why servers are left alone while a past moment is on the screen; return whether that is so."""
+        """If a past moment is shown, notify the user that actions on servers are disabled, and return True.
+
+        Otherwise, return False.
+        """
         if self.timeline is None or not self.timeline.in_past:
             return False
         self.notify(self.timeline.refusal, timeout=3, markup=False)
@@ -83,13 +86,13 @@ class RewindActions(BalanceActions):
         return [pair for pair in pairs if pair[0]]
 
     def action_freeze(self) -> None:
-        """Pause, or go back to the present; polling, alerts and a running sweep go on."""
+        """Pause the screen, or return from the past to the present; polling, alerts and sweeps continue."""
         if self.timeline is not None:
             self.timeline.toggle()
             self.redraw()
 
     def action_play(self) -> None:
-        """Go on from the moment shown, or pause."""
+        """Play the past from the moment shown; if it is playing already, or in the present, pause."""
         if self.timeline is not None:
             self.timeline.play()
             self.redraw()
@@ -135,7 +138,7 @@ class RewindActions(BalanceActions):
 
     @on(Input.Submitted, "#time")
     def _go_to_typed(self, event: Input.Submitted) -> None:
-        """Move to the typed time; if it is none, say so and let the user correct it."""
+        """Show the moment of the typed time; if the time is invalid, show an error and keep the line open."""
         span = None if self.timeline is None else self.timeline.span()
         if self.timeline is None or span is None or not event.value.strip():
             self._close_time()

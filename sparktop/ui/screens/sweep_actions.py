@@ -24,10 +24,11 @@ class SweepActions(RewindActions):
         self._band: SweepView | Countdown | None = None
 
     def take_band(self) -> None:
-        """Get the present state of the sweep and draw it; a past moment keeps the sweep of that moment.
+        """Get the present state of the sweep and draw it; do nothing while a past moment is shown.
 
-        When a countdown has just begun, show all panels and select the sweep's panel, so that the keys for
-        the countdown work. The preset "one backend" keeps its selection, which determines the backend shown.
+        But a countdown ends the display of a past moment. When a countdown has just begun, show all panels
+        and select the sweep's panel, so that the keys for the countdown work. The preset "one backend" keeps
+        its selection, which determines the backend shown.
         """
         band = self._newest_band()
         if self.frozen and self.timeline is not None:
@@ -92,7 +93,7 @@ class SweepActions(RewindActions):
             self.desk.stop()
 
     def action_freeze(self) -> None:
-        """Pause, or go back to the present; not during a countdown, whose keys need the present."""
+        """Pause, or return to the present; during a sweep's countdown, only show its keys in a notice."""
         if isinstance(self._band, Countdown):
             self.notify("a sweep is about to start: esc stops it, enter starts it", timeout=3)
         else:
