@@ -176,8 +176,8 @@ def _gpus(gpus: Sequence[GpuReading]) -> Iterator[Metric]:
 def _memory_by_program(gpu: GpuReading) -> dict[str, float | None]:
     """Return the GPU memory in bytes that processes hold, summed by program name.
 
-    The sum is None if a process with that name has an unknown size. Programs are named because process ids
-    would begin a new time series at each start of a server.
+    A sum is None if one of the program's processes has an unknown size. Sums are not by process id, because
+    each start of a server would then begin a new time series.
     """
     sizes: dict[str, float | None] = {}
     for process in gpu.processes or ():

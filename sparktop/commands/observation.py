@@ -39,9 +39,9 @@ async def observe(
 ) -> tuple[Snapshot, bool]:
     """Watch the targets for `seconds` or until Ctrl+C; return (snapshot, whether interrupted).
 
-    With None for `seconds`, watch until every source has answered or failed (`has_told`), but at most
-    `ENOUGH_S` seconds. All times are the event loop's. `ways` creates the sources that poll; None means real
-    ones. `simulated` marks the snapshot as simulated.
+    With None for `seconds`, watch until `has_told` is true, but at most `ENOUGH_S` seconds. Hook and webhook
+    are not used if `seconds` is None or below `DELIVERED_FROM_S`. `ways` creates the sources that poll; None
+    means real ones. `simulated` marks the snapshot as simulated.
     """
     if seconds is None:
         watch = replace(watch, interval_s=min(watch.interval_s, GLANCE_INTERVAL_S))
@@ -89,11 +89,11 @@ async def wait_for(
 
 
 def has_told(snapshot: Snapshot, watch: Watch) -> bool:
-    """Return whether every source has failed or has enough samples, and the search for servers has a result.
+    """Return True once the search for servers has a result and every source has enough samples or has failed.
 
-    For a backend, samples are enough once they span the shortest time over which a rate is shown; for a node,
-    two are enough; for a router, one. The search has a result once it found a server or agent, or reported an
-    event.
+    A backend has enough samples once they span the shortest time over which a rate is shown. A node has
+    enough with two samples, a router with one. The search has a result once it found a server or agent, or
+    reported an event.
     """
     span_s = least_rate_s(snapshot.interval_s)
     found = len(snapshot.backends) > len(watch.backends) or len(snapshot.nodes) > len(watch.nodes)

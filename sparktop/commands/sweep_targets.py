@@ -115,8 +115,8 @@ def _watched(watch: Watch) -> list[BackendTarget | RouterTarget]:
 async def _as_router(place: _Place) -> tuple[_Place, list[BackendTarget]]:
     """Find out whether `place`, a server that is not configured, is a LiteLLM router, by one poll.
 
-    Return (place, backends behind the router). If it is a router, the returned place is one; otherwise, and
-    for a configured server, it is unchanged and there are no backends.
+    Return (place, backends behind the router); for a router, the target of the place is a `RouterTarget`.
+    For any other server, and for a configured one, return `place` unchanged and no backends.
     """
     target = place.target
     if place.is_configured:

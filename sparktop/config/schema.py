@@ -270,7 +270,7 @@ class EventsTable(Strict):
 
 
 class RecorderTable(Strict):
-    """`[recorder]`: the flight recorder of the viewer."""
+    """`[recorder]`: whether the viewer records continuously (flight recorder), and about how many MiB."""
 
     flight: bool = True
     flight_mib: int = Field(default=64, ge=8, le=65536)

@@ -205,10 +205,10 @@ def _print(configuration: str) -> None:
 
 
 def _first_signal(noted: int) -> int:
-    """Wait for a signal and return its number, read from the pipe `noted`.
+    """Wait for a signal and return its number.
 
-    A signal handler writes the number to the pipe. If standard input is a terminal and is closed, return
-    SIGHUP.
+    The signal handler writes the number to a pipe, which is read through the file descriptor `noted`. If
+    standard input is a terminal and is closed, return SIGHUP.
     """
     ends = select.poll()
     ends.register(noted, select.POLLIN)

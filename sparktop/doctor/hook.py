@@ -16,7 +16,8 @@ _NAME = "hook"
 def check_hook(command: Sequence[str], env: Mapping[str, str]) -> Check:
     """Check whether the hook program, the first word of `command`, exists and can be run.
 
-    `command` is empty if the configuration file was found in the current folder, and so may not set a hook.
+    If `command` is empty, return a warning: the hook was ignored, because the user did not name the
+    configuration file, which was found in the current folder.
     """
     if not command:
         advice = "name the file with --config or SPARKTOP_CONFIG, or keep it in ~/.config/sparktop"

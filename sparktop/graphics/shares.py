@@ -24,8 +24,8 @@ def cell_means(values: Values, width: int, end_slot: int) -> list[float | None]:
     """Return a mean for each of `width` cells, each of which covers two time slots of `values`.
 
     The newest value is in the last cell, and in the time slot number `end_slot`. A cell holds the slots 2k
-    and 2k + 1, as in a braille graph. A slot without a known value is ignored; the mean is None if both slots
-    have none.
+    and 2k + 1, as in a braille graph. A slot without a known value is ignored; the mean is None if neither
+    slot has a known value.
     """
     count = 2 * width - 1 + end_slot % 2
     shown = list(values[max(0, len(values) - count) :])

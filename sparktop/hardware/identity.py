@@ -33,7 +33,7 @@ _PLACEHOLDERS = frozenset(
 
 
 class IdentityReader:
-    """Reads the machine's identity once, and reads the parts again that can change while the machine runs."""
+    """Reads a machine's identity; host name and addresses, which can change, are read again once a minute."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root

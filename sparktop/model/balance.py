@@ -46,8 +46,8 @@ NO_CURVE = Curve()
 class Swing:
     """Result of the search for a periodic swing of load between the backends of a group.
 
-    The values are those of the backend whose load differs most from its share, the part of the group's load
-    that it should have.
+    The values describe the backend whose load differs most from its share. The share is the part of the
+    group's load that a backend should have.
     """
 
     backend: str

@@ -25,7 +25,7 @@ class LoadMode(StrEnum):
 
 
 class TokenSource(StrEnum):
-    """The method by which the number of tokens in a chunk of the answer is known, the most reliable first."""
+    """How the number of tokens in a chunk of an answer is determined, the most reliable method first."""
 
     TOKEN_IDS = "token_ids"  # noqa: S105 - a word of the result file, not a password
     CHUNK_USAGE = "chunk_usage"

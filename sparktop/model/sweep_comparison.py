@@ -122,7 +122,7 @@ class ComparedLevel:
 
 @dataclass(frozen=True, slots=True)
 class FoundDifference:
-    """The smallest difference between targets that the runs of a metric can show, and what it depends on."""
+    """The smallest difference between targets that would be significant, and the numbers it depends on."""
 
     runs: int
     levels: int

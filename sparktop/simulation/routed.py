@@ -145,7 +145,7 @@ class RoutedWay:
         return here and self._random.random() < faults.share
 
     def _turn_away(self, request: SimulatedRequest, backend: int, message: str) -> None:
-        """Report to its client, after `REFUSED_S`, that a request failed.
+        """Report to the client of `request`, `REFUSED_S` seconds from now, that the request failed.
 
         If clients were informed at once, they would retry forever at the same model time. `backend` is the
         index of the backend that refused the request, -1 for the router.

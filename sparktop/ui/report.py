@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def saved_report(source: SweepSource, beside: Sequence[Series] = ()) -> str:
-    """Write what a sweep's screen shows into the current folder, in a thread; return a line for the user.
+    """Write reports of the sweep of `source` into the current folder; return a one-line message for the user.
 
     `beside` are the series of the published table that the screen draws over the curves.
     """

@@ -137,7 +137,7 @@ class SweepDesk:
         self._announce(plan)
 
     def _targets(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
-        """Return the targets in `wanted`, else the selected panel's; warn and return None if unusable."""
+        """Return the targets in `wanted`, else the selected panel's; None, after a warning, if unusable."""
         sweeping = self._ready()
         if sweeping is None:
             return None
@@ -165,7 +165,7 @@ class SweepDesk:
     def _meant(
         self, targets: Sequence[SweepTarget], wanted: Sequence[str], selected: PanelKey | None
     ) -> tuple[str, ...]:
-        """Return the target names in `wanted`, or if it is empty those that the selected panel stands for."""
+        """Return `wanted`, or if it is empty, the names of the targets to load for the selected panel."""
         from sparktop.sweep.plan.watched_targets import chosen_names
 
         known = {target.name for target in targets}

@@ -33,10 +33,7 @@ class KeysScreen(HelpScreen):
 
 
 class StyledCanvas(Canvas):
-    """A canvas that keeps its styles as an attribute.
-
-    A screen passes them to a screen that it opens.
-    """
+    """A canvas whose styles can be read, because a screen passes its styles to the screens that it opens."""
 
     def __init__(self, styles: RoleStyles) -> None:
         """Start without rows; `styles` has the style for each role, such as "title", of text segments."""

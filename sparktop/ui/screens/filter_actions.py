@@ -61,7 +61,7 @@ class FilterActions(BalanceActions):
             self._close_filter()
 
     def on_key(self, event: events.Key) -> None:
-        """Close an input line at Esc, even if the configuration has bound Esc to another action."""
+        """Close an open input line when Esc is pressed, even if Esc is configured for another action."""
         if event.key == "escape" and any(line.has_class("asking") for line in self.query(Input)):
             event.stop()
             self.action_back()
