@@ -226,8 +226,8 @@ def _reasons_over(
 ) -> dict[str, float | None]:
     """Return {throttle reason: percent of the last minute} of the reasons that were active for too long.
 
-    `shares` has these percentages; a reason that is active now without one is included with None. Reasons
-    in `BY_CHOICE` are left out.
+    `shares` has these percentages. A reason that is active now but is not in `shares` is included with the
+    value None. Reasons in `BY_CHOICE` are left out.
     """
     over: dict[str, float | None] = {
         reason: share

@@ -4,13 +4,13 @@ The metrics are defined in a table in `server.cpp` (later `server-context.cpp`).
 labels; some builds add the label `model` to each sample.
 
 * Generated tokens are counted when a request finishes, prompt tokens when its prefill ends. Both are
-  printed with six digits ("1.23457e+06"), so beyond a million they move in steps.
+  printed with six digits ("1.23457e+06"), so above a million they rise in steps of 10 or more.
 * Time per token is reported as a sum and a count only, so it becomes a histogram whose only bound is
   infinite: it has a mean but no quantiles. A request's first token is counted but its time is not (it is part
   of the prefill), so the mean is a little low for very short answers.
 * `kv_cache_usage_ratio` was removed in 2025. `kv_cache_tokens` is the used part, not the capacity.
-* `predicted_tokens_seconds` and `prompt_tokens_seconds` are not read: they are means since the last request
-  for the page by any client.
+* `predicted_tokens_seconds` and `prompt_tokens_seconds` are not read: they are means over the time since
+  any client last requested the page.
 """
 
 from __future__ import annotations

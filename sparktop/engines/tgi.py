@@ -6,8 +6,9 @@ metrics-exporter-prometheus: counters have no `_total`, and a family appears onl
 * Tokens, latencies and successes are counted when a request finishes, the prompt's length when it arrives.
 * Time per token is one mean per request over the entire inference, prefill included. TGI reports nothing
   closer to ITL, so this is read as both ITL and TPOT.
-* `tgi_batch_current_max_tokens` is what the running batch may grow to, 0 when idle: not the capacity of the
-  KV cache. Failures are counted by kind (refused, invalid, broken off); here they are added up.
+* `tgi_batch_current_max_tokens` is the number of tokens to which the running batch may grow, 0 when idle. It
+  is not the capacity of the KV cache.
+* Failures are counted by kind (refused, invalid, broken off); these counts are added up here.
 """
 
 from __future__ import annotations

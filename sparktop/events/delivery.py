@@ -1,4 +1,4 @@
-"""Delivery of the events that a store announces, to the receivers of the configuration."""
+"""Sends the events that a store announces to the hook program and the webhook of the configuration."""
 
 from __future__ import annotations
 
@@ -47,14 +47,17 @@ class Delivery:
         self._outboxes.append(Outbox(name, send_event, self._report))
 
     def hear(self, event: Event) -> None:
-        """Let an event wait for each receiver, if it is severe enough; return at once."""
+        """Queue an event for the hook and the webhook if it is severe enough; return before it is sent."""
         if self._reporting or event.importance.rank < self._settings.severity.rank:
             return
         for outbox in self._outboxes:
             outbox.put(event)
 
     async def run(self) -> None:
-        """Deliver until cancelled; then what waits gets `GRACE_S` seconds, and a running hook is killed."""
+        """Send events until cancelled; then allow `GRACE_S` seconds for queued events.
+
+        A hook that still runs after these seconds is killed.
+        """
         end = self._store.listen_events(self.hear)
         tasks = [asyncio.create_task(outbox.run()) for outbox in self._outboxes]
         try:

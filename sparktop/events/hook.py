@@ -1,4 +1,4 @@
-"""The hook: a program of the user's, run once for each event with the event as JSON on its standard input."""
+"""The hook: a program that the user configures, run once for each event, with the event as JSON on stdin."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ class Hook:
     """A program that is run for events."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], *, limit_s: float = LIMIT_S) -> None:
-        """Run `command`, a program and its arguments, with the harmless part of `env`."""
+        """Prepare to run `command`, a program and its arguments, for each event.
+
+        The program gets only the variables of `env` that hold no secrets (see `hook_environment`).
+        """
         self._command = tuple(command)
         self._env = hook_environment(env)
         self._limit_s = limit_s
@@ -68,10 +71,10 @@ class Hook:
 
 
 class _ErrorOutput:
-    """A pipe for a program's standard error, of which only the end is kept.
+    """A pipe for a program's standard error; only the last bytes written to it are kept.
 
-    It is read while the program runs, so that the program never waits for a reader; and not until its end,
-    which a process in the background could delay.
+    The pipe is read while the program runs, so that the program never blocks on a full pipe. `close` does not
+    wait for the end of the output, because a background process of the program may hold the pipe open.
     """
 
     def __init__(self) -> None:
@@ -83,7 +86,7 @@ class _ErrorOutput:
         self._loop.add_reader(self._read_end, self._read)
 
     def close(self) -> str:
-        """Close both ends; return the end of what was written, as one clean line."""
+        """Close both ends of the pipe; return the end of what the program wrote, as one clean line."""
         self._read()
         self._loop.remove_reader(self._read_end)
         for end in (self._read_end, self.write_end):
@@ -96,12 +99,12 @@ class _ErrorOutput:
 
 
 def hook_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of `env` that a program of the user's gets."""
+    """Return the variables of `env` that are passed to the hook program: `PASSED_ON` and LC_*."""
     return {name: value for name, value in env.items() if name in PASSED_ON or name.startswith("LC_")}
 
 
 async def _run(process: Process, document: bytes) -> int:
-    """Hand over the document and wait for the end of the program; return its exit code."""
+    """Write the document to the program's standard input and wait for the program; return its exit code."""
     if process.stdin is not None:
         with suppress(OSError):  # it ended or closed its input: a program need not read it
             process.stdin.write(document)
@@ -111,7 +114,7 @@ async def _run(process: Process, document: bytes) -> int:
 
 
 async def _kill(process: Process) -> None:
-    """Kill a program that leads a session of its own, with all that it started, and wait for its end."""
+    """Kill a program and its process group; wait at most `_REAP_S` seconds for its end."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""Events that wait for one receiver, sent one at a time."""
+"""The queue of events for one receiver (the hook or the webhook), which are sent one at a time."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ Report = Callable[[str, bool], None]
 
 
 class Outbox:
-    """The events that wait for one receiver.
+    """The queue of events that wait to be sent to one receiver, the hook or the webhook.
 
-    Trouble is reported once when it begins and once when it is over, with the number of events lost.
+    A failure is reported once when sending begins to fail, and the number of lost events once it works again.
     """
 
     def __init__(self, name: str, send: Send, report: Report) -> None:
-        """Start empty; `name` is the receiver's in reports, which `report` receives."""
+        """Start with an empty queue.
+
+        `report` receives sentences about failing deliveries, in which `name` names the receiver.
+        """
         self._name = name
         self._send = send
         self._report = report
@@ -38,7 +41,7 @@ class Outbox:
         """Events dropped or not delivered since the last success."""
 
     def put(self, event: Event) -> None:
-        """Let an event wait; return at once."""
+        """Append an event to the queue and return at once; drop the oldest event if the queue is full."""
         if len(self._waiting) >= WAITING:
             self._waiting.popleft()
             self._dropped += 1
@@ -48,7 +51,7 @@ class Outbox:
         self._more.set()
 
     async def run(self) -> None:
-        """Send what waits and what comes, until cancelled."""
+        """Send the events of the queue, and those added later, until cancelled."""
         while True:
             await self._more.wait()
             while self._waiting:
@@ -64,7 +67,7 @@ class Outbox:
             self._idle.set()
 
     async def drained(self) -> None:
-        """Wait until nothing waits and nothing is being sent."""
+        """Wait until the queue is empty and no event is being sent."""
         await self._idle.wait()
 
     def _lose(self, why: str) -> None:

@@ -1,4 +1,4 @@
-"""The webhook: a URL of the user's that each event is posted to as JSON."""
+"""The webhook: a URL that the user configures, to which each event is posted as JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Webhook:
     def __init__(
         self, url: str, token: str | None, *, sleep: Sleep = asyncio.sleep, deadline_s: float = DEADLINE_S
     ) -> None:
-        """Post to `url` with `token` as a bearer token, None for none; nothing is sent yet."""
+        """Prepare to post to `url`, with `token` as a bearer token unless it is None; nothing is sent yet."""
         self._url = url
         self._token = token
         self._where = host_and_port(url)
@@ -37,7 +37,10 @@ class Webhook:
         self._client: httpx.AsyncClient | None = None
 
     async def send(self, document: bytes) -> str | None:
-        """Post `document`, repeatedly where that may help; return why it failed, None for success."""
+        """Post `document`; return None for success, else why it failed.
+
+        Errors that may be temporary are followed by further tries.
+        """
         if key_problem(self._token) is not None:
             return "the token holds characters that no HTTP header may hold: look at webhook_token_env"
         problem, pauses = await self._try(document), iter(PAUSES_S)
@@ -52,7 +55,7 @@ class Webhook:
             await self._client.aclose()
 
     async def _try(self, document: bytes) -> tuple[str, bool] | None:
-        """Post once; return None for success, else why it failed, and whether to try again."""
+        """Post once; return None for success, else (why it failed, whether another try may succeed)."""
         # Late: most starts have no webhook.
         from sparktop.sources.http_failure import AnswerError
         from sparktop.sources.http_once import UnreadReplyError, open_client, post

@@ -68,9 +68,9 @@ class Lineage:
 def follow(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Lineage, Link]:
     """Return the lineage with `sample` added, and how `sample` relates to the previous sample.
 
-    `wall_at` is the wall clock (Unix time) at `sample.at`. A newer start time or a counter that fell means a
-    restart; the start time of an earlier server, or one before it, means another server. If servers report no
-    start time and all counters jump above those of an earlier server, that server answers again.
+    `wall_at` is the wall clock (Unix time) at `sample.at`. A start time newer than all seen at this address,
+    or a counter that fell, means that the server restarted. Another start time that is not newer means that
+    another server answered. If servers report no start time, an earlier server is recognised by its counters.
     """
     link, resumed = _link(lineage, sample, wall_at)
     last = lineage.last
@@ -169,12 +169,11 @@ def _zero_at_last(lineage: Lineage, last: EngineSample, sample: EngineSample) ->
 def _resumed(
     left_behind: Iterable[EngineSample], last: EngineSample, sample: EngineSample, *, fallen: bool
 ) -> EngineSample | None:
-    """Return the last sample of the earlier server that has produced `sample`; None if there is none.
+    """Return the last sample of an earlier server whose counters `sample` may continue; None if none fits.
 
-    An earlier server matches if none of its counters is higher than in `sample`; of several, the one with the
-    most tokens is returned. Unless a counter fell since `last` (`fallen`), each counter of `last` must also
-    be below the earlier server's. Otherwise a single server that outgrows an earlier one would match too: its
-    counters pass the old values at different times.
+    A server fits if none of its counters is higher than in `sample`; of several, the one with the most tokens
+    is returned. Unless a counter fell since `last` (`fallen`), each counter of `last` must also be below the
+    earlier server's: this rules out a single server whose counters pass the earlier server's one by one.
     """
     before, now = _all_lanes(last), _all_lanes(sample)
     matches: list[EngineSample] = []

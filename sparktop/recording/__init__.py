@@ -1,1 +1,1 @@
-"""Recordings: what the store was fed, as a file that another store can be fed from later."""
+"""Recordings: files with everything that changed a store, from which the changes can be replayed later."""

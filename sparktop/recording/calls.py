@@ -1,4 +1,4 @@
-"""The calls that change a store as records, and back.
+"""Converts the calls that change a store to records of a recording, and records back to calls.
 
 Targets are written field by field from `_TARGET_FIELDS`, so that keys and tokens never reach a file, and
 addresses without user name, password and query.
@@ -77,7 +77,7 @@ def target_fields(target: Target) -> dict[str, object]:
 
 
 def read_target(fields: object) -> Target:
-    """Return the target of `target_fields`.
+    """Return the target whose public fields, as `target_fields` returns them, are `fields`.
 
     Raises:
         RecordError: the fields are not those of a target.
@@ -150,9 +150,9 @@ _WRITERS: Mapping[Change, Callable[..., Record | None]] = {
 
 
 def call_of(record: Record) -> Call | None:
-    """Return the call of a record; None for a kind that changes no store or that is not known.
+    """Return the call that a record describes; None if its kind is unknown or changes no store.
 
-    All text is cleaned of control characters, as at the edges where live readings come in.
+    All text is cleaned of control characters, as text from live servers and machines is.
 
     Raises:
         RecordError: the record is not one that `record_of` made.

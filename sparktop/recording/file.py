@@ -39,11 +39,13 @@ class RecordingFile:
 
     @property
     def length(self) -> int:
-        """Bytes that were written well."""
+        """Length of the file in bytes, up to the end of its last completely written block."""
         return self._good_end
 
     def append(self, data: bytes, *, frame_open: bool) -> None:
-        """Append complete blocks and write them to the disk; `frame_open` if their frame continues.
+        """Append complete Zstandard blocks and write them to the disk.
+
+        `frame_open` is whether the frame of the last block continues in later blocks.
 
         Raises:
             OSError: not everything could be written, or the disk is nearly full; the file ends with the last
@@ -60,7 +62,7 @@ class RecordingFile:
         self._frame_open = frame_open
 
     def end_frame(self) -> None:
-        """Cut off what is not complete and end the open frame; do nothing where even that fails."""
+        """Cut off an incomplete block at the end of the file and end the open frame; ignore disk errors."""
         with suppress(OSError):
             os.ftruncate(self._descriptor, self._good_end)
             if self._frame_open:

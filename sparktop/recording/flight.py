@@ -1,6 +1,7 @@
-"""The flight recorder's files: a bounded number of the newest minutes, and how the last run ended.
+"""The files of the flight recorder, which records in the background; and how the previous run ended.
 
-Each viewer writes files of its own, ten minutes long. The oldest are deleted beyond a number of bytes.
+Each viewer writes files of its own, ten minutes long. The oldest files are deleted where all files together
+exceed a number of bytes.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def make_folder(folder: Path) -> None:
 
 
 def part_path(folder: Path, instant: Instant) -> Path:
-    """Return the path of this process's file that begins at an instant."""
+    """Return the path of a new file of this process whose recording begins at `instant`."""
     return folder / f"{instant.wall:%Y%m%dT%H%M%S}-{os.getpid()}{SUFFIX}"
 
 
@@ -79,9 +80,10 @@ def parts(folder: Path) -> list[Path]:
 
 
 def retain(folder: Path, most_bytes: int, now: datetime) -> None:
-    """Delete the oldest files beyond `most_bytes`; files that another process writes stay.
+    """Delete the oldest files until all files together have at most `most_bytes`.
 
-    The last half hour stays, too, unless it takes `MOST_TIMES` times `most_bytes`.
+    A file that a process still writes is not deleted. Files of the last half hour are deleted only down to
+    `MOST_TIMES` times `most_bytes`. Do nothing if the folder's lock cannot be taken.
     """
     with _held(folder / ".lock") as held:
         if not held:
@@ -113,7 +115,7 @@ def is_written(path: Path) -> bool:
 
 @contextmanager
 def _held(path: Path) -> Iterator[bool]:
-    """Hold the lock of a file meanwhile; yield whether it is held."""
+    """Try to lock a file for the duration of a `with` block; yield whether this process got the lock."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if path.name == ".lock" else 0)
     try:
         descriptor = os.open(path, flags, 0o600)
@@ -132,19 +134,19 @@ def _held(path: Path) -> Iterator[bool]:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How an earlier run ended that did not end on purpose."""
+    """The unexpected end of an earlier run of sparktop: it was killed, or the machine went down."""
 
     path: Path
     at: datetime
     """Wall time of its last record."""
     same_boot: bool
-    """Whether the machine is still up since then: then the program was killed, else the machine went down."""
+    """True: the machine has not restarted since, so the program was killed. False: the machine went down."""
 
 
 def last_end(folder: Path, boot_id: str) -> Ended | None:
-    """Return how the newest run before this one ended; None if it ended on purpose or still goes on.
+    """Return how the newest earlier run ended, if unexpectedly; None if it ended normally or still runs.
 
-    The last frame of the newest file is read.
+    The last frame of the run's newest file is read; None also if there is no such file that can be read.
     """
     from sparktop.errors import UsageError
     from sparktop.recording.player import Recording

@@ -1,7 +1,7 @@
 """Zstandard frames of a recording (RFC 8878): written block by block, read block by block.
 
-A frame holds a minute. Reading survives a torn end, NUL bytes after a power cut and flipped bits: what a
-damaged frame still holds up to the damage is returned, and reading goes on at the next frame.
+A frame has the records of about a minute. Reading survives a file that was cut off, NUL bytes after a power
+cut and flipped bits: the records before the damage are returned, and reading continues at the next frame.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class FrameWriter:
         )
 
     def add(self, text: bytes) -> bytes:
-        """Return the bytes to append to the file so that `text` can be read from it."""
+        """Compress `text`; return bytes for the file, from which all of `text` can be read back at once."""
         return self._compressor.compress(text, ZstdCompressor.FLUSH_BLOCK)
 
     def end(self) -> bytes:
@@ -119,7 +119,10 @@ class FrameReader:
                 offset += length
 
     def records(self, start: int = 0) -> Iterator[Located]:
-        """Yield the records from the frame at or after `start` on, until the present end of the file."""
+        """Yield the records of the file, from the first frame that begins at or after the offset `start`.
+
+        End at the present end of the file; parts that cannot be read are added to `damage`.
+        """
         end = _FrameEnd(start)
         while True:
             frame = self._next_magic(end.offset)
@@ -161,7 +164,7 @@ class FrameReader:
 
     @staticmethod
     def _complete(text: bytearray, frame: int) -> Iterator[Located]:
-        """Yield the records that are complete in `text` and remove them from it."""
+        """Yield each complete record in `text`, then remove the bytes of these records from `text`."""
         data, position = bytes(text), 0
         while position < len(data) and (found := decode(data, position)) is not None:
             record, position = found
@@ -181,7 +184,10 @@ class FrameReader:
         return offset + length if len(head) >= length and not descriptor & 0x0C else None
 
     def _block(self, offset: int) -> tuple[int, bool] | _FrameEnd:
-        """Return (length in bytes, whether it is the frame's last) of the block at `offset`, if complete."""
+        """Return (length in bytes, whether it is the frame's last) of the block at `offset`.
+
+        Return a `_FrameEnd` with the reason if the block is incomplete or invalid.
+        """
         head = os.pread(self._descriptor, _BLOCK_HEADER, offset)
         value = int.from_bytes(head, "little")
         kind, size = value >> 1 & 3, value >> 3

@@ -1,4 +1,4 @@
-"""The first record of each frame: all that a reader needs to begin there."""
+"""The head: the first record of each frame, with all that a reader needs to begin at this frame."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """What was announced at the beginning of a frame."""
+    """Alerts, events and balance verdicts at the beginning of a frame, and a summary of the minute before."""
 
     alerts: tuple[Alert, ...] = ()
     events: tuple[Event, ...] = ()
@@ -66,7 +66,7 @@ class Announced:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Everything watched and announced at the beginning of a frame."""
+    """The first record of a frame: what is watched at its beginning, its settings, and what was announced."""
 
     targets: Mapping[SourceKey, Target] = field(default_factory=dict)
     identities: Mapping[SourceKey, Identity] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Head:
         )
 
     def after(self, call: Call) -> Head:
-        """Return the head as it is after a call that changes what is watched."""
+        """Return a copy of the head, updated by `call`; the same head if `call` changes nothing in it."""
         arguments = cast("tuple[Any, ...]", call.arguments)
         match call.change:
             case Change.ADD:
@@ -141,7 +141,7 @@ def first_head(watch: Watch, store: Store) -> Head:
 
 
 def boot_id() -> str:
-    """Return what identifies the present run of this machine; empty where the kernel does not say."""
+    """Return the kernel's random id of the present boot of this machine; "" if it cannot be read."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except (OSError, ValueError):
@@ -149,7 +149,7 @@ def boot_id() -> str:
 
 
 def announced(snapshot: Snapshot) -> Announced:
-    """Return what a snapshot announces, with a summary of its last minute."""
+    """Return the alerts, events and balance verdicts of a snapshot, and a summary of its last minute."""
     at = snapshot.at
     summary = {
         "generation_tps": _range(at, [one.history.generation_tps for one in snapshot.backends]),
@@ -171,7 +171,10 @@ def announced(snapshot: Snapshot) -> Announced:
 
 
 def _range(at: float, each: Iterable[Series], *, least: bool = False) -> Range | None:
-    """Return the range over the last minute of the sum of series; with `least`, of the smallest of them."""
+    """Return the smallest, mean and largest value of the last minute, over the sums of `each` by second.
+
+    With `least`, the smallest value of each second is used instead of the sum. None if no value is known.
+    """
     slots: dict[int, list[float]] = {}
     for series in each:
         for time, value in series.since(at - SUMMARY_S):
@@ -182,7 +185,7 @@ def _range(at: float, each: Iterable[Series], *, least: bool = False) -> Range |
 
 
 def record_of_head(instant: Instant, head: Head) -> Record:
-    """Return the first record of a frame."""
+    """Return `head` as a record, to be the first of a frame that begins at `instant`."""
     state = head.announced
     body = {
         "watch": {
@@ -211,7 +214,7 @@ def record_of_head(instant: Instant, head: Head) -> Record:
 
 
 def read_head(record: Record) -> Head:
-    """Return the head of a frame; text from the file is cleaned.
+    """Return the head that a record describes, with its text cleaned of control characters.
 
     Raises:
         RecordError: the record is not a head of this schema.

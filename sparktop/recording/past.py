@@ -39,23 +39,29 @@ class Picture:
 
     @property
     def at(self) -> float:
-        """Monotonic seconds."""
+        """Time of the snapshot in monotonic seconds."""
         return self.snapshot.at
 
     @property
     def wall(self) -> datetime:
-        """UTC."""
+        """Time of the snapshot in UTC."""
         return self.snapshot.taken_at
 
 
 def picture_of(snapshot: Snapshot, band: Callable[[], Band]) -> Picture:
-    """Return a snapshot with the sweep that `band` returns; a countdown is not kept."""
+    """Return a picture with `snapshot`, and with the sweep if `band` returns one.
+
+    `band` returns what the sweep's panel shows; a countdown to a sweep is not stored.
+    """
     sweep = band()
     return Picture(snapshot, sweep if isinstance(sweep, SweepView) else None)
 
 
 class Past:
-    """Keeps recent pictures within `MOST` and `BUDGET_BYTES`, the newest close together."""
+    """Keeps the pictures of about the last half hour: one per second of the last minutes, fewer before.
+
+    With many sources pictures are farther apart, so that they take about `BUDGET_BYTES` at most.
+    """
 
     def __init__(self) -> None:
         """Start without pictures."""
@@ -98,9 +104,9 @@ class Past:
         self._events.clear()
 
     def add(self, snapshot: Snapshot, band: Callable[[], Band] = lambda: None) -> None:
-        """Keep a snapshot, if the last one kept is at least a second older; `band` returns the sweep's panel.
+        """Keep a snapshot, if it is from a later second (or longer time slot) than the last one kept.
 
-        A snapshot that is older than the newest one is not kept.
+        The slots are longer with many sources. `band` returns what the sweep's panel shows.
         """
         sources = len(snapshot.backends) + len(snapshot.nodes) + len(snapshot.routers)
         self._factor = max(1.0, MOST * SOURCE_BYTES * sources / BUDGET_BYTES)
@@ -112,7 +118,10 @@ class Past:
         self._thin(snapshot.at)
 
     def _is_later(self, picture: Picture, at: float, apart_s: float) -> bool:
-        """Return whether `at` is in a later slot of `apart_s` seconds than the picture."""
+        """Return whether `at` is in a later time slot than `picture`.
+
+        Slots last `apart_s` seconds, or longer if many sources are watched.
+        """
         step = apart_s * self._factor
         return at // step > picture.at // step
 
@@ -145,9 +154,10 @@ class Past:
         return earlier[-1] if earlier else self.oldest
 
     def stepped(self, at: float, seconds: float) -> Picture | None:
-        """Return the picture nearest to `seconds` after `at` (negative: before it).
+        """Return the picture nearest to the time `at` + `seconds`, of those that are later than `at`.
 
-        Where pictures are farther apart, return the next one in that direction, or the last.
+        A negative `seconds` steps back, to a picture before `at`. If there is none in this direction, return
+        the newest picture (stepping back: the oldest); None if there are no pictures at all.
         """
         pictures = self.pictures
         ahead = [one for one in pictures if (one.at > at if seconds > 0 else one.at < at)]
@@ -155,9 +165,10 @@ class Past:
         return nearest or (pictures[-1 if seconds > 0 else 0] if pictures else None)
 
     def beside_event(self, at: float, direction: int) -> Picture | None:
-        """Return the first picture that shows the next (1) or previous (-1) event, seen from the time `at`.
+        """Return the first picture that shows the next event after the time `at`.
 
-        None if there is no such event.
+        `direction` is 1 for this event, or -1 for the previous event before `at`. None if there
+        is no such event.
         """
         pictures = self.pictures
         walls = [one.wall for one in pictures]

@@ -118,7 +118,7 @@ class Player:
     """Plays a recording into a store of its own."""
 
     def __init__(self, recording: Recording) -> None:
-        """Stand before the first record of the recording."""
+        """Prepare to play from the start of the recording, with a new store; no record is applied yet."""
         self.recording = recording
         self.unreadable = 0
         """Records that were passed over because they could not be read."""
@@ -188,12 +188,15 @@ class Player:
             self.unreadable += 1
 
     def _pass_head(self, record: Record) -> None:
-        """Begin a new store where the head is of another boot, whose monotonic clock is another one."""
+        """Read the head of the next frame, and begin a new store if the machine or the clock has restarted.
+
+        The monotonic clock starts again at each boot, so the old store cannot continue.
+        """
         head = read_head(record)
         if head.boot_id != self._boot_id or record.instant.at < self.instant.at:
             self._boot_id = head.boot_id
             self._new_store(head, record.instant)
 
     def snapshot(self) -> Snapshot:
-        """Return the picture of the present moment."""
+        """Return the store's snapshot at the moment that the playback has reached."""
         return self.store.snapshot()

@@ -53,8 +53,8 @@ Item = Call | Snapshot | str
 class Recorder:
     """Writes every call that changes a store to a recording; `write` returns at once.
 
-    Trouble with the disk is passed to `on_problem` as one line, once until it is over; recording goes on when
-    the disk does.
+    A problem with the disk is passed to `on_problem` as one line when it begins, and so is its end. Writing
+    is tried again until the disk works.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class Recorder:
         on_problem: Callable[[str], None] = lambda _: None,
         on_part: Callable[[Path], None] = lambda _: None,
     ) -> None:
-        """Record a store that watches `watch`; nothing is written before `start`.
+        """Prepare to record a store that watches `watch`; nothing is written before `start`.
 
-        `next_path` returns the path of the file that begins at an instant; a new one begins after `part_s`
-        seconds (None: never) and `part_bytes` bytes. `on_part` receives each path once it is written to.
-        `on_problem` and `on_part` are called in the recorder's thread.
+        `next_path` returns the path of the file that begins at an instant. A new file begins after `part_s`
+        seconds (None: no limit) or `part_bytes` bytes. `on_part` receives the path of each file when it has
+        been opened. `on_problem` and `on_part` are called in the recorder's thread.
         """
         self._watch = watch
         self._next_path = next_path
@@ -97,7 +97,7 @@ class Recorder:
         """Time of the newest record."""
 
     def start(self, store: Store) -> None:
-        """Record `store`, whose journal this is, from now on; encoding and writing are a thread's."""
+        """Start the thread that encodes and writes the calls of `store`; the recorder must be its journal."""
         from sparktop.recording.head import first_head
 
         self._head = first_head(self._watch, store)
@@ -106,7 +106,7 @@ class Recorder:
         self._thread.start()
 
     def stop(self, reason: str) -> None:
-        """Write what is left and the reason of the end, and wait for it at most `END_S` seconds."""
+        """Write the remaining records and the reason of the end; wait at most `END_S` seconds for this."""
         self._reason = reason
         self._stop.set()
         if self._thread is not None:
@@ -121,7 +121,7 @@ class Recorder:
         self._put(instant, call)
 
     def mark(self, instant: Instant, word: str) -> None:
-        """Record a mark of the user with a word."""
+        """Record a mark that the user has set; `word` is the user's text for it."""
         self._put(instant, clean(word, 200))
 
     def _put(self, instant: Instant, item: Item) -> None:
@@ -187,7 +187,11 @@ class Recorder:
             self._file = None
 
     def _write(self, items: list[tuple[Instant, Item]], dropped: int, *, stopping: bool) -> None:
-        """Encode and write what has come, with new frames and files where they are due."""
+        """Encode and write the calls and marks in `items`, in new frames and files where these are due.
+
+        `dropped` is the number of items dropped since the previous write. `stopping` adds the record of
+        the end.
+        """
         from sparktop.recording.record import Kind, Record, encode
 
         self._last = items[-1][0] if items else self._last
@@ -221,7 +225,7 @@ class Recorder:
         return self._frame.add(text) if text else b""
 
     def _end_frame(self, text: bytes | bytearray) -> bytes:
-        """Return the bytes that add `text` to the open frame and end it; empty where none is open."""
+        """Add `text` to the open frame and end it; return the bytes to write, empty if no frame is open."""
         if self._frame is None:
             return b""
         ended = self._added(bytes(text)) + self._frame.end()
@@ -272,7 +276,7 @@ class Recorder:
 
 
 def _page_bytes(item: Item) -> int:
-    """Return the bytes of a metrics page, 0 for everything else."""
+    """Return the size in bytes of the metrics page that `item` carries; 0 if it carries none."""
     if not isinstance(item, tuple) or item.change is not Change.ACCEPT:
         return 0
     reading = item.arguments[1]

@@ -19,7 +19,7 @@ _LEVEL = 6
 
 @dataclass(slots=True)
 class Checked:
-    """What a file holds."""
+    """The result of `check`: the contents of a recording and what is damaged in it."""
 
     path: Path
     size: int

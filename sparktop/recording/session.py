@@ -40,10 +40,13 @@ _SUBJECT = "recorder"
 
 
 class Recordings:
-    """What is recorded of a store; `journal` is to be the store's journal."""
+    """The flight recorder and the user's recording of one store.
+
+    The store must be created with `journal`, which passes its calls on to both.
+    """
 
     def __init__(self, watch: Watch, *, flight: bool, env: Mapping[str, str]) -> None:
-        """Record nothing before `start`; the flight recorder runs if `flight`."""
+        """Prepare the recordings; `flight` is whether `start` is to start the flight recorder."""
         self.journal = Journals()
         self._watch = watch
         self._folder = flight_folder(env) if flight else None
@@ -57,7 +60,7 @@ class Recordings:
         return lambda: self._store.note(_SUBJECT, message, Severity.WARNING) if self._store else None
 
     def _reporter(self) -> Callable[[str], None]:
-        """Return a function for the recorder's thread that adds an event in the event loop."""
+        """Return a function that adds a message to the store's events; it may be called in any thread."""
         loop = asyncio.get_running_loop()
 
         def report(message: str) -> None:
@@ -67,7 +70,7 @@ class Recordings:
         return report
 
     async def start(self, store: Store) -> None:
-        """Start the flight recorder, and report how an earlier run ended that did not end on purpose."""
+        """Start the flight recorder if it is enabled; add an event if an earlier run ended unexpectedly."""
         self._store = store
         folder = self._folder
         if folder is None:
@@ -106,7 +109,7 @@ class Recordings:
 
     @property
     def notice(self) -> str | None:
-        """Words for the header while the user's recording runs; None otherwise."""
+        """Text for the screen's header while the user's recording runs; None otherwise."""
         return "recording" if self._own is not None else None
 
     def now(self) -> Instant:
@@ -134,7 +137,7 @@ class Recordings:
         return f"recording to {clean(path, 200)}"
 
     def mark(self, instant: Instant, word: str) -> None:
-        """Write a mark with a word into everything that is recorded, and add it to the events."""
+        """Write a mark, with the user's text `word`, to all running recordings, and add it to the events."""
         for recorder in (self._flight, self._own):
             if recorder is not None:
                 recorder.mark(instant, word)
@@ -148,7 +151,7 @@ class Recordings:
             self._own = self.own_path = None
 
     def stop(self, reason: str) -> None:
-        """Write what is left and end all recordings."""
+        """Write the remaining records and `reason`, the reason of the end; end all recordings."""
         self._end_own(reason)
         if self._flight is not None:
             self.journal.remove(self._flight)
@@ -178,14 +181,17 @@ class RecordedMonitor(Monitor):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a recording without a screen ends by itself; None: never."""
+    """Limits of time and size at which a recording without a screen ends; None for no limit."""
 
     seconds: float | None = None
     size: int | None = None
     """Bytes of all its files."""
 
     def reached(self, passed_s: float, written: Sequence[Path]) -> str | None:
-        """Return why the recording ends now, or None if it goes on."""
+        """Return which limit has been reached, as text for the record of the end; None if none has.
+
+        `passed_s` is the duration of the recording, `written` the paths of its files.
+        """
         if self.seconds is not None and passed_s >= self.seconds:
             return "time is up"
         if self.size is not None and sum(one.stat().st_size for one in written if one.exists()) >= self.size:

@@ -27,7 +27,7 @@ _MOST_TEXT = 60
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What the words are relative to."""
+    """The times and the time zone that `read_time` needs to interpret a text such as "10m ago" or "12:03"."""
 
     start: datetime
     end: datetime

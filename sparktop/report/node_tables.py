@@ -215,7 +215,7 @@ def _gbit(bits_per_s: float | None) -> str:
 
 
 def processes(nodes: Sequence[NodeView], most: int) -> Table:
-    """Return a table of the processes with most GPU memory or memory, at most `most` per node."""
+    """Return a table of the processes that use most GPU memory, at most `most` rows per node."""
     columns = (
         Column("node", Kind.NAME),
         Column("pid"),

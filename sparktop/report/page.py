@@ -54,7 +54,7 @@ def page(title: str, head: str, body: str, style: str) -> str:
 
 
 def badge(*, simulated: bool) -> str:
-    """Return the badge of simulated figures; "" for real ones."""
+    """Return the HTML of a badge "simulated" if the values of the page are simulated, else ""."""
     return ' <span class="badge">simulated</span>' if simulated else ""
 
 

@@ -1,4 +1,4 @@
-"""Single requests over httpx: of the doctor, of the webhook, and to find out what listens on a port.
+"""Single HTTP requests over httpx, for the doctor, the webhook, and to find out what listens on a port.
 
 Sources that poll use aiohttp instead (see `http_fetch`): a request on a kept-alive connection costs a quarter
 of the time.

@@ -131,9 +131,9 @@ class SshSource:
             self._settled.set()
 
     async def _have_link(self) -> None:
-        """Connect, and return once the connection is lost or if it could not be made.
+        """Connect, and wait until the connection is lost; return at once if it could not be made.
 
-        `_problem` has the reason then.
+        Afterwards `_problem` is the error that ended or prevented the connection.
         """
         self._settled.clear()
         self._lost.clear()

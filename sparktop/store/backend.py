@@ -207,8 +207,8 @@ class BackendTrack:
         """Return the mean duration of an engine step in ms, over about the last 10 s.
 
         Return None if an engine core (lane) had no request at some time in this period, or if steps were
-        counted over less than half of it. Also set `step_pace`, the comparison with earlier step times, to
-        None where there is no comparison.
+        counted over less than half of it. Also set `step_pace` to the comparison with earlier step times, or
+        to None if no comparison is possible.
         """
         pace, self.step_pace = self.step_pace, None
         at, lanes, running = sample.at, len(sample.lanes), view.running

@@ -206,12 +206,12 @@ def _blamed(
     router: RouterTrack | None,
     counted: RouterSample | None,
 ) -> Mapping[str, float]:
-    """Return the number of errors that may have made each member's load swing.
+    """Return for each member the number of errors that may have made the member's load swing.
 
-    Members whose number is uncertain are left out. Backends do not see every failure that their router counts
-    against them (a refused connection, an answer that it broke off), so zero errors are certain only if the
-    router counts failures too. If the router never takes a failing backend out of rotation (cooldowns
-    disabled), errors cannot cause a swing: return 0 for all.
+    A backend does not see every failure that its router counts (a refused connection, for example). So a
+    member with 0 errors is certain only if the router counts failures too; otherwise such a member is left
+    out. If the router never takes a failing backend out of rotation (cooldowns disabled), errors cannot
+    cause a swing: return 0 for all members.
     """
     if router is None:
         return errors
@@ -256,7 +256,7 @@ def _errors(group: JudgedGroup, counted: RouterSample | None, since: float) -> d
 
 
 def sample_skew_ms(tracks: Sequence[LoadTrack]) -> float | None:
-    """Return the ms between the samples that the members of a group returned in the same poll.
+    """Return the time in ms between the first and the last member's sample of the same scheduled poll.
 
     This is the median of the last polls. Return None if fewer than two members have samples, or if the
     samples are so far apart that it is unclear which belong to the same poll.

@@ -75,8 +75,8 @@ class SlowSteps:
     ) -> Finding | bool:
         """Return the alert's content if steps are slow, True if they are known not to be, False if unknown.
 
-        `held` is whether the alert is active; it then stays active down to a lower ratio of the step time to
-        that of the peers.
+        `held` is whether the alert is active. The limit of the ratio of the step time to the peers' is lower
+        then, so that a ratio near the limit does not clear and raise the alert again and again.
         """
         if pace is not None and pace.slow and not view.nodes:
             self._against_peers = False

@@ -231,9 +231,9 @@ class Monitor:
             self._look_behind(name, reading)
 
     def _reroute(self, name: str) -> bool:
-        """Watch the backend `name` as a router instead; return False, unchanged, if it cannot be.
+        """Stop watching the backend `name` and watch it as a router instead; return True.
 
-        Only a backend that a TARGET argument named becomes a router.
+        Change nothing and return False if the backend was not named by a TARGET argument, or is not watched.
         """
         target = self._backends.get(name)
         if target is None or self._watch.source != ARGUMENTS:

@@ -65,9 +65,9 @@ class _Slot:
     def passed(self, first: int, last: int, parts: int) -> bool:
         """Return whether this source is to be polled at any of the scheduled times `first` to `last`.
 
-        These are indices of the group's scheduled times, of which an interval has `parts`. A source polled
-        faster than the interval uses all scheduled times or every second, third, …; other sources, and
-        failing ones, use only the first of each interval.
+        These are indices of the group's scheduled times; each interval has `parts` of these times. A source
+        polled faster than the interval uses all scheduled times or every second, third, …; other sources, and
+        failing ones, use only the first scheduled time of each interval.
         """
         every = parts if self.failures else max(1, parts // self.parts)
         return last // every > (first - 1) // every
@@ -166,11 +166,11 @@ class PollGroup:
         self._restart(now)
 
     def quicken(self, parts: Mapping[str, int]) -> None:
-        """Set how many times per interval each source is polled, by name; sources not in `parts` once.
+        """Set how many times per interval each source is polled, by source name.
 
-        The largest number applies as it is. Any other is lowered to a divisor of the largest, so that the
-        polls of different sources coincide. After `set_interval`, all sources are polled once per interval
-        again.
+        A source that is not in `parts` is polled once. Each number is lowered to the next divisor of
+        the largest number, so that the polls of different sources coincide. `set_interval`
+        returns all sources to one poll per interval.
         """
         most = max((parts.get(slot.source.name, 1) for slot in self._slots), default=1)
         for slot in self._slots:

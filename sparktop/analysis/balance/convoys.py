@@ -145,9 +145,10 @@ def _first(columns: Sequence[Sequence[float]], shares: Sequence[float], index: i
 
 
 def _second(leads: Sequence[int]) -> int:
-    """Return how often the backend led that led second most often; 0 if only one backend ever led.
+    """Return in how many entries of `leads` the backend leads that leads in the second most entries.
 
-    `leads` has the index of the leading backend at each time, or `_TIE`.
+    `leads` has the index of the leading backend at each time, or `_TIE`. Return 0 if at most one backend
+    leads in any entry.
     """
     ordered = sorted(Counter(one for one in leads if one != _TIE).values(), reverse=True)
     return ordered[1] if len(ordered) > 1 else 0

@@ -179,10 +179,12 @@ def _words(figures: Figures, measured: Balance, held: frozenset[str]) -> tuple[l
 
 
 def _holds_longer(figures: Figures, now_s: float) -> bool:
-    """Return whether the same backend also has the highest load, by the limits of "uneven", over 300 s.
+    """Return whether the load of one backend is above its even share over 300 s too.
 
-    Groups with many requests must pass this longer test, because random routing alone lets their loads drift
-    apart for minutes.
+    The limits are those of the verdict "uneven". The backend must be the one with the highest load in the
+    judged time window. True if that window already lasts 300 s. Groups
+    with many requests must pass this longer test, because random routing alone lets their loads drift apart
+    for minutes.
     """
     if figures.grid.span_s >= limits.MANY_S - figures.grid.step_s:
         return True

@@ -140,10 +140,11 @@ EVEN_SHARE = 0.9
 
 
 def comes_and_goes(convoys: Convoys | None) -> bool:
-    """Return whether the requests of a group come and go together for another reason than a counting router.
+    """Return whether the number of a group's requests often rises and falls, and convoys do not explain this.
 
-    A counting router sends convoys: sets of requests that start together at one backend and end together.
-    False where the number of requests hardly changes (`convoys` is None).
+    Convoys are sets of requests that start together at one backend and end together; they arise where a
+    router counts the requests that it sends. False where the number of requests hardly
+    changes (`convoys` is None).
     """
     if convoys is None or convoys.full_times < COMING_TIMES:
         return False
@@ -203,7 +204,10 @@ def least_score(
 
 
 def least_herd_spread(convoys: Convoys | None) -> float:
-    """Return how uneven arrivals must be in short periods to have been sent in herds; 1 is chance."""
+    """Return how uneven arrivals in short periods must be at least to count as herds; chance alone gives 1.
+
+    Herds are requests of one moment that are all sent to one backend.
+    """
     return COMING_HERD_SPREAD if comes_and_goes(convoys) else HERD_SPREAD
 
 

@@ -92,13 +92,12 @@ def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swi
 
 
 def _mutual(grid: LoadGrid, slots: Sequence[int]) -> float | None:
-    """Return how much a backend and all others take turns: 1 if fully, 0 or less if only one side moves.
+    """Return how far one backend's load rises while the others' loads fall, and the reverse: 1 if fully.
 
-    Return None if no load moves. The backend is the one whose load moves most, because if only one has
-    bursts, it must be this one. The variance of its load against its even share has two parts, one due to
-    its own load and one due to the other loads. Where they take turns each part is as large as the
-    variance; where only one side comes and goes the other part is 0. The result is the smaller part
-    divided by the variance.
+    The result is 0 or less if only one side moves, and None if no load moves. The backend is the one whose
+    load varies most: if only one has bursts, it must be this one. Two covariances with the difference between
+    its load and its even share are computed: that of its own load, and the negative one of the other loads.
+    The result is the smaller covariance, divided by the variance of the difference.
     """
     pick = picker(grid, slots)
     columns, totals = [pick(column) for column in grid.loads], pick(grid.totals)

@@ -66,7 +66,10 @@ def starved(balance: Balance) -> Rule:
 
 
 def drained(balance: Balance) -> Rule:
-    """Return the rule "starved", where a backend that gets no new requests at all counts as starved too."""
+    """Return the rule behind "starved", changed to count also backends that get no new requests at all.
+
+    Such a backend is drained, or not in the router yet.
+    """
     return _starved(balance, balance.empty_any_percent)
 
 

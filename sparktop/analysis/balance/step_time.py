@@ -214,9 +214,9 @@ def _factor_with_slots(total: int, backends: int, ratio: float, slots: int) -> f
     """Return the `variance_factor` for backends that may be full: requests queue and steps stop growing.
 
     `ratio` is the step time at batch 0 divided by the time that each request adds. `slots` is the number
-    of requests that a backend runs at once. The result is exact for two backends. For more, only the total
-    number of requests is held at its mean instead of fixed, which changes the variance and that of the
-    multinomial alike.
+    of requests that a backend runs at once. The result is exact for two backends. For more backends, the
+    total number of requests is taken as random with the right mean, instead of as constant; this changes the
+    variance and the multinomial's variance alike.
     """
     logs = [0.0]
     for load in range(1, total + 1):
