@@ -20,7 +20,8 @@ Report = Callable[[str, bool], None]
 class Outbox:
     """The queue of events that wait to be sent to one receiver, the hook or the webhook.
 
-    A failure is reported once when sending begins to fail, and the number of lost events once it works again.
+    A failed delivery or a full queue is reported once when the trouble begins. Once sending works again, this
+    is reported with the number of lost events.
     """
 
     def __init__(self, name: str, send: Send, report: Report) -> None:

@@ -82,8 +82,8 @@ def parts(folder: Path) -> list[Path]:
 def retain(folder: Path, most_bytes: int, now: datetime) -> None:
     """Delete the oldest files until all files together have at most `most_bytes`.
 
-    A file that a process still writes is not deleted. Files of the last half hour are deleted only down to
-    `MOST_TIMES` times `most_bytes`. Do nothing if the folder's lock cannot be taken.
+    Files of the last half hour are deleted only while all files have more than `MOST_TIMES` times as many
+    bytes. A file that a process still writes is not deleted. Do nothing if the folder's lock cannot be taken.
     """
     with _held(folder / ".lock") as held:
         if not held:

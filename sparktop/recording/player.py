@@ -79,7 +79,7 @@ class Recording:
 
     @property
     def damage(self) -> list[tuple[Path, Damage]]:
-        """What was found damaged in what was read so far."""
+        """The damaged parts found so far while reading, each with the path of its file."""
         return [(path, one) for path, reader in self._files for one in reader.damage]
 
     def frame_before(self, wall: datetime) -> FrameStart:

@@ -145,10 +145,10 @@ def _first(columns: Sequence[Sequence[float]], shares: Sequence[float], index: i
 
 
 def _second(leads: Sequence[int]) -> int:
-    """Return in how many entries of `leads` the backend leads that leads in the second most entries.
+    """Count how often each backend leads; return the second highest of these numbers.
 
     `leads` has the index of the leading backend at each time, or `_TIE`. Return 0 if at most one backend
-    leads in any entry.
+    ever leads.
     """
     ordered = sorted(Counter(one for one in leads if one != _TIE).values(), reverse=True)
     return ordered[1] if len(ordered) > 1 else 0

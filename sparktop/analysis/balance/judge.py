@@ -182,9 +182,8 @@ def _holds_longer(figures: Figures, now_s: float) -> bool:
     """Return whether the load of one backend is above its even share over 300 s too.
 
     The limits are those of the verdict "uneven". The backend must be the one with the highest load in the
-    judged time window. True if that window already lasts 300 s. Groups
-    with many requests must pass this longer test, because random routing alone lets their loads drift apart
-    for minutes.
+    judged time window. True if that window already lasts 300 s. Groups with many requests must pass this
+    longer test, because random routing alone lets their loads drift apart for minutes.
     """
     if figures.grid.span_s >= limits.MANY_S - figures.grid.step_s:
         return True
@@ -280,10 +279,10 @@ def _held(measured: Balance) -> frozenset[str]:
 
 
 def _rhythm_says_most(swing: Swing | None, held: frozenset[str]) -> bool:
-    """Return whether, of all rules on swings, "rhythm" describes the swing of the loads best.
+    """Return whether "rhythm", of all rules on swings, describes the swing of the loads best.
 
-    It does if its name is in `held`, the names of the rules that are met; beside "convoys" or "herds" the
-    score of the swing must also be high.
+    `held` has the names of the rules that are met. The rule "rhythm" must be among these; if "convoys" or
+    "herds" is met too, the score of the swing must also be high.
     """
     if swing is None or swing.score is None or "rhythm" not in held:
         return False

@@ -116,9 +116,9 @@ def _mutual(grid: LoadGrid, slots: Sequence[int]) -> float | None:
 
 
 def _held(points: Sequence[float], there: Sequence[float]) -> list[float]:
-    """Return `points` clipped around their median and shifted to a mean of 0; a missing point (NaN) is 0.
+    """Return `points` clipped around their median and shifted to a mean of 0; missing points (NaN) become 0.
 
-    `there` has all points that are not missing.
+    `there` is the list of the known points.
     """
     middle = median(there) if there else 0.0
     low, high = middle - _CLIP, middle + _CLIP
