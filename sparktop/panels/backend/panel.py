@@ -35,7 +35,10 @@ class GroupScale:
 
 
 def group_scale(backends: list[BackendView], axis: TimeAxis, width: int) -> GroupScale:
-    """Return graph scales that hold all values of the group's backends within the newest `width` cells."""
+    """Return common upper ends for the graphs of a group's backends, in tokens/s and in requests.
+
+    The scales include all values of the backends in the time that a graph of `width` cells shows.
+    """
     since = axis.end - axis.span_s(width)
     rate = max((b.history.generation_tps.peak(since) or 0.0 for b in backends), default=0.0)
     load = 0.0

@@ -35,7 +35,7 @@ _SPEED_FROM = 13
 def pair_rows(shown: GroupSlots, lead_margin: float | None, width: int, height: int) -> list[Row]:
     """Draw loads and token rates of two backends as `height` rows, or a few more if `height` is too small.
 
-    `lead_margin` is by which part of its even share a backend's load must exceed this share to lead.
+    A `lead_margin` of 0.2 means that a backend leads if its load is at least 20 % above its even share.
     """
     load, speed, group = _heights(height)
     rows = [load_heading(shown, width), *_loads(shown, lead_margin, width - GUTTER, load)]
@@ -84,7 +84,10 @@ def _loads(shown: GroupSlots, lead_margin: float | None, width: int, half: int) 
 
 
 def lead_runs(strip: str) -> Row:
-    """Return `strip`, a sign per cell for the backend that leads, as styled text; muted where none leads."""
+    """Return `strip` as styled text; cells in which no backend leads are muted.
+
+    `strip` has one character per cell, which shows the backend that leads.
+    """
     return [(run.group(), "border" if run.group()[0] in "─ " else "title") for run in _LEADS.finditer(strip)]
 
 

@@ -111,7 +111,7 @@ def in_gutter(gutter: Sequence[Row], graph: Sequence[Row]) -> list[Row]:
 
 
 def scale_end(words: Row, end: str) -> Row:
-    """Return a row of the column at the left of a graph: `words`, and `end`, a value of the graph's scale."""
+    """Return a row for the column left of a graph: `words`, then the label `end` of the graph's scale."""
     return spread_row(words, [(f"{end}┤", "muted")], GUTTER)
 
 

@@ -27,7 +27,10 @@ def word_run(balance: Balance) -> Run:
 
 
 def word_role(balance: Balance) -> str:
-    """Return the role (colour name) of the announced verdict; "text" for a bad one without a known router."""
+    """Return the role (colour name) of the announced verdict.
+
+    It is "text", a neutral colour, for a bad verdict on backends whose router is not known.
+    """
     return WORD_ROLES[balance.word] if balance.router is not None or not balance.word.bad else "text"
 
 
@@ -64,7 +67,8 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
 def _judged(balance: Balance) -> list[Row]:
     """Return pieces of text on lead changes per minute, the most starved backend, and the throughput lost.
 
-    The lead is the backend with clearly most load.
+    The lead changes when another backend has clearly the highest load. A backend is starved while it has next
+    to no work and another backend has more than its share.
     """
     flips = balance.lead_changes_per_min
     pieces: list[Row] = [

@@ -32,9 +32,9 @@ def header_row(
 ) -> Row:
     """Return the row above the board: totals, alerts, special modes, and the clock in local time.
 
-    `moment` is the text on a past moment, with its time; the clock is left out then. `sweep` is the state of
-    a running sweep in a word or two; `clock` replaces the snapshot's time. If not all fits, the least
-    important pieces are left out; nothing wraps or moves.
+    `moment` is a text that names the past moment on the screen, and replaces the clock. `sweep` is the state
+    of a running sweep in a word or two. `clock` is the time to show instead of the snapshot's. If not all
+    fits, the least important pieces are left out; nothing wraps or moves.
     """
     totals = snapshot.totals
     pieces: list[tuple[int, Row]] = [

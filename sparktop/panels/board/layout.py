@@ -138,11 +138,11 @@ def arrange(
 ) -> Layout:
     """Return a layout with a rectangle for every panel, given how many nodes, backends and so on there are.
 
-    Backends stand below each other as long as each is tall enough, so that their time axes line up. If
-    not, they stand in columns, and if these do not fit either, the board grows taller than the screen.
-    Without backends there is one "empty" place. Routers are low panels above the backends, shown and
-    hidden with them. Each group has a balance panel there too, if the backends keep the rows that they
-    need.
+    Backends stand below each other as long as each is tall enough, so that their time axes line up. If not,
+    they stand in columns, and if these do not fit either, the board grows taller than the screen. Without
+    backends there is one "empty" place. Routers are low panels above the backends, shown and hidden with
+    them. Below the routers is a balance panel for each group, unless too few rows would be left for the
+    backends.
     """
     places: list[Place] = []
     y = 0
@@ -178,7 +178,10 @@ def _router_places(width: int, y: int, height: int, count: int) -> list[Place]:
 
 
 def _rows_wanted(width: int, backends: int, tiling: Tiling) -> tuple[int, int]:
-    """Return (rows in which the backends' panels show all important values, least rows that they need)."""
+    """Return (rows wanted for the backends' panels, minimum of rows for these panels).
+
+    In the wanted rows, the panels show all important values.
+    """
     if tiling is Tiling.TABLE:
         return 3 + min(backends, 8), 3 + min(backends, 4)
     if tiling is Tiling.TILES:

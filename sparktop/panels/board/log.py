@@ -64,7 +64,7 @@ def events_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A line of the list."""
+    """An alert or an event in the panel: a message, the text before the message, and the values after it."""
 
     head: Row
     """Sign, time and subject."""
@@ -73,7 +73,10 @@ class _Entry:
     values: tuple[str, ...]
 
     def rows(self, width: int, most: int) -> list[Row]:
-        """Return the entry in at most `most` rows; a message that needs more stays one row, to be cut."""
+        """Return the entry in at most `most` rows, with the message wrapped.
+
+        If the message needs more rows, it is returned unwrapped in a single row, which the caller must cut.
+        """
         indent = row_width(self.head)
         lines = wrapped(self.message, width - indent) if width - indent >= _LEAST_WRAPPED else []
         if not 1 <= len(lines) <= most:
@@ -88,7 +91,7 @@ class _Entry:
         return [*rows[:-1], self._with_values(rows[-1], width)]
 
     def _with_values(self, row: Row, width: int) -> Row:
-        """Return a row with as many of the values behind it as fit into `width` cells."""
+        """Return `row` followed by as many of the entry's values as fit into `width` cells."""
         left, said = width - row_width(row), ""
         for value in self.values:
             more = f"{said} · {value}"

@@ -20,7 +20,7 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class TimeBar:
-    """A stretch of time, what happened in it, and the moment shown."""
+    """The content of the time bar: its range of time, events, load, and the moment on the screen."""
 
     first: datetime
     last: datetime
@@ -31,9 +31,10 @@ class TimeBar:
 
 
 def time_bar_row(bar: TimeBar, width: int) -> tuple[Row, int, int]:
-    """Return the row of a bar, and the first cell and the number of cells that stand for its time.
+    """Return (row of the bar, index of the first cell of its time range, number of these cells).
 
-    A cell shows the shown moment, else the most severe event in its time, else the load as a block.
+    A cell shows the moment on the screen, else the most severe event in the cell's time, else the load as a
+    block.
     """
     form = "%H:%M:%S" if bar.last - bar.first < _DAY else "%m-%d %H:%M"
     left: Row = [(f" {bar.first.astimezone():{form}} ", "muted")]
@@ -49,18 +50,18 @@ def time_bar_row(bar: TimeBar, width: int) -> tuple[Row, int, int]:
 
 
 def cell_of(bar: TimeBar, wall: datetime, cells: int) -> int:
-    """Return the cell in which a time is, the first or last one for a time outside of the bar."""
+    """Return the index of the cell for the time `wall`; outside of the bar, that of the nearest cell."""
     share = (wall - bar.first) / max(bar.last - bar.first, timedelta(seconds=1))
     return max(0, min(cells - 1, int(share * cells)))
 
 
 def time_of(bar: TimeBar, cell: int, cells: int) -> datetime:
-    """Return the time in the middle of a cell."""
+    """Return the time in the middle of the cell with the index `cell`; the bar has `cells` cells."""
     return bar.first + (bar.last - bar.first) * ((cell + 0.5) / cells)
 
 
 def _worst(bar: TimeBar, cells: int) -> dict[int, Severity]:
-    """Return the highest severity of the events in each cell that has any."""
+    """Return {index of a cell: highest severity of the events in the cell}, for cells with events."""
     worst: dict[int, Severity] = {}
     for wall, severity in bar.events:
         if bar.first <= wall <= bar.last:
@@ -70,7 +71,10 @@ def _worst(bar: TimeBar, cells: int) -> dict[int, Severity]:
 
 
 def _load_signs(bar: TimeBar, cells: int) -> Iterable[str]:
-    """Return a block for each cell, scaled to the highest load; a line where the load is not known."""
+    """Yield one character per cell: a block as high as the load, or a line if the load is unknown.
+
+    The highest block stands for the highest load in the bar.
+    """
     values: list[list[float]] = [[] for _ in range(cells)]
     for wall, value in bar.load:
         if value is not None:
@@ -83,7 +87,11 @@ def _load_signs(bar: TimeBar, cells: int) -> Iterable[str]:
 
 
 def _held(means: list[float | None]) -> list[float | None]:
-    """Return the values with small gaps filled by the value before; cells may be shorter than an interval."""
+    """Return `means` with each small gap (None) filled with the value before the gap.
+
+    Such gaps arise if a cell is shorter than the sampling interval. A gap is small if the values around it
+    are at most twice as far apart as known values usually are.
+    """
     known = [index for index, mean in enumerate(means) if mean is not None]
     if len(known) < 2:
         return means

@@ -26,9 +26,9 @@ def slot_means(
     """Return for each series its means in `count` time slots of `step` seconds, from slot number `first` on.
 
     All series must have samples at the same times, as those of a `HistoryTable` do. The mean of a slot
-    without a sample is None, or the mean of the slot before if `fills` finds that no sample is missing.
-    Slots begin at multiples of `step`, as in `Series.slots`. Prefix sums, and slot edges computed once for
-    all series, make this five times as fast as computing slot by slot.
+    without a sample is None, or the mean of the slot before if the function `fills` returns True, which says
+    that no sample was lost in the gap. Slots begin at multiples of `step`, as in `Series.slots`. Prefix sums,
+    and slot edges computed once for all series, make this five times as fast as computing slot by slot.
     """
     since = (first - _BEFORE) * step
     times, _ = table[0].arrays(since)
@@ -60,7 +60,7 @@ def _fill(
 ) -> None:
     """Fill empty time slots in the list `means` with the value of the slot before.
 
-    A slot is filled only if `fills` finds that no sample is missing there.
+    A gap of empty slots is filled only if the function `fills` returns True: no sample was lost in the gap.
     """
     slot, count = 0, len(means)
     while slot < count:
@@ -96,8 +96,8 @@ def slots_of(series: Series, end_slot: int, step: float, count: int) -> list[flo
 def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) -> list[list[float | None]]:
     """Return the means by time slot of several series whose polling interval may have changed over time.
 
-    An empty slot between two samples gets the earlier value, if the time between these samples is about as
-    long as between samples around them: no poll was missed, polls were less frequent.
+    An empty slot between two samples gets the value of the slot before, unless these samples are much further
+    apart than each of them is from its other neighbour: then a poll was missed.
     """
     return slot_means(table, end_slot - count + 1, step, count, _as_usual)
 

@@ -130,8 +130,8 @@ def _level_name(compared: Topologies, level: ComparedLevel | DeviationRow | Spli
 def _heads(compared: Topologies, metric: ComparedMetric) -> tuple[str, ...]:
     """Return alternative titles for the column of winners, longest first.
 
-    A title says what the percentages are relative to: a baseline, the runner-up, or as a published table
-    has them.
+    A title names what the percentages are relative to, the baseline or the runner-up. If a published table
+    states the percentages, the title says so.
     """
     if metric.winner_vs == "baseline":
         return f"winner, against {compared.baseline}", f"against {compared.baseline}"

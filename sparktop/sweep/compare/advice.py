@@ -64,10 +64,10 @@ def _row(primary: ComparedMetric, part: _Part, beside: Sequence[ComparedMetric])
 
 
 def leaders(part: _Part) -> tuple[str, ...]:
-    """Return the targets that lead together at the levels `part`, which have no winner.
+    """Return the targets that share the lead at the levels `part`, none of which has a single winner.
 
-    The targets are in order of first appearance. Return an empty tuple if a level has no such targets, or if
-    no target is significantly worse than the best at every level.
+    The targets are in order of first appearance. Return an empty tuple if one of the levels has no leading
+    targets, or if there is no target that is significantly worse than the best target at every level.
     """
     behind = set(part[0].beats).intersection(*(level.beats for level in part))
     if not behind or not all(level.leaders for level in part):
@@ -157,7 +157,8 @@ def _why(
 def _leads(won: Sequence[tuple[str, str]]) -> str:
     """Return the leads in several metrics as text: "+20 % decode and +9 % prefill, both against b".
 
-    `won` has (lead and metric, "against NAME") of each metric. Neighbours against the same target are joined.
+    `won` has a pair of texts for each metric: lead and metric ("+20 % decode"), and rival ("against b").
+    Consecutive metrics with the same rival are joined.
     """
     parts = []
     for against, group in groupby(won, lambda one: one[1]):

@@ -115,10 +115,10 @@ def _rows(loads: Sequence[Load], within_percent: float) -> dict[Load, Load]:
 
 
 def _classes(lengths: Sequence[int | None], within_percent: float) -> dict[int | None, int | None]:
-    """Return a mapping from each length to the first length that is similar to it.
+    """Return a mapping from each length to the length that represents its class of similar lengths.
 
-    Lengths are similar if they are at most `within_percent` apart. None, an unknown length, is mapped to the
-    shortest of the first lengths.
+    Lengths are similar if they are at most `within_percent` apart; the first length of a class represents it.
+    None, an unknown length, is mapped to the shortest of the representing lengths.
     """
     found: dict[int | None, int | None] = {}
     firsts: list[int] = []

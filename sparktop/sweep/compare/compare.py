@@ -1,11 +1,11 @@
 """Comparison of targets: winners, percentages, crossovers, and which differences are significant.
 
 A target wins at a level if it is significantly better than every other target. A difference is significant if
-the module `proof` finds it in the complete table (at most 5 % of tables of equal targets name any difference)
-and if it exceeds the noise floor. The noise floor is the largest difference between two measurements of the
-same server if there are such, else 3 %. Published tables have means without runs, so no test is possible:
-there the best target wins if its lead exceeds rounding, or, between tables of different sources, the noise
-floor. A series is the list of one target's levels, as measured by one tool.
+the tests in the module `proof` find it, with an error rate of 5 % for the complete table, and if it exceeds
+the noise floor. The noise floor is the largest difference between two measurements of the same server if
+there are such, else 3 %. Published tables have means without runs, so no test is possible: there the best
+target wins if its lead exceeds rounding, or, between tables of different sources, the noise floor. A series
+is the list of one target's levels, as measured by one tool.
 """
 
 from __future__ import annotations
@@ -220,10 +220,10 @@ def _leads(figures: Mapping[str, Figure], ranked: Sequence[str]) -> bool:
 
 
 def _stated(table: _Table, metric: Metric, ahead: str, changes: Mapping[str, Change]) -> bool:
-    """Return whether `ahead` wins where differences could not be tested, because published tables show it.
+    """Return whether `ahead` wins by published values, although some of its differences cannot be tested.
 
-    `changes` has the difference of `ahead` from each other target. Every difference without a test must be
-    between published tables, and must exceed rounding or the noise floor.
+    `changes` has the difference of `ahead` from each other target. `ahead` and every target without a test
+    must be in published tables, and each untested difference must exceed rounding or the noise floor.
     """
     untested = {name: change for name, change in changes.items() if change.significant is None}
     if ahead not in table.published or not all(name in table.published for name in untested):

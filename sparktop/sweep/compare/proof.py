@@ -1,7 +1,8 @@
 """Significance tests for all differences in a comparison table, at one error rate for the complete table.
 
-If no targets differ, at most 5 % of tables name any difference. If two targets differ in a metric at some
-levels only, at most 5 % of such cases name a level at which they do not differ.
+If all targets are equal, the probability that the table names any difference is at most 5 %. If two targets
+differ in a metric at some levels only, the probability that the table also names a level at which these
+targets are equal is at most 5 %.
 
 1. For each metric and each pair of targets there is one p-value over all levels: Fisher's combination of the
 levels' p-values, or the smallest of them times their number. The p-value of a level is that of Welch's test

@@ -56,7 +56,7 @@ class _Rule(_Strict):
 
 
 class StatedChanges(_Strict):
-    """Percentages, stated by a published table, by which one of its series differs from the others."""
+    """Differences in percent between a series of a published table and the others, as stated there."""
 
     baseline_of: str
     metric: str

@@ -1,8 +1,8 @@
 """The live view of a benchmark by llama-benchy, from the progress stream that it writes (`--follow FILE`).
 
-Lines have wall-clock times of the machine on which llama-benchy runs. One offset, determined when the
-first line is read, converts them to this machine's monotonic clock; it is as exact as the two wall clocks
-agree. If the first line's time is in the future, the line is assumed to have been written just now.
+Lines have wall-clock times of the machine on which llama-benchy runs. One offset, determined when the first
+line is read, converts them to this machine's monotonic clock; its error is the difference of the two wall
+clocks. If the first line's time is in the future, the line is assumed to have been written just now.
 """
 
 from __future__ import annotations

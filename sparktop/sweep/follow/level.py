@@ -56,7 +56,10 @@ class FollowedRequest:
 
     @property
     def start(self) -> float:
-        """The start time: `sent_at`, or `told_at` as long as no chunk of the answer has arrived."""
+        """Start time: `sent_at`, or before the first chunk of the answer `told_at`.
+
+        `sent_at` is computed from the tool's measurement, `told_at` is when the request was announced.
+        """
         return self.told_at if self.sent_at is None else self.sent_at
 
     def responded(self, at: float, after_s: float) -> None:

@@ -16,7 +16,7 @@ _Identity = tuple[str, str, str, int, int | None]
 
 @dataclass(slots=True, eq=False)
 class FollowedTargets:
-    """The targets of a followed benchmark that are known so far, each under a name of its own.
+    """The targets of a followed benchmark that are known so far, each with a unique name.
 
     A name stands for one address, model and output length.
     """
@@ -65,9 +65,9 @@ class FollowedTargets:
 
 
 def placed(target: SweepTarget, snapshot: Snapshot | None) -> SweepTarget:
-    """Return a target with URL and kind of the monitored server or router at the target's address.
+    """Return `target` with the URL and kind of the watched server or router at the target's address.
 
-    Return the target unchanged if no monitored one has this address.
+    If no watched server or router has this address, return `target` unchanged.
     """
     address = address_of(target.url)
     if snapshot is None or address is None:

@@ -82,7 +82,8 @@ def _state(level: ComparedLevel) -> str:
 def _stretch(levels: Sequence[ComparedLevel], among: Sequence[ComparedLevel]) -> str:
     """Return a text for consecutive levels: "c1–c4", "5,000–39,000 in" (prompt tokens), or "c1 5,000 in".
 
-    The text names the concurrency, the prompt length, or both: what differs among all levels (`among`).
+    The text names the concurrency, the prompt length or both, whichever differ between the levels `among`,
+    which are all levels of the comparison.
     """
     lengths = {level.prompt_tokens for level in among}
     if len({level.concurrency for level in among}) == 1 < len(lengths):

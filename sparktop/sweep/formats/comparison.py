@@ -55,7 +55,8 @@ def sections(
 ) -> list[Section]:
     """Return a comparison as sections of a report: one table per metric, crossovers, notes and definitions.
 
-    A metric of a series for which not all of its levels can be compared gets a table of this series alone.
+    If a metric of a series cannot be compared at every level of the series, the report also has a table of
+    the metric for this series alone.
     """
     metrics = [metric for metric in METRICS if any(row.metric == metric for row in comparison.rows)]
     found = [Section(items=tuple(_sources(series)))]
@@ -80,7 +81,7 @@ def sections(
 def _lone_metrics(
     series: Series, levels: Mapping[Load, SeriesLevel], comparison: ComparisonResult
 ) -> list[str]:
-    """Return the metrics of a series that the comparison lacks for at least one of the series' levels."""
+    """Return the metrics of a series that have a value at a level where the comparison lacks it."""
     placed = {
         (row.metric, Load(row.concurrency, row.pp, row.tg))
         for row in comparison.rows
@@ -257,7 +258,10 @@ def _definitions(
 
 
 def _different(comparison: ComparisonResult) -> Iterator[str]:
-    """Yield each definition of a metric that the sources define differently, with the names of its series."""
+    """Yield one line per definition, for each metric that a source defines differently from sparktop.
+
+    The line names the series that use the definition.
+    """
     for metric, means in comparison.definitions.items():
         by_text: dict[str, list[str]] = {}
         for name, text in means.items():

@@ -314,10 +314,10 @@ def intervals(series: Series, metrics: Sequence[str]) -> Grid:
 def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
     """Return the table cell with the best series of a row and its lead in percent.
 
-    If no series is significantly the best, the cell says so. `vs` is what percentages are relative to by
-    the column's heading; a percentage that is relative to something else has its reference beside it. A
-    "*" marks a lead that could not be tested. If `mark_untested` is False, winners that a published table
-    names get no "*".
+    If no series is significantly the best, the cell says so. `vs` is the reference of percentages that the
+    column's heading names; if this row's percentage has another reference, the cell names that one. A "*"
+    marks a lead that could not be tested. If `mark_untested` is False, winners that a published table names
+    get no "*".
     """
     if row.significant is False:
         if row.leaders:

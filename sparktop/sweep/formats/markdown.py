@@ -34,7 +34,10 @@ _LENGTHS = "; in, out: tokens of each prompt and of each answer"
 
 
 def render(result: SweepResult, beside: Sequence[Series] = (), more: Sequence[Section] = ()) -> str:
-    """Return a sweep's result as Markdown, without server addresses; parameters as of `sections`."""
+    """Return a sweep's result as Markdown, without server addresses.
+
+    `beside` adds a comparison with other series; the sections `more` are placed before the definitions.
+    """
     title = f"{TITLE} (simulated)" if result.simulated else TITLE
     return to_markdown(title, sections(result, beside, more=more))
 
@@ -126,7 +129,7 @@ def _about(result: SweepResult) -> Iterator[str]:
 
 
 def _caveats(result: SweepResult) -> Iterator[str]:
-    """Yield reasons to read the results with care: what stopped, and why to doubt levels."""
+    """Yield what limits the results: guard limits, an early end, errors of targets, and reasons for doubt."""
     if result.guard is not None:
         yield plain(result.guard)
     if result.status != "done":

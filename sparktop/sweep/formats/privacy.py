@@ -47,7 +47,11 @@ _FEW_SLASHES = 1
 
 @dataclass(slots=True)
 class Privacy:
-    """What a report may show: with `addresses` URLs too, with `anonymous` neither these nor any real name."""
+    """Removes from results and series what a report must not show.
+
+    URLs are kept only if `addresses` is True and `anonymous` is False. With `anonymous`, numbered names also
+    replace the real names of targets, servers and machines.
+    """
 
     addresses: bool = False
     anonymous: bool = False

@@ -19,7 +19,7 @@ _MARKUP = re.compile(r"[`*\[\]<>|\\&~$]|\b_|_\b|!\[|://|www\.|@|^#")
 
 
 def plain(text: str) -> str:
-    """Return a sentence with untrusted text; if it contains markup, as a code span, else unchanged."""
+    """Return an untrusted sentence for Markdown: as a code span if it contains markup, else unchanged."""
     return code(text) if _MARKUP.search(text) else text
 
 

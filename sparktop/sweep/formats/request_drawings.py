@@ -44,7 +44,7 @@ _Dots = dict[int, list[float]]
 def request_drawings(result: SweepResult) -> Iterator[Drawing]:
     """Yield the plots of single requests for which the result has data.
 
-    They are a plot of times to first token, and one for each router of the servers that answered.
+    The first plot has the times to first token. Further plots, one per router, show which servers answered.
     """
     levels = [level for target in result.targets for level in target.levels]
     lengths = {level.pp for level in levels}

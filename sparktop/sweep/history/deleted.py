@@ -80,7 +80,7 @@ class Deleted:
     def empty(self) -> tuple[str, ...]:
         """Remove the files of results that were deleted more than 30 days ago.
 
-        Return the keys of the removed results, except keys that a newer result uses now.
+        Return the keys of the removed results; a key is left out if a newer result has the same key now.
         """
         gone: list[str] = []
         for batch in self._batches():

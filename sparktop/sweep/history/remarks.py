@@ -199,7 +199,7 @@ def _parsed(data: bytes) -> Tree:
 
 
 def _put_aside(path: Path, problem: str | None) -> str | None:
-    """Rename the file of remarks if it has a `problem`, and return a message for the user, else None.
+    """If the file of remarks has a `problem`, rename it and return a message for the user; else return None.
 
     Raises:
         OSError: the file can neither be read nor renamed, so it must not be overwritten.

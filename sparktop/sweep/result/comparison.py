@@ -86,7 +86,7 @@ class CouldShow(Part):
 
 
 class EnginesLevel(Part):
-    """A router at one concurrency, compared with the sum of its engines measured directly."""
+    """A router's value at one concurrency, and the sum of its engines' values, each measured alone."""
 
     concurrency: int
     each: int

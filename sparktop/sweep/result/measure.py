@@ -149,9 +149,10 @@ def decode_tps(run: Sequence[RequestTrace]) -> float | None:
 def pure_decode_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None:
     """Return the tokens/s of all streams together while `concurrency` streams generate at the same time.
 
-    Within each time interval in which they do, each stream's rate is measured from its own first to its own
-    last token. The reason: the tokens of one engine step arrive one after the other, so a common end would
-    cut some of them off. Return None if there is no such interval, or if too many token times are unknown.
+    In each such time interval, the rate of a stream is measured from the stream's own first to its own last
+    token. With a common end for all streams, tokens would be cut off, because the tokens of one engine step
+    arrive one after the other. Return None if there is no such interval, or if too many token times are
+    unknown.
     """
     if not _are_placed(run):
         return None
@@ -171,7 +172,7 @@ def pure_decode_tps(run: Sequence[RequestTrace], concurrency: int) -> float | No
 def sustained_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None:
     """Return the tokens/s while at least 95 % of `concurrency` requests are in flight.
 
-    This excludes the beginning and the end of the run. Return None if fewer are in flight at all times, or if
+    This excludes the beginning and the end of the run. Return None if that share is never reached, or if
     too many token times are unknown.
     """
     if not _are_placed(run, and_first=True):

@@ -193,7 +193,7 @@ class LevelResult(Part):
 
     @property
     def own_overhead_ms(self) -> float | None:
-        """`router_overhead_ms`; None where this value may include the effect of uneven load (older files)."""
+        """Latency in ms that a router adds; None if unknown or (older files) if uneven load may affect it."""
         is_own = self.router_overhead_from is not None or self.concurrency == 1
         return self.router_overhead_ms if is_own else None
 
@@ -238,7 +238,10 @@ class TargetResult(Part):
     """In the order of measurement, which is not ascending in a search for SLO limits."""
 
     def in_order(self) -> tuple[LevelResult, ...]:
-        """Return the levels sorted by prompt length (in order of first measurement), then by concurrency."""
+        """Return the levels grouped by prompt length, each group sorted by concurrency.
+
+        The prompt lengths are in the order in which they were first measured.
+        """
         lengths = list(dict.fromkeys(level.pp for level in self.levels))
         return tuple(sorted(self.levels, key=lambda one: (lengths.index(one.pp), one.concurrency)))
 

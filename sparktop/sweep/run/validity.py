@@ -270,9 +270,10 @@ def _requests(level: LevelResult) -> Iterator[Validity]:
 
 
 def with_clock_shifts(targets: Iterable[TargetResult]) -> tuple[TargetResult, ...]:
-    """Return the targets with a reason for doubt added to levels of one load whose SM clocks differ too much.
+    """Return copies of the targets that have a reason for doubt where levels ran at too different SM clocks.
 
-    Earlier reasons of this kind that no longer apply are removed.
+    The SM clocks of all levels with the same load are compared; if they differ too much, each of these levels
+    gets the reason. Earlier reasons of this kind that no longer apply are removed.
     """
     listed = list(targets)
     clocks: dict[tuple[int, int | None, int | None], list[float]] = {}

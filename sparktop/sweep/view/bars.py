@@ -20,7 +20,7 @@ MOST_BARS = 5000
 
 @dataclass(slots=True, eq=False)
 class _Open:
-    """What is known of a request so far; times are in seconds, monotonic or from the run's start."""
+    """The known part of a request; times in seconds: monotonic in a live sweep, else from the run's start."""
 
     start: float
     first_token: float | None = None

@@ -33,10 +33,10 @@ def curve_plots(
     *,
     beside: Sequence[Series] = (),
 ) -> tuple[CurvePlot, ...]:
-    """Return a plot for each metric of `CURVES`, or else "output_tps", for which any of `series` has values.
+    """Return a plot for each metric of `CURVES` for which any of `series` has values.
 
-    Each plot also has the curves of `references` (published tables) and of `beside` (other series), and the
-    `limits` for its metric.
+    If no series has a decode rate, a plot of "output_tps" comes first. Each plot also has the curves of
+    `references` (published tables) and of `beside` (other series), and the `limits` for its metric.
     """
     others = [*(one for reference in references for one in reference.series), *beside]
     plots = []

@@ -59,10 +59,10 @@ def series_pairs(before: Sequence[Series], after: Sequence[Series]) -> list[tupl
 
 
 def difference(before: Series, after: Series, *, labels: tuple[str, str] | None = None) -> Difference:
-    """Return the change from `before` to `after`: a row for each metric and level that at least one has.
+    """Return the change from `before` to `after`: a row for each metric and level with a value in either one.
 
-    `labels` replace the names of the two series. Equal names (the same target at two times) become
-    distinct.
+    `labels` replace the names of the two series. If both names are equal (the same target at two times),
+    "before" and "after" are appended to them.
     """
     names = _apart(*(labels or (before.name, after.name)))
     pair = [_renamed(one, name) for one, name in zip((before, after), names, strict=True)]

@@ -34,7 +34,7 @@ def slo_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iter
 def _up_to(holds: Holds) -> str:
     """Return the end of a sentence on the highest concurrency that meets the SLO conditions.
 
-    An example is "to c = 16 and no further". For conditions that do not need a minimum concurrency.
+    An example is "to c = 16 and no further". Used if no condition requires a minimum concurrency.
     """
     surely, most = holds.concurrency, holds.interval[1]
     if surely is None:
@@ -52,8 +52,9 @@ def _up_to(holds: Holds) -> str:
 def _range(holds: Holds, may_from: int | None, surely_from: int | None) -> str:
     """Return the end of a sentence on the range of concurrencies that meet all SLO conditions.
 
-    An example is "from c = 4 to 16". For conditions that need a minimum concurrency: `may_from` is the
-    lowest at which these may hold, `surely_from` the lowest at which they certainly hold, None if unknown.
+    An example is "from c = 4 to 16". Used if some conditions require a minimum concurrency: `may_from` is the
+    lowest concurrency at which these conditions may hold, `surely_from` the lowest at which they certainly
+    hold; None if unknown.
     """
     least, most = may_from or 1, holds.interval[1]
     first, last = holds.from_concurrency, holds.concurrency
@@ -71,7 +72,10 @@ def _range(holds: Holds, may_from: int | None, surely_from: int | None) -> str:
 
 
 def _most(target: TargetResult, conditions: tuple[str, ...]) -> Iterator[str]:
-    """Yield a text for each rate in the SLO conditions: its highest mean of all levels, and where."""
+    """Yield, for each rate that an SLO condition limits, a text with the highest mean rate of all levels.
+
+    The text also names the concurrency of the level that reached this mean.
+    """
     for name in (condition.split()[0] for condition in conditions):
         rates = [
             (rate.mean, level.concurrency)

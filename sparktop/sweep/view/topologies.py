@@ -70,7 +70,7 @@ def topologies(
 
 
 def _definitions(compared: ComparisonResult) -> Iterator[str]:
-    """Yield one line for each definition of a metric whose definitions differ between sources."""
+    """Yield one line per definition, for each metric that a source defines differently from sparktop."""
     for metric, texts in compared.definitions.items():
         by_text: dict[str, list[str]] = {}
         for name, text in texts.items():

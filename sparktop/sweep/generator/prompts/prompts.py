@@ -63,10 +63,10 @@ class PromptTokens:
     def __init__(
         self, overhead: float = 0.0, costs: Mapping[str, float] | None = None, otherwise: float = 1.0
     ) -> None:
-        """Store token counts: `overhead` of each prompt, `costs` by piece, `otherwise` of any other piece.
+        """Store `overhead`, the extra tokens of each prompt, and `costs`, the number of tokens of each piece.
 
-        A piece is a word with the space before it, or a punctuation mark. The overhead is the chat template
-        and the first word of a prompt.
+        A piece is a word with the space before it, or a punctuation mark; one that is not in `costs` has
+        `otherwise` tokens. The overhead is the chat template and the first word of a prompt.
         """
         self.overhead = overhead
         """Tokens of the chat template and the first word of a prompt."""

@@ -110,7 +110,7 @@ class TokenCount:
     def finish(self, at: float, *, shows_token: bool) -> None:
         """Record the finish event, which arrived at the time `at`.
 
-        If `shows_token` is False, the event may still count as the last token later.
+        If `shows_token` is False, `counted` may still count the event as the last token.
         """
         self._ended_at = at
         if not shows_token:
@@ -161,9 +161,9 @@ class TokenCount:
     def _hidden_before(self) -> int:
         """Return how many tokens the server generated but did not send before the first chunk with a total.
 
-        The first running total counts these tokens too. If it is at most the mean number of tokens in later
-        chunks, all its tokens belong to the first chunk: return 0. Otherwise one token belongs to the first
-        chunk and all others are hidden. The mean leaves out the last chunk, which may be smaller.
+        The first running total includes these hidden tokens. If this total is at most the mean number of
+        tokens in a later chunk, no token is hidden: return 0. Otherwise one token belongs to the first chunk
+        and all others are hidden. The last chunk is left out of the mean, because it may be smaller.
         """
         first, *later = [size for size in self._sizes if size]
         usual = later[:-1] or later or [1]
@@ -172,10 +172,11 @@ class TokenCount:
     def _with_silent(
         self, times: array[float], counts: list[int], missing: int
     ) -> tuple[array[float], list[int]]:
-        """Return (times, counts) of the reads after adding `missing` tokens, one for each event without text.
+        """Return (times, counts) of the reads with one token added for each event without text.
 
-        These events are all chunks with empty text, or these and a late finish event, or only a late finish
-        event. Return the arguments unchanged if none of these three groups has exactly `missing` events.
+        Three groups of events are possible: all chunks with empty text, these chunks and a late finish event,
+        or a late finish event alone. The group that has exactly `missing` events is added. If no group does,
+        return the arguments unchanged.
         """
         silent = list(self._empty_at)
         if len(silent) != missing and self._finish_at is not None and self._is_late(self._finish_at):

@@ -11,7 +11,7 @@ from sparktop.sweep.generator.stream.token_count import CountedTokens, TokenCoun
 
 
 class Fault(StrEnum):
-    """A violation of the stream's format; the value follows the server's name in an error message."""
+    """A violation of the stream's format; the value is error text that follows the server's name."""
 
     ENDLESS_EVENT = "sends an event without an end"
     NO_JSON = "sent an event that is not a JSON object"
@@ -65,8 +65,8 @@ class TokenStream:
     def feed(self, at: float, body: bytes) -> int:
         """Parse the data of a read at the time `at`; return the number of its tokens for live display.
 
-        For the first read with tokens, return only the number of tokens that are visible. Its running total
-        may also count tokens that the server generated before and did not send.
+        For the first read with tokens, return only the number of visible tokens: the running total in this
+        read may include tokens that the server generated earlier and did not send.
         """
         try:
             found = self._splitter.feed(body)
