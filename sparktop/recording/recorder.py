@@ -169,6 +169,8 @@ class Recorder:
             self._write(items, dropped, stopping=stopping)
         except (OSError, OutputError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
+            with self._lock:
+                self._dropped += dropped + len(items)
             self._fail(f"recording pauses: {clean(reason, 300)}; next try in {RETRY_S:.0f} s")
             return
         if time.thread_time() - began > _SLOW_FLUSH_S and len(items) < FEW_BACKENDS:

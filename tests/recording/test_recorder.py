@@ -110,6 +110,7 @@ def test_a_full_disk_pauses_the_recording(tmp_path: Path, monkeypatch: pytest.Mo
     assert after[: len(before)] == before
     assert len(after) > len(before)
     assert (run.problems[1:], reader.damage) == (["recording goes on"], [])
+    assert sum(record.kind == "lag" for record in after) == 1
 
 
 def test_a_deleted_file_is_made_again(tmp_path: Path) -> None:
