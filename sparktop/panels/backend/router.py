@@ -184,9 +184,9 @@ def _flow(view: RouterView, width: int) -> Row:
 
 
 def _rest(backends: list[str | None]) -> Row:
-    """Return a row with the number of deployments that did not fit, and how many have no watched backend.
+    """Return a row that counts the deployments that did not fit, and how many lack a watched backend.
 
-    `backends` holds the backend of each of these deployments, None if it has no watched backend.
+    `backends` has the watched backend of each deployment that did not fit; None if there is none.
     """
     unmapped = backends.count(None)
     row: Row = [label(f" +{len(backends)} more")]

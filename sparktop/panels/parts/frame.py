@@ -10,7 +10,8 @@ from sparktop.panels.parts.rows import Row, Run, fit_row, row_width
 def _edge(left: str, right: str, pieces: Sequence[Sequence[Run]], width: int, role: str) -> Row:
     """Return a horizontal edge of a frame with text; `left` and `right` are its corner characters.
 
-    The first of `pieces` stands at the left. At the right stands the last of the other pieces that fits.
+    The first of `pieces` stands at the left. All further pieces are alternatives for the right, in ascending
+    order of preference: the last one that fits is shown.
     """
     inside = width - 2
     starts = list(pieces[:1])

@@ -83,8 +83,8 @@ def _fill(
 def slots_of(series: Series, end_slot: int, step: float, count: int) -> list[float | None]:
     """Return the means of `series` in `count` time slots of `step` seconds, up to slot number `end_slot`.
 
-    An empty slot gets the value of the slot before if the next sample was only late, else None (as in
-    `Series.slots`).
+    An empty slot is None, or gets the value of the slot before if the two samples around it are less than
+    `LATE` slots apart: then the second sample was only late. `Series.slots` does the same.
     """
 
     def late(times: Sequence[float], after: int) -> bool:

@@ -107,8 +107,8 @@ def _axis(concurrencies: Sequence[int], width: int) -> PlotAxis:
 def _top(plot: CurvePlot) -> float:
     """Return the value at the upper end of a plot's scale, which shows all means.
 
-    The scale also reaches up to the confidence intervals, but at most 1.5 times the largest mean, and up
-    to limits, but at most twice the largest mean, so that the curves are not flattened.
+    The scale also includes confidence intervals, as far as these are below 1.5 times the largest mean, and
+    limits, as far as these are below twice the largest mean. So the curves are not flattened.
     """
     means = [point.value.mean for line in plot.lines for point in line.points]
     highs = [point.value.high or 0.0 for line in plot.lines for point in line.points]

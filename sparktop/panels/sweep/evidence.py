@@ -129,9 +129,10 @@ def _share(share: BackendShare, index: int, names: int, room: int, top: float) -
 
 
 def _fitted(values: Sequence[float | None], width: int) -> list[float | None]:
-    """Reduce `values` to at most `width` values: means of equally many consecutive values.
+    """Reduce `values` to at most `width` values, each the mean of a group of consecutive values.
 
-    Unknown values (None) are ignored; a mean is None if all its values are unknown.
+    All groups have the same size, except that the last may be smaller. Unknown values (None) are ignored; a
+    mean is None if all values of its group are unknown.
     """
     size = max(1, -(-len(values) // width))
     result: list[float | None] = []

@@ -46,7 +46,7 @@ def compare(
     """Compare series, whose names must differ, in all metrics.
 
     `baseline` names the series that percentages refer to. `table` states what the percentages of a published
-    table refer to; it is given if that table is all that is compared. `same` names two series of the same
+    table refer to; it is None unless this table alone is compared. `same` names two series of the same
     server, whose difference is noise; by default, two targets of one sweep with the same address and model
     are used.
     """

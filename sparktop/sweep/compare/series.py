@@ -109,8 +109,8 @@ class Series:
 class TableRule:
     """What the percentages of a published table refer to.
 
-    A percentage is the winner's lead over the series `first`. From the level on at which another series
-    becomes the best one, it is the lead over the series `then`.
+    A percentage is the winner's lead over the series `first` before the crossover, and over the series
+    `then` from the crossover on. The crossover is the first level at which another series becomes the best.
     """
 
     first: str

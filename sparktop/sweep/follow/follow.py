@@ -111,8 +111,8 @@ class FollowedRun:
     def look(self, snapshot: Snapshot) -> None:
         """Add the samples of a snapshot of the monitor to the view of the benchmark.
 
-        They are ignored if the benchmark is over or interrupted, or if the times in the file differ from
-        this machine's clock.
+        The samples are ignored if the benchmark is over or interrupted, or if the times in the file differ
+        from this machine's clock.
         """
         self._snapshot = snapshot
         self._has_snapshot.set()

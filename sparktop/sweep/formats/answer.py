@@ -42,10 +42,9 @@ def answer(result: SweepResult, found: Findings) -> list[str]:
 
 
 def _targets(compared: Topologies) -> Iterator[str]:
-    """Yield one sentence per main metric on which target is best at which loads.
+    """Yield one sentence for each main metric: which target is the best, and at which loads.
 
-    If no difference between targets is shown in any of these metrics, yield a single sentence that states
-    this.
+    If no difference between targets is shown in any main metric, yield a single sentence that says so.
     """
     known = {one.metric: one for one in compared.metrics}
     metrics = [known[name] for name in main_metrics(known)]

@@ -180,7 +180,10 @@ class Frame:
             yield svg.text(shortened(words, 56), 24, y)
 
     def names(self, ends: Sequence[tuple[str, float, float]]) -> Iterator[str]:
-        """Yield the name of each curve at the right; `ends` are (name, place, value) of its last point."""
+        """Yield the names of curves as SVG, each beside the end of its curve at the right of the plot.
+
+        `ends` has (name, horizontal value, vertical value) of the last point of each curve.
+        """
         points = [(self.x(place), self.y(value)) for _, place, value in ends]
         moved = spread([y for _, y in points], _NAMES_APART, TOP + 4, self.bottom - 2)
         for number, ((name, _, _), (x, y), place) in enumerate(zip(ends, points, moved, strict=True)):

@@ -100,8 +100,8 @@ def _winner_head(comparison: ComparisonResult, vs: str | None) -> Cell:
 def versus(comparison: ComparisonResult, metric: str, ours: str, theirs: Collection[str]) -> Grid:
     """Return a table of one metric with the columns: Source | Concurrency | Theirs | Ours | Delta.
 
-    The series `ours` is compared with each series in `theirs`. If a value is a range, the difference is
-    that from the nearest end of the range.
+    The series `ours` is compared with each series in `theirs`. If a value is a range, the difference in the
+    column Delta is computed with the nearest end of the range.
     """
     meaning = METRICS[metric]
     rows = tuple(

@@ -319,7 +319,7 @@ class SloResult(Part):
 
 
 class SweepResult(Part):
-    """The result of a sweep: complete, or as far as a running or interrupted sweep has come."""
+    """The result of a sweep; while the sweep runs or if it was interrupted, what was measured so far."""
 
     schema_: Annotated[Literal["sparktop.sweep/1"], Field(alias="schema", serialization_alias="schema")] = (
         SCHEMA

@@ -47,7 +47,7 @@ class LongestPrompt:
 def beyond_context(length: int, output_tokens: int, views: Iterable[BackendView]) -> str | None:
     """Return a message if prompt `length` and output tokens together exceed the context of a server.
 
-    None if they fit into every context length that is reported, or if none is reported.
+    Return None if no server reports a context length that is exceeded.
     """
     for view in views:
         if view.max_model_len is not None and length + output_tokens > view.max_model_len:

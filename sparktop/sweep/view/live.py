@@ -288,7 +288,7 @@ class LiveView:
                 self._ledger.left_out(target.name)
 
     def _adopter(self) -> Callable[[Findings], None]:
-        """Return a function that stores findings, unless another such function was requested since.
+        """Return a function that stores findings; only the newest function that was returned has an effect.
 
         So findings that were computed late never replace newer ones.
         """

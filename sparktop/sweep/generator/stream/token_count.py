@@ -191,11 +191,11 @@ class TokenCount:
     def _with_both_ends(
         self, times: array[float], counts: list[int], reported: int
     ) -> tuple[array[float], list[int]] | None:
-        """Return (times, counts) of the reads, counting the first event and the finish event as a token each.
+        """Return (times, counts) of the reads with a token added for the first and for the finish event.
 
-        Both events show no token, but may have come with one. Return None if the first event cannot have come
-        with a token: the next read came later than `missing` tokens take at the mean token rate. Here,
-        `missing` is `reported` minus the sum of `counts`.
+        Neither event shows a token, but a token may have come with it. Return None if no token can have come
+        with the first event: the next read came later than `missing` tokens take at the mean token rate.
+        Here, `missing` is `reported` minus the sum of `counts`.
         """
         begin, end = self._role_at, self._ended_at
         if begin is None or end is None or not times or not begin <= times[0] <= end:

@@ -112,8 +112,8 @@ class SloSearch:
     def _is_beyond(self, level: int) -> bool:
         """Return whether the concurrency `level` need not be measured, because a lower one already failed.
 
-        A concurrency fails here if the conditions that get worse as concurrency grows do not certainly hold
-        at it. If there are no such conditions, it fails only if too many of its requests failed.
+        A lower concurrency failed if the falling conditions (worse as concurrency grows) do not certainly
+        hold at it. Without falling conditions, it failed only if too many of its requests failed.
         """
         worst = Verdict.UNSURE if self._falls else Verdict.FAILS
         return any(one.falling <= worst and level > below for below, one in self._judged.items())
