@@ -202,8 +202,6 @@ class Recorder:
             self._file.close()
             self._file = self._frame = None
         data, text = bytearray(), bytearray()
-        if dropped:
-            text += encode(Record(Kind.LAG, first, fields={"dropped": dropped}))
         for instant, item in items:
             if isinstance(item, Snapshot) or self._frame is None or self._frame_bytes > MAX_FRAME_BYTES:
                 data += self._end_frame(text)
@@ -213,12 +211,16 @@ class Recorder:
                     data.clear()
                 self._begin_frame(instant, item)
                 data += self._added(encode(self._head_record(instant)))
+            if dropped:
+                text += encode(Record(Kind.LAG, first, fields={"dropped": dropped}))
+                dropped = 0
             if (record := self._record(instant, item)) is not None:
                 text += encode(record)
+        if self._file is None:  # deleted meanwhile, and nothing new to write
+            return
         if stopping:
             text += encode(Record(Kind.END, self._last, fields={"reason": self._reason}))
         data += self._end_frame(text) if stopping else self._added(bytes(text))
-        assert self._file is not None  # noqa: S101 - a frame has a file
         self._file.append(bytes(data), frame_open=self._frame is not None)
 
     def _added(self, text: bytes) -> bytes:
