@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from sparktop.commands.arguments import number
-from sparktop.commands.output import check_file, tell, write_out, write_parts
+from sparktop.commands.output import check_file, is_device, tell, write_out, write_parts
 from sparktop.errors import OutputError, UsageError
 from sparktop.model.text import clean
 
@@ -205,7 +205,7 @@ def _list(recording: Recording, span: Span, form: str) -> None:
 
 def _spool(output: Path | None, mode: str) -> IO[Any]:
     """Return a temporary file, in the folder of the output file: a dump can be larger than /tmp."""
-    folder = output.resolve().parent if output is not None and output.resolve().parent.is_dir() else None
+    folder = None if output is None or is_device(output) else output.resolve().parent
     try:
         return tempfile.TemporaryFile(mode, dir=folder, encoding=None if "b" in mode else "utf-8")
     except OSError as error:

@@ -104,6 +104,11 @@ def write_file(path: Path, text: str) -> None:
         raise OutputError(f"{clean(path)}: cannot be written: {_reason(error)}") from None
 
 
+def is_device(path: Path) -> bool:
+    """Return whether a path leads to a device or pipe, such as /dev/stdout."""
+    return path.exists() and not path.is_file()
+
+
 def write_parts(path: Path | None, parts: Iterable[bytes]) -> None:
     """Write a long result part by part: to a file as `write_file` does, or with None to standard output.
 
@@ -114,13 +119,11 @@ def write_parts(path: Path | None, parts: Iterable[bytes]) -> None:
     """
     if path is not None:
         check_file(path)
-    place = None if path is None else path.resolve()
     try:
-        if place is not None and (not place.exists() or place.is_file()):
-            files.write_parts(place, parts, files.SHARED)
-            return
-        if place is not None:
-            with place.open("wb") as device:
+        if path is not None and not is_device(path):
+            files.write_parts(path.resolve(), parts, files.SHARED)
+        elif path is not None:
+            with path.open("wb") as device:
                 device.writelines(parts)
         elif sys.stdout is None:
             raise OutputError("standard output is closed")

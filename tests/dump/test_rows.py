@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import random
 from pathlib import Path
 
 import pytest
@@ -168,3 +170,35 @@ def test_a_damaged_recording_gives_what_it_holds(
     out, err = capsys.readouterr()
     assert out.count("\n") > 50
     assert "damaged at byte" in err
+
+
+@pytest.mark.parametrize("form", ["csv", "openmetrics"])
+def test_a_pipe_as_output_file(recording: Path, form: str) -> None:
+    """As /dev/stdout is one: written to directly, with the temporary file elsewhere."""
+    reading, writing = os.pipe()
+    words = ("--format", form, "--every", "30", "--fields", "running,vllm:num_requests_running")
+    assert main(["dump", str(recording), *words, "-o", f"/dev/fd/{writing}"]) == 0
+    os.close(writing)
+    with open(reading, "rb") as file:  # noqa: PTH123 - a descriptor
+        assert file.read().startswith(
+            (b"time,source,name,running", b"# TYPE vllm:num_requests_running gauge")
+        )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_changed_file_gives_rows_or_a_reason(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int
+) -> None:
+    """Flipped, lost and added bytes: whatever is left is written, or one line says why there is nothing."""
+    rng = random.Random(seed)  # noqa: S311 - dice of a test
+    data = bytearray(recording.read_bytes())
+    for _ in range(rng.choice((1, 5))):
+        place = rng.randrange(len(data))
+        data[place : place + rng.randrange(50)] = rng.randbytes(rng.randrange(50))
+    file = tmp_path / "changed"
+    file.write_bytes(data)
+    form = rng.choice(("csv", "jsonl", "openmetrics"))
+    assert main(["dump", str(file), "--format", form, "--every", "10"]) in {0, 2}
+    out, err = capsys.readouterr()
+    assert out or err
+    assert "this is a bug" not in err
