@@ -137,9 +137,9 @@ async def test_a_snapshot_is_saved_from_the_menu(tmp_path: Path, monkeypatch: py
 async def test_the_menu_shows_moved_keys() -> None:
     """Beside a setting stands the key that does the same, wherever the configuration has put it."""
     usual = {key.name: key.shown for key in KEYS}
-    app = make_app({"freeze": "f9", "menu": "M"})
+    app = make_app({"freeze": "f9", "menu": "Q"})
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("M")
+        await pilot.press("Q")
         await pilot.pause()
         by_name = {setting.name: setting.key for setting in settings(app, app)}
         assert by_name["picture"] == "f9"
