@@ -17,6 +17,7 @@ from sparktop.commands import (
     doctor,
     dump,
     record,
+    replay,
     report,
     snapshot,
     sweep,
@@ -37,15 +38,13 @@ COMMANDS: dict[str, tuple[ModuleType, str]] = {
     "report": (report, "a stored sweep with plots and tables: md, html, svg, csv or json"),
     "record": (record, "watch without a screen and keep everything in a file, to replay it later"),
     "dump": (dump, "figures of a recording for other programs: jsonl, csv or openmetrics"),
+    "replay": (replay, "a recording on the screen as it was, at any moment and speed"),
     "agent": (agent, "serve this machine's readings to remote viewers, over HTTP or through ssh"),
     "doctor": (doctor, "what works, what does not and what to do, one line a check"),
     "config": (config, "print the configuration file or an example of one, or check it"),
     "themes": (themes, "list the themes"),
 }
 """Commands by name, each with its module and summary."""
-
-LATER = ("replay",)
-"""Names reserved for future commands, so that none is taken for a host today."""
 
 EXIT_CODES = """\
 exit codes: 0 done; 1 the result is bad or could not be written; 2 usage or configuration;
@@ -90,8 +89,6 @@ def program() -> NoReturn:
 
 def _dispatch(words: list[str]) -> int:
     first = words[0] if words else ""
-    if first in LATER:
-        raise UsageError(f"this version has no '{first}' yet; a host of that name is written {first}:8000")
     if first == "--version":
         write_out(f"sparktop {__version__}\n")
         return 0
@@ -121,7 +118,7 @@ def _parse_and_run(parser: Parser, module: ModuleType, words: list[str]) -> int:
     add_arguments(parser)
     arguments = parser.parse_intermixed_args(words)
     targets = getattr(arguments, "targets", [])
-    if module is watch and targets and (targets[0] in COMMANDS or targets[0] in LATER):
+    if module is watch and targets and targets[0] in COMMANDS:
         # An option came first. Taking a command for a host would start an unintended search.
         word = targets[0]
         raise UsageError(f"'{word}' is a command: write it first; a host of that name is written {word}:8000")

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from sparktop import __version__
-from sparktop.cli import COMMANDS, LATER, main
+from sparktop.cli import COMMANDS, main
 from sparktop.colors.palette import palettes
 from sparktop.commands import snapshot as snapshot_command
 from sparktop.errors import OutputError, SparktopError
@@ -80,14 +80,6 @@ def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
     lines = capsys.readouterr().out.splitlines()
     for name, (_, summary) in COMMANDS.items():
         assert f"  {name:<10}{summary}" in lines
-
-
-@pytest.mark.parametrize("word", LATER)
-def test_a_command_of_a_later_version_is_no_host(word: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A word that will be a command is refused, and says how to name a host of that name."""
-    assert main([word]) == 2
-    expected = f"sparktop: this version has no '{word}' yet; a host of that name is written {word}:8000\n"
-    assert capsys.readouterr().err == expected
 
 
 @pytest.mark.parametrize(

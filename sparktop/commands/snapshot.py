@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from sparktop.commands.arguments import add_targets, number
 from sparktop.commands.output import check_file, tell, write_file, write_out
-from sparktop.errors import UnreachableError
+from sparktop.errors import UnreachableError, UsageError
+from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 
 if TYPE_CHECKING:
     from sparktop.model.snapshot import Snapshot
-    from sparktop.model.targets import Watch
 
 FORMATS = ("json", "md", "html", "svg", "txt")
 DEFAULT_SIZE = (120, 36)
@@ -48,6 +48,16 @@ def screen_size(text: str) -> tuple[int, int]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the targets and the options of the report: duration, format, size, theme, output file."""
     add_targets(parser)
+    parser.add_argument(
+        "--from",
+        nargs="+",
+        dest="recordings",
+        metavar="FILE",
+        help="report a moment of these recordings instead (see sparktop replay)",
+    )
+    parser.add_argument(
+        "--at", metavar="TIME", help="the moment: '10m ago' (before the end), 12:03, start (default: the end)"
+    )
     parser.add_argument(
         "--seconds",
         type=number(0.1, _DAY_S, " seconds"),
@@ -81,8 +91,52 @@ def run(arguments: argparse.Namespace) -> int:
     output = None if arguments.output in {None, "-"} else Path(arguments.output)
     if output is not None:
         check_file(output)
+    if arguments.recordings is not None or arguments.at is not None:
+        return _report_past(arguments, output)
     watch = choose(arguments, os.environ)
     return report(watch, seconds=arguments.seconds, form=arguments.form, output=output, size=arguments.size)
+
+
+def _report_past(arguments: argparse.Namespace, output: Path | None) -> int:
+    """Write the report of a moment of a recording; return the exit code.
+
+    Raises:
+        UsageError: a file is not a recording, the time is none of it, or another option does not fit.
+    """
+    from sparktop.commands.choice import checked_theme
+    from sparktop.commands.replay import moment
+    from sparktop.recording.player import Player, Recording
+
+    if arguments.recordings is None:
+        raise UsageError("--at needs --from FILE: the recording that has this moment")
+    for name, given in (("--seconds", arguments.seconds), ("TARGET", arguments.targets)):
+        if given:
+            raise UsageError(f"--from reads a recording and watches nothing: leave out {name}")
+    theme = checked_theme(arguments.theme) or Watch().theme
+    recording = Recording([Path(one) for one in arguments.recordings])
+    player = Player(recording)
+    player.seek(moment(recording, arguments.at))
+    recording.close()
+    return _write(player.snapshot(), arguments.form, output, size=arguments.size, theme=theme)
+
+
+def _write(snapshot: Snapshot, form: str, output: Path | None, *, size: tuple[int, int], theme: str) -> int:
+    """Write a snapshot; return the exit code 0, or raise if no source of it was reached.
+
+    Raises:
+        OutputError: the report cannot be written.
+        UnreachableError: nothing was reached; the report is written all the same.
+    """
+    from sparktop.commands.observation import why_nothing
+
+    text = render(snapshot, form, size=size, theme=theme)
+    if output is None:
+        write_out(text)
+    else:
+        write_file(output, text)
+    if not any(node.ok for node in snapshot.nodes) and not any(one.ok for one in snapshot.backends):
+        raise UnreachableError(why_nothing(snapshot))
+    return 0
 
 
 def report(
@@ -107,20 +161,18 @@ def report(
     # Late: --help needs no event loop, whose import is half of its time.
     import asyncio
 
-    from sparktop.commands.observation import observe, why_nothing
+    from sparktop.commands.observation import observe
 
     snapshot, interrupted = asyncio.run(observe(watch, seconds, simulated=simulated))
-    text = render(snapshot, form, size=size, theme=watch.theme)
-    if output is None:
-        write_out(text)
-    else:
-        write_file(output, text)
+    try:
+        code = _write(snapshot, form, output, size=size, theme=watch.theme)
+    except UnreachableError:
+        if not interrupted:
+            raise
     if interrupted:
         tell("interrupted: the report is of what was seen until then")
         return _INTERRUPTED
-    if not any(node.ok for node in snapshot.nodes) and not any(one.ok for one in snapshot.backends):
-        raise UnreachableError(why_nothing(snapshot))
-    return 0
+    return code
 
 
 def render(

@@ -123,9 +123,19 @@ class FrameReader:
 
         End at the present end of the file; parts that cannot be read are added to `damage`.
         """
+        return (located for located in self._scan(start, waits=False) if located is not None)
+
+    def following(self, start: int = 0) -> Iterator[Located | None]:
+        """Yield the records from the frame at or after `start` on, and None where there is no more yet."""
+        return self._scan(start, waits=True)
+
+    def _scan(self, start: int, *, waits: bool) -> Iterator[Located | None]:
         end = _FrameEnd(start)
         while True:
             frame = self._next_magic(end.offset)
+            if frame is None and waits:
+                yield None
+                continue
             reason = end.reason
             if reason is None and end.offset < (self.size() if frame is None else frame):
                 reason = "bytes that are not a frame"
@@ -133,10 +143,13 @@ class FrameReader:
                 self.damage.append(Damage(end.offset, reason))
             if frame is None:
                 return
-            end = yield from self._frame(frame)
+            end = yield from self._frame(frame, waits=waits)
 
-    def _frame(self, frame: int) -> Generator[Located, None, _FrameEnd]:
-        """Yield the records of a frame; return where and why reading it ended."""
+    def _frame(self, frame: int, *, waits: bool) -> Generator[Located | None, None, _FrameEnd]:
+        """Yield the records of a frame; return where and why reading it ended.
+
+        With `waits`, yield None while the next block is not complete and nothing follows it.
+        """
         offset = self._after_header(frame)
         if offset is None:
             torn = frame + _LONGEST_HEADER > self.size()
@@ -149,6 +162,9 @@ class FrameReader:
             while not last:
                 block = self._block(offset)
                 if isinstance(block, _FrameEnd):
+                    if waits and block.may_grow and self._next_magic(offset) is None:
+                        yield None
+                        continue
                     return block
                 length, last = block
                 text += decompressor.decompress(os.pread(self._descriptor, length, offset))

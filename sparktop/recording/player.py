@@ -22,6 +22,9 @@ from sparktop.store import Store
 WARM_UP_S = 900.0
 """Seconds replayed before a moment, so that graphs, windows and verdicts there are as they were."""
 
+_CLOCK_ERROR_S = 1.0
+"""Between two records, the monotonic time is estimated from the wall clock."""
+
 
 @dataclass(frozen=True, slots=True)
 class FrameStart:
@@ -49,12 +52,18 @@ class Recording:
         self.frames = [start for path, reader in self._files for start in _starts(path, reader)]
         """The beginnings of all readable frames, by wall time."""
         self.frames.sort(key=lambda one: one.instant.wall)
+        self._tail: tuple[Path, FrameReader] | None = None
         if not self.frames:
             self.close()
             named = ", ".join(clean(path, 200) for path in paths)
             raise UsageError(
                 f"{named}: no frame of a recording can be read: sparktop record --check says why"
             )
+        self.end = self.frames[-1].instant.wall
+        """Wall time of the last record."""
+        self.is_over = False
+        """Whether the recording was ended on purpose, so that no more will be written."""
+        self.look()
 
     def _open(self, path: Path) -> None:
         try:
@@ -89,12 +98,46 @@ class Recording:
 
     def records(self, start: FrameStart) -> Iterator[Record]:
         """Yield the records from a frame on, through all later files, until the present end."""
-        order = list(dict.fromkeys(one.path for one in self.frames))
-        readers = dict(self._files)
-        for path in order[order.index(start.path) :]:
-            offset = start.offset if path == start.path else 0
-            for located in readers[path].records(offset):
+        for path, offset in self._rest(start):
+            for located in self._reader(path).records(offset):
                 yield located.record
+
+    def following(self, start: FrameStart) -> Iterator[Record | None]:
+        """Yield the records from a frame on, and None each time the last file has no more yet."""
+        rest = self._rest(start)
+        for path, offset in rest[:-1]:
+            for located in self._reader(path).records(offset):
+                yield located.record
+        path, offset = rest[-1]
+        for found in self._reader(path).following(offset):
+            yield None if found is None else found.record
+
+    def _rest(self, start: FrameStart) -> list[tuple[Path, int]]:
+        """Return the files from that of a frame on, each with the offset to begin at."""
+        order = list(dict.fromkeys(one.path for one in self.frames))
+        later = order[order.index(start.path) + 1 :]
+        return [(start.path, start.offset), *((path, 0) for path in later)]
+
+    def _reader(self, path: Path) -> FrameReader:
+        return next(reader for one, reader in self._files if one == path)
+
+    def look(self) -> bool:
+        """Read what was appended to the last file; return whether that was anything.
+
+        `end`, `is_over` and `frames` are then those of the file as it is now.
+        """
+        if self._tail is None:
+            path = self.frames[-1].path
+            self._tail = (path, FrameReader(self._descriptors[[one for one, _ in self._files].index(path)]))
+            self._news = self._tail[1].following(self.frames[-1].offset)
+        found = False
+        while (located := next(self._news, None)) is not None:
+            found = True
+            self.end = max(self.end, located.record.instant.wall)
+            self.is_over = located.record.kind == Kind.END
+            if located.frame > self.frames[-1].offset and (start := _start(self._tail[0], located)):
+                self.frames.append(start)
+        return found
 
 
 def _starts(path: Path, reader: FrameReader) -> Iterator[FrameStart]:
@@ -118,7 +161,10 @@ class Player:
     """Plays a recording into a store of its own."""
 
     def __init__(self, recording: Recording) -> None:
-        """Prepare to play from the start of the recording, with a new store; no record is applied yet."""
+        """Prepare to play from the start of the recording, with a new store; no record is applied yet.
+
+        Records that are appended to the last file later are played, too.
+        """
         self.recording = recording
         self.unreadable = 0
         """Records that were passed over because they could not be read."""
@@ -127,7 +173,7 @@ class Player:
         self._begin(recording.frames[0])
 
     def _begin(self, frame: FrameStart) -> None:
-        self._records = self.recording.records(frame)
+        self._records = self.recording.following(frame)
         self._next: Record | None = None
         self._boot_id = frame.head.boot_id
         self._new_store(frame.head, frame.instant)
@@ -146,23 +192,33 @@ class Player:
 
     def seek(self, wall: datetime, *, warm_up_s: float = WARM_UP_S) -> None:
         """Go to a moment: replay the `warm_up_s` seconds before it into a new store."""
+        self.begin_before(wall, warm_up_s)
+        self.play(wall)
+
+    def begin_before(self, wall: datetime, warm_up_s: float) -> None:
+        """Stand before the frame with the moment `warm_up_s` seconds before the frame of `wall`."""
         frames = self.recording.frames
         target = self.recording.frame_before(wall)
         start = next(
             one for one in frames if (target.instant.wall - one.instant.wall).total_seconds() <= warm_up_s
         )
         self._begin(start)
-        self.play(wall)
 
     def play(self, until: datetime) -> bool:
         """Apply all records up to `until` (wall time); return whether the recording goes on after it."""
+        for _ in self.steps(until):
+            pass
+        return self._peek() is not None
+
+    def steps(self, until: datetime) -> Iterator[None]:
+        """Apply all records up to `until` (wall time), and yield after each of them."""
         while (record := self._peek()) is not None and record.instant.wall <= until:
             self._next = None
             self._apply(record)
+            yield
         if until > self.instant.wall:
             ahead_s = (until - self.instant.wall).total_seconds()
             self.instant = Instant(self.instant.at + ahead_s, until)
-        return record is not None
 
     @property
     def next_wall(self) -> datetime | None:
@@ -193,7 +249,7 @@ class Player:
         The monotonic clock starts again at each boot, so the old store cannot continue.
         """
         head = read_head(record)
-        if head.boot_id != self._boot_id or record.instant.at < self.instant.at:
+        if head.boot_id != self._boot_id or record.instant.at < self.instant.at - _CLOCK_ERROR_S:
             self._boot_id = head.boot_id
             self._new_store(head, record.instant)
 

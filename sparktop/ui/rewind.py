@@ -22,6 +22,15 @@ class Rewind:
     """Chooses the moment on the screen: the present, or after a key press a past one; polling continues."""
 
     refusal = "a past moment is shown: p goes back to live"
+    keys = (
+        ("freeze", "live"),
+        ("step-back", "10 s back"),
+        ("step-on", "on"),
+        ("event-back", "event"),
+        ("event-on", "next"),
+        ("play", "play"),
+        ("go", "time"),
+    )
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Show the present; `clock` (seconds) measures the time that passes while playing."""

@@ -16,6 +16,9 @@ class Timeline(Protocol):
     refusal: str
     """Why nothing can be done to servers now, in words for the user."""
 
+    keys: tuple[tuple[str, str], ...]
+    """Names of the keys that the footer shows first while a past moment is shown, each with its text."""
+
     @property
     def in_past(self) -> bool:
         """Whether the screen shows anything but the present."""

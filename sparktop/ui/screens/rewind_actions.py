@@ -71,19 +71,10 @@ class RewindActions(BalanceActions):
 
     def _time_keys(self) -> list[tuple[str, str]]:
         """Return (key, text) pairs that the footer shows first while a past moment is shown."""
-        if not self.frozen:
+        if self.timeline is None or not self.frozen:
             return []
         shown = {key.name: key.shown for key in self.key_table}
-        pairs = [
-            (shown["freeze"], "live"),
-            (shown["step-back"], "10 s back"),
-            (shown["step-on"], "on"),
-            (shown["event-back"], "event"),
-            (shown["event-on"], "next"),
-            (shown["play"], "play"),
-            (shown["go"], "time"),
-        ]
-        return [pair for pair in pairs if pair[0]]
+        return [(shown[name], text) for name, text in self.timeline.keys if shown[name]]
 
     def action_freeze(self) -> None:
         """Pause the screen, or return from the past to the present; polling, alerts and sweeps continue."""

@@ -1,0 +1,80 @@
+"""`sparktop replay FILE…`: a recording on the screen, as it was live."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparktop.errors import UsageError
+from sparktop.model.targets import Watch
+
+if TYPE_CHECKING:
+    from sparktop.recording.player import Recording
+
+_SPEEDS = (1, 2, 4, 8, 16, 32, 64)
+_FIRST_WORK_S = 1.0
+"""About the longest work before the first picture, in seconds."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the files, the moment to begin at, and the speed."""
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a recording, or several that follow on")
+    parser.add_argument(
+        "--at",
+        metavar="TIME",
+        help="begin there: '10m ago' (before the end), 12:03, 'yesterday 14:00', start",
+    )
+    parser.add_argument(
+        "--speed", type=int, choices=_SPEEDS, default=1, help="how fast space plays (+ and - change it)"
+    )
+    parser.add_argument("--theme", metavar="NAME", help="one of those that sparktop themes lists")
+    parser.add_argument("--config", metavar="FILE", help="the configuration file, for theme and keys")
+
+
+def moment(recording: Recording, text: str | None) -> datetime:
+    """Return the moment of a recording that `text` means; None: its end.
+
+    Raises:
+        UsageError: the text is not a time, or not a time of the recording.
+    """
+    from sparktop.recording.when import Frame, read_time, require_within
+
+    frame = Frame(recording.frames[0].instant.wall, recording.end, datetime.now(UTC))
+    return recording.end if text is None else require_within(read_time(text, frame), frame)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show a recording until the user quits; return the exit code.
+
+    Raises:
+        UsageError: a file is not a recording, the time is none of it, or there is no terminal.
+    """
+    # Late: --help needs none of them.
+    from sparktop.commands.choice import checked_theme, configured_watch
+    from sparktop.logfile import open_log
+    from sparktop.recording.player import Recording
+    from sparktop.recording.replay import Replay
+    from sparktop.ui.remembered import state_file
+    from sparktop.ui.replay import ReplayApp
+
+    open_log(os.environ)
+    theme = checked_theme(arguments.theme)
+    settings = configured_watch(arguments.config, os.environ) or Watch()
+    recording = Recording([Path(one) for one in arguments.files])
+    at = moment(recording, arguments.at)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("replay needs a terminal; sparktop snapshot --from FILE --at TIME writes a report")
+    replay = Replay(recording, speed=arguments.speed)
+    replay.go(at)
+    until = time.monotonic() + _FIRST_WORK_S
+    while not replay.work(_FIRST_WORK_S) and time.monotonic() < until:
+        pass
+    app = ReplayApp(replay, theme=theme or settings.theme, keys=settings.keys, state=state_file(os.environ))
+    app.run()
+    recording.close()
+    return app.return_code or 0

@@ -1,0 +1,261 @@
+"""A recording on the screen: paused at a moment, played at a speed, or moved to another moment.
+
+Work is done in slices by `work`, so that a screen never waits for a long jump.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+from sparktop.model.event import Severity
+from sparktop.model.snapshot import Snapshot
+from sparktop.panels.board.time_bar import TimeBar
+from sparktop.recording.past import RECENT_S, Past, Picture
+from sparktop.recording.player import WARM_UP_S, FrameStart, Player, Recording
+from sparktop.recording.when import Frame
+
+SPEEDS = (1, 2, 4, 8, 16, 32, 64)
+GLANCE_S = 70.0
+"""Seconds replayed before the first picture of a jump: all but balance and long graphs are right then."""
+_SECOND = timedelta(seconds=1)
+_LONGEST_GAP_S = 60.0
+"""A longer time without records is passed over while playing."""
+_LONGEST_TICK_S = 0.5
+"""Longer pauses between two calls of `work` do not count as time that played."""
+_SLOW_SHARE = 0.7
+"""The speed that is reached is shown below this share of the wanted one."""
+_EVENT_SHOWN_S = 1.0
+"""A jump to an event goes this far beyond it, so that it is shown."""
+
+
+class Replay:
+    """The moment of a recording that is shown, and the work that is left to show it."""
+
+    refusal = "this is a recording: nothing can be sent to its servers"
+    keys = (
+        ("play", "play"),
+        ("step-back", "10 s back"),
+        ("step-on", "on"),
+        ("event-back", "event"),
+        ("event-on", "next"),
+        ("slower", "faster"),
+        ("go", "time"),
+    )
+    in_past = True
+
+    def __init__(
+        self, recording: Recording, *, speed: int = 1, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Stand paused at the end of the recording; `clock` (seconds) measures playing and work."""
+        self.recording = recording
+        self._clock = clock
+        self._player = Player(recording)
+        self.past = Past()
+        self._wanted = recording.end
+        self._steps: Iterator[None] | None = None
+        self._playing = self._jumping = False
+        self.speed = speed
+        self._ticked_at: float | None = None
+        self._reached: float | None = None
+        """Recorded seconds per second that playing reaches."""
+        self._shown = Picture(self._player.snapshot())
+        self._points: list[tuple[datetime, float | None]] = []
+        self._events: dict[tuple[datetime, str], Severity] = {}
+        self._indexed = 0
+        self.go(recording.end)
+
+    @property
+    def busy(self) -> bool:
+        """Whether `work` has more to do at once."""
+        return self._steps is not None or self._playing
+
+    def snapshot(self) -> Snapshot:
+        """Return the snapshot of the moment shown."""
+        return self._shown.snapshot
+
+    def picture(self) -> Picture:
+        """Return the picture of the moment shown."""
+        return self._shown
+
+    def go(self, wall: datetime) -> None:
+        """Move to a moment and pause: at once where its picture is kept, else by and by."""
+        self._playing = False
+        self._wanted = max(self.recording.frames[0].instant.wall, min(wall, self.recording.end))
+        oldest, newest = self.past.oldest, self.past.newest
+        if oldest is not None and newest is not None and oldest.wall <= self._wanted <= newest.wall + _SECOND:
+            if self._jumping:
+                self._steps, self._jumping = None, False
+            self._show_kept()
+            return
+        ahead_s = (self._wanted - self._player.instant.wall).total_seconds()
+        is_near = newest is not None and not self._jumping and 0 <= ahead_s <= GLANCE_S
+        self._jumping = not is_near
+        self._steps = self._play_to(self._wanted) if is_near else self._jump(self._wanted)
+
+    def _show_kept(self) -> None:
+        self._shown = self.past.at_wall(self._wanted) or self._shown
+
+    def _play_to(self, wall: datetime) -> Iterator[None]:
+        yield from self._advance(self._player, wall)
+        self._show_kept()
+
+    def _jump(self, wall: datetime) -> Iterator[None]:
+        """Show the moment after a short warm-up, then again after a long one, which also fills the past."""
+        glance = Player(self.recording)
+        glance.begin_before(wall, GLANCE_S)
+        yield from glance.steps(wall)
+        self._shown = Picture(glance.snapshot())
+        yield
+        whole = Player(self.recording)
+        whole.begin_before(wall, WARM_UP_S)
+        self.past.clear()
+        self._player = whole
+        begin = self.recording.frames[0].instant.wall
+        is_all = (whole.instant.wall - begin).total_seconds() <= 1
+        yield from whole.steps(
+            max(whole.instant.wall, begin if is_all else wall - timedelta(seconds=RECENT_S))
+        )
+        yield from self._advance(whole, wall)
+        self._show_kept()
+
+    def _advance(self, player: Player, until: datetime) -> Iterator[None]:
+        """Play up to a moment, and keep a picture of each second on the way."""
+        while player.instant.wall < until:
+            ahead = player.next_wall
+            second = player.instant.wall.replace(microsecond=0) + _SECOND
+            if ahead is None or ahead > second:
+                second = until if ahead is None else min(until, ahead)
+            yield from player.steps(min(until, second))
+            self._keep(player.snapshot())
+        self._keep(player.snapshot())
+
+    def _keep(self, snapshot: Snapshot) -> None:
+        newest = self.past.newest
+        if newest is not None and snapshot.at < newest.at:
+            self.past.clear()  # another machine or start, whose monotonic clock is another one
+        self.past.add(snapshot)
+
+    def work(self, budget_s: float) -> bool:
+        """Jump or play for about `budget_s` seconds; return whether something else is to be drawn."""
+        before, end, steps = self._shown, self.recording.end, self._steps
+        began = self._clock()
+        self.recording.look()
+        self._index(began + budget_s / 2)
+        passed_s = 0.0 if self._ticked_at is None else min(_LONGEST_TICK_S, began - self._ticked_at)
+        self._ticked_at = began
+        if self._playing and self._steps is None:
+            self._steps = self._play_on(passed_s)
+        while self._steps is not None and self._clock() - began < budget_s:
+            if next(self._steps, self) is self:
+                self._steps, self._jumping = None, False
+        if self._playing and passed_s:
+            self._measure((self._shown.wall - before.wall).total_seconds() / passed_s)
+        return (before, end) != (self._shown, self.recording.end) or steps is not self._steps
+
+    def _measure(self, speed: float) -> None:
+        self._reached = speed if self._reached is None else 0.8 * self._reached + 0.2 * speed
+
+    def _play_on(self, passed_s: float) -> Iterator[None]:
+        """Show the moment that playing reaches when `passed_s` seconds have passed."""
+        start = self._wanted
+        wanted = min(start + timedelta(seconds=passed_s * self.speed), self.recording.end)
+        if wanted > self._player.instant.wall:
+            ahead = self._player.next_wall
+            if ahead is not None and (ahead - start).total_seconds() > _LONGEST_GAP_S:
+                wanted = min(ahead, self.recording.end)
+            yield from self._advance(self._player, wanted)
+        self._wanted = wanted
+        self._show_kept()
+        if wanted >= self.recording.end and self.recording.is_over:
+            self._playing = False
+
+    def _index(self, until: float) -> None:
+        """Read what the bar shows from heads that were not read yet, until a time of the clock."""
+        frames = self.recording.frames
+        while self._indexed < len(frames) and self._clock() < until:
+            self._add_to_bar(frames[self._indexed])
+            self._indexed += 1
+
+    def _add_to_bar(self, frame: FrameStart) -> None:
+        announced = frame.head.announced
+        load = announced.summary.get("generation_tps")
+        self._points.append((frame.instant.wall, None if load is None else load.mean))
+        for event in announced.events:
+            self._events[event.at, event.subject] = event.severity
+
+    def _moments(self) -> list[tuple[datetime, Severity]]:
+        """Return the times and severities of all events that are known, in order of time."""
+        known = {(event.at, event.subject): event.severity for event in self.past.events}
+        start = self.recording.frames[0].instant.wall
+        found = {**self._events, **known}
+        return sorted((at, severity) for (at, _), severity in found.items() if at >= start)
+
+    def word(self) -> str:
+        """Return "REPLAY 12:03:20 ▶ 16×": the moment shown and what is done."""
+        shown, now = self._shown.wall.astimezone(), datetime.now(UTC).astimezone()
+        clock = f"{shown:%H:%M:%S}" if shown.date() == now.date() else f"{shown:%m-%d %H:%M:%S}"
+        return f"REPLAY {clock}{self._state()}"
+
+    def _state(self) -> str:
+        is_end = self._shown.wall >= self.recording.end - _SECOND
+        if self._jumping:
+            return " filling"
+        if is_end:
+            return " end" if self.recording.is_over else " end, still written"
+        if not self._playing:
+            return f" {self.speed}×" if self.speed > 1 else ""
+        reached = self._reached
+        slow = reached is not None and reached < _SLOW_SHARE * self.speed
+        return f" ▶ {self.speed}×" + (f" ({reached:.1f}×)" if slow else "")
+
+    def bar(self) -> TimeBar:
+        """Return the bar of the whole recording."""
+        start = self.recording.frames[0].instant.wall
+        return TimeBar(
+            start, self.recording.end, self._shown.wall, tuple(self._moments()), tuple(self._points)
+        )
+
+    def span(self) -> Frame:
+        """Return what typed times are relative to."""
+        return Frame(self.recording.frames[0].instant.wall, self.recording.end, datetime.now(UTC))
+
+    def toggle(self) -> None:
+        """Play on from the moment shown, or pause."""
+        self.play()
+
+    def play(self) -> None:
+        """Play on from the moment shown, or pause."""
+        self._playing = not self._playing
+        self._reached = self._ticked_at = None
+
+    def faster(self, step: int) -> None:
+        """Change to the next higher (1) or lower (-1) of `SPEEDS`."""
+        index = SPEEDS.index(self.speed) + step
+        self.speed = SPEEDS[max(0, min(len(SPEEDS) - 1, index))]
+        self._reached = None
+
+    def step(self, seconds: float) -> None:
+        """Move the moment by `seconds` (negative: back), and pause."""
+        self.go(self._wanted + timedelta(seconds=seconds))
+
+    def step_event(self, direction: int) -> bool:
+        """Move to the next (1) or previous (-1) event, and pause; return False if there is none."""
+        after = timedelta(seconds=_EVENT_SHOWN_S)
+        walls = [at + after for at, _ in self._moments()]
+        if direction > 0:
+            found = next((wall for wall in walls if wall > self._wanted + _SECOND / 2), None)
+        else:
+            found = next((wall for wall in reversed(walls) if wall < self._wanted - _SECOND / 2), None)
+        if found is not None:
+            self.go(found)
+        return found is not None
+
+    def to_start(self) -> None:
+        """Move to the beginning of the recording, and pause."""
+        self.go(self.recording.frames[0].instant.wall)
+
+    def to_end(self) -> None:
+        """Move to the end of the recording, and pause."""
+        self.go(self.recording.end)

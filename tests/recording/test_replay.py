@@ -1,0 +1,282 @@
+"""A recording on the screen: jumps, playing, a file that still grows, and files that are damaged."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from sparktop.errors import UsageError
+from sparktop.model.snapshot import Snapshot
+from sparktop.recording.player import Player, Recording
+from sparktop.recording.recorder import Recorder
+from sparktop.recording.replay import Replay
+from sparktop.report.json_snapshot import to_json
+from sparktop.store.journal import Journals
+from stage.rehearsal import Outage, Rehearsal
+
+pytestmark = [pytest.mark.outside, pytest.mark.long]
+
+SECONDS = 400
+
+
+class Taped:
+    """A recorded rehearsal of `SECONDS` seconds, with the live snapshot of every tenth second."""
+
+    def __init__(self, path: Path) -> None:
+        """Record it."""
+        journal = Journals()
+        live = Rehearsal(nodes=2, journal=journal, outage=Outage(0, 200.0))
+        recorder = Recorder(live.watch, next_path=lambda _: path)
+        journal.add(recorder)
+        recorder.start(live.store)
+        self.path = path
+        self.live: list[Snapshot] = []
+        for _ in range(SECONDS // 10):
+            live.play(10.0)
+            self.live.append(live.store.snapshot())
+        recorder.stop("quit")
+        self.data = path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def taped(tmp_path_factory: pytest.TempPathFactory) -> Taped:
+    """A recording with an outage at 200 s."""
+    return Taped(tmp_path_factory.mktemp("replay") / "a.rec.zst")
+
+
+class Clock:
+    """A clock that the test sets; each reading takes a millisecond."""
+
+    def __init__(self) -> None:
+        """Start at 0."""
+        self.at = 0.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        self.at += 0.001
+        return self.at
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that only the test moves on."""
+    return Clock()
+
+
+@pytest.fixture
+def replay(taped: Taped, clock: Clock) -> Iterator[Replay]:
+    """The replay of the recording, at its end."""
+    recording = Recording([taped.path])
+    found = Replay(recording, clock=clock)
+    finish(found)
+    yield found
+    recording.close()
+
+
+def finish(replay: Replay) -> None:
+    """Work until nothing is left to do."""
+    for _ in range(20_000):
+        replay.work(0.1)
+        if not replay.busy:
+            return
+    raise AssertionError("the work never ends")
+
+
+def comparable(snapshot: Snapshot) -> dict[str, object]:
+    """Return a snapshot as JSON, without the viewer's own figures and the time of the picture itself."""
+    return {name: value for name, value in to_json(snapshot).items() if name not in {"self", "sparktop"}}
+
+
+def test_it_begins_at_the_end_and_a_jump_shows_the_live_picture(taped: Taped, replay: Replay) -> None:
+    """Backwards and forwards; the picture equals the live one of that moment."""
+    assert replay.word().endswith(" end")
+    for index in (20, 3, 35):
+        live = taped.live[index]
+        replay.go(live.taken_at)
+        finish(replay)
+        shown = replay.snapshot()
+        assert abs((shown.taken_at - live.taken_at).total_seconds()) <= 1
+        exact = Player(replay.recording)
+        exact.play(shown.taken_at)
+        assert comparable(shown) == comparable(exact.snapshot())
+
+
+def test_a_jump_is_done_in_slices(taped: Taped, replay: Replay, clock: Clock) -> None:
+    """No call works longer than its budget and one record; a first picture comes before all is replayed."""
+    replay.past.clear()
+    replay.go(taped.live[20].taken_at)
+    before, calls, pictures = replay.picture(), 0, []
+    while replay.busy:
+        began = clock.at
+        replay.work(0.05)
+        assert clock.at - began < 0.06
+        calls += 1
+        if replay.picture() is not before:
+            before = replay.picture()
+            pictures.append((calls, replay.word()))
+    assert calls > 10
+    assert pictures[0][1].endswith("filling")
+    assert pictures[0][0] < calls / 2
+
+
+def test_steps_back_show_kept_pictures_at_once(replay: Replay) -> None:
+    """After a jump the minutes before are in memory."""
+    for _ in range(20):
+        replay.step(-10)
+        assert not replay.busy
+    assert replay.snapshot().at == pytest.approx(SECONDS - 200, abs=2)
+
+
+def test_events_are_found(replay: Replay) -> None:
+    """The outage from the end backwards and from the start forwards, and a mark on the bar."""
+    finish(replay)
+    replay.to_start()
+    finish(replay)
+    assert not replay.step_event(-1)
+    steps = []
+    while replay.step_event(1):
+        finish(replay)
+        steps.append(replay.snapshot().at)
+    assert any(abs(at - 201) < 4 for at in steps)
+    assert replay.bar().events
+    assert {point for _, point in replay.bar().load} != {None}
+
+
+def test_it_plays_at_its_speed_and_stops_at_the_end(taped: Taped, replay: Replay, clock: Clock) -> None:
+    """A second of the clock is 16 seconds of the recording; nothing is left out at the end."""
+    replay.to_start()
+    finish(replay)
+    for _ in range(4):
+        replay.faster(1)
+    replay.play()
+    replay.work(10.0)
+    for _ in range(10):
+        clock.at += 0.25
+        replay.work(10.0)
+    assert replay.snapshot().at == pytest.approx(1 + 2.5 * 16, abs=6)
+    assert " ▶ 16×" in replay.word()
+    for _ in range(200):
+        clock.at += 0.25
+        replay.work(10.0)
+    assert replay.word().endswith(" end")
+    assert not replay.busy
+    assert comparable(replay.snapshot())["alerts"] == comparable(taped.live[-1])["alerts"]
+
+
+def test_a_slow_machine_shows_the_speed_that_it_reaches(replay: Replay, clock: Clock) -> None:
+    """No record is left out to keep the speed."""
+    replay.to_start()
+    finish(replay)
+    replay.speed = 64
+    replay.play()
+    for _ in range(100):
+        clock.at += 0.1
+        replay.work(0.01)
+    assert "64× (" in replay.word()
+    replay.play()
+    finish(replay)
+    exact = Player(replay.recording)
+    exact.play(replay.snapshot().taken_at)
+    assert comparable(replay.snapshot()) == comparable(exact.snapshot())
+
+
+def test_a_file_that_grows_is_followed(taped: Taped, tmp_path: Path, clock: Clock) -> None:
+    """At its end it waits and says so; what is appended is shown, also in pieces."""
+    path, data = tmp_path / "grows.rec.zst", taped.data
+    path.write_bytes(data[: len(data) // 3])
+    recording = Recording([path])
+    replay = Replay(recording, clock=clock)
+    replay.work(100.0)
+    finish(replay)
+    assert replay.word().endswith("end, still written")
+    replay.play()
+    ends: list[datetime] = []
+    with path.open("ab") as file:
+        for start in range(len(data) // 3, len(data), 997):
+            file.write(data[start : start + 997])
+            file.flush()
+            clock.at += 0.5
+            replay.speed = 64
+            replay.work(100.0)
+            ends.append(recording.end)
+    for _ in range(40):
+        clock.at += 0.5
+        replay.work(100.0)
+    assert ends == sorted(ends)
+    assert len(set(ends)) > 10
+    assert replay.word().endswith(" end")
+    assert len(recording.frames) == len(Recording([taped.path]).frames)
+    assert replay.snapshot().at == pytest.approx(SECONDS, abs=2)
+    assert comparable(replay.snapshot())["events"] == comparable(taped.live[-1])["events"]
+    recording.close()
+
+
+def test_a_recording_of_one_frame(taped: Taped, tmp_path: Path) -> None:
+    """Less than a minute is a recording too; an empty file is none."""
+    path = tmp_path / "one.rec.zst"
+    second = Recording([taped.path]).frames[1].offset
+    path.write_bytes(taped.data[:second])
+    replay = Replay(Recording([path]))
+    finish(replay)
+    replay.step(-1000)
+    finish(replay)
+    assert replay.snapshot().at < 10
+    path.write_bytes(b"")
+    with pytest.raises(UsageError, match="is not a recording of sparktop"):
+        Recording([path])
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_damaged_files_are_shown_as_far_as_they_go(taped: Taped, tmp_path: Path, seed: int) -> None:
+    """Flipped, cut and added bytes: a refusal in words or a replay, never an exception."""
+    rng = random.Random(seed)  # noqa: S311 - dice of a test
+    data = bytearray(taped.data)
+    for _ in range(rng.choice((1, 3, 30))):
+        index = rng.randrange(len(data))
+        match rng.randrange(3):
+            case 0:
+                data[index] ^= 1 << rng.randrange(8)
+            case 1:
+                del data[index : index + rng.randrange(1, 2000)]
+            case _:
+                data[index:index] = os.urandom(rng.randrange(1, 200))
+    path = tmp_path / "damaged"
+    path.write_bytes(data)
+    try:
+        recording = Recording([path])
+    except UsageError:
+        return
+    replay = Replay(recording)
+    replay.work(5.0)
+    replay.to_start()
+    replay.work(5.0)
+    assert replay.bar().first <= replay.bar().last
+    assert replay.word().startswith("REPLAY")
+    recording.close()
+
+
+def test_hours_without_records_are_passed_over(taped: Taped, clock: Clock) -> None:
+    """Playing goes on at the next record instead of waiting for it."""
+    recording = Recording([taped.path])
+    frames = recording.frames
+    replay = Replay(recording, clock=clock)
+    replay.go(frames[2].instant.wall)
+    finish(replay)
+    player = replay._player
+    ahead = player._peek()
+    assert ahead is not None
+    late = ahead.instant.wall + timedelta(hours=5)
+    player._next = replace(ahead, instant=replace(ahead.instant, wall=late))
+    recording.end = late + timedelta(hours=1)
+    replay.play()
+    replay.work(10.0)
+    clock.at += 0.25
+    replay.work(10.0)
+    assert replay._wanted >= late
+    recording.close()
