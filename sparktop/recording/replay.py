@@ -34,7 +34,7 @@ class Replay:
     """The moment of a recording that is shown, and the work that is left to show it."""
 
     refusal = "this is a recording: nothing can be sent to its servers"
-    keys = (
+    keys: tuple[tuple[str, str], ...] = (
         ("play", "play"),
         ("step-back", "10 s back"),
         ("step-on", "on"),

@@ -22,7 +22,7 @@ class Rewind:
     """Chooses the moment on the screen: the present, or after a key press a past one; polling continues."""
 
     refusal = "a past moment is shown: p goes back to live"
-    keys = (
+    keys: tuple[tuple[str, str], ...] = (
         ("freeze", "live"),
         ("step-back", "10 s back"),
         ("step-on", "on"),
