@@ -9,6 +9,8 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from sparktop.report.document.section import Section
+from sparktop.report.document.section import to_markdown as in_markdown
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.alignment import aligned
 from sparktop.sweep.compare.compare import compare
@@ -19,8 +21,6 @@ from sparktop.sweep.compare.references import fact_lines
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
 from sparktop.sweep.formats.layouts import all_versus, at_best, versus
 from sparktop.sweep.formats.refused_rows import rates_and_refused, winners_and_refused
-from sparktop.sweep.formats.section import Section
-from sparktop.sweep.formats.section import to_markdown as in_markdown
 from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.terms.definitions import METRICS, lines
 

@@ -13,8 +13,8 @@ from sparktop.graphics.curve import PlotAxis
 from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint
 from sparktop.model.text import clean
 from sparktop.panels.sweep.curves import plot_ends
+from sparktop.report.document.drawing import LEFT, Drawing, Frame, label_width, series_class
 from sparktop.sweep.compare.series import Load, Series
-from sparktop.sweep.formats.drawing import LEFT, Drawing, Frame, label_width, series_class
 from sparktop.sweep.terms.definitions import METRICS, Metric
 from sparktop.sweep.view.curves import curve_plots
 

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 
 from sparktop.model.sweep_view import Mark
+from sparktop.report.document.prose import plain
 from sparktop.report.markdown import code
-from sparktop.sweep.formats.prose import plain
 from sparktop.sweep.formats.report_tables import level_words, mark_words
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.doubts import CLIENT_LAG

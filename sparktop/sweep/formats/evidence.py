@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
+from sparktop.report.document.grid import Cell, Grid, Outside
+from sparktop.report.document.prose import plain
+from sparktop.report.document.section import Section
 from sparktop.report.markdown import code
-from sparktop.sweep.formats.grid import Cell, Grid, Outside
-from sparktop.sweep.formats.prose import plain
 from sparktop.sweep.formats.report_tables import level_words
-from sparktop.sweep.formats.section import Section
 from sparktop.sweep.result.results import NodeSide, SweepResult
 from sparktop.sweep.view.evidence import level_facts
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.sweep_comparison import NO_DIFFERENCE, NO_WINNER, NONE_OF_LEADERS
+from sparktop.report.document.grid import Cell, Grid, Outside
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.independent import made_of
 from sparktop.sweep.compare.ratio import ratio_of
@@ -23,7 +24,6 @@ from sparktop.sweep.formats.figure_cells import (
     tokens,
     with_unit,
 )
-from sparktop.sweep.formats.grid import Cell, Grid, Outside
 from sparktop.sweep.result.comparison import (
     ComparisonResult,
     ComparisonRow,

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sparktop.model.sweep_comparison import AdviceRow
+from sparktop.report.document.grid import Grid
+from sparktop.report.document.prose import plain
+from sparktop.report.document.section import Section, to_markdown
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import comparison_of
 from sparktop.sweep.compare.series import Series, series_of
@@ -12,12 +15,9 @@ from sparktop.sweep.formats import doubts
 from sparktop.sweep.formats.answer import answer
 from sparktop.sweep.formats.comparison import MEANINGS, beside_sections, engine_sections, note_sections
 from sparktop.sweep.formats.evidence import evidence_sections, hardware_grid
-from sparktop.sweep.formats.grid import Grid
 from sparktop.sweep.formats.layouts import batch_scaling, contexts, interactive, spread
-from sparktop.sweep.formats.prose import plain
 from sparktop.sweep.formats.refused_rows import winners_and_refused
 from sparktop.sweep.formats.report_tables import TABLES
-from sparktop.sweep.formats.section import Section, to_markdown
 from sparktop.sweep.formats.split_grid import split_grid
 from sparktop.sweep.result.results import PlanResult, SweepResult
 from sparktop.sweep.terms.definitions import lines, term_lines

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.sweep_view import Mark
+from sparktop.report.document.grid import Cell, Grid
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.series import Load
 from sparktop.sweep.formats.figure_cells import load_words
-from sparktop.sweep.formats.grid import Cell, Grid
 from sparktop.sweep.result.results import LevelResult, TargetResult
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.terms.doubts import CLIENT_LAG

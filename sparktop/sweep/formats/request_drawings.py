@@ -10,8 +10,7 @@ from sparktop.graphics import svg
 from sparktop.graphics.curve import PlotAxis
 from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.text import clean
-from sparktop.sweep.formats.curve_drawings import CONCURRENCY, LENGTH
-from sparktop.sweep.formats.drawing import (
+from sparktop.report.document.drawing import (
     CHARACTER,
     TOP,
     WIDTH,
@@ -21,6 +20,7 @@ from sparktop.sweep.formats.drawing import (
     series_class,
     shortened,
 )
+from sparktop.sweep.formats.curve_drawings import CONCURRENCY, LENGTH
 from sparktop.sweep.formats.report_tables import level_words
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import SweepResult, TargetResult

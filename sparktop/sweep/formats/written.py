@@ -8,17 +8,17 @@ from pathlib import Path
 
 from sparktop.errors import UsageError
 from sparktop.files import SHARED, write_whole
+from sparktop.report.document.drawing import Drawing, sheet
+from sparktop.report.document.page import to_page
+from sparktop.report.document.section import Section
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats import comparison, csv_table, json_file, llama_benchy, markdown
 from sparktop.sweep.formats.command import repeat_command
 from sparktop.sweep.formats.curve_drawings import curve_drawings
-from sparktop.sweep.formats.drawing import Drawing, sheet
-from sparktop.sweep.formats.page import to_page
 from sparktop.sweep.formats.privacy import Privacy
 from sparktop.sweep.formats.request_drawings import request_drawings
-from sparktop.sweep.formats.section import Section
 from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.view.curves import sweep_plots

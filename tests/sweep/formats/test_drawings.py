@@ -10,9 +10,9 @@ import pytest
 
 from sparktop.colors.series import ON_DARK, ON_LIGHT
 from sparktop.graphics.gradient import contrast
+from sparktop.report.document.drawing import STYLE, Drawing, sheet, spread
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats.curve_drawings import LENGTH, by_load, curve_drawings
-from sparktop.sweep.formats.drawing import STYLE, Drawing, sheet, spread
 from sparktop.sweep.formats.request_drawings import request_drawings
 from sparktop.sweep.view.curves import sweep_plots
 from tests.colors.test_palette import SIGHT, seen_as

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable, Iterator
 from html import escape
 
+from sparktop.report.document.drawing import STYLE
+from sparktop.report.document.grid import Cell, Grid, Outside
+from sparktop.report.document.section import Section
 from sparktop.report.page import badge, page, table
-from sparktop.sweep.formats.drawing import STYLE
-from sparktop.sweep.formats.grid import Cell, Grid, Outside
-from sparktop.sweep.formats.section import Section
 
 _CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 _STRONG = re.compile(r"\*\*(.+?)\*\*")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sparktop.sweep.formats.grid import Grid, in_markdown
-from sparktop.sweep.formats.prose import bullets, wrapped
+from sparktop.report.document.grid import Grid, in_markdown
+from sparktop.report.document.prose import bullets, wrapped
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparktop.graphics.cells import cell_width, fit
+from sparktop.report.document.prose import wrapped
 from sparktop.report.markdown import code
-from sparktop.sweep.formats.prose import wrapped
 
 
 @dataclass(frozen=True, slots=True)
