@@ -19,8 +19,8 @@ from sparktop.sweep.compare.independent import beyond_sentences, by_engines, eng
 from sparktop.sweep.compare.notes import NO_TEST
 from sparktop.sweep.compare.references import fact_lines
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
-from sparktop.sweep.formats.layouts import all_versus, at_best, versus
-from sparktop.sweep.formats.refused_rows import rates_and_refused, winners_and_refused
+from sparktop.sweep.formats.tables.layouts import all_versus, at_best, versus
+from sparktop.sweep.formats.tables.refused_rows import rates_and_refused, winners_and_refused
 from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.terms.definitions import METRICS, lines
 

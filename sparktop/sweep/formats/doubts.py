@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from sparktop.model.sweep_view import Mark
 from sparktop.report.document.prose import plain
 from sparktop.report.markdown import code
-from sparktop.sweep.formats.report_tables import level_words, mark_words
+from sparktop.sweep.formats.tables.level_rows import level_words, mark_words
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.doubts import CLIENT_LAG
 from sparktop.sweep.view.marks import PADDING, REFUSED, marks_of

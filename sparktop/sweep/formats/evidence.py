@@ -10,7 +10,7 @@ from sparktop.report.document.grid import Cell, Grid, Outside
 from sparktop.report.document.prose import plain
 from sparktop.report.document.section import Section
 from sparktop.report.markdown import code
-from sparktop.sweep.formats.report_tables import level_words
+from sparktop.sweep.formats.tables.level_rows import level_words
 from sparktop.sweep.result.results import NodeSide, SweepResult
 from sparktop.sweep.view.evidence import level_facts
 

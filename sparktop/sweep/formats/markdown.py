@@ -15,10 +15,10 @@ from sparktop.sweep.formats import doubts
 from sparktop.sweep.formats.answer import answer
 from sparktop.sweep.formats.comparison import MEANINGS, beside_sections, engine_sections, note_sections
 from sparktop.sweep.formats.evidence import evidence_sections, hardware_grid
-from sparktop.sweep.formats.layouts import batch_scaling, contexts, interactive, spread
-from sparktop.sweep.formats.refused_rows import winners_and_refused
-from sparktop.sweep.formats.report_tables import TABLES
-from sparktop.sweep.formats.split_grid import split_grid
+from sparktop.sweep.formats.tables.layouts import batch_scaling, contexts, interactive, spread
+from sparktop.sweep.formats.tables.level_rows import TABLES
+from sparktop.sweep.formats.tables.refused_rows import winners_and_refused
+from sparktop.sweep.formats.tables.split_grid import split_grid
 from sparktop.sweep.result.results import PlanResult, SweepResult
 from sparktop.sweep.terms.definitions import lines, term_lines
 from sparktop.sweep.terms.doubts import CLIENT_LAG

@@ -21,7 +21,7 @@ from sparktop.report.document.drawing import (
     shortened,
 )
 from sparktop.sweep.formats.curve_drawings import CONCURRENCY, LENGTH
-from sparktop.sweep.formats.report_tables import level_words
+from sparktop.sweep.formats.tables.level_rows import level_words
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import SweepResult, TargetResult
 from sparktop.sweep.result.run_split import Split, level_split

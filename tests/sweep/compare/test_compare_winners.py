@@ -13,7 +13,7 @@ from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT, compare, compari
 from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.compare.references import load_reference
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
-from sparktop.sweep.formats import layouts
+from sparktop.sweep.formats.tables import layouts
 from sparktop.sweep.result.comparison import ComparisonResult, ComparisonRow
 from sparktop.sweep.view.difference import difference
 from sparktop.sweep.view.topologies import topologies

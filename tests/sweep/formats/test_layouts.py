@@ -10,7 +10,8 @@ from sparktop.report.document.grid import Grid, escaped
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.references import load_reference
 from sparktop.sweep.compare.series import Load, Series, series_of
-from sparktop.sweep.formats import layouts, markdown
+from sparktop.sweep.formats import markdown
+from sparktop.sweep.formats.tables import layouts
 from sparktop.sweep.plan.presets import BUILT_IN
 from tests.sweep.made_results import made_series, simulated_sweep
 

@@ -14,7 +14,7 @@ from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.formats import csv_table, markdown
 from sparktop.sweep.formats.comparison import to_json, to_markdown
-from sparktop.sweep.formats.report_tables import mark_words
+from sparktop.sweep.formats.tables.level_rows import mark_words
 from sparktop.sweep.result.figures import Rate
 from sparktop.sweep.result.parts import Tree
 from sparktop.sweep.result.results import LevelResult, Validity

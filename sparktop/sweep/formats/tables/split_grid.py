@@ -6,7 +6,7 @@ from sparktop.graphics.numbers import UNKNOWN
 from sparktop.report.document.grid import Cell, Grid, Outside
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.series import Load
-from sparktop.sweep.formats.figure_cells import load_words
+from sparktop.sweep.formats.tables.figure_cells import load_words
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import LevelResult, TargetResult
 from sparktop.sweep.result.run_split import level_split, run_shares

@@ -13,7 +13,7 @@ from sparktop.model.sweep_view import Mark
 from sparktop.report.document.grid import Cell, Grid
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.series import Load
-from sparktop.sweep.formats.figure_cells import load_words
+from sparktop.sweep.formats.tables.figure_cells import load_words
 from sparktop.sweep.result.results import LevelResult, TargetResult
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.terms.doubts import CLIENT_LAG

@@ -15,7 +15,7 @@ from sparktop.report.markdown import code
 from sparktop.sweep.compare.independent import made_of
 from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, loads
-from sparktop.sweep.formats.figure_cells import (
+from sparktop.sweep.formats.tables.figure_cells import (
     change,
     figure,
     load_of,
