@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import httpx
 
 from sparktop.model.text import clean
-from sparktop.sources.http_failure import timeout_error, transport_error
-from sparktop.sources.http_once import Reply, get, open_client
+from sparktop.sources.http.failure import timeout_error, transport_error
+from sparktop.sources.http.once import Reply, get, open_client
 
 RESOLVE_TIMEOUT_S = 5.0
 """As long as mDNS waits before it gives up."""

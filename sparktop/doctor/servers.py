@@ -20,8 +20,8 @@ from sparktop.model.failure import FailureKind
 from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.model.text import clean
 from sparktop.sources.engine_probe import RouteFinder
-from sparktop.sources.http_failure import AnswerError, status_error
-from sparktop.sources.http_once import Reply
+from sparktop.sources.http.failure import AnswerError, status_error
+from sparktop.sources.http.once import Reply
 from sparktop.sources.router_probe import LIVELINESS, is_litellm
 from sparktop.sources.server_words import server_words
 

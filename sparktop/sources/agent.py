@@ -14,10 +14,10 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.targets import NodeTarget
 from sparktop.model.text import clean
-from sparktop.sources.http_address import host_and_port
-from sparktop.sources.http_body import BodyCollector
-from sparktop.sources.http_failure import AnswerError, status_error, timeout_error, transport_error
-from sparktop.sources.http_session import SharedSession
+from sparktop.sources.http.address import host_and_port
+from sparktop.sources.http.body import BodyCollector
+from sparktop.sources.http.failure import AnswerError, status_error, timeout_error, transport_error
+from sparktop.sources.http.session import SharedSession
 from sparktop.sources.node_replies import NodeReplies
 from sparktop.sources.server_words import server_words
 from sparktop.sources.wire import MOST_BYTES, Reply, WireError, decode

@@ -14,10 +14,10 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget
 from sparktop.model.text import clean
 from sparktop.sources.engine_probe import RouteFinder
-from sparktop.sources.http_address import host_and_port, key_problem
-from sparktop.sources.http_failure import AnswerError
-from sparktop.sources.http_fetch import Answer, Fetcher
-from sparktop.sources.http_session import SharedSession
+from sparktop.sources.http.address import host_and_port, key_problem
+from sparktop.sources.http.failure import AnswerError
+from sparktop.sources.http.fetch import Answer, Fetcher
+from sparktop.sources.http.session import SharedSession
 from sparktop.sources.router_probe import LIVELINESS, is_litellm
 
 _IDENTITY_DEADLINE_S = 5.0

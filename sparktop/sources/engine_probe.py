@@ -11,7 +11,7 @@ from sparktop.engines.openai import NOTE
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
-from sparktop.sources.http_failure import AnswerError
+from sparktop.sources.http.failure import AnswerError
 
 Ask = Callable[[str, float], Awaitable[EngineSample]]
 """Reads the route of an engine ("auto": the usual metrics page of any engine) within a deadline in

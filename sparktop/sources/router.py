@@ -18,10 +18,10 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import RouterTarget
 from sparktop.model.text import clean
-from sparktop.sources.http_address import host_and_port, key_problem
-from sparktop.sources.http_failure import AnswerError
-from sparktop.sources.http_fetch import Answer, Fetcher
-from sparktop.sources.http_session import SharedSession
+from sparktop.sources.http.address import host_and_port, key_problem
+from sparktop.sources.http.failure import AnswerError
+from sparktop.sources.http.fetch import Answer, Fetcher
+from sparktop.sources.http.session import SharedSession
 from sparktop.sources.router_counts import RouterCounts, read_counts
 from sparktop.sources.router_probe import LIVELINESS, is_litellm
 

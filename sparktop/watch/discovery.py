@@ -182,7 +182,7 @@ async def discover(
     Only GET requests that change nothing are sent: to servers `/metrics`, `/health/liveliness` (LiteLLM's
     `/health` would run completions) and `/v1/models`; to agents `/healthz` and `/v1/sample`.
     """
-    from sparktop.sources.http_once import open_client  # late, see above
+    from sparktop.sources.http.once import open_client  # late, see above
 
     by_label: dict[str, str] = {}
     for host in hosts:
@@ -353,8 +353,8 @@ class _HostSearch:
         The body is b"" if it cannot be read. The status is 0 if there is no answer.
         """
         # Late: httpx and aiohttp are loaded only when a request is sent.
-        from sparktop.sources.http_failure import AnswerError
-        from sparktop.sources.http_once import UnreadReplyError, get
+        from sparktop.sources.http.failure import AnswerError
+        from sparktop.sources.http.once import UnreadReplyError, get
 
         try:
             reply = await get(self._client, url, where=self._label, deadline_s=self._answer_timeout_s)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 
 if TYPE_CHECKING:
-    from sparktop.sources.http_session import SharedSession
+    from sparktop.sources.http.session import SharedSession
     from sparktop.sources.source import Source
     from sparktop.watch.discovery import Found
 
@@ -54,13 +54,13 @@ class RealWays:
         if watch.routers:
             names.append("sparktop.sources.router")
         if watch.discover:
-            names += ["sparktop.watch.discovery", "sparktop.sources.http_once"]
+            names += ["sparktop.watch.discovery", "sparktop.sources.http.once"]
         return names
 
     def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
         """Return an HTTP source for each backend; the sources share their connections."""
         from sparktop.sources.engine_http import EngineSource
-        from sparktop.sources.http_session import SharedSession
+        from sparktop.sources.http.session import SharedSession
 
         session = SharedSession()
         return [EngineSource(target, session=session) for target in targets]
@@ -69,7 +69,7 @@ class RealWays:
         """Return the source of a node: this machine itself, or another machine through its agent or ssh."""
         if target.via == "agent":
             from sparktop.sources.agent import AgentSource
-            from sparktop.sources.http_session import SharedSession
+            from sparktop.sources.http.session import SharedSession
 
             self._agents = self._agents or SharedSession()
             return AgentSource(target, session=self._agents)
@@ -83,7 +83,7 @@ class RealWays:
 
     def routers(self, targets: Sequence[RouterTarget]) -> Sequence[Source]:
         """Return an HTTP source for each router; the sources share their connections."""
-        from sparktop.sources.http_session import SharedSession
+        from sparktop.sources.http.session import SharedSession
         from sparktop.sources.router import RouterSource
 
         session = SharedSession()

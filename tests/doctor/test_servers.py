@@ -14,7 +14,7 @@ from sparktop.doctor.check import Check, Status, to_text
 from sparktop.doctor.network import RealNetwork
 from sparktop.doctor.servers import check_backend, check_router
 from sparktop.model.targets import BackendTarget, RouterTarget
-from sparktop.sources.http_once import Reply
+from sparktop.sources.http.once import Reply
 
 Serve = Callable[[Mapping[str, bytes] | bytes], Awaitable[Any]]
 READING = {

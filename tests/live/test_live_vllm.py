@@ -28,7 +28,7 @@ from sparktop.model.snapshot import BackendView, Latency
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.rates.tally import EDGE_SLACK_S
 from sparktop.sources.engine_http import EngineSource
-from sparktop.sources.http_fetch import Answer
+from sparktop.sources.http.fetch import Answer
 from sparktop.sources.source import Source
 from sparktop.store import Reading, SourceKey, Store
 from sparktop.watch.monitor import Monitor, RealWays

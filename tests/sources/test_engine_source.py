@@ -12,7 +12,7 @@ from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget
 from sparktop.sources.engine_http import EngineSource
-from sparktop.sources.http_session import SharedSession
+from sparktop.sources.http.session import SharedSession
 from tests.sources.conftest import HEALTHY_PAGE, FakeClock, RawServer, Serve, answer
 
 MODELS = {"object": "list", "data": [{"id": "tiny", "max_model_len": 4096}, {"id": "other"}]}

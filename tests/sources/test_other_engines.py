@@ -18,7 +18,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget
 from sparktop.sources.engine_http import EngineSource
 from sparktop.sources.engine_probe import RouteFinder
-from sparktop.sources.http_failure import AnswerError
+from sparktop.sources.http.failure import AnswerError
 from tests.sources.conftest import HEALTHY_PAGE, FakeClock
 
 pytestmark = pytest.mark.outside

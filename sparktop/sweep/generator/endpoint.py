@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit
 
 from sparktop import __version__
-from sparktop.sources.http_address import host_and_port, key_problem
+from sparktop.sources.http.address import host_and_port, key_problem
 from sparktop.sweep.terms.request_errors import UNREACHABLE, RequestFailure, connect_failure, request_failure
 
 _PATH_CHARACTERS = "/:@!$&'()*+,;=-._~%"

@@ -16,9 +16,9 @@ import httpx
 from sparktop import __version__
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
-from sparktop.sources.http_address import key_problem
-from sparktop.sources.http_body import BodyCollector
-from sparktop.sources.http_failure import AnswerError, timeout_error, transport_error
+from sparktop.sources.http.address import key_problem
+from sparktop.sources.http.body import BodyCollector
+from sparktop.sources.http.failure import AnswerError, timeout_error, transport_error
 
 
 @dataclass(frozen=True, slots=True)

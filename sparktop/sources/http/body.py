@@ -6,7 +6,7 @@ import zlib
 
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
-from sparktop.sources.http_failure import AnswerError
+from sparktop.sources.http.failure import AnswerError
 
 BODY_CAP_BYTES = 4 * 1024 * 1024
 """4 MiB. A vLLM page is 35 to 60 kB; even 64 data-parallel ranks stay below this."""

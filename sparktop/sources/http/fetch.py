@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from sparktop.sources.http_body import BODY_CAP_BYTES, BodyCollector
-from sparktop.sources.http_failure import AnswerError, status_error, timeout_error, transport_error
+from sparktop.sources.http.body import BODY_CAP_BYTES, BodyCollector
+from sparktop.sources.http.failure import AnswerError, status_error, timeout_error, transport_error
 from sparktop.sources.server_words import server_words
 
 _OK = 200

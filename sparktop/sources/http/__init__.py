@@ -1,0 +1,1 @@
+"""Bounded HTTP requests to servers: addresses, sessions, bodies, failures in words."""
