@@ -12,7 +12,7 @@ from sparktop.model.instant import Instant
 from sparktop.model.targets import StateThresholds
 from sparktop.rates import LinkKind
 from sparktop.store.alert_book import AlertBook, Finding
-from sparktop.store.backend import BackendTrack
+from sparktop.store.backend.track import BackendTrack
 from sparktop.store.figures import RATE_WINDOW_S
 from sparktop.store.health import DOWN_AFTER_FAILURES, DOWN_AFTER_S, Health
 from sparktop.store.keys import SourceKey, SourceKind

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparktop.analysis.roles import Role, worker_roles
-from sparktop.store.backend import BackendTrack
+from sparktop.store.backend.track import BackendTrack
 from sparktop.store.load_log import LoadLog
 from sparktop.store.router import Group, RouterTrack, routers_of_groups
 

@@ -8,7 +8,7 @@ from sparktop.analysis.placement import BackendPlace, NodePlace, matched, place
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED, StepPace
 from sparktop.model.node import NodeSample
 from sparktop.model.snapshot import BackendView
-from sparktop.store.backend import BackendTrack
+from sparktop.store.backend.track import BackendTrack
 from sparktop.store.node import NodeTrack
 
 

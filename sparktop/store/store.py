@@ -20,7 +20,7 @@ from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Snapshot
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
 from sparktop.store.alert_book import AlertBook
 from sparktop.store.alerts import judge_backend, judge_health, link_events
-from sparktop.store.backend import BackendTrack
+from sparktop.store.backend.track import BackendTrack
 from sparktop.store.balance import BalanceBook
 from sparktop.store.balance_groups import judged_groups
 from sparktop.store.event_log import Announce, EventLog

@@ -17,12 +17,12 @@ from sparktop.model.snapshot import BackendHistory, BackendView, LaneHistory, La
 from sparktop.model.targets import BackendTarget, StateThresholds
 from sparktop.rates import Lineage, LinkKind, Window, advance, follow
 from sparktop.rates.tally import EDGE_SLACK_S, MISSED_INTERVALS
+from sparktop.store.backend.lane_logs import LaneLogs
+from sparktop.store.backend.slow_steps import SlowSteps
+from sparktop.store.backend.step_baseline import StepBaseline
 from sparktop.store.figures import RATE_WINDOW_S, drawn, mean, with_figures
 from sparktop.store.health import Health
-from sparktop.store.lane_logs import LaneLogs
 from sparktop.store.load_log import LoadLog
-from sparktop.store.slow_steps import SlowSteps
-from sparktop.store.step_baseline import StepBaseline
 
 _REMEMBERED = tuple(one.name for one in fields(BackendHistory))
 _QUICK_SHARE = 0.6
