@@ -27,14 +27,14 @@ from sparktop.panels.board.view import View
 from sparktop.recording.session import RecordedMonitor, Recordings
 from sparktop.store import Store
 from sparktop.ui.cadence import Cadence
-from sparktop.ui.notifier import notify_of_events
 from sparktop.ui.remembered import recall, remember, state_file
 from sparktop.ui.rewind import Rewind
 from sparktop.ui.screens.overview import OverviewScreen
 from sparktop.ui.styles import RoleStyles, textual_theme
 from sparktop.ui.sweep_desk import SweepDesk
-from sparktop.ui.terminal import TerminalDriver
-from sparktop.ui.terminal_meter import TerminalMeter
+from sparktop.ui.terminal.driver import TerminalDriver
+from sparktop.ui.terminal.meter import TerminalMeter
+from sparktop.ui.terminal.notifier import notify_of_events
 from sparktop.ui.themes import ThemedApp, chosen_palette
 from sparktop.ui.timeline import Timeline
 from sparktop.watch.monitor import Monitor

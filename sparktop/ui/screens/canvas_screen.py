@@ -16,10 +16,10 @@ from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH
 from sparktop.panels.board.too_small import too_small_rows
 from sparktop.panels.parts.rows import Row
 from sparktop.ui.canvas import Canvas
-from sparktop.ui.frugal import FrugalCompositor
 from sparktop.ui.keys import bindings
 from sparktop.ui.screens.help import HelpScreen
 from sparktop.ui.styles import RoleStyles
+from sparktop.ui.terminal.frugal import FrugalCompositor
 
 
 class KeysScreen(HelpScreen):

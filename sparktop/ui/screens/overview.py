@@ -21,12 +21,12 @@ from sparktop.panels.board.view import Preset, Sort, View
 from sparktop.panels.node.processes import ProcessSort
 from sparktop.ui.arrangement import Arrangement
 from sparktop.ui.canvas import Canvas
-from sparktop.ui.frugal import FrugalCompositor
 from sparktop.ui.keys import bindings
 from sparktop.ui.screens.filter_actions import FilterActions, filter_line
 from sparktop.ui.screens.rewind_actions import time_line
 from sparktop.ui.screens.sweep_actions import SWEEP, SweepActions
 from sparktop.ui.styles import RoleStyles
+from sparktop.ui.terminal.frugal import FrugalCompositor
 
 HEADER = 1
 FOOTER = 1

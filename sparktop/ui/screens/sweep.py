@@ -28,11 +28,11 @@ from sparktop.sweep.compare.references import Reference, load_reference, referen
 from sparktop.sweep.view.curves import fits
 from sparktop.sweep.view.source import SweepSource
 from sparktop.ui.canvas import Canvas
-from sparktop.ui.frugal import FrugalCompositor
 from sparktop.ui.keys import bindings
 from sparktop.ui.report import saved_report
 from sparktop.ui.screens.desk import Desk
 from sparktop.ui.styles import RoleStyles
+from sparktop.ui.terminal.frugal import FrugalCompositor
 
 FOOTER = 1
 _STEP = 3

@@ -1,0 +1,1 @@
+"""The terminal: what is sent to it, how much and how often."""
