@@ -20,12 +20,12 @@ from sparktop.commands import (
     replay,
     report,
     snapshot,
-    sweep,
     themes,
     watch,
 )
 from sparktop.commands.arguments import Parser
 from sparktop.commands.output import drop_out, flush_out, tell, write_out
+from sparktop.commands.sweep import command as sweep
 from sparktop.ending import CLOSING_S, ENDING
 from sparktop.errors import SparktopError, UsageError
 from sparktop.model.text import clean

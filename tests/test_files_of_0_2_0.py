@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sparktop.cli import main
-from sparktop.commands.sweep import render
+from sparktop.commands.sweep.command import render
 from sparktop.config.cache import CheckedFiles, configured
 from sparktop.config.schema import load as load_config
 from sparktop.files import find_config

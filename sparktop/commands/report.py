@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparktop.commands.output import check_file, tell, write_file, write_markdown, write_out
-from sparktop.commands.sweep import FORMATS, chosen_format
+from sparktop.commands.sweep.command import FORMATS, chosen_format
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from sparktop.cli import main
-from sparktop.commands import sweep_targets
-from sparktop.commands.sweep import chosen_format, counts
-from sparktop.commands.sweep_line import SweepLine, duration, level_line, progress_line
-from sparktop.commands.sweep_targets import choose_targets, named_target
+from sparktop.commands.sweep import targets as sweep_targets
+from sparktop.commands.sweep.command import chosen_format, counts
+from sparktop.commands.sweep.progress import SweepLine, duration, level_line, progress_line
+from sparktop.commands.sweep.targets import choose_targets, named_target
 from sparktop.errors import UsageError
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.sweep.plan.order import Load

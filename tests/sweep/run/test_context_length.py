@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sparktop.commands.sweep import verdict
-from sparktop.commands.sweep_line import level_line
+from sparktop.commands.sweep.command import verdict
+from sparktop.commands.sweep.progress import level_line
 from sparktop.model.engine import EngineIdentity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.snapshot import BackendView

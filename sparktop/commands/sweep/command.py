@@ -17,7 +17,7 @@ from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MO
 from sparktop.typed import whole_numbers
 
 if TYPE_CHECKING:
-    from sparktop.commands.sweep_targets import Chosen
+    from sparktop.commands.sweep.targets import Chosen
     from sparktop.sweep.plan.plan import Plan, SweepTarget
     from sparktop.sweep.plan.presets import Wishes
     from sparktop.sweep.result.results import SweepResult
@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from sparktop.commands.choice import configured_watch
-    from sparktop.commands.sweep_targets import choose_targets, named_target
+    from sparktop.commands.sweep.targets import choose_targets, named_target
     from sparktop.logfile import open_log
     from sparktop.model.targets import GuardLimits, Watch
     from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan
@@ -208,7 +208,7 @@ def _ask_first(targets: tuple[SweepTarget, ...], *, is_sure: bool) -> None:
 def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
     import asyncio
 
-    from sparktop.commands.sweep_run import Keeper, make_sweep
+    from sparktop.commands.sweep.run import Keeper, make_sweep
     from sparktop.sweep.compare.resolution import resolution_words
 
     if len(plan.targets) > 1:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from sparktop.commands.output import tell, write_file
-from sparktop.commands.sweep_line import SweepLine
+from sparktop.commands.sweep.progress import SweepLine
 from sparktop.ending import hear
 from sparktop.errors import OutputError
 from sparktop.model.targets import Watch

@@ -1,0 +1,1 @@
+"""`sparktop sweep`: its arguments, targets, run and progress."""
