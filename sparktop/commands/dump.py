@@ -36,18 +36,18 @@ def span_of(recording: Recording, start: str | None, end: str | None) -> Span:
         UsageError: a text is not a time, or the start is later than the end.
     """
     from sparktop.dump.span import Span  # late: --help needs neither
-    from sparktop.recording.when import Frame, read_time
+    from sparktop.recording.when import TimeRange, read_time
 
     if start is None and end is None:
         return Span()
     last = max(record.instant.wall for record in recording.records(recording.frames[-1]))
-    frame = Frame(recording.frames[0].instant.wall, last, datetime.now(UTC))
+    known = TimeRange(recording.frames[0].instant.wall, last, datetime.now(UTC))
 
     def read(text: str) -> datetime:
         try:
             if _UNIX_S.fullmatch(text.strip()):
                 return datetime.fromtimestamp(float(text), UTC)
-            return read_time(text, frame)
+            return read_time(text, known)
         except (OverflowError, OSError, ValueError):
             raise UsageError(f"'{clean(text, 60)}' is not a time of this calendar") from None
 

@@ -39,9 +39,9 @@ async def observe(
 ) -> tuple[Snapshot, bool]:
     """Watch the targets for `seconds` or until Ctrl+C; return (snapshot, whether interrupted).
 
-    With None for `seconds`, watch until `has_told` is true, but at most `ENOUGH_S` seconds. Hook and webhook
-    are not used if `seconds` is None or below `DELIVERED_FROM_S`. `ways` creates the sources that poll; None
-    means real ones. `simulated` marks the snapshot as simulated.
+    With None for `seconds`, watch until every target has reported or failed, but at most `ENOUGH_S` seconds.
+    Hook and webhook are not used if `seconds` is None or below `DELIVERED_FROM_S`. `ways` creates the sources
+    that poll; None means real ones. `simulated` marks the snapshot as simulated.
     """
     if seconds is None:
         watch = replace(watch, interval_s=min(watch.interval_s, GLANCE_INTERVAL_S))
@@ -60,7 +60,7 @@ async def observe(
     await monitor.start()
     try:
         if seconds is None:
-            await wait_for(lambda: has_told(store.snapshot(), watch), ENOUGH_S, interrupted, clock=clock)
+            await wait_for(lambda: all_reported(store.snapshot(), watch), ENOUGH_S, interrupted, clock=clock)
         else:
             await wait_for(lambda: False, seconds, interrupted, clock=clock)
         store.judge()
@@ -88,7 +88,7 @@ async def wait_for(
             await asyncio.wait_for(interrupted.wait(), min(_LOOK_S, left))
 
 
-def has_told(snapshot: Snapshot, watch: Watch) -> bool:
+def all_reported(snapshot: Snapshot, watch: Watch) -> bool:
     """Return True once the search for servers has a result and every source has enough samples or has failed.
 
     A backend has enough samples once they span the shortest time over which a rate is shown. A node has

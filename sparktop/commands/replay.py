@@ -42,10 +42,10 @@ def moment(recording: Recording, text: str | None) -> datetime:
     Raises:
         UsageError: the text is not a time, or not a time of the recording.
     """
-    from sparktop.recording.when import Frame, read_time, require_within
+    from sparktop.recording.when import TimeRange, read_time, require_within
 
-    frame = Frame(recording.frames[0].instant.wall, recording.end, datetime.now(UTC))
-    return recording.end if text is None else require_within(read_time(text, frame), frame)
+    span = TimeRange(recording.frames[0].instant.wall, recording.end, datetime.now(UTC))
+    return recording.end if text is None else require_within(read_time(text, span), span)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -68,8 +68,8 @@ class _Family:
 
 
 @dataclass(slots=True)
-class Left:
-    """What a dump does not hold."""
+class LeftOut:
+    """Numbers of pages, samples and records that could not be converted to OpenMetrics."""
 
     pages: int = 0
     """Pages that are not in Prometheus' format, as of Ollama or TensorRT-LLM."""
@@ -94,7 +94,7 @@ class Collector:
         self._identities: dict[str, NodeIdentity] = {}
         self._simulated = False
         self._taken: dict[str, float] = {}
-        self.left = Left()
+        self.left = LeftOut()
 
     @property
     def names(self) -> list[str]:

@@ -130,29 +130,32 @@ class FrameReader:
         return self._scan(start, waits=True)
 
     def _scan(self, start: int, *, waits: bool) -> Iterator[Located | None]:
-        end = _FrameEnd(start)
+        end, reported = _FrameEnd(start), False
         while True:
             frame = self._next_magic(end.offset)
-            if frame is None and waits:
-                yield None
-                continue
-            reason = end.reason
+            reason, may_grow = end.reason, end.may_grow
             if reason is None and end.offset < (self.size() if frame is None else frame):
-                reason = "bytes that are not a frame"
-            if reason is not None and (frame is not None or not end.may_grow):
+                reason, may_grow = "bytes that are not a frame", waits
+            if reason is not None and not reported and (frame is not None or not may_grow):
                 self.damage.append(Damage(end.offset, reason))
-            if frame is None:
+                reported = True
+            if frame is not None:
+                end, reported = (yield from self._frame(frame, waits=waits)), False
+            elif waits:
+                yield None
+            else:
                 return
-            end = yield from self._frame(frame, waits=waits)
 
     def _frame(self, frame: int, *, waits: bool) -> Generator[Located | None, None, _FrameEnd]:
         """Yield the records of a frame; return where and why reading it ended.
 
-        With `waits`, yield None while the next block is not complete and nothing follows it.
+        With `waits`, yield None while the header or the next block is not complete and nothing follows it.
         """
-        offset = self._after_header(frame)
-        if offset is None:
+        while (offset := self._after_header(frame)) is None:
             torn = frame + _LONGEST_HEADER > self.size()
+            if waits and torn:
+                yield None
+                continue
             return _FrameEnd(frame + 1, "a frame's header is torn or invalid", may_grow=torn)
         decompressor = ZstdDecompressor(options={DecompressionParameter.window_log_max: MAX_WINDOW_LOG})
         self.open_frame, self.good_end = True, offset

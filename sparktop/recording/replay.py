@@ -14,7 +14,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.time_bar import TimeBar
 from sparktop.recording.past import RECENT_S, Past, Picture
 from sparktop.recording.player import WARM_UP_S, FrameStart, Player, Recording
-from sparktop.recording.when import Frame
+from sparktop.recording.when import TimeRange
 
 SPEEDS = (1, 2, 4, 8, 16, 32, 64)
 GLANCE_S = 70.0
@@ -217,9 +217,9 @@ class Replay:
             start, self.recording.end, self._shown.wall, tuple(self._moments()), tuple(self._points)
         )
 
-    def span(self) -> Frame:
+    def span(self) -> TimeRange:
         """Return what typed times are relative to."""
-        return Frame(self.recording.frames[0].instant.wall, self.recording.end, datetime.now(UTC))
+        return TimeRange(self.recording.frames[0].instant.wall, self.recording.end, datetime.now(UTC))
 
     def toggle(self) -> None:
         """Play on from the moment shown, or pause."""

@@ -26,8 +26,8 @@ _MOST_TEXT = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
-    """The times and the time zone that `read_time` needs to interpret a text such as "10m ago" or "12:03"."""
+class TimeRange:
+    """What typed times refer to: the time span of a recording, the present and the time zone."""
 
     start: datetime
     end: datetime
@@ -38,25 +38,25 @@ class Frame:
     """The zone of local times; None for the system's."""
 
 
-def read_time(text: str, frame: Frame) -> datetime:
-    """Return the moment (UTC) that `text` means.
+def read_time(text: str, span: TimeRange) -> datetime:
+    """Return the moment (UTC) that `text`, a time typed by the user, means in a recording of that time span.
 
-    "10m", "10m ago" and "-10m" count back from the end of the frame. A time of day without a date is the last
-    such time before the end.
+    "10m", "10m ago" and "-10m" count back from the end of the span. A time of day without a date is the last
+    such time before the end of the span. The moment may lie outside the span: see `require_within`.
 
     Raises:
         UsageError: the text is not a time, or a local time that is ambiguous or does not exist.
     """
     words = " ".join(text.lower().split()).replace(" utc", "z")
     if words in {"start", "begin", "beginning"}:
-        return frame.start
+        return span.start
     if words in {"end", "now"}:
-        return frame.end
+        return span.end
     ago = _ago(words)
     try:
         if ago is not None:
-            return frame.end - ago
-        found = _zoned(words) or _local(words, frame)
+            return span.end - ago
+        found = _zoned(words) or _local(words, span)
     except (ValueError, OverflowError):
         found = None
     if found is None:
@@ -69,17 +69,17 @@ def time_words(moment: datetime, zone: tzinfo | None = None) -> str:
     return f"{moment.astimezone(zone):%Y-%m-%d %H:%M:%S %Z}"
 
 
-def require_within(moment: datetime, frame: Frame) -> datetime:
-    """Return the moment if it is within the frame.
+def require_within(moment: datetime, span: TimeRange) -> datetime:
+    """Return the moment if it is within the time span of a recording.
 
     Raises:
-        UsageError: it is before the start or after the end of the frame.
+        UsageError: it is before the start or after the end of the span.
     """
-    if frame.start <= moment <= frame.end:
+    if span.start <= moment <= span.end:
         return moment
-    side = "before" if moment < frame.start else "after"
-    span = f"{time_words(frame.start, frame.zone)} to {time_words(frame.end, frame.zone)}"
-    raise UsageError(f"{time_words(moment, frame.zone)} is {side} what is kept: {span}")
+    side = "before" if moment < span.start else "after"
+    kept = f"{time_words(span.start, span.zone)} to {time_words(span.end, span.zone)}"
+    raise UsageError(f"{time_words(moment, span.zone)} is {side} what is kept: {kept}")
 
 
 def _ago(words: str) -> timedelta | None:
@@ -98,7 +98,7 @@ def _zoned(words: str) -> datetime | None:
     return None if found is None else datetime.fromisoformat(f"{found[1]}{found[2]}".upper()).astimezone(UTC)
 
 
-def _local(words: str, frame: Frame) -> datetime | None:
+def _local(words: str, span: TimeRange) -> datetime | None:
     """Return the moment of a local date, time of day, or both."""
     found = _CLOCK.fullmatch(words)
     if found is None or not words:
@@ -110,23 +110,23 @@ def _local(words: str, frame: Frame) -> datetime | None:
     time = datetime.strptime(f"{int(hour):02}:{rest}", "%H:%M:%S" if ":" in rest else "%H:%M")  # noqa: DTZ007 - a time of day
     if day is not None:
         return _instant(
-            _date(day, frame).replace(hour=time.hour, minute=time.minute, second=time.second), frame
+            _date(day, span).replace(hour=time.hour, minute=time.minute, second=time.second), span
         )
-    today = frame.end.astimezone(frame.zone).replace(tzinfo=None, fold=0)
+    today = span.end.astimezone(span.zone).replace(tzinfo=None, fold=0)
     moment = today.replace(hour=time.hour, minute=time.minute, second=time.second, microsecond=0)
-    return _instant(moment if moment <= today else moment - timedelta(days=1), frame)
+    return _instant(moment if moment <= today else moment - timedelta(days=1), span)
 
 
-def _date(word: str, frame: Frame) -> datetime:
+def _date(word: str, span: TimeRange) -> datetime:
     if word[0].isdigit():
         return datetime.fromisoformat(word)
-    today = frame.now.astimezone(frame.zone).replace(
+    today = span.now.astimezone(span.zone).replace(
         tzinfo=None, fold=0, hour=0, minute=0, second=0, microsecond=0
     )
     return today - timedelta(days=word == "yesterday")
 
 
-def _instant(local: datetime, frame: Frame) -> datetime:
+def _instant(local: datetime, span: TimeRange) -> datetime:
     """Return the one moment at which clocks of the zone show `local`.
 
     Raises:
@@ -134,15 +134,15 @@ def _instant(local: datetime, frame: Frame) -> datetime:
     """
     found: set[datetime] = set()
     for fold in (0, 1):
-        utc = local.replace(tzinfo=frame.zone, fold=fold).astimezone(UTC)
-        if utc.astimezone(frame.zone).replace(tzinfo=None, fold=0) == local:
+        utc = local.replace(tzinfo=span.zone, fold=fold).astimezone(UTC)
+        if utc.astimezone(span.zone).replace(tzinfo=None, fold=0) == local:
             found.add(utc)
     if len(found) == 1:
         return found.pop()
     shown = f"{local:%Y-%m-%d %H:%M}"
     if not found:
         raise UsageError(f"there was no {shown} here: the clocks were put forward over it")
-    first = min(found).astimezone(frame.zone)
+    first = min(found).astimezone(span.zone)
     raise UsageError(
         f"{shown} happened twice here: write the zone too, like {first.isoformat(' ', 'minutes')}"
     )

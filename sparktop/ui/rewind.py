@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.time_bar import TimeBar
 from sparktop.recording.past import Band, Past, Picture, picture_of
-from sparktop.recording.when import Frame
+from sparktop.recording.when import TimeRange
 
 _HOUR_S = 3600
 _JITTER_S = 0.1
@@ -75,12 +75,12 @@ class Rewind:
         minutes = f"{ago_s // 3600}:{ago_s // 60 % 60:02}" if ago_s >= _HOUR_S else f"{ago_s // 60}"
         return f"REWIND {sign}−{minutes}:{ago_s % 60:02} {shown.wall.astimezone():%H:%M:%S}"
 
-    def span(self) -> Frame | None:
+    def span(self) -> TimeRange | None:
         """Return the range of times for which pictures are stored; None before the first picture."""
         oldest, present = self.past.oldest, self._present
         if oldest is None or present is None:
             return None
-        return Frame(oldest.wall, max(oldest.wall, present[0].taken_at), datetime.now(UTC))
+        return TimeRange(oldest.wall, max(oldest.wall, present[0].taken_at), datetime.now(UTC))
 
     def bar(self) -> TimeBar | None:
         """Return the time bar, which covers all stored pictures; None before the first picture."""

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from sparktop.panels.board.time_bar import TimeBar
 from sparktop.recording.past import Picture
-from sparktop.recording.when import Frame
+from sparktop.recording.when import TimeRange
 
 
 class Timeline(Protocol):
@@ -36,7 +36,7 @@ class Timeline(Protocol):
         """Return the time bar, which covers all moments that can be shown; None before the first picture."""
         ...
 
-    def span(self) -> Frame | None:
+    def span(self) -> TimeRange | None:
         """Return the range of moments that can be shown, and the present; None before the first picture.
 
         Times that the user types are relative to these.

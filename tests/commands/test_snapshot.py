@@ -17,7 +17,7 @@ import pytest
 from sparktop.colors.palette import palettes
 from sparktop.commands import observation
 from sparktop.commands import snapshot as snapshot_command
-from sparktop.commands.observation import has_told, wait_for, why_nothing
+from sparktop.commands.observation import all_reported, wait_for, why_nothing
 from sparktop.commands.snapshot import report
 from sparktop.errors import OutputError, UnreachableError
 from sparktop.model.engine import EngineSample, LaneSample
@@ -213,16 +213,16 @@ def seen(backend_points: int, node_points: int, failure: Failure | None = None) 
 )
 def test_enough_is_two_intervals_or_a_failure(snapshot: Snapshot, *, expected: bool) -> None:
     """Every backend must have been seen for two intervals or have failed, also if its samples were empty."""
-    assert has_told(snapshot, WATCH) is expected
+    assert all_reported(snapshot, WATCH) is expected
 
 
 def test_a_router_must_have_told_once() -> None:
     """One answer of a router is a whole one; before it, or a failure, there is not enough."""
     silent = RouterView("proxy", "http://p:4000")
     for router, enough in ((silent, False), (replace(silent, age_s=0.1), True)):
-        assert has_told(replace(seen(3, 2), routers=(router,)), WATCH) is enough
+        assert all_reported(replace(seen(3, 2), routers=(router,)), WATCH) is enough
     failed = replace(silent, failure=REFUSED)
-    assert has_told(replace(seen(3, 2), routers=(failed,)), WATCH)
+    assert all_reported(replace(seen(3, 2), routers=(failed,)), WATCH)
     assert "proxy: " in why_nothing(replace(seen(0, 0), routers=(failed,)))
 
 
@@ -231,10 +231,10 @@ def test_a_search_must_have_ended() -> None:
     watch = replace(WATCH, backends=(), discover=("host",))
     nothing = replace(seen(3, 2), backends=())
     note = Event(nothing.taken_at, Severity.INFO, "discovery", "host: nothing")
-    assert not has_told(nothing, watch)
-    assert has_told(replace(nothing, events=(note,)), watch)
-    assert has_told(seen(3, 2), watch)
-    assert not has_told(seen(1, 2), watch)
+    assert not all_reported(nothing, watch)
+    assert all_reported(replace(nothing, events=(note,)), watch)
+    assert all_reported(seen(3, 2), watch)
+    assert not all_reported(seen(1, 2), watch)
 
 
 async def test_waiting_ends_at_its_limit() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.recording.frames import EMPTY_LAST_BLOCK, MAGIC
+from sparktop.recording.frames import EMPTY_LAST_BLOCK, MAGIC, FrameReader
 from sparktop.recording.zstandard import ZstdDecompressor
 from tests.recording.conftest import A_FRAME, Made, read
 
@@ -97,3 +97,35 @@ def test_a_frame_that_wants_a_gigabyte_is_refused(made: Made, tmp_path: Path) ->
     found, reader = read(tmp_path / "a", bomb + made.data)
     assert found == made.records
     assert [one.offset for one in reader.damage] == [7]
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000])
+def test_a_growing_file_is_followed_through_every_torn_header_and_block(
+    made: Made, tmp_path: Path, step: int
+) -> None:
+    """However few bytes arrive at a time, each record is read once, and what was torn is no damage."""
+    first = made.ends[A_FRAME - 1] - 300
+    (file := tmp_path / "a").write_bytes(made.data[:first])
+    with file.open("rb") as opened, file.open("ab") as writer:
+        reader = FrameReader(opened.fileno())
+        following = reader.following()
+        found = []
+        for start in range(first, first + 600, step):
+            writer.write(made.data[start : min(start + step, first + 600)])
+            writer.flush()
+            while (located := next(following)) is not None:
+                found.append(located.record)
+    assert found == made.records[: complete(made, first + 600)]
+    assert reader.damage == []
+
+
+def test_following_reports_damage_at_the_end(made: Made, tmp_path: Path) -> None:
+    """A block that cannot be decompressed is reported once, although the file may still grow."""
+    (file := tmp_path / "a").write_bytes(made.data[:-40] + bytes(range(200, 240)))
+    with file.open("rb") as opened:
+        reader = FrameReader(opened.fileno())
+        following = reader.following()
+        while next(following) is not None:
+            pass
+        assert [next(following) for _ in range(3)] == [None] * 3
+        assert len(reader.damage) == 1

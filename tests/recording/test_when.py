@@ -8,11 +8,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from sparktop.errors import UsageError
-from sparktop.recording.when import Frame, read_time, require_within, time_words
+from sparktop.recording.when import TimeRange, read_time, require_within, time_words
 
 BERLIN = ZoneInfo("Europe/Berlin")
 END = datetime(2026, 11, 23, 0, 30, tzinfo=UTC)
-FRAME = Frame(END - timedelta(hours=6), END, END + timedelta(days=1), BERLIN)
+FRAME = TimeRange(END - timedelta(hours=6), END, END + timedelta(days=1), BERLIN)
 
 
 def local(text: str) -> datetime:
@@ -99,7 +99,7 @@ def test_what_is_no_time_is_refused_with_examples(text: str) -> None:
 
 def test_changes_of_the_clocks() -> None:
     """A local time that happened twice or never is refused; with its zone, or on another day, it is one."""
-    frame = Frame(END, datetime(2026, 11, 1, tzinfo=UTC), END, BERLIN)
+    frame = TimeRange(END, datetime(2026, 11, 1, tzinfo=UTC), END, BERLIN)
     with pytest.raises(
         UsageError, match=r"2026-10-25 02:30 happened twice here: write the zone .*02:30\+02:00"
     ):
@@ -109,7 +109,9 @@ def test_changes_of_the_clocks() -> None:
     with pytest.raises(UsageError, match="there was no 2026-03-29 02:30 here"):
         read_time("2026-03-29 02:30", frame)
     # Over the change of the clocks, a duration is of real hours, and yesterday is a day of the calendar.
-    after = Frame(END, datetime(2026, 10, 25, 11, tzinfo=UTC), datetime(2026, 10, 25, 11, tzinfo=UTC), BERLIN)
+    after = TimeRange(
+        END, datetime(2026, 10, 25, 11, tzinfo=UTC), datetime(2026, 10, 25, 11, tzinfo=UTC), BERLIN
+    )
     assert read_time("24h", after) == datetime(2026, 10, 24, 11, tzinfo=UTC)
     assert read_time("yesterday 12:00", after) == datetime(2026, 10, 24, 10, tzinfo=UTC)
 
@@ -126,6 +128,6 @@ def test_a_moment_outside_is_said_with_both_ends() -> None:
 
 def test_the_zone_of_the_system_is_the_default() -> None:
     """Without a zone, times are those of the machine."""
-    frame = Frame(END, END, END)
+    frame = TimeRange(END, END, END)
     here = END.astimezone()
     assert read_time(f"{here:%H:%M}", frame) == END

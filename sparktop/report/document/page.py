@@ -134,6 +134,9 @@ def _inline(text: str) -> str:
 
 
 def _unpadded(span: str) -> str:
-    """Return the content of a Markdown code span, without the spaces that pad content with backticks."""
+    """Return the text of a Markdown code span.
+
+    Markdown puts a space at both ends of a text that itself begins or ends with a backtick; they are removed.
+    """
     padded = span.startswith(" ") and span.endswith(" ") and span.strip()
     return span[1:-1] if padded else span
