@@ -31,7 +31,7 @@ _RULES = ("schema.py", "checks.py", "keys.py", "../engines/registry.py")
 
 
 class CheckedFiles:
-    """The cache of validated files: a folder with an entry for each text.
+    """The cache of validated settings: a folder with an entry for each configuration text that was valid.
 
     The folder is below `$XDG_CACHE_HOME` or ~/.cache; without a home directory nothing is cached.
     """

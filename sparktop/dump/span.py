@@ -19,7 +19,7 @@ CLOCK_STEP_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A span of wall time; None: from the recording's start, or to its end."""
+    """A span of wall time; `start` None means the recording's start, and `end` None its end."""
 
     start: datetime | None = None
     end: datetime | None = None

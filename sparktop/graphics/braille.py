@@ -176,10 +176,11 @@ def _inside(level: int, base: int) -> int:
 
 
 def _layers(left: tuple[int, int], right: tuple[int, int], height: int) -> list[int]:
-    """Return the layer of each cell in one column of a stacked graph, from the bottom up.
+    """Return what each cell in one column of a stacked graph shows: `LOWER`, `UPPER` or `NOTHING`.
 
-    `left` and `right` describe the two dot columns of the cells: (height of the lower area, height of both
-    areas), in dots.
+    The cells are in order from the bottom up; a cell shows the area that has more of its dots. An upper area
+    that would not show in any cell gets its topmost filled cell. `left` and `right` describe the two dot
+    columns of the cells: (height of the lower area, height of both areas), in dots.
     """
     layers = [NOTHING] * height
     for row in range((max(left[1], right[1]) + _DOTS - 1) // _DOTS):

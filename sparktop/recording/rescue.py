@@ -101,11 +101,13 @@ def check(path: Path) -> Checked:
 
 
 def rescue(path: Path, output: Path) -> int:
-    """Copy all readable records to a new file with the same frames; return their number.
+    """Copy all readable records of `path` to the new file `output`; return the number of records.
+
+    Records that shared a frame share one in the new file, too.
 
     Raises:
-        UsageError: the file cannot be opened.
-        OutputError: the new file cannot be written.
+        UsageError: `path` cannot be opened.
+        OutputError: `output` exists or cannot be written.
     """
     descriptor = _open(path)
     count, frame, writer = 0, -1, None

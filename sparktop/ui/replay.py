@@ -31,7 +31,10 @@ class ReplayApp(SparktopApp):
         self.replay = replay
 
     def on_mount(self) -> None:
-        """Draw, then work on the recording in slices."""
+        """Draw, then keep jumping or playing in the recording, for about `SLICE_S` seconds at a time.
+
+        Between two such steps, keys and drawing have their turn.
+        """
         super().on_mount()
         self.set_timer(_LEAST_PAUSE_S, self._work)
 

@@ -92,12 +92,14 @@ def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swi
 
 
 def _mutual(grid: LoadGrid, slots: Sequence[int]) -> float | None:
-    """Return how far one backend's load rises while the others' loads fall, and the reverse: 1 if fully.
+    """Return how far the most varying backend's load and the sum of the others' move in opposite directions.
 
-    The result is 0 or less if only one side moves, and None if no load moves. The backend is the one whose
-    load varies most: if only one has bursts, it must be this one. Two covariances with the difference between
-    its load and its even share are computed: that of its own load, and the negative one of the other loads.
-    The result is the smaller covariance, divided by the variance of the difference.
+    1: one rises exactly as the others fall. 0 or less: only one side moves, or both move alike. None: the
+    backend's load stays a constant away from its due share of the total. The most varying backend is
+    compared because, if only one has bursts, it is that one.
+
+    With x = the backend's load minus its due share of the total, the result is the smaller of
+    cov(its load, x) and -cov(sum of the other loads, x), divided by the variance of x.
     """
     pick = picker(grid, slots)
     columns, totals = [pick(column) for column in grid.loads], pick(grid.totals)

@@ -43,8 +43,8 @@ class SweepLine:
     def hear(self, event: SweepEvent) -> None:
         """Handle an event of the sweep.
 
-        Print a notice, the limits of the guard, or the summary of a finished level; other events print
-        nothing. On a terminal, also redraw the live line if that is due.
+        Print a notice, the limits at which the sweep stops itself, or the summary of a finished level; other
+        events print nothing. On a terminal, also redraw the live line if that is due.
         """
         progress = self._fold.take(event)
         match event:

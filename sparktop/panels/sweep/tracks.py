@@ -1,4 +1,7 @@
-"""Draws parts of the graphs of a running sweep, which share a time axis from the sweep's begin until now."""
+"""What the graphs of a running sweep share: the time axis, the column at their left, and names of levels.
+
+The time axis goes from the sweep's begin until now.
+"""
 
 from __future__ import annotations
 

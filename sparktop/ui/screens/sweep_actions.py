@@ -24,11 +24,12 @@ class SweepActions(RewindActions):
         self._band: SweepView | Countdown | None = None
 
     def take_band(self) -> None:
-        """Get the present state of the sweep and draw it; do nothing while a past moment is shown.
+        """Get the state of the sweep for its panel on the board (a sweep, a countdown or nothing), and draw it.
 
-        But a countdown ends the display of a past moment. When a countdown has just begun, show all panels
-        and select the sweep's panel, so that the keys for the countdown work. The preset "one backend" keeps
-        its selection, which determines the backend shown.
+        While a past moment is shown, do nothing, unless a countdown is on: it returns the screen to the
+        present. When a countdown has just begun, show all panels and select the sweep's panel, so that the
+        keys for the countdown work. In the preset "one backend" the selection stays, because it determines
+        the backend shown. Without a sweep, its panel is deselected.
         """
         band = self._newest_band()
         if self.frozen and self.timeline is not None:

@@ -341,12 +341,15 @@ def _value(row: ComparisonRow, name: str, metric: Metric) -> str:
 
 
 def _delta(row: ComparisonRow, ours: str, theirs: str) -> str:
-    """Return the difference of our value from theirs in percent, such as "+4.2%"; "–" if a value is unknown.
+    """Return by how many percent the value of target `ours` differs from that of `theirs`, such as "+4.2%".
 
-    If theirs is a range and our value lies inside, return "within".
+    Both are names of targets in `row`. Return "within" if theirs is a range that our value lies in, and "–"
+    if a value is unknown.
     """
-    values = [Figure(row.values.get(name) or 0.0, span=row.ranges.get(name)) for name in (ours, theirs)]
-    ratio = ratio_of(values[0], values[1])
+    mine, other = row.values.get(ours), row.values.get(theirs)
+    if mine is None or other is None:
+        return UNKNOWN
+    ratio = ratio_of(Figure(mine, span=row.ranges.get(ours)), Figure(other, span=row.ranges.get(theirs)))
     if ratio is None:
         return "within" if row.ranges.get(theirs) else UNKNOWN
     return f"{ratio.percent:+.1f}%"
