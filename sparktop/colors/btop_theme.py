@@ -5,8 +5,8 @@ empty, in double quotes, single quotes or none. A gradient has a start, a mid an
 only its start, without a mid it has two stops. An empty `main_bg` is the terminal's own background. Keys that
 btop does not have are skipped, as are all other lines. (Format: `btop_theme.cpp` of btop.)
 
-btop's elements differ from sparktop's, so this table maps roles to keys. Of several keys for a role, the first
-one listed that the file has counts:
+btop's elements differ from sparktop's, so this table maps roles to keys. Of several keys for a role, the
+first one listed that the file has counts:
 
 | our role            | btop's keys                                                            |
 |---------------------|------------------------------------------------------------------------|

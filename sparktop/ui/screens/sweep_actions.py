@@ -24,7 +24,7 @@ class SweepActions(RewindActions):
         self._band: SweepView | Countdown | None = None
 
     def take_band(self) -> None:
-        """Get the state of the sweep for its panel on the board (a sweep, a countdown or nothing), and draw it.
+        """Get the state of the sweep for its panel on the board (a sweep, a countdown or nothing); draw it.
 
         While a past moment is shown, do nothing, unless a countdown is on: it returns the screen to the
         present. When a countdown has just begun, show all panels and select the sweep's panel, so that the
