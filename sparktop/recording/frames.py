@@ -29,7 +29,10 @@ _BLOCK_HEADER = 3
 _LONGEST_HEADER = 18
 _MAX_BLOCK = 128 << 10
 _RLE, _RESERVED = 1, 3
-_SEARCHED_AT_ONCE = 1 << 20
+_SEARCHED_FIRST, _SEARCHED_AT_ONCE = 1 << 12, 1 << 20
+"""Bytes read in the first and in the longest step of a search: most searches end at once."""
+MOST_DAMAGE = 1_000
+"""Damaged parts that are kept: a file may have one every four bytes."""
 
 
 class FrameWriter:
@@ -91,7 +94,7 @@ class FrameReader:
         """Read from an open file; the descriptor is never closed here, and its position never used."""
         self._descriptor = descriptor
         self.damage: list[Damage] = []
-        """What was found damaged so far, in file order."""
+        """What was found damaged so far, in file order; at most the first `MOST_DAMAGE` parts."""
         self.good_end = 0
         """Offset after the last block that was read well."""
         self.open_frame = False
@@ -137,7 +140,7 @@ class FrameReader:
             if reason is None and end.offset < (self.size() if frame is None else frame):
                 reason, may_grow = "bytes that are not a frame", waits
             if reason is not None and not reported and (frame is not None or not may_grow):
-                self.damage.append(Damage(end.offset, reason))
+                self._report(Damage(end.offset, reason))
                 reported = True
             if frame is not None:
                 end, reported = (yield from self._frame(frame, waits=waits)), False
@@ -145,6 +148,10 @@ class FrameReader:
                 yield None
             else:
                 return
+
+    def _report(self, damage: Damage) -> None:
+        if len(self.damage) < MOST_DAMAGE:
+            self.damage.append(damage)
 
     def _frame(self, frame: int, *, waits: bool) -> Generator[Located | None, None, _FrameEnd]:
         """Yield the records of a frame; return where and why reading it ended.
@@ -159,7 +166,7 @@ class FrameReader:
             return _FrameEnd(frame + 1, "a frame's header is torn or invalid", may_grow=torn)
         decompressor = ZstdDecompressor(options={DecompressionParameter.window_log_max: MAX_WINDOW_LOG})
         self.open_frame, self.good_end = True, offset
-        text, last = bytearray(), False
+        text, last, needed = bytearray(), False, 0
         try:
             decompressor.decompress(os.pread(self._descriptor, offset - frame, frame))
             while not last:
@@ -171,7 +178,8 @@ class FrameReader:
                     return block
                 length, last = block
                 text += decompressor.decompress(os.pread(self._descriptor, length, offset))
-                yield from self._complete(text, frame)
+                if len(text) >= needed:
+                    needed = yield from self._complete(text, frame)
                 offset += length
                 self.good_end = offset
         except (ZstdError, EOFError):
@@ -182,13 +190,21 @@ class FrameReader:
         return _FrameEnd(offset)
 
     @staticmethod
-    def _complete(text: bytearray, frame: int) -> Iterator[Located]:
-        """Yield each complete record in `text`, then remove the bytes of these records from `text`."""
-        data, position = bytes(text), 0
-        while position < len(data) and (found := decode(data, position)) is not None:
+    def _complete(text: bytearray, frame: int) -> Generator[Located, None, int]:
+        """Yield each complete record in `text`, then remove the bytes of these records from `text`.
+
+        Return the length that the remaining `text` must reach before another record can be complete.
+        """
+        position, needed = 0, 0
+        while position < len(text):
+            found = decode(text, position)
+            if isinstance(found, int):
+                needed = found - position
+                break
             record, position = found
             yield Located(record, frame)
         del text[:position]
+        return needed
 
     def _after_header(self, offset: int) -> int | None:
         """Return the offset of the first block of the frame at `offset`; None if there is no whole header."""
@@ -221,11 +237,11 @@ class FrameReader:
 
     def _next_magic(self, start: int) -> int | None:
         """Return the offset of the next frame at or after `start`."""
-        offset, kept = start, b""
-        while chunk := os.pread(self._descriptor, _SEARCHED_AT_ONCE, offset):
+        offset, kept, step = start, b"", _SEARCHED_FIRST
+        while chunk := os.pread(self._descriptor, step, offset):
             found = (kept + chunk).find(MAGIC)
             if found >= 0:
                 return offset - len(kept) + found
             kept = (kept + chunk)[-len(MAGIC) + 1 :]
-            offset += len(chunk)
+            offset, step = offset + len(chunk), min(2 * step, _SEARCHED_AT_ONCE)
         return None

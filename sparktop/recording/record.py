@@ -89,8 +89,10 @@ def encode(record: Record) -> bytes:
     return b"".join((line, record.body, b"\n"))
 
 
-def decode(text: bytes, start: int = 0) -> tuple[Record, int] | None:
-    """Return the record at `start` of `text` and the position after it; None while it is incomplete.
+def decode(text: bytes | bytearray, start: int = 0) -> tuple[Record, int] | int:
+    """Return the record at `start` of `text` and the position after it.
+
+    If the record is incomplete, return the length in bytes that `text` must reach before decoding it again.
 
     Raises:
         RecordError: the bytes are not a record.
@@ -99,8 +101,8 @@ def decode(text: bytes, start: int = 0) -> tuple[Record, int] | None:
     if newline < 0:
         if len(text) - start >= MAX_HEAD_BYTES:
             raise RecordError("a head without an end")
-        return None
-    line = text[start:newline]
+        return len(text) + 1
+    line = bytes(text[start:newline])
     checksum_at = line.rfind(_CHECKSUM)
     try:
         head = json.loads(line)
@@ -115,8 +117,8 @@ def decode(text: bytes, start: int = 0) -> tuple[Record, int] | None:
         raise RecordError("a head that is not JSON of a record") from None
     end = newline + 1 + length
     if len(text) < end + 1:
-        return None
-    body = text[newline + 1 : end]
+        return end + 1
+    body = bytes(text[newline + 1 : end])
     if zlib.crc32(body, zlib.crc32(line[:checksum_at])) != checksum or text[end : end + 1] != b"\n":
         raise RecordError("a record whose checksum is wrong")
     fields = {name: value for name, value in head.items() if name not in _OWN}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,10 +12,12 @@ from sparktop.errors import OutputError, UsageError
 from sparktop.model.instant import Instant
 from sparktop.model.text import clean
 from sparktop.recording.calls import call_of
-from sparktop.recording.frames import Damage, FrameReader, FrameWriter
+from sparktop.recording.frames import MOST_DAMAGE, Damage, FrameReader, FrameWriter
 from sparktop.recording.record import Kind, RecordError, encode
 
 _LEVEL = 6
+_LISTED = 20
+"""Damaged parts that `Checked.text` lists one by one."""
 
 
 @dataclass(slots=True)
@@ -51,7 +54,10 @@ class Checked:
         counts = ", ".join(f"{count:,} {clean(kind, 20)}" for kind, count in sorted(self.kinds.items()))
         lines.append(f"records: {counts or 'none'}")
         lines.append(f"end: {self.end or 'none, so it is still written, or was cut off'}")
-        lines += [f"damaged at byte {one.offset:,}: {clean(one.reason, 100)}" for one in self.damage]
+        listed = self.damage[:_LISTED]
+        lines += [f"damaged at byte {one.offset:,}: {clean(one.reason, 100)}" for one in listed]
+        if (more := len(self.damage) - _LISTED) > 0:
+            lines.append(f"damaged at {more}{' or more' * (more + _LISTED >= MOST_DAMAGE)} further places")
         if self.torn_bytes:
             lines.append(
                 f"the last {self.torn_bytes:,} bytes are not complete: still being written, or cut off"
@@ -64,16 +70,20 @@ class Checked:
 
 def _open(path: Path) -> int:
     try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise UsageError(f"{clean(path, 300)}: {clean(error.strerror)}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a device may never end
+        os.close(descriptor)
+        raise UsageError(f"{clean(path, 300)} is not a regular file")
+    return descriptor
 
 
 def check(path: Path) -> Checked:
     """Read all of a recording.
 
     Raises:
-        UsageError: the file cannot be opened.
+        UsageError: the path is not a regular file, or it cannot be opened.
     """
     descriptor = _open(path)
     try:

@@ -14,6 +14,7 @@ import pytest
 
 from sparktop.cli import main
 from sparktop.commands.record import unit
+from sparktop.recording.frames import MAGIC
 from sparktop.recording.player import Player, Recording
 
 NODE = '[[nodes]]\nname = "here"\n'
@@ -90,6 +91,17 @@ def test_a_damaged_recording_is_rescued(tmp_path: Path, capsys: pytest.CaptureFi
     assert "exists: name a new file" in capsys.readouterr().err
 
 
+def test_a_file_with_endless_damage_gets_a_short_list(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first places, and how many there are besides."""
+    (tmp_path / "bad").write_bytes(MAGIC * 5_000)
+    assert main(["record", "--check", str(tmp_path / "bad")]) == 1
+    printed = capsys.readouterr().out
+    assert printed.count("damaged at byte") == 20
+    assert "damaged at 980 or more further places" in printed
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -97,6 +109,7 @@ def test_a_damaged_recording_is_rescued(tmp_path: Path, capsys: pytest.CaptureFi
         (["-o", "/no/such/x"], "there is no folder /no/such"),
         (["-o", "x", "--max-bytes", "10"], "must be a size from 1M on"),
         (["--check", "/no/such/x"], "No such file"),
+        (["--check", "/dev/zero"], "is not a regular file"),
     ],
 )
 def test_bad_arguments_get_one_line(

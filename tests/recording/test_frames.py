@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from sparktop.recording.frames import EMPTY_LAST_BLOCK, MAGIC, FrameReader
+from sparktop.recording import frames
+from sparktop.recording.frames import EMPTY_LAST_BLOCK, MAGIC, MOST_DAMAGE, FrameReader
+from sparktop.recording.record import Record, decode, encode
 from sparktop.recording.zstandard import ZstdDecompressor
 from tests.recording.conftest import A_FRAME, Made, read
 
@@ -129,3 +134,40 @@ def test_following_reports_damage_at_the_end(made: Made, tmp_path: Path) -> None
             pass
         assert [next(following) for _ in range(3)] == [None] * 3
         assert len(reader.damage) == 1
+
+
+def test_a_file_of_nothing_but_frame_beginnings_is_read_in_a_few_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search that reads a MiB for each takes minutes, and a list of them all is larger than the file."""
+    data, count = MAGIC * 20_000, 0
+
+    def pread(descriptor: int, length: int, offset: int) -> bytes:
+        nonlocal count
+        found = os.pread(descriptor, length, offset)
+        count += len(found)
+        return found
+
+    monkeypatch.setattr(frames, "os", SimpleNamespace(pread=pread, fstat=os.fstat))
+    found, reader = read(tmp_path / "a", data)
+    assert (found, len(reader.damage)) == ([], MOST_DAMAGE)
+    assert count < 2_000 * len(data)
+
+
+def test_a_record_in_blocks_of_one_byte_is_decoded_a_few_times(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its head tells the length: until that many bytes are there, nothing is parsed again."""
+    calls = 0
+
+    def counted(text: bytes, start: int = 0) -> tuple[Record, int] | int:
+        nonlocal calls
+        calls += 1
+        return decode(text, start)
+
+    monkeypatch.setattr(frames, "decode", counted)
+    text = encode(replace(made.records[0], body=bytes(3_000)))
+    blocks = b"".join((1 << 3).to_bytes(3, "little") + bytes([byte]) for byte in text)
+    found, reader = read(tmp_path / "a", MAGIC + bytes([0, 12 << 3]) + blocks + EMPTY_LAST_BLOCK)
+    assert ([record.body for record in found], reader.damage) == ([bytes(3_000)], [])
+    assert calls < len(text) - 2_900
