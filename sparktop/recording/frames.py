@@ -11,13 +11,6 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 from sparktop.recording.record import Record, RecordError, decode
-from sparktop.recording.zstandard import (
-    CompressionParameter,
-    DecompressionParameter,
-    ZstdCompressor,
-    ZstdDecompressor,
-    ZstdError,
-)
 
 MAGIC = b"\x28\xb5\x2f\xfd"
 EMPTY_LAST_BLOCK = b"\x01\x00\x00"
@@ -40,6 +33,8 @@ class FrameWriter:
 
     def __init__(self, level: int) -> None:
         """Begin a frame of compression level `level` (1 to 19)."""
+        from sparktop.recording.zstandard import CompressionParameter, ZstdCompressor
+
         self._compressor = ZstdCompressor(
             options={
                 CompressionParameter.compression_level: level,
@@ -50,11 +45,11 @@ class FrameWriter:
 
     def add(self, text: bytes) -> bytes:
         """Compress `text`; return bytes for the file, from which all of `text` can be read back at once."""
-        return self._compressor.compress(text, ZstdCompressor.FLUSH_BLOCK)
+        return self._compressor.compress(text, self._compressor.FLUSH_BLOCK)
 
     def end(self) -> bytes:
         """Return the bytes that end the frame."""
-        return self._compressor.flush(ZstdCompressor.FLUSH_FRAME)
+        return self._compressor.flush(self._compressor.FLUSH_FRAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +153,8 @@ class FrameReader:
 
         With `waits`, yield None while the header or the next block is not complete and nothing follows it.
         """
+        from sparktop.recording.zstandard import DecompressionParameter, ZstdDecompressor, ZstdError
+
         while (offset := self._after_header(frame)) is None:
             torn = frame + _LONGEST_HEADER > self.size()
             if waits and torn:

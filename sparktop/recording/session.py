@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 
 from sparktop.ending import hear
@@ -76,9 +77,13 @@ class Recordings:
         if folder is None:
             return
         try:
+            import_module("sparktop.recording.zstandard")
             await asyncio.to_thread(make_folder, folder)
         except OSError as error:
             self._post(f"the flight recorder is off: {clean(folder, 200)}: {clean(error.strerror)}")()
+            return
+        except OutputError as error:
+            self._post(f"the flight recorder is off: {error}")()
             return
         await asyncio.to_thread(self._report_end, folder, self._reporter())
         limit = self._watch.flight_mib * MIB
@@ -127,9 +132,12 @@ class Recordings:
             return f"recorded {clean(path, 200)}"
         path = folder / f"sparktop-{datetime.now().astimezone():%Y%m%d-%H%M%S}{SUFFIX}"
         try:
+            import_module("sparktop.recording.zstandard")
             path.touch(mode=0o600, exist_ok=False)
         except OSError as error:
             return f"not recorded: {clean(path, 200)}: {clean(error.strerror)}"
+        except OutputError as error:
+            return f"not recorded: {error}"
         self._own = Recorder(self._watch, next_path=lambda _: path, on_problem=self._reporter())
         self.own_path = path
         self.journal.add(self._own)
@@ -209,7 +217,8 @@ async def record(watch: Watch, path: Path, limits: Limits, report: Callable[[str
     """
     if not path.parent.is_dir():
         raise OutputError(f"{clean(path)}: there is no folder {clean(path.parent)}")
-    RecordingFile(path).close()  # fail before anything is watched
+    import_module("sparktop.recording.zstandard")  # fail before anything is watched
+    RecordingFile(path).close()
     written: list[Path] = []
 
     def next_path(_: Instant) -> Path:
