@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -69,4 +70,4 @@ async def test_without_the_compression_library_everything_else_works(
     (event,) = store.snapshot().events
     assert event.message.startswith("the flight recorder is off: recordings need the Python package")
     assert (await recordings.toggle(tmp_path)).startswith("not recorded: recordings need the Python package")
-    assert list(tmp_path.rglob("*")) == []
+    assert os.listdir(tmp_path) == []
