@@ -17,8 +17,8 @@ from sparktop.model.text import clean
 
 if TYPE_CHECKING:
     from sparktop.dump.rows import Fields
-    from sparktop.dump.span import Span
     from sparktop.recording.player import Player, Recording
+    from sparktop.recording.span import Span
 
 FORMATS = ("jsonl", "csv", "openmetrics")
 _BY_SUFFIX = {".csv": "csv", ".jsonl": "jsonl", ".om": "openmetrics", ".prom": "openmetrics"}
@@ -35,7 +35,7 @@ def span_of(recording: Recording, start: str | None, end: str | None) -> Span:
     Raises:
         UsageError: a text is not a time, or the start is later than the end.
     """
-    from sparktop.dump.span import Span  # late: --help needs neither
+    from sparktop.recording.span import Span  # late: --help needs neither
     from sparktop.recording.when import TimeRange, read_time
 
     if start is None and end is None:
@@ -144,7 +144,7 @@ def _write_rows(
 
 def _rows(player: Player, span: Span, fields: Fields, every_s: float) -> Iterator[dict[str, object]]:
     from sparktop.dump.rows import rows_of
-    from sparktop.dump.span import snapshots_in
+    from sparktop.recording.span import snapshots_in
 
     empty = True
     for snapshot in snapshots_in(player, span, every_s):
@@ -160,7 +160,7 @@ def _write_openmetrics(
 ) -> None:
     from sparktop.dump.openmetrics import Collector
     from sparktop.dump.series import Spool
-    from sparktop.dump.span import records_in
+    from sparktop.recording.span import records_in
 
     with _spool(output, "w+b") as file:
         collector = Collector(Spool(file), arguments.fields, every_s=arguments.every)
@@ -186,8 +186,8 @@ def _list(recording: Recording, span: Span, form: str) -> None:
     from sparktop.dump.openmetrics import Collector
     from sparktop.dump.rows import HEADS, Fields, rows_of
     from sparktop.dump.series import Spool
-    from sparktop.dump.span import Span, records_in, snapshots_in
     from sparktop.recording.player import Player
+    from sparktop.recording.span import Span, records_in, snapshots_in
 
     end = recording.frames[-1].instant.wall if span.end is None else span.end
     minute = Span(end - timedelta(seconds=_LISTED_S), span.end)

@@ -14,7 +14,7 @@ from sparktop.errors import UsageError
 from sparktop.model.text import clean
 
 if TYPE_CHECKING:
-    from sparktop.sweep.formats.privacy import Privacy
+    from sparktop.sweep.formats.privacy import SweepPrivacy
     from sparktop.sweep.result.results import SweepResult
 
 LAST = "last"
@@ -69,13 +69,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _text(arguments: argparse.Namespace, form: str) -> str:
     # Late: --help needs none of them.
     from sparktop.sweep.compare.imports.files import choose, is_sweep
-    from sparktop.sweep.formats.privacy import Privacy
+    from sparktop.sweep.formats.privacy import SweepPrivacy
     from sparktop.sweep.formats.written import sweep_report
     from sparktop.sweep.result.store import load
 
     sources = [_found(source) for source in arguments.sources or [LAST]]
     first, *others = sources
-    privacy = Privacy(arguments.addresses, arguments.anonymous)
+    privacy = SweepPrivacy(arguments.addresses, arguments.anonymous)
     if first.startswith(_REFERENCE) or not is_sweep(Path(first)):
         return _of_any_tool(sources, form, arguments.target, privacy)
     result = _of_target(load(Path(first)), arguments.target)
@@ -130,7 +130,7 @@ def _of_target(result: SweepResult, name: str | None) -> SweepResult:
     return result.model_copy(update={"targets": (found,), "comparison": None, "slo": slo})
 
 
-def _of_any_tool(sources: list[str], form: str, target: str | None, privacy: Privacy) -> str:
+def _of_any_tool(sources: list[str], form: str, target: str | None, privacy: SweepPrivacy) -> str:
     """Return the report of results of other tools and of published tables in the format `form`.
 
     Raises:

@@ -17,7 +17,7 @@ from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats import comparison, csv_table, json_file, llama_benchy, markdown
 from sparktop.sweep.formats.command import repeat_command
 from sparktop.sweep.formats.curve_drawings import curve_drawings
-from sparktop.sweep.formats.privacy import Privacy
+from sparktop.sweep.formats.privacy import SweepPrivacy
 from sparktop.sweep.formats.request_drawings import request_drawings
 from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.result.results import SweepResult
@@ -29,7 +29,7 @@ _ON_SCREEN = ("html", "md")
 
 
 def sweep_report(
-    result: SweepResult, form: str, privacy: Privacy | None = None, beside: Sequence[Series] = ()
+    result: SweepResult, form: str, privacy: SweepPrivacy | None = None, beside: Sequence[Series] = ()
 ) -> str:
     """Return the report on a sweep in the format `form`.
 
@@ -39,7 +39,7 @@ def sweep_report(
     Raises:
         UsageError: the format cannot hold this sweep.
     """
-    shown = privacy or Privacy()
+    shown = privacy or SweepPrivacy()
     result = shown.of_result(result)
     if form in _FOR_PROGRAMS:
         return _FOR_PROGRAMS[form](result)
@@ -56,7 +56,7 @@ def sweep_report(
     return to_page(markdown.TITLE, about, parts, simulated=result.simulated)
 
 
-def _more(result: SweepResult, privacy: Privacy) -> list[Section]:
+def _more(result: SweepResult, privacy: SweepPrivacy) -> list[Section]:
     """Return the last sections of a report: addresses if they may be shown, and the command to repeat it.
 
     An anonymous report has no command.
@@ -118,7 +118,7 @@ def save_reports(
         if isinstance(shown, SweepResult):
             text = sweep_report(shown, form, beside=beside)
         else:
-            series = [*Privacy().of_series(shown), *beside]
+            series = [*SweepPrivacy().of_series(shown), *beside]
             text = comparison_report(compare(series), series, form)
         write_whole(path, text, SHARED)
         written.append(path)

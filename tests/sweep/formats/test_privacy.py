@@ -9,7 +9,7 @@ import json
 import pytest
 
 from sparktop.sweep.compare.references import load_reference
-from sparktop.sweep.formats.privacy import Privacy
+from sparktop.sweep.formats.privacy import SweepPrivacy
 from sparktop.sweep.formats.written import sweep_report
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from tests.sweep.formats.full_results import full_sweep
@@ -18,7 +18,9 @@ from tests.sweep.made_results import made_series
 FORMATS = ("md", "html", "csv", "json", "svg")
 CANARY = "canary7"
 ALL = [
-    (form, mode) for form in FORMATS for mode in (Privacy(), Privacy(addresses=True), Privacy(anonymous=True))
+    (form, mode)
+    for form in FORMATS
+    for mode in (SweepPrivacy(), SweepPrivacy(addresses=True), SweepPrivacy(anonymous=True))
 ]
 
 
@@ -44,9 +46,11 @@ def secret_sweep() -> SweepResult:
 
 
 @pytest.mark.parametrize(("form", "privacy"), ALL)
-def test_no_format_holds_a_secret(form: str, privacy: Privacy) -> None:
+def test_no_format_holds_a_secret(form: str, privacy: SweepPrivacy) -> None:
     """Keys, tokens, passwords in addresses: in no format, whatever else is shown."""
-    assert CANARY not in sweep_report(secret_sweep(), form, Privacy(privacy.addresses, privacy.anonymous))
+    assert CANARY not in sweep_report(
+        secret_sweep(), form, SweepPrivacy(privacy.addresses, privacy.anonymous)
+    )
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -55,14 +59,14 @@ def test_addresses_are_shown_only_on_request(form: str) -> None:
     result = secret_sweep()
     assert "10.1.2" not in sweep_report(result, form)
     if form in {"md", "html", "json"}:
-        assert "https://10.1.2.3:4000/v1" in sweep_report(result, form, Privacy(addresses=True))
+        assert "https://10.1.2.3:4000/v1" in sweep_report(result, form, SweepPrivacy(addresses=True))
 
 
 def test_the_command_names_targets_or_their_addresses() -> None:
     """As the reader of the report can use it."""
     assert "sparktop sweep proxy alpha -c 2,4,8" not in sweep_report(full_sweep(), "md")
     assert "sparktop sweep proxy alpha --pp 100" in sweep_report(full_sweep(), "md")
-    text = sweep_report(full_sweep(), "md", Privacy(addresses=True))
+    text = sweep_report(full_sweep(), "md", SweepPrivacy(addresses=True))
     assert "--target proxy=http://10.1.2.3:4000 --target alpha=http://10.1.2.4:8000" in text
     assert "--slo ttft_p90_ms=2000" in text
 
@@ -73,7 +77,7 @@ def test_an_anonymous_report_has_aliases_for_names(form: str) -> None:
     result = full_sweep(router="hamlet", alone="ophelia", model="/home/yorick/models/Model-7B")
     words = "ophelia at 10.1.2.4 reads /home/yorick/x.toml on node-x"
     targets = (result.targets[0].model_copy(update={"error": words}), *result.targets[1:])
-    text = sweep_report(result.model_copy(update={"targets": targets}), form, Privacy(anonymous=True))
+    text = sweep_report(result.model_copy(update={"targets": targets}), form, SweepPrivacy(anonymous=True))
     for word in ("hamlet", "ophelia", "node-x", "yorick", "10.1.2", "sparktop sweep hamlet", "omega"):
         assert word not in text, word
     assert "router-1" in text
@@ -92,8 +96,8 @@ def test_aliases_are_stable_and_a_machine_has_the_number_of_its_server() -> None
         result.targets[0].model_copy(update={"levels": (level.model_copy(update={"hardware": sides}),)}),
     )
     result = result.model_copy(update={"targets": targets})
-    found = Privacy(anonymous=True).of_result(result)
-    assert found == Privacy(anonymous=True).of_result(result)
+    found = SweepPrivacy(anonymous=True).of_result(result)
+    assert found == SweepPrivacy(anonymous=True).of_result(result)
     level = found.targets[0].levels[0]
     assert sorted(level.hardware) == ["node-1", "node-2"]
     assert sorted(level.served_by) == sorted(level.busy_batch) == ["backend-1", "backend-2"]
@@ -105,7 +109,7 @@ def test_aliases_are_stable_and_a_machine_has_the_number_of_its_server() -> None
 def test_what_is_not_secret_stays() -> None:
     """Every figure, mark and word of a report without anything to hide is the same."""
     result = full_sweep()
-    shown = Privacy(addresses=True).of_result(result)
+    shown = SweepPrivacy(addresses=True).of_result(result)
     assert shown == result
     rows = list(csv.DictReader(io.StringIO(sweep_report(result, "csv"))))
     assert [row["target"] for row in rows] == ["proxy"] * 3 + ["alpha"] * 4
@@ -116,6 +120,6 @@ def test_published_tables_keep_their_names_and_other_files_lose_them() -> None:
     """What is published is no secret."""
     table = load_reference("ref:spark-topologies-2026-03").series
     own = made_series("ophelia", {1: (1.0,)})
-    first, *rest = Privacy(anonymous=True).of_series([own, *table])
+    first, *rest = SweepPrivacy(anonymous=True).of_series([own, *table])
     assert (first.name, first.source) == ("backend-1", "file-1")
     assert rest == list(table)

@@ -1,4 +1,4 @@
-"""The span of a recording that is dumped, and the snapshots in it."""
+"""A span of a recording, and the records and snapshots in it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,139 @@
+"""Removes from texts what a report must not show: secrets, addresses, and on request names and paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import PurePath
+
+ADDRESS, SECRET, PATH = "(address)", "(secret)", "(path)"
+"""Words in the place of what is left out."""
+_URL = re.compile(r"\b[a-zA-Z][a-zA-Z0-9+.-]*://[^\s'\"`<>|)\]}]+")
+_BARE = re.compile(r"^([^:/]*://)(?:[^/?#]*@)?([^?#]*).*$")
+_ADDRESS = re.compile(
+    r"(?<![\w.])(?:(?:\d{1,3}\.){3}\d{1,3}|\[[0-9a-fA-F:.%]{2,}\]|(?:[0-9a-fA-F]{0,4}:){3,}[0-9a-fA-F]{0,4}"
+    r"|[0-9a-fA-F]{1,4}::[0-9a-fA-F:]*"
+    r"|[\w-]+(?:\.[\w-]+)*\.(?:local|lan|internal|home|arpa)|localhost)(?::\d+)?(?![\w])"
+)
+_SECRET = re.compile(
+    r"(?i)\b(?:bearer|basic)\s+[^\s'\"`,;]+|\b(?:sk|hf|ghp|glpat|xox[a-z])[-_][\w-]{6,}"
+    r"|\b(?:[\w-]*api[-_ ]?key|authorization|password|passwd|secret|token|x-[\w-]+)"
+    r"(?:\s+provided)?['\"]?\s*[:=]\s*['\"]?(?:(?:bearer|basic)\s+)?[^\s'\"`,;]+"
+)
+_PATH = re.compile(r"(?<![\w/.:<])(?:~|\.{1,2})?/[\w.@+-][^\s'\"`,;:)]*|\b[A-Za-z]:\\[^\s'\"`,;)]+")
+_FEW_SLASHES = 1
+"""A model's name may have one slash, between its publisher and its own name; a path has more."""
+BACKEND, ROUTER = "backend", "router"
+"""Kinds of servers: the first words of their numbered names."""
+
+
+@dataclass(slots=True)
+class Privacy:
+    """Decides what a report may show: names and texts pass through it.
+
+    URLs are kept only if `addresses` is True and `anonymous` is False. With `anonymous`, numbered names also
+    replace the real names of targets, servers and machines.
+    """
+
+    addresses: bool = False
+    anonymous: bool = False
+    _names: dict[str, str] = field(default_factory=dict, init=False)
+    """What targets and servers are called in the report, by name."""
+    _machines: dict[str, str] = field(default_factory=dict, init=False)
+    _known: re.Pattern[str] | None = field(default=None, init=False)
+    """Any of the names within a text."""
+    _hosts: re.Pattern[str] | None = field(default=None, init=False)
+    """Any of the known addresses within a text, with or without a port."""
+
+    def know(
+        self, servers: Iterable[tuple[str, str]], machines: Iterable[str], hosts: Iterable[str] = ()
+    ) -> None:
+        """Choose the names that the report uses for `servers`, (name, kind) pairs, and for `machines`.
+
+        In an anonymous report these are numbered names such as "backend-1". A machine with the same name
+        as a server gets the server's number ("node-1"). `hosts` are addresses of servers and machines.
+        """
+        for name, word in servers:
+            if name not in self._names:
+                number = 1 + sum(alias.startswith(f"{word}-") for alias in self._names.values())
+                self._names[name] = f"{word}-{number}" if self.anonymous else _clean_name(name)
+        machines = list(machines)
+        same = {
+            name: self._names[name].replace(f"{BACKEND}-", "node-")
+            for name in machines
+            if name in self._names
+        }
+        free = (alias for number in count(1) if (alias := f"node-{number}") not in same.values())
+        for name in machines:
+            if name not in self._machines:
+                self._machines[name] = (same.get(name) or next(free)) if self.anonymous else _clean_name(name)
+        words = _any_of({*self._names, *self._machines})
+        self._known = re.compile(rf"(?<![\w.-])(?:{words})(?![\w-])") if words else None
+        words = _any_of(hosts)
+        self._hosts = re.compile(rf"(?<![\w.-])({words})(:\d+)?(?![\w-])") if words else None
+
+    @property
+    def shows_addresses(self) -> bool:
+        """Whether addresses may be shown."""
+        return self.addresses and not self.anonymous
+
+    def name(self, name: str) -> str:
+        """Return what the report calls a server or target."""
+        return self._names.get(name) or self.text(name)
+
+    def machine(self, name: str) -> str:
+        """Return what the report calls a machine."""
+        return self._machines.get(name) or self.name(name)
+
+    def url(self, url: str) -> str:
+        """Return a server's URL without user and query if addresses may be shown, else ""."""
+        return _bare(url) if self.shows_addresses else ""
+
+    def model(self, name: str) -> str:
+        """Return a model's name without secrets.
+
+        In an anonymous report, the folder that the model was loaded from is removed, too.
+        """
+        name = _SECRET.sub(SECRET, name)
+        is_path = name.startswith(("/", "~", ".")) or "\\" in name or name.count("/") > _FEW_SLASHES
+        return PurePath(name.replace("\\", "/")).name or name if self.anonymous and is_path else name
+
+    def text(self, text: str) -> str:
+        """Return a text without secrets, and without other things that the report may not show."""
+        text = _SECRET.sub(SECRET, _URL.sub(self._url, text))
+        if self.shows_addresses:
+            return text
+        if self._hosts is not None:
+            text = self._hosts.sub(self._host, text)
+        text = _ADDRESS.sub(lambda found: found[0] if found[0] in self._names else ADDRESS, text)
+        if not self.anonymous:
+            return text
+        if self._known is not None:
+            text = self._known.sub(lambda found: {**self._machines, **self._names}[found[0]], text)
+        return _PATH.sub(PATH, text)
+
+    def _url(self, found: re.Match[str]) -> str:
+        return _bare(found[0]) if self.shows_addresses else ADDRESS
+
+    def _host(self, found: re.Match[str]) -> str:
+        """Return a known address unless it is a name that the report uses: a port makes it an address."""
+        is_name = found[2] is None and (found[0] in self._names or found[0] in self._machines)
+        return found[0] if is_name or found[0] in self._names else ADDRESS
+
+
+def _any_of(words: Iterable[str]) -> str:
+    """Return a regular expression of alternatives, the longest first; "" without words."""
+    return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True) if word)
+
+
+def _clean_name(name: str) -> str:
+    """Return a name with passwords and keys in it removed."""
+    return _SECRET.sub(SECRET, _URL.sub(lambda found: _bare(found[0]), name))
+
+
+def _bare(url: str) -> str:
+    """Return a URL without user, password, query and fragment; `ADDRESS` if it may hold a secret."""
+    bare = _BARE.sub(r"\1\2", url)
+    return ADDRESS if "@" in bare else bare
