@@ -76,6 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     from sparktop.commands.choice import choose
     from sparktop.logfile import open_log
+    from sparktop.recording.flight import flight_folder
+    from sparktop.recording.incidents import incident_folder
     from sparktop.recording.session import Limits, record
 
     if arguments.output is None:
@@ -83,7 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
     open_log(os.environ)
     watch = choose(arguments, os.environ)
     limits = Limits(arguments.seconds, arguments.max_bytes)
-    written = asyncio.run(record(watch, Path(arguments.output), limits, tell))
+    incidents = incident_folder(flight_folder(os.environ))
+    written = asyncio.run(record(watch, Path(arguments.output), limits, tell, incidents))
     total = sum(path.stat().st_size for path in written if path.exists())
     names = ", ".join(clean(path, 200) for path in written)
     tell(f"recorded {total / _UNITS['K']:,.0f} KiB in {names or 'no file'}")
@@ -127,6 +130,8 @@ Restart=on-failure
 RestartSec=10
 StateDirectory=sparktop
 StateDirectoryMode=0700
+# The minutes around chosen alerts are kept in /var/lib/sparktop/incidents.
+Environment=XDG_STATE_HOME=/var/lib
 UMask=0077
 # The recorder should be the last to go when memory runs out, and must not be paged out.
 OOMScoreAdjust=-900

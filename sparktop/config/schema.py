@@ -18,7 +18,9 @@ from sparktop.config.watch import MOST_BYTES, read_config, unset_variables, watc
 from sparktop.engines import ENGINES
 from sparktop.errors import ConfigError
 from sparktop.files import find_config, usual_places
+from sparktop.model.event import ALERT_KINDS
 from sparktop.model.targets import (
+    INCIDENTS,
     MAX_INTERVAL_S,
     MIN_INTERVAL_S,
     NodeTarget,
@@ -42,8 +44,10 @@ __all__ = [
 
 if TYPE_CHECKING:
     EngineName = str  # a literal of names that are computed is none to a type checker
+    AlertKind = str
 else:
     EngineName = Literal["auto", *ENGINES]
+    AlertKind = Literal[*ALERT_KINDS]
 
 _DEFAULTS = StateThresholds()
 _NODE_DEFAULTS = NodeThresholds()
@@ -270,10 +274,11 @@ class EventsTable(Strict):
 
 
 class RecorderTable(Strict):
-    """`[recorder]`: whether the viewer records continuously (flight recorder), and about how many MiB."""
+    """`[recorder]`: what the viewer records continuously (flight recorder), and of which alerts it saves."""
 
     flight: bool = True
     flight_mib: int = Field(default=64, ge=8, le=65536)
+    incidents: list[AlertKind] = Field(default_factory=lambda: list(INCIDENTS))
 
 
 class Settings(Strict):

@@ -89,7 +89,9 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
         sweeps=tuple(_sweep(table) for table in settings["sweeps"]),
         guard=GuardLimits(**settings["guard"]),
         events=_events(settings["events"], path, env),
-        **settings["recorder"],
+        flight=settings["recorder"]["flight"],
+        flight_mib=settings["recorder"]["flight_mib"],
+        incidents=tuple(settings["recorder"]["incidents"]),
     )
 
 

@@ -13,6 +13,30 @@ Values = Mapping[str, float | str | None]
 there too ("limit_percent"), and "window_s" is the time over which it was measured, 0 for a single reading."""
 NO_VALUES: Values = MappingProxyType({})
 
+ALERT_KINDS = (
+    "unreachable",
+    "engine-dead",
+    "restarts",
+    "kv-full",
+    "preempting",
+    "headroom",
+    "headroom-limit",
+    "swap-in",
+    "thermal",
+    "sensors",
+    "throttled",
+    "power-cap",
+    "slow-clock",
+    "slow-steps",
+    "gpu-lost",
+    "gpus-gone",
+    "rdma-errors",
+    "oscillating",
+    "starved",
+    "uneven",
+)
+"""The kinds of alerts, which are the last parts of their ids (see `Event.kind`)."""
+
 
 class Severity(StrEnum):
     """How important an alert or event is."""

@@ -188,6 +188,10 @@ class EventSettings:
 
 _NO_MODELS: Mapping[str, ModelFacts] = MappingProxyType({})
 
+INCIDENTS = ("unreachable", "engine-dead", "headroom", "throttled", "slow-clock", "gpu-lost", "gpus-gone")
+"""Default of `Watch.incidents`: a server or machine is dead, memory is nearly used up, or a GPU is slow or
+lost."""
+
 
 @dataclass(frozen=True, slots=True)
 class Watch:
@@ -219,6 +223,8 @@ class Watch:
     """Whether the viewer keeps the newest minutes in files (the flight recorder)."""
     flight_mib: int = 64
     """MiB that these files may take."""
+    incidents: tuple[str, ...] = INCIDENTS
+    """Kinds of alerts whose minutes before and after are saved (see `ALERT_KINDS`)."""
     sweep_routers: tuple[RouterTarget, ...] = ()
     """Routers that are not watched, but that sweeps can name as targets."""
 

@@ -66,17 +66,19 @@ class Recorder:
         part_bytes: int = 1 << 30,
         on_problem: Callable[[str], None] = lambda _: None,
         on_part: Callable[[Path], None] = lambda _: None,
+        on_written: Callable[[Instant], None] = lambda _: None,
     ) -> None:
         """Prepare to record a store that watches `watch`; nothing is written before `start`.
 
         `next_path` returns the path of the file that begins at an instant. A new file begins after `part_s`
         seconds (None: no limit) or `part_bytes` bytes. `on_part` receives the path of each file when it has
-        been opened. `on_problem` and `on_part` are called in the recorder's thread.
+        been opened, `on_written` the time of the newest record each time records have been written. All
+        three are called in the recorder's thread.
         """
         self._watch = watch
         self._next_path = next_path
         self._part_s, self._part_bytes = part_s, part_bytes
-        self._on_problem, self._on_part = on_problem, on_part
+        self._on_problem, self._on_part, self._on_written = on_problem, on_part, on_written
         self._picture: Callable[[], Snapshot] | None = None
         self._items: deque[tuple[Instant, Item]] = deque()
         self._lock = threading.Lock()
@@ -178,6 +180,7 @@ class Recorder:
         if self._failed_at is not None:
             self._failed_at = None
             self._on_problem("recording goes on")
+        self._on_written(self._last)
 
     def _fail(self, message: str) -> None:
         if self._failed_at is None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from sparktop.recording.flight import (
     part_path,
     retain,
 )
+from sparktop.recording.incidents import Incidents, incident_folder
 from sparktop.recording.recorder import Recorder
 from sparktop.store import Store
 from sparktop.store.journal import Journals
@@ -55,24 +57,23 @@ class Recordings:
         self._own: Recorder | None = None
         self.own_path: Path | None = None
         """File of the user's recording while it runs, None otherwise."""
+        self._incidents: Incidents | None = None
         self._store: Store | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
-    def _post(self, message: str) -> Callable[[], None]:
-        return lambda: self._store.note(_SUBJECT, message, Severity.WARNING) if self._store else None
+    def _post(self, message: str, severity: Severity = Severity.WARNING) -> None:
+        if self._store is not None:
+            self._store.note(_SUBJECT, message, severity)
 
-    def _reporter(self) -> Callable[[str], None]:
-        """Return a function that adds a message to the store's events; it may be called in any thread."""
-        loop = asyncio.get_running_loop()
-
-        def report(message: str) -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(self._post(message))
-
-        return report
+    def _report(self, message: str, severity: Severity = Severity.WARNING) -> None:
+        """Add a message to the store's events; callable in any thread, once `start` has been called."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: there is no screen any more
+                self._loop.call_soon_threadsafe(self._post, message, severity)
 
     async def start(self, store: Store) -> None:
         """Start the flight recorder if it is enabled; add an event if an earlier run ended unexpectedly."""
-        self._store = store
+        self._store, self._loop = store, asyncio.get_running_loop()
         folder = self._folder
         if folder is None:
             return
@@ -80,23 +81,28 @@ class Recordings:
             import_module("sparktop.recording.zstandard")
             await asyncio.to_thread(make_folder, folder)
         except OSError as error:
-            self._post(f"the flight recorder is off: {clean(folder, 200)}: {clean(error.strerror)}")()
+            self._post(f"the flight recorder is off: {clean(folder, 200)}: {clean(error.strerror)}")
             return
         except OutputError as error:
-            self._post(f"the flight recorder is off: {error}")()
+            self._post(f"the flight recorder is off: {error}")
             return
-        await asyncio.to_thread(self._report_end, folder, self._reporter())
+        await asyncio.to_thread(self._report_end, folder, self._report)
         limit = self._watch.flight_mib * MIB
+        incidents = Incidents(incident_folder(folder), self._watch.incidents, self._report)
+        store.listen_events(incidents.on_event)
 
-        def begun(_: Path) -> None:
+        def begun(path: Path) -> None:
+            incidents.on_part(path)
             retain(folder, limit, datetime.now(UTC))
 
+        self._incidents = incidents
         self._flight = Recorder(
             self._watch,
             next_path=lambda instant: part_path(folder, instant),
             part_s=PART_S,
-            on_problem=self._reporter(),
+            on_problem=self._report,
             on_part=begun,
+            on_written=incidents.on_written,
         )
         self.journal.add(self._flight)
         self._flight.start(store)
@@ -138,7 +144,7 @@ class Recordings:
             return f"not recorded: {clean(path, 200)}: {clean(error.strerror)}"
         except OutputError as error:
             return f"not recorded: {error}"
-        self._own = Recorder(self._watch, next_path=lambda _: path, on_problem=self._reporter())
+        self._own = Recorder(self._watch, next_path=lambda _: path, on_problem=self._report)
         self.own_path = path
         self.journal.add(self._own)
         self._own.start(store)
@@ -165,6 +171,9 @@ class Recordings:
             self.journal.remove(self._flight)
             self._flight.stop(reason)
             self._flight = None
+        if self._incidents is not None:
+            self._incidents.finish()
+            self._incidents = None
 
 
 class RecordedMonitor(Monitor):
@@ -207,10 +216,13 @@ class Limits:
         return None
 
 
-async def record(watch: Watch, path: Path, limits: Limits, report: Callable[[str], None]) -> Sequence[Path]:
+async def record(
+    watch: Watch, path: Path, limits: Limits, report: Callable[[str], None], incidents: Path
+) -> Sequence[Path]:
     """Watch and record into `path` until Ctrl+C, SIGTERM or a limit; return the files that were written.
 
-    After a day or a GiB a file with the next number begins beside it. `report` receives lines for the user.
+    After a day or a GiB a file with the next number begins beside it. The minutes around chosen alerts are
+    saved in the folder `incidents`, too. `report` receives lines for the user; it is called in any thread.
 
     Raises:
         OutputError: the file cannot be written.
@@ -219,14 +231,7 @@ async def record(watch: Watch, path: Path, limits: Limits, report: Callable[[str
         raise OutputError(f"{clean(path)}: there is no folder {clean(path.parent)}")
     import_module("sparktop.recording.zstandard")  # fail before anything is watched
     RecordingFile(path).close()
-    written: list[Path] = []
-
-    def next_path(_: Instant) -> Path:
-        stem = path.name.partition(".")[0]
-        written.append(path if not written else path.with_name(f"{stem}.{len(written) + 1}{SUFFIX}"))
-        return written[-1]
-
-    stopped: list[str] = []
+    written, stopped = list[Path](), list[str]()
     ended = asyncio.Event()
 
     def end(number: signal.Signals) -> None:
@@ -234,10 +239,17 @@ async def record(watch: Watch, path: Path, limits: Limits, report: Callable[[str
         ended.set()
 
     undo = hear({signal.SIGINT: 130, signal.SIGTERM: 0}, end)
-    journal = Journals()
-    store = Store(watch, journal=journal)
-    recorder = Recorder(watch, next_path=next_path, part_s=DAY_S, on_problem=report)
-    journal.add(recorder)
+    saved = Incidents(incidents, watch.incidents, lambda message, _: report(message))
+    recorder = Recorder(
+        watch,
+        next_path=partial(_next_path, path, written),
+        part_s=DAY_S,
+        on_problem=report,
+        on_part=saved.on_part,
+        on_written=saved.on_written,
+    )
+    store = Store(watch, journal=recorder)
+    store.listen_events(saved.on_event)
     recorder.start(store)
     monitor = Monitor(watch, store)
     clock = asyncio.get_running_loop().time
@@ -251,5 +263,13 @@ async def record(watch: Watch, path: Path, limits: Limits, report: Callable[[str
     finally:
         await monitor.stop()
         await asyncio.to_thread(recorder.stop, stopped[0] if stopped else reason or "ended")
+        await asyncio.to_thread(saved.finish)
         undo()
     return written
+
+
+def _next_path(first: Path, written: list[Path], _: Instant) -> Path:
+    """Return the path of the next file of a recording whose first file is `first`; add it to `written`."""
+    stem = first.name.partition(".")[0]
+    written.append(first if not written else first.with_name(f"{stem}.{len(written) + 1}{SUFFIX}"))
+    return written[-1]
