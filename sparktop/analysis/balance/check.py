@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from sparktop.analysis.balance import limits
@@ -42,6 +43,18 @@ class Check:
             return True
         return self.value <= self.limit + self.slack if self.most else self.value >= self.limit - self.slack
 
+    @property
+    def margin(self) -> float:
+        """Distance of the value from its limit as a share of the limit; `inf` without one of them.
+
+        For a probability it is the number of powers of ten between them.
+        """
+        if self.value is None or not self.limit:
+            return math.inf
+        if self.unit == "chance":
+            return abs(math.log10(max(self.value, _SMALLEST_CHANCE**4) / self.limit))
+        return abs(self.value - self.limit) / abs(self.limit)
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -54,6 +67,16 @@ class Rule:
     def holds(self) -> bool:
         """Whether every check with a limit holds; an unknown value fails its check."""
         return all(check.holds for check in self.checks if check.limit is not None)
+
+    @property
+    def deciding(self) -> Check | None:
+        """The check that decides: the first that does not hold, else the closest to its limit.
+
+        None if no check has a limit.
+        """
+        limited = [check for check in self.checks if check.limit is not None]
+        failed = next((check for check in limited if not check.holds), None)
+        return failed or min(limited, key=lambda check: check.margin, default=None)
 
 
 def time_with_load(balance: Balance) -> Check:

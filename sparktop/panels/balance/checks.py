@@ -29,8 +29,40 @@ class Question:
     """None while there is not enough data to answer it."""
     rule: Rule
 
+    def folded(self, width: int) -> list[Row]:
+        """Return the question with its answer and the check that decides on it, in as few rows as possible.
+
+        A question answered with yes has rows of its own for the check; otherwise one row holds everything.
+        Where the answer is not that of the rule alone, return the rows of all checks.
+        """
+        check = self.rule.deciding
+        if check is None or (self.answer is not None and self.answer is not self.rule.holds):
+            return self.rows(width)
+        if self.answer:
+            return [*self._head(width), *_check_rows(check, width)]
+        sign = "  " if self.answer is None else "✗ "
+        left: Row = [(sign, "muted"), label(self.title)]
+        right: Row = [
+            label(f"{check.name} "),
+            (value_text(check), "text" if check.value is not None else "muted"),
+            label(f" {limit_text(check)}"),
+        ]
+        gap = width - row_width(left) - row_width(right)
+        if gap < 1:
+            return [
+                fit_row(left, width),
+                fit_row([label(" " * max(0, width - row_width(right))), *right], width),
+            ]
+        return [[*left, label(" " * gap), *right]]
+
     def rows(self, width: int) -> list[Row]:
         """Return a row with the question and its answer, then the rows of each check of the rule."""
+        rows = self._head(width)
+        for check in self.rule.checks:
+            rows += _check_rows(check, width)
+        return rows
+
+    def _head(self, width: int) -> list[Row]:
         word, role = {
             True: ("yes", "title"),
             False: ("no", "muted"),
@@ -39,10 +71,7 @@ class Question:
         left: Row = [("─ ", "border"), (self.title, "accent"), (" ", "border")]
         right: Row = [(f" {word} ", role), ("─", "border")]
         gap = max(1, width - row_width(left) - row_width(right))
-        rows = [fit_row([*left, ("─" * gap, "border"), *right], width)]
-        for check in self.rule.checks:
-            rows += _check_rows(check, width)
-        return rows
+        return [fit_row([*left, ("─" * gap, "border"), *right], width)]
 
 
 def _check_rows(check: Check, width: int) -> list[Row]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparktop.graphics.axis import time_axis
-from sparktop.model.balance import Balance
+from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.balance.band import group_title
+from sparktop.panels.balance.checks import Question
 from sparktop.panels.balance.figures import questions
 from sparktop.panels.balance.lines import balance_axis, group_lines
 from sparktop.panels.balance.many import many_rows
@@ -52,21 +53,20 @@ def balance_screen(
 
 
 def evidence_screen(
-    balance: Balance, snapshot: Snapshot, width: int, height: int, *, place: str = ""
+    balance: Balance, snapshot: Snapshot, width: int, height: int, *, place: str = "", folded: bool = True
 ) -> list[Row]:
-    """Draw the evidence for one group's verdict: two plots, and each question with its checks.
+    """Draw the evidence for one group's verdict: each question with the checks behind its answer, two plots.
 
-    The result has `height` rows of `width` cells, or more, which scroll. `place` names the group's
-    position among several ("group 2 of 3"), "" for a single group.
+    With `folded`, each question has only the check that decides on it. The result has `height` rows of
+    `width` cells, or more, which scroll. `place` names the group's position among several ("group 2 of 3"),
+    "" for a single group.
     """
     inner = width - 4
     words = _words(balance, snapshot, inner, height)
-    first, *rest = questions(balance)
-    # Questions answered with yes decided the verdict: they stand before the others.
-    asked = [first, *sorted(rest, key=lambda question: question.answer is not True)]
+    asked = _asked(balance)
     if width >= _WIDE:
         beside = inner - _PLOTS_WIDTH - 2
-        right = [row for question in asked for row in question.rows(beside)]
+        right = _answers(asked, beside, folded=folded)
         tall = max(_PLOT, min(16, (height - 2 - len(words)) // 2))
         left = [row for plot in plots(balance, _PLOTS_WIDTH, tall) for row in plot]
         body = _side_by_side(left, right, _PLOTS_WIDTH)
@@ -77,10 +77,27 @@ def evidence_screen(
             body = _side_by_side(one, other, each)
         else:
             body = [row for plot in plots(balance, inner, _PLOT) for row in plot]
-        body += [row for question in asked for row in question.rows(inner)]
+        answers = _answers(asked, inner, folded=folded)
+        body = [*answers, *body] if folded else [*body, *answers]
     rows = [*words, *body]
-    more = " esc back to the picture " if not place else f" {place} · tab next · esc back "
+    more = f" {place} · tab next · esc back " if place else " esc back "
     return _in_frame(rows, balance, width, max(height, len(rows) + 2), title="why?", note=more)
+
+
+def _asked(balance: Balance) -> list[Question]:
+    """Return the questions behind the verdict, those that decided on it first."""
+    if balance.word_now is BalanceWord.UNKNOWN:
+        return questions(balance)
+    enough, *rest = questions(balance)
+    return [*sorted(rest, key=lambda question: question.answer is not True), enough]
+
+
+def _answers(asked: Sequence[Question], width: int, *, folded: bool) -> list[Row]:
+    if not folded:
+        return [row for question in asked for row in question.rows(width)]
+    rows = [row for question in asked for row in question.folded(width)]
+    count = sum(len(question.rule.checks) for question in asked)
+    return [*rows, fit_row([label(f"enter shows all {count} checks")], width)]
 
 
 def _in_frame(

@@ -111,12 +111,12 @@ def _window_pieces(balance: Balance) -> list[Row]:
 
 
 def reason_rows(balance: Balance, width: int) -> list[Row]:
-    """Return rows with the reasons for a verdict, then its most likely cause and what to try."""
+    """Return rows with what to try, the most likely cause of a verdict, then the reasons for it."""
     rows: list[Row] = []
-    for index, reason in enumerate(balance.reasons):
-        rows += sentence_rows(("· ", "muted"), reason, "muted" if index else "text", width)
-    if balance.cause:
-        rows += sentence_rows(label("cause  "), balance.cause, "text", width)
     if balance.hint:
         rows += sentence_rows(label("hint   "), balance.hint, "key", width)
+    if balance.cause:
+        rows += sentence_rows(label("cause  "), balance.cause, "text", width)
+    for index, reason in enumerate(balance.reasons):
+        rows += sentence_rows(("· ", "muted"), reason, "muted" if index else "text", width)
     return rows

@@ -29,7 +29,9 @@ from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.rows import Row, blank_row, fit_row, merged
 from sparktop.panels.sweep.countdown import countdown_band
 
-_TALL = frozenset({"node", "backend", "balance", "evidence"})
+_GROUP_KINDS = frozenset({"balance", "evidence", "checks"})
+"""Kinds of the full-screen views of a group's balance; "checks" is the evidence with all its checks."""
+_TALL = frozenset({"node", "backend"}) | _GROUP_KINDS
 """Kinds of panels that may need more rows than the screen has when they fill it; the board then scrolls."""
 _TILINGS = {
     Preset.WATCH: Tiling.PANELS,
@@ -151,7 +153,7 @@ class Scene:
                 order=self.view.processes,
                 selected=selected,
             )
-        elif place.kind in {"balance", "evidence"}:
+        elif place.kind in _GROUP_KINDS:
             rows = self._group_rows(place)
         else:
             backend = self.snapshot.backends[place.index]
@@ -165,8 +167,9 @@ class Scene:
         groups = self.snapshot.balance
         which = f"group {place.index + 1} of {len(groups)}" if len(groups) > 1 else ""
         balance, size = groups[place.index], (place.width, place.height)
-        if place.kind == "evidence":
-            return evidence_screen(balance, self.snapshot, *size, place=which)
+        if place.kind in {"evidence", "checks"}:
+            folded = place.kind == "evidence"
+            return evidence_screen(balance, self.snapshot, *size, place=which, folded=folded)
         return balance_screen(balance, self.snapshot, *size, place=which, coarse=self._coarse)
 
     def _layout(self, height: int, zoomed: PanelKey | None) -> Layout:
@@ -185,7 +188,7 @@ class Scene:
             if zoomed in routers:
                 return Layout((Place("router", routers.index(zoomed), 0, 0, self.width, height),), height)
             groups = [balance.group for balance in self.snapshot.balance]
-            if zoomed.kind in {"balance", "evidence"} and zoomed.name in groups:
+            if zoomed.kind in _GROUP_KINDS and zoomed.name in groups:
                 index = groups.index(zoomed.name)
                 return Layout((Place(zoomed.kind, index, 0, 0, self.width, height),), height)
             if zoomed.kind in {"events", "self"}:
@@ -225,7 +228,7 @@ class Scene:
             return PanelKey(place.kind, self.snapshot.nodes[place.index].name)
         if place.kind == "router":
             return PanelKey("router", self.snapshot.routers[place.index].name)
-        if place.kind in {"balance", "evidence"}:
+        if place.kind in _GROUP_KINDS:
             return PanelKey(place.kind, self.snapshot.balance[place.index].group)
         if place.kind in {"backend", "tile"}:
             return PanelKey("backend", self.snapshot.backends[place.index].name)

@@ -73,8 +73,12 @@ class BalanceActions(Screen[None]):
             return []
         shown = {key.name: key.shown for key in self.key_table}
         several = self.shown is not None and len(self.shown.balance) > 1
-        word = "why?" if self.zoomed.kind == "balance" else "picture"
-        return [(shown["why"], word), *([(shown["turn"], "next group")] if several else [])]
+        if self.zoomed.kind == "balance":
+            keys = [(shown["why"], "why?")]
+        else:
+            all_checks = "all checks" if self.zoomed.kind == "evidence" else "fewer checks"
+            keys = [(shown["open"], all_checks), (shown["why"], "picture")]
+        return [*keys, *([(shown["turn"], "next group")] if several else [])]
 
     def action_balance(self) -> None:
         """Show the balance of a group alone; if a group is shown alone, show all panels again."""
@@ -88,7 +92,7 @@ class BalanceActions(Screen[None]):
     def action_why(self) -> None:
         """Show the evidence for a group's verdict; if it is shown already, show the balance again."""
         if self.zoomed is not None and self._on_group:
-            kind = "balance" if self.zoomed.kind == "evidence" else "evidence"
+            kind = "evidence" if self.zoomed.kind == "balance" else "balance"
             self.zoomed = PanelKey(kind, self.zoomed.name)
         elif (group := self._chosen_group()) is not None:
             self.selected = PanelKey("balance", group)
@@ -98,7 +102,7 @@ class BalanceActions(Screen[None]):
 
     @property
     def _on_group(self) -> bool:
-        return self.zoomed is not None and self.zoomed.kind in {"balance", "evidence"}
+        return self.zoomed is not None and self.zoomed.kind in {"balance", "evidence", "checks"}
 
     def _chosen_group(self) -> str | None:
         """Return the name of the selected group, or of the selected backend's group.
@@ -117,8 +121,16 @@ class BalanceActions(Screen[None]):
         return min(groups, key=lambda balance: _GRAVITY.index(balance.word)).group
 
     def action_open(self) -> None:
-        """Show the selected panel alone; if a balance is shown alone, show the evidence for its verdict."""
-        if self._on_group:
+        """Show the selected panel alone; if a balance is shown alone, show the evidence for its verdict.
+
+        If the evidence is shown already, show all its checks, or hide them again.
+        """
+        if self.zoomed is not None and self.zoomed.kind in {"evidence", "checks"}:
+            kind = "checks" if self.zoomed.kind == "evidence" else "evidence"
+            self.zoomed = PanelKey(kind, self.zoomed.name)
+            self._scroll = 0
+            self._paint()
+        elif self._on_group:
             self.action_why()
         else:
             self.action_zoom()

@@ -319,7 +319,7 @@ class OverviewScreen(SweepActions, FilterActions):
         zoomed, self.zoomed = self.zoomed, None
         if zoomed is not None and zoomed.kind == "processes" and self._opened_in_detail:
             self.zoomed = PanelKey("node", zoomed.name)
-        elif zoomed is not None and zoomed.kind == "evidence":
+        elif zoomed is not None and zoomed.kind in {"evidence", "checks"}:
             self.zoomed = PanelKey("balance", zoomed.name)
         else:
             self.view = replace(self.view, processes=replace(self.view.processes, filter=""))
