@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from sparktop.analysis.balance import limits
@@ -43,18 +42,6 @@ class Check:
             return True
         return self.value <= self.limit + self.slack if self.most else self.value >= self.limit - self.slack
 
-    @property
-    def margin(self) -> float:
-        """Distance of the value from its limit as a share of the limit; `inf` without one of them.
-
-        For a probability it is the number of powers of ten between them.
-        """
-        if self.value is None or not self.limit:
-            return math.inf
-        if self.unit == "chance":
-            return abs(math.log10(max(self.value, _SMALLEST_CHANCE**4) / self.limit))
-        return abs(self.value - self.limit) / abs(self.limit)
-
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -70,13 +57,12 @@ class Rule:
 
     @property
     def deciding(self) -> Check | None:
-        """The check that decides: the first that does not hold, else the closest to its limit.
+        """The first check that does not hold; if all hold, the first that has a limit.
 
         None if no check has a limit.
         """
         limited = [check for check in self.checks if check.limit is not None]
-        failed = next((check for check in limited if not check.holds), None)
-        return failed or min(limited, key=lambda check: check.margin, default=None)
+        return next((check for check in limited if not check.holds), limited[0] if limited else None)
 
 
 def time_with_load(balance: Balance) -> Check:

@@ -16,7 +16,7 @@ from sparktop.sweep.plan.plan import SweepTarget, TargetKind
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _TYPED = "arguments"
 """Value of `Watch.source` for targets typed on the command line, which are not in the configuration."""
-_GROUPS = frozenset({"balance", "evidence"})
+_GROUPS = frozenset({"balance", "evidence", "checks"})
 _NODES = frozenset({"node", "processes"})
 
 
