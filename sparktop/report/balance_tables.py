@@ -27,7 +27,7 @@ def balances(snapshot: Snapshot) -> Table:
         Column("group", Kind.NAME),
         Column("router", Kind.NAME),
         Column("balance", Kind.WORD),
-        Column("now", Kind.WORD) if differ else Column("flips/min"),
+        Column("now", Kind.WORD) if differ else Column("leads/min"),
         Column("since"),
         Column("period"),
         Column("lost"),

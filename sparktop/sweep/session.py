@@ -61,7 +61,7 @@ class Runner(Protocol):
         """Call the given function with each event of the sweep from now on."""
         ...
 
-    def cancel(self, reason: str = "called off") -> None:
+    def cancel(self, reason: str = "cancelled") -> None:
         """Cancel the sweep; levels measured so far stay in the result, and `reason` is stored in it."""
         ...
 
@@ -81,7 +81,7 @@ class Followed(SweepSource, Protocol):
         """Add the samples of a new snapshot to the view of the benchmark."""
         ...
 
-    def cancel(self, reason: str = "called off") -> None:
+    def cancel(self, reason: str = "cancelled") -> None:
         """Stop following the benchmark, which itself continues; the view shows `reason`."""
         ...
 

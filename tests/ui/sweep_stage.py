@@ -64,8 +64,8 @@ class PlayedRunner:
         for hear in self.hearing:
             hear(event)
 
-    def cancel(self, reason: str = "called off") -> None:
-        """End with the first target alone, as a sweep does that is called off."""
+    def cancel(self, reason: str = "cancelled") -> None:
+        """End with the first target alone, as a sweep does that is cancelled."""
         self.cancelled = reason
         self.end(self.short("cancelled", reason))
 
@@ -163,7 +163,7 @@ class SweepStage:
         return self.runners[-1]
 
     def stopped_by(self) -> str | None:
-        """Return the reason with which the newest sweep was called off; None while it was not."""
+        """Return the reason with which the newest sweep was cancelled; None while it was not."""
         return self.runner.cancelled
 
     def at(self) -> Stage:

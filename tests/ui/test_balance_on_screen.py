@@ -71,6 +71,12 @@ async def test_enter_asks_why_and_esc_goes_back_step_by_step() -> None:
         assert alone(app) == PROXY
         await press(pilot, "enter")
         assert alone(app) == PanelKey("evidence", "proxy")
+        assert "all checks" in text(app)
+        await press(pilot, "enter")
+        assert alone(app) == PanelKey("checks", "proxy")
+        assert "fewer checks" in text(app)
+        await press(pilot, "enter")
+        assert alone(app) == PanelKey("evidence", "proxy")
         await press(pilot, "escape")
         assert alone(app) == PROXY
         await press(pilot, "escape")

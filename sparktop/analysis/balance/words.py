@@ -39,7 +39,7 @@ _NO_ROUTER = (
 
 def needs_more(seconds: float) -> str:
     """Return the sentence that samples of further `seconds` are needed for a full window."""
-    return f"needs {max(1, math.ceil(seconds))} s more of load figures from every backend"
+    return f"needs {max(1, math.ceil(seconds))} s more data"
 
 
 def gaps(name: str, present: float) -> str:
@@ -255,7 +255,7 @@ def _uneven(result: Balance) -> str:
 def _starved(result: Balance) -> list[str]:
     worst = sorted(result.starved_percent.items(), key=lambda item: -item[1])
     return [
-        f"{name} next to empty {percent:.0f} % of the time while another has more than its share"
+        f"{name} starved {percent:.0f} % of the time"
         for name, percent in worst[:_PAIR]
         if percent >= _WORTH_SAYING_PERCENT
     ]

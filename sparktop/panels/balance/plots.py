@@ -26,7 +26,7 @@ _TAPER = 1.5
 def plots(balance: Balance, width: int, height: int) -> tuple[list[Row], list[Row]]:
     """Return the plots of the load's autocorrelation and spectrum, each as `height` rows of `width` cells."""
     swing = balance.swing
-    titles = ("load against itself, later", "share of the variance, by period")
+    titles = ("autocorrelation of the load", "variance by period")
     if swing is None or not swing.autocorrelation.values or not swing.spectrum.values:
         nothing = "no movement to look at" if swing is not None else "too few samples yet"
         one, other = ([heading(title, "", width), *_empty(nothing, width, height - 1)] for title in titles)

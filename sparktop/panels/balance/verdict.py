@@ -53,7 +53,7 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
     pieces += [[label("also "), (word.value, WORD_ROLES[word])] for word in balance.also]
     if balance.word is not balance.word_now:
         role = word_role(replace(balance, word=balance.word_now))
-        pieces.append([label("this window alone: "), (balance.word_now.value, role)])
+        pieces.append([(balance.word_now.value, role), label(" in this window, not confirmed yet")])
     if balance.word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}:
         pieces += _judged(balance)
     pieces += _window_pieces(balance)
@@ -72,7 +72,7 @@ def _judged(balance: Balance) -> list[Row]:
     """
     flips = balance.lead_changes_per_min
     pieces: list[Row] = [
-        [figure(numbers.rate(flips, 5).strip(), known=flips is not None), label(" flips/min")]
+        [figure(numbers.rate(flips, 5).strip(), known=flips is not None), label(" lead changes/min")]
     ]
     hungry = max(balance.starved_percent, key=lambda one: balance.starved_percent[one], default=None)
     if hungry is not None and balance.starved_percent[hungry] >= _WORTH_A_FIGURE:
@@ -84,11 +84,11 @@ def _judged(balance: Balance) -> list[Row]:
         # Without a router there is no even split that was missed.
         return pieces
     if lost is None:
-        pieces.append([label("lost –")])
+        pieces.append([label("loss unknown")])
     elif lost >= _WORTH_A_FIGURE:
-        pieces.append([label("lost about "), figure(numbers.percent(lost).strip())])
+        pieces.append([label("loss about "), figure(numbers.percent(lost).strip())])
     else:
-        pieces.append([label("lost "), figure("<1%")])
+        pieces.append([label("loss "), figure("<1%")])
     return pieces
 
 
@@ -106,7 +106,7 @@ def _window_pieces(balance: Balance) -> list[Row]:
         pieces.append([label("over "), figure(f"{balance.window_s:.0f} s")])
     if balance.sample_hz is not None:
         hertz = f"{balance.sample_hz:.1f}".removesuffix(".0")
-        pieces.append([label("at "), figure(f"{hertz} Hz")])
+        pieces.append([label("polled at "), figure(f"{hertz} Hz")])
     return pieces
 
 

@@ -92,7 +92,7 @@ def difference_rows(difference: Difference, width: int) -> list[Row]:
             for row in rows_of_metric
         ]
     if difference.notes:
-        rows.append(heading("to be known", "", inner))
+        rows.append(heading("notes", "", inner))
         for note in difference.notes:
             rows += sentence_rows(("· ", "muted"), note, "muted", inner)
     return [fit_row(row, inner) for row in rows]

@@ -68,7 +68,7 @@ def evidence_screen(
 
 def _marks(evidence: LevelEvidence, width: int) -> list[Row]:
     if not evidence.row.marks:
-        word = "nothing speaks against this level" if evidence.row.figures else "no figures yet"
+        word = "no doubts about this level" if evidence.row.figures else "no figures yet"
         return [fit_row([label(word)], width)]
     rows: list[Row] = []
     for mark in evidence.row.marks:

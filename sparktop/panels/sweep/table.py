@@ -185,7 +185,7 @@ def _key() -> Row:
         (BEST, "good"),
         label(" best  "),
         (ALIKE, "good"),
-        label(" no difference to it shown  "),
+        label(" no clear difference  "),
         (DOUBT, "warn"),
         label(" doubt  "),
         (SLOW, "warn"),

@@ -263,7 +263,7 @@ def rest_rows(compared: Topologies, width: int) -> list[Row]:
     """Return the rows below the tables and the advice: crossovers, requests by server, spreads, and notes."""
     rows = _listed("crossovers", ("⇄ ", "accent"), compared.crossovers, "text", width)
     if compared.splits:
-        rows.append(heading("who answered, and the batches that ran", "", width))
+        rows.append(heading("requests and batch per backend", "", width))
         levels = [_level_name(compared, split) for split in compared.splits]
         longest = max(map(len, levels))
         for split, level in zip(compared.splits, levels, strict=True):
@@ -279,7 +279,7 @@ def rest_rows(compared: Topologies, width: int) -> list[Row]:
             rows.append(fit_row([(fit(ratio, 6, "right"), "title"), (words, "text")], width))
     rows += _listed("independent engines at best", ("· ", "muted"), compared.engines, "text", width)
     known = (*compared.notes, *compared.definitions)
-    rows += _listed("to be known", ("· ", "muted"), known, "muted", width)
+    rows += _listed("notes", ("· ", "muted"), known, "muted", width)
     return [fit_row(row, width) for row in rows]
 
 

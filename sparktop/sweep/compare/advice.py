@@ -21,7 +21,7 @@ from sparktop.model.sweep_comparison import (
 from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.findable import USUAL_SPREAD_PERCENT, Design, runs_needed
 
-_BANDS = ((4, "one user, low latency"), (16, "moderate load"), (1_000_000, "many at once, throughput"))
+_BANDS = ((4, "few users, low latency"), (16, "moderate load"), (1_000_000, "many at once, throughput"))
 """(highest concurrency, use case) of each range of concurrencies, as in the topology benchmark of 2026-03."""
 _PRIMARY = ("sustained_tps", "decode_tps", "output_tps", "total_tps")
 """The first of these metrics that was measured decides which target is recommended."""

@@ -103,7 +103,7 @@ class FollowedRun:
         if self._fold is not None:
             self._fold.live.refer(references)
 
-    def cancel(self, reason: str = "called off") -> None:
+    def cancel(self, reason: str = "cancelled") -> None:
         """Stop following the file; the benchmark of the other tool continues. The view shows `reason`."""
         self._stopped = reason
         self._stop.set()

@@ -204,7 +204,7 @@ class Worker:
         return self._out.get_write_buffer_size()
 
     def _refuse_cancelled(self, command_id: str) -> RequestFailure:
-        failure = request_failure(CANCELLED, "called off before it began", perf_counter())
+        failure = request_failure(CANCELLED, "cancelled before it began", perf_counter())
         self.say(Refused(command_id, failure))
         return failure
 

@@ -108,7 +108,7 @@ class SweepRunner:
             if isinstance(event, SweepEnded):
                 return
 
-    def cancel(self, reason: str = "called off") -> None:
+    def cancel(self, reason: str = "cancelled") -> None:
         """Request the end of the sweep: requests in flight end within half a second, results are kept."""
         self._brake.pull("cancelled", reason)
 

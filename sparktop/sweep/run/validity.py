@@ -192,7 +192,7 @@ def _counts(facts: LevelFacts) -> Iterator[Validity]:
         return
     low, high = asked.generated * (1 - MOST_MISMATCH), (asked.generated + asked.open) * (1 + MOST_MISMATCH)
     if not low <= made <= high:
-        apart = f" ({asked.open_requests} called off or broken off)" if asked.open_requests else ""
+        apart = f" ({asked.open_requests} cancelled or broken off)" if asked.open_requests else ""
         yield Validity(
             code=COUNT_MISMATCH,
             message=f"{asked.generated} tokens came{apart}, the server counted {made:.0f}",

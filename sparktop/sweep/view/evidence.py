@@ -161,7 +161,7 @@ def _own_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
         words = f"p50 {level.stream_tps.p50:.1f} tok/s"
         yield "Each stream", words if slow is None else f"{words}, p10 {slow:.1f}"
     asked = level.requests
-    yield "Requests", f"{asked.ok} ok, {asked.failed} failed, {asked.cancelled} called off"
+    yield "Requests", f"{asked.ok} ok, {asked.failed} failed, {asked.cancelled} cancelled"
     yield from _split_facts(level)
 
 
@@ -199,8 +199,8 @@ def _server_words(level: LevelResult) -> str | None:
     if server is None:
         return None
     figures = (
-        ("ran at most", server.running_max),
-        ("waited at most", server.waiting_max),
+        ("max running", server.running_max),
+        ("max waiting", server.waiting_max),
         ("preemptions", server.preemptions),
     )
     parts = [f"{word} {value:.0f}" for word, value in figures if value is not None]

@@ -26,7 +26,8 @@ def verdict(result: SweepResult, rows: Sequence[ResultRow], compared: Topologies
     doubtful = [row for row in made if any(mark.doubt for mark in row.marks)]
     if doubtful and (sentences or result.status is not None):
         sentences.append(
-            f"{len(doubtful)} of {len(made)} levels have a mark: see why before you believe them"
+            f"{len(doubtful)} of {len(made)} levels {'has' if len(doubtful) == 1 else 'have'} a mark: "
+            "see why before you believe them"
         )
     return tuple(sentences)
 

@@ -295,7 +295,7 @@ class SweepScreen(Screen[None]):
     def action_topologies(self) -> None:
         """Show the page that compares the targets; if it is shown already, show the main page."""
         if self._view is not None and self._view.topologies is None:
-            self._say("one target alone: nothing to lay beside one another")
+            self._say("only one target: nothing to compare")
             return
         self._show(Page.TOPOLOGIES)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from sparktop.analysis.balance.check import Check, Rule
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.panels.balance.checks import limit_text, value_text
 from sparktop.panels.balance.figures import questions
@@ -134,7 +135,8 @@ def test_a_flat_load_has_no_plot_and_says_why() -> None:
 def test_all_of_it_is_on_the_screen(width: int) -> None:
     """At every width the evidence has verdict, both plots, all questions and their answers."""
     shown = traced("cooldown-c64")
-    text = "\n".join(row_text(row) for row in evidence_screen(shown.balance[0], shown, width, 34))
+    rows = evidence_screen(shown.balance[0], shown, width, 34, folded=False)
+    text = "\n".join(row_text(row) for row in rows)
     assert "oscillating" in text
     for question in questions(shown.balance[0]):
         assert question.title in text
@@ -143,5 +145,36 @@ def test_all_of_it_is_on_the_screen(width: int) -> None:
     asked = questions(shown.balance[0])
     deciding = [text.index(question.title) for question in asked[1:] if question.answer]
     assert max(deciding) < min(text.index(question.title) for question in asked[1:] if not question.answer)
-    assert "load against itself" in text
-    assert "share of the variance" in text
+    assert "autocorrelation" in text
+    assert "variance by period" in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_folded_it_shows_the_deciding_check_of_each_question(name: str, width: int) -> None:
+    """Every question stands there with its deciding value, in fewer rows than all checks take."""
+    shown = herd(int(name[4:])) if name.startswith("herd") else traced(name)
+    balance = shown.balance[0]
+    screen = evidence_screen(balance, shown, width, 24)
+    assert {row_width(row) for row in screen} == {width}
+    text = "\n".join(row_text(row) for row in screen)
+    for question in questions(balance):
+        check = question.rule.deciding
+        assert check is not None
+        assert question.title in text
+        assert value_text(check) in text
+    assert "enter shows all" in text
+    assert (
+        len(screen) < 0.75 * len(evidence_screen(balance, shown, width, 24, folded=False))
+        or len(screen) == 24
+    )
+
+
+def test_the_deciding_check_is_the_first_that_fails_else_the_first() -> None:
+    """An unknown value decides against a rule; a check without a limit never decides."""
+    informative = Check("life", 3.0)
+    good, bad, unknown = Check("a", 3.0, 1.0), Check("b", 0.5, 1.0), Check("c", None, 1.0)
+    assert Rule("r", (informative, good, bad)).deciding is bad
+    assert Rule("r", (good, unknown, bad)).deciding is unknown
+    assert Rule("r", (informative, good)).deciding is good
+    assert Rule("r", (informative,)).deciding is None

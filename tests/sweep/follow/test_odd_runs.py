@@ -182,7 +182,7 @@ async def test_following_may_be_ended_at_any_time(tmp_path: Path) -> None:
         await until(lambda: run.view().levels != ())
     view = run.view()
     assert view.status is SweepStatus.BROKEN_OFF
-    assert "called off" in view.words
+    assert "cancelled" in view.words
     assert view.moment is None
 
 

@@ -29,7 +29,7 @@ def test_markdown_of_several_targets_says_when_to_use_which() -> None:
     fast, slow = made_level(2), made_level(2, step=0.5)
     text = markdown.render(made_sweep(("fast", [fast]), ("slow", [slow])))
     assert text.splitlines()[2] == "**Decode: `fast` best at c2**"
-    assert "### When to use which\n\n- one user, low latency, c2: fast is best: +" in text
+    assert "### When to use which\n\n- few users, low latency, c2: fast is best: +" in text
 
 
 def test_markdown_says_what_the_runs_could_have_shown() -> None:
@@ -37,7 +37,7 @@ def test_markdown_says_what_the_runs_could_have_shown() -> None:
     text = markdown.render(made_sweep(("first", [made_level(2)]), ("second", [made_level(2)])))
     assert text.splitlines()[2] == "**No difference between the targets is shown in decode, TTFT or prefill**"
     assert (
-        "### When to use which\n\n- one user, low latency, c2: decode, TTFT and prefill: no difference"
+        "### When to use which\n\n- few users, low latency, c2: decode, TTFT and prefill: no difference"
         in text
     )
 

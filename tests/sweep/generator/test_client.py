@@ -87,7 +87,7 @@ async def test_a_steady_run_replaces_what_ended(in_process: InProcess) -> None:
 
 
 async def test_a_steady_run_ends_with_its_time(in_process: InProcess) -> None:
-    """After the duration nothing is started; what is in flight may end, or is called off on request."""
+    """After the duration nothing is started; what is in flight may end, or is cancelled on request."""
     loaded = await in_process.load(mode=LoadMode.STEADY, concurrency=2, duration_s=0.2, ramp_s=0.05)
     assert {end.reason for end in loaded.ends} == {EndReason.LENGTH}
     assert len(loaded.ends) >= 2
@@ -121,7 +121,7 @@ async def test_a_staggered_start(in_process: InProcess) -> None:
 
 
 async def test_cancelling_ends_all_in_flight(in_process: InProcess) -> None:
-    """A run that is called off ends each request in flight with abort and keeps the tokens that came."""
+    """A run that is cancelled ends each request in flight with abort and keeps the tokens that came."""
 
     async def behave(asked: Asked) -> None:
         asked.start()

@@ -144,7 +144,7 @@ async def test_a_server_that_cannot_be_asked(worker: SweepWorker, server: Stream
 
 
 async def test_cancel_ends_a_run(worker: SweepWorker, server: StreamServer) -> None:
-    """A run of 256 requests that is called off has ended when `cancel` returns, each with abort."""
+    """A run of 256 requests that is cancelled has ended when `cancel` returns, each with abort."""
     server.behave = hang_after_three
     record = RunRecord("run")
     async for message in worker.run(load(server, 256)):
@@ -215,7 +215,7 @@ async def test_a_limit_that_is_too_low_is_named(server: StreamServer) -> None:
 
 
 async def test_no_descriptor_is_left(worker: SweepWorker, server: StreamServer) -> None:
-    """After runs that went well, failed and were called off, no more files are open than before."""
+    """After runs that went well, failed and were cancelled, no more files are open than before."""
 
     async def behave(asked: Asked) -> None:
         if asked.number % 2:

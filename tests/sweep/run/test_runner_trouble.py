@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(60)]
 
 
 async def test_a_cancelled_sweep_ends_at_once_and_keeps_what_it_has(bench: Bench) -> None:
-    """Requests in flight are called off, connections closed, and the level in flight is marked."""
+    """Requests in flight are cancelled, connections closed, and the level in flight is marked."""
     result = await in_mid_level(bench, lambda runner: runner.cancel("enough"))
     assert (result.status, result.stop_reason) == ("cancelled", "enough")
     (level,) = result.targets[0].levels
@@ -122,7 +122,7 @@ async def test_a_machine_within_its_limits_lets_the_sweep_go_on(bench: Bench) ->
 
 
 async def test_a_server_that_fell_silent_stops_the_sweep(bench: Bench) -> None:
-    """Neither a page nor a token for long: what is in flight is called off."""
+    """Neither a page nor a token for long: what is in flight is cancelled."""
 
     def fall_silent(_: SweepRunner) -> None:
         bench.fail()

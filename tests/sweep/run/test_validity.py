@@ -181,7 +181,7 @@ def test_a_throttled_machine_is_told() -> None:
 def test_failed_requests_and_multicast_names_are_told() -> None:
     """Failures with their kinds; a name that is looked up by multicast whatever else holds."""
     broken = GOOD.model_copy(update={"requests": Requests(ok=11, failed=1, errors={"http:500": 1})})
-    found = judge(PLAN, broken, replace(FACTS, mdns=True, cut_short="called off"))
+    found = judge(PLAN, broken, replace(FACTS, mdns=True, cut_short="cancelled"))
     assert [one.code for one in found] == ["errors", "cut_short", "mdns_target"]
     assert "http:500 1" in found[0].message
 

@@ -203,7 +203,7 @@ def test_stored_evidence_draws_what_the_file_keeps_and_says_what_is_missing() ->
     assert [len(one.bars) for one in evidence.timelines] == [2, 2, 2]
     assert evidence.timelines[0].bars[0].first_token_s == pytest.approx(1.0)
     assert "no server reports its prefill time" in evidence.timelines[0].notes[0]
-    assert ("Requests", "6 ok, 0 failed, 0 called off") in evidence.facts
+    assert ("Requests", "6 ok, 0 failed, 0 cancelled") in evidence.facts
     assert stored_evidence(made_sweep(), LevelKey("a", 3, 100)) is None
 
 

@@ -147,7 +147,7 @@ def test_a_sweep_that_was_stopped_says_what_was_not_made(played: PlayedSweep) ->
     played.run("spark-a", Load(100, 2), 0, upto_s=1.0)
     first = played.result.targets[0].levels[0]
     cut = made_sweep(("spark-a", (first,)), ("proxy", ())).model_copy(
-        update={"status": "cancelled", "stop_reason": "called off"}
+        update={"status": "cancelled", "stop_reason": "cancelled"}
     )
     played.view.take(SweepEnded(cut))
     view = played.view.view()
@@ -157,7 +157,7 @@ def test_a_sweep_that_was_stopped_says_what_was_not_made(played: PlayedSweep) ->
         LevelState.NOT_MADE,
         LevelState.NOT_MADE,
     ]
-    assert view.words == "cancelled: called off; 1 level kept"
+    assert view.words == "cancelled: cancelled; 1 level kept"
 
 
 def test_a_target_that_fails_is_left_out(played: PlayedSweep) -> None:

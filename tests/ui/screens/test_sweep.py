@@ -197,7 +197,7 @@ async def test_before_the_first_level_there_are_no_curves(stage: SweepStage) -> 
         assert page(stage) is Page.MAIN
         assert stage.toasts() == [
             "no curves yet: no level is done",
-            "one target alone: nothing to lay beside one another",
+            "only one target: nothing to compare",
             "no published table has figures for these curves",
         ]
         stage.runner.cancel()

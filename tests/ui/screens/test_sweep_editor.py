@@ -98,7 +98,7 @@ async def test_all_of_it_is_in_sight(size: tuple[int, int]) -> None:
         await opened.open(pilot)
         words = opened.words()
         labels = ["preset", "concurrency", "prompt tokens", "output tokens", "load", "runs", "seconds"]
-        labels += ["requests", "order", "warm-up run", "api", "model", "least free GiB", "most GPU °C", "slo"]
+        labels += ["requests", "order", "warm-up run", "api", "model", "min free GiB", "max GPU °C", "slo"]
         for word in [*labels, *(one.name for one in TARGETS), "asks first", "[x] spark-a", "1,4,16", "burst"]:
             assert word in words
         for key in EDITOR_KEYS:
@@ -169,7 +169,7 @@ async def test_nothing_starts_while_something_is_wrong() -> None:
         await pilot.pause()
         assert opened.app.screen is opened.editor
         assert opened.editor.focused is opened.editor.query_one("#field-tg")
-        assert "output tokens, most GPU °C are not right yet" in opened.wrong()
+        assert "output tokens, max GPU °C are not right yet" in opened.wrong()
         assert opened.answers == []
 
 

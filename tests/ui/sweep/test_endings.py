@@ -122,7 +122,7 @@ class FollowedByHand:
         assert snapshot.backends
         self.looked += 1
 
-    def cancel(self, reason: str = "called off") -> None:
+    def cancel(self, reason: str = "cancelled") -> None:
         """Follow it no longer."""
         assert reason
         self.ended.set()
@@ -159,7 +159,7 @@ async def test_a_followed_run_has_the_same_band_and_asks_nothing(stage: SweepSta
 async def test_a_generator_that_does_not_end_does_not_hold_the_program(
     stage: SweepStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that is silent after it was called off is ended with the program."""
+    """One that is silent after it was cancelled is ended with the program."""
     monkeypatch.setattr("sparktop.sweep.session.LEAVE_S", 0.01)
     monkeypatch.setattr(PlayedRunner, "end", lambda *_: None)
     async with stage.app.run_test(size=(120, 36)) as pilot:
