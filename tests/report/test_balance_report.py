@@ -97,7 +97,7 @@ def test_plain_text_says_the_word_and_why(swinging: Snapshot, width: int) -> Non
     assert re.search(r"balance of proxy: oscillating · since 00:00:(4\d|5[0-5]) UTC · period", flat)
     assert "polled 4 times a second · strategy least-busy" in flat
     assert "spark-a and spark-b swing against each other every" in flat
-    assert "hint: look for cooldowns in the router's log" in flat
+    assert "hint: try simple-shuffle or round-robin" in flat
 
 
 def test_tables_have_the_group(swinging: Snapshot) -> None:

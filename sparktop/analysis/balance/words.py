@@ -28,9 +28,7 @@ _ONE_LENGTH = 0.1
 _FLAT_S = 120.0
 _COLD_SHARE = 0.85
 _STUCK_S = 40.0
-_UNKNOWN_FAILURES = (
-    "look for cooldowns in the router's log, since its failures are not counted here; without any, "
-)
+_UNKNOWN_FAILURES = ", unless the router's log shows cooldowns: its failures are not counted here"
 _NO_ROUTER = (
     "no router is known to distribute their requests; if one does, list it with its backends under "
     "[[routers]] in sparktop.toml, and its balance is judged"
@@ -319,10 +317,10 @@ def _waves(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None
     """
     if load.strategy in _BLIND:
         return None, None
-    advice_two = "; with two backends power-of-two choices is least-busy again and does not help"
+    advice_two = " (power-of-two choices does not help with two backends)"
     hint = "try simple-shuffle or round-robin" + (advice_two if len(grid.loads) == _PAIR else "")
     if any(track.errors is None for track in grid.tracks):
-        return None, _UNKNOWN_FAILURES + hint
+        return None, hint + _UNKNOWN_FAILURES
     low, high = _LIKE_LIFETIMES
     alike = load.length_variation is not None and load.length_variation <= _ONE_LENGTH
     if alike and load.e2e_s and result.period_s and low <= result.period_s / load.e2e_s <= high:
