@@ -16,7 +16,7 @@ from sparktop.agent.exposition import page as node_page
 from sparktop.dump.series import Metric, Spool
 from sparktop.engines.exposition import number, parse_labels
 from sparktop.engines.registry import ENGINES
-from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
 from sparktop.model.text import clean
 from sparktop.recording.calls import call_of
 from sparktop.recording.head import read_head
@@ -39,6 +39,7 @@ _SUFFIXES = {
     "_gsum": ("gaugehistogram",),
     "_info": ("info",),
 }
+_SAMPLED = frozenset({Kind.PAGE, Kind.NODE, Kind.MEMORY})
 _WITHIN = frozenset({"le", "quantile"})
 """Labels that distinguish the samples of one metric."""
 _TYPE_LINE = re.compile(rb"^# TYPE ([A-Za-z_:][\w:]{0,199})[ \t]++(\w{1,20})[ \t]*+\r?$", re.MULTILINE)
@@ -117,7 +118,7 @@ class Collector:
                 self._identify(key, identity)
         elif record.kind == Kind.IDENTITY and (call := call_of(record)) is not None:
             self._identify(*cast("tuple[SourceKey, object]", call.arguments))
-        elif in_span and record.kind in {Kind.PAGE, Kind.NODE} and self._is_due(record):
+        elif in_span and record.kind in _SAMPLED and self._is_due(record):
             (self._page if record.kind == Kind.PAGE else self._node)(record)
 
     def _identify(self, key: SourceKey, identity: object) -> None:
@@ -145,7 +146,9 @@ class Collector:
         call = call_of(record)
         if call is None:
             return
-        key, sample, _ = cast("tuple[SourceKey, NodeSample, float | None]", call.arguments)
+        key, sample, _ = cast("tuple[SourceKey, NodeSample | MemorySample, float | None]", call.arguments)
+        if isinstance(sample, MemorySample):
+            sample = NodeSample(sample.at, memory=sample.memory)
         body, _ = node_page(
             self._identities.get(key.name),
             sample,

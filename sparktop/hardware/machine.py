@@ -16,7 +16,7 @@ from sparktop.hardware.power_rails import PowerRailReader
 from sparktop.hardware.process_table import ProcessTableReader
 from sparktop.hardware.rdma import RdmaReader
 from sparktop.hardware.sensors import SensorReader
-from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.node import MemoryReading, MemorySample, NodeIdentity, NodeSample
 
 _MILLI = 1000.0
 
@@ -42,6 +42,8 @@ class Machine:
         self._clock = clock
         self._cpu = CpuReader(root)
         self._memory = MemoryReader(root)
+        self._quick_memory = MemoryReader(root)
+        """Counts swap between quick readings; `_memory` between samples."""
         self._gpu = GpuReader(root, nvml)
         self._network = NetworkReader(root)
         self._rdma = RdmaReader(root)
@@ -88,6 +90,20 @@ class Machine:
             processes=table,
             cost_ms=(self._clock() - now) * _MILLI,
         )
+
+    def read_memory(self, last: MemoryReading) -> MemorySample:
+        """Read the memory alone, without NVML; what only NVML reports is taken from `last`.
+
+        May be called while `read` runs in another thread.
+        """
+        now = self._clock()
+        memory = self._quick_memory.read(
+            now,
+            read_meminfo(self._root),
+            unified=last.unified,
+            gpu_processes_bytes=last.gpu_processes_bytes,
+        )
+        return MemorySample(now, memory)
 
     def close(self) -> None:
         """Close the NVIDIA driver's library; a later `read` opens it again."""

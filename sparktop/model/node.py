@@ -263,6 +263,15 @@ class NodeSample:
 
 
 @dataclass(frozen=True, slots=True)
+class MemorySample:
+    """A reading of a machine's memory alone, taken several times a second while free memory falls steeply."""
+
+    at: float
+    """Monotonic time in seconds, on the clock of the machine that holds this record."""
+    memory: MemoryReading
+
+
+@dataclass(frozen=True, slots=True)
 class NodeIdentity:
     """What identifies a machine: operating system, driver, product, processors and addresses.
 

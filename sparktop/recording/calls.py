@@ -18,7 +18,7 @@ from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.event import Severity
 from sparktop.model.failure import Failure
 from sparktop.model.instant import Instant
-from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
 from sparktop.model.router import RouterSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
 from sparktop.model.text import clean
@@ -41,6 +41,7 @@ _TARGET_KINDS: Mapping[str, type[Target]] = {
 }
 _READINGS: Mapping[type[Any], Kind] = {
     NodeSample: Kind.NODE,
+    MemorySample: Kind.MEMORY,
     RouterSample: Kind.ROUTER,
     Failure: Kind.FAIL,
 }
@@ -225,6 +226,7 @@ def _self(record: Record) -> Call:
 _READERS: Mapping[str, Callable[[Record], Call | None]] = {
     Kind.PAGE: _page,
     Kind.NODE: _value(NodeSample),
+    Kind.MEMORY: _value(MemorySample),
     Kind.ROUTER: _value(RouterSample),
     Kind.FAIL: _value(Failure),
     Kind.IDENTITY: _identity,

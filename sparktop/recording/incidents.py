@@ -35,6 +35,7 @@ MOST_COPIES = 10
 MOST_BYTES = 200_000_000
 """Bytes of all copies together; the oldest copies are deleted first."""
 _PARTS = 16
+_END_LEVEL = 1
 _STAMP = "%Y%m%dT%H%M%SZ"
 _STAMP_LENGTH = 16
 _NAME_LENGTH = 40
@@ -66,6 +67,8 @@ class Incidents:
         self._begun_s: dict[str, float] = {}
         """Monotonic time at which each incident began, by the id of its alert."""
         self._first_s: float | None = None
+        self._newest: Instant | None = None
+        """Time of the newest record in the recorder's files."""
         self._copying: list[threading.Thread] = []
 
     def on_event(self, event: Event) -> None:
@@ -83,10 +86,12 @@ class Incidents:
         All records up to `instant` must be in the recorder's files.
         """
         self._first_s = instant.at if self._first_s is None else self._first_s
+        self._newest = instant
         self._collect()
         for event in [one for one in self._waiting if instant.at - (one.at_s or 0.0) >= AFTER_S]:
             self._waiting.remove(event)
-            copying = threading.Thread(target=self._save, args=(event, list(self._parts)), daemon=True)
+            what = (event, list(self._parts), instant)
+            copying = threading.Thread(target=self._save, args=what, daemon=True)
             copying.start()
             self._copying.append(copying)
 
@@ -95,8 +100,8 @@ class Incidents:
         self._collect()
         for copying in self._copying:
             copying.join()
-        while self._waiting:
-            self._save(self._waiting.pop(0), list(self._parts))
+        while self._waiting and self._newest is not None:
+            self._save(self._waiting.pop(0), list(self._parts), self._newest)
 
     def _collect(self) -> None:
         """Move each new event to the waiting incidents, unless it belongs to an incident known already."""
@@ -115,10 +120,10 @@ class Incidents:
             return False
         return all(at_s - (one.at_s or 0.0) >= TOGETHER_S for one in self._waiting)
 
-    def _save(self, event: Event, sources: Iterable[Path]) -> None:
+    def _save(self, event: Event, sources: Iterable[Path], until: Instant) -> None:
         what = f"{clean(event.subject, 60)} {event.kind}"
         try:
-            path = self._copied(event, sources)
+            path = self._copied(event, sources, until)
         except (OSError, OutputError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             self._report(f"incident not saved: {what}: {clean(reason, 200)}", Severity.WARNING)
@@ -126,7 +131,7 @@ class Incidents:
         if path is not None:
             self._report(f"incident saved: {what}: sparktop replay {clean(path, 300)}", Severity.INFO)
 
-    def _copied(self, event: Event, sources: Iterable[Path]) -> Path | None:
+    def _copied(self, event: Event, sources: Iterable[Path], until: Instant) -> Path | None:
         """Write the copy and return its path; None if another viewer has saved the same incident.
 
         Raises:
@@ -142,7 +147,7 @@ class Incidents:
                 raise OutputError("the recorder's files have no readable frame of it")
             _make_room(self._folder, sum(one.length for one in frames))
             path = self._folder / f"{event.at.astimezone(UTC).strftime(_STAMP)}-{name}"
-            _write(path, frames)
+            _write(path, frames, until)
             return path
 
 
@@ -202,20 +207,26 @@ def _newest(pieces: Iterable[Piece]) -> list[Piece]:
     return found[::-1]
 
 
-def _write(path: Path, frames: Iterable[Piece]) -> None:
-    """Write a new file with these frames; if it cannot be completed, delete it.
+def _write(path: Path, frames: Iterable[Piece], until: Instant) -> None:
+    """Write a new file with these frames and a record of the end at `until`; delete it if that fails.
 
     Raises:
         OSError, OutputError: it cannot be written, or the disk is nearly full.
     """
     from sparktop.recording.file import RecordingFile
+    from sparktop.recording.frames import FrameWriter
+    from sparktop.recording.record import Kind, Record, encode
 
+    end = FrameWriter(_END_LEVEL)
+    ended = end.add(encode(Record(Kind.END, until, fields={"reason": "end of the incident"}))) + end.end()
     file = RecordingFile(path)
     try:
         for piece in frames:
             with piece.path.open("rb") as source:
                 source.seek(piece.offset)
                 file.append(source.read(piece.length), frame_open=piece.is_open)
+        file.end_frame()
+        file.append(ended, frame_open=False)
     except OSError:
         with suppress(OSError):
             path.unlink()

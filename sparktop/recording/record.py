@@ -36,6 +36,8 @@ class Kind(StrEnum):
     PAGE = "page"
     """A metrics page as received."""
     NODE = "node"
+    MEMORY = "memory"
+    """The memory of a node alone, between two samples, while it falls steeply."""
     ROUTER = "router"
     FAIL = "fail"
     IDENTITY = "identity"

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from sparktop.hardware.machine import Machine
 from sparktop.hardware.nvml import NvmlModule
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.node import MemoryReading, MemorySample, NodeIdentity, NodeSample
 
 _CLOSING_S = 1.0
 """Seconds that closing waits for the thread; a thread that hangs in a driver is abandoned."""
@@ -74,6 +74,13 @@ class LocalSource:
         finally:
             answer.cancel()  # the thread finishes its read, but the sample is dropped
         return sample or self._late(f"reading this machine took longer than {deadline_s:g} s")
+
+    async def read_memory(self, last: MemoryReading) -> MemorySample:
+        """Return a reading of the memory alone, which costs little and waits for no driver.
+
+        What only the driver reports is taken from `last`.
+        """
+        return await asyncio.to_thread(self._machine.read_memory, last)
 
     async def close(self) -> None:
         """Unload the NVIDIA driver's library and end the thread.

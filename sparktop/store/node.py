@@ -21,7 +21,7 @@ from sparktop.analysis.speed_state import (
     worst,
 )
 from sparktop.model.failure import Failure
-from sparktop.model.node import MemoryReading, NodeIdentity, NodeSample
+from sparktop.model.node import MemoryReading, MemorySample, NodeIdentity, NodeSample
 from sparktop.model.series import LATE, HistoryTable
 from sparktop.model.snapshot import EngineProcess, Headroom, NodeHistory, NodeView, SpeedState
 from sparktop.model.targets import NodeTarget, NodeThresholds
@@ -124,6 +124,12 @@ class NodeTrack:
         if fresh:
             self._judge(newest, interval_s)
         return bool(fresh)
+
+    def accept_memory(self, reading: MemorySample) -> None:
+        """Show a newer reading of the memory in the newest sample; histories and alerts do not change."""
+        known = self.view.sample
+        if known is not None and reading.at > known.at:
+            self.view = replace(self.view, sample=replace(known, memory=reading.memory))
 
     def judge_steps(self, steps: tuple[StepPace, ...]) -> None:
         """Update the node's speed state with `steps`, the step time comparison of the backend on the node."""

@@ -14,7 +14,7 @@ from sparktop.model.event import Event, Severity
 from sparktop.model.failure import Failure
 from sparktop.model.fleet import SelfView
 from sparktop.model.instant import Instant
-from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
 from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Snapshot
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
@@ -33,7 +33,7 @@ from sparktop.store.node_alerts import judge_node
 from sparktop.store.placement import Placement
 from sparktop.store.router import Group, RouterTrack, group_names
 
-Reading = EngineSample | NodeSample | RouterSample | Failure
+Reading = EngineSample | NodeSample | MemorySample | RouterSample | Failure
 """The result of polling a source: a sample or a failure."""
 Hear = Callable[[SourceKey, Reading], None]
 """A listener, called with the source and the result of each poll; must not raise."""
@@ -135,8 +135,7 @@ class Store:
                         target, self._thresholds, self._node_thresholds.slow_step_ratio
                     )
             elif isinstance(target, NodeTarget):
-                if target.name not in self._nodes:
-                    self._nodes[target.name] = NodeTrack(target, self._node_thresholds)
+                self._nodes.setdefault(target.name, NodeTrack(target, self._node_thresholds))
             elif target.name not in self._routers:
                 self._routers[target.name] = RouterTrack(target)
         self._placement.update()
@@ -144,8 +143,7 @@ class Store:
     def remove(self, key: SourceKey) -> None:
         """Forget a source, its history and its alerts."""
         instant = self._begin(Change.REMOVE, key)
-        tracks = self._tracks(key)
-        tracks.pop(key.name, None)
+        self._tracks(key).pop(key.name, None)
         self._placement.outdate()
         self.balance.regroup()
         self._alerts.clear_source(key, instant, "it is not watched any more")
@@ -191,6 +189,8 @@ class Store:
             self._accept_engine(key, track, reading, took_ms, instant)
         elif isinstance(track, NodeTrack) and isinstance(reading, NodeSample):
             self._accept_node(key, track, reading, took_ms, when)
+        elif isinstance(track, NodeTrack) and isinstance(reading, MemorySample):
+            track.accept_memory(reading)
         elif isinstance(track, RouterTrack) and isinstance(reading, RouterSample):
             track.accept_sample(reading, when.wall, took_ms)
             judge_health(self._alerts, key, track.health, when)

@@ -19,16 +19,18 @@ from sparktop.analysis.deployments import address_of
 from sparktop.analysis.machine_names import bare_host, is_same_machine
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import NodeSample
 from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import NODE_INTERVALS
 from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, RouterTarget, Watch, poll_groups
 from sparktop.model.text import clean
-from sparktop.store import Reading, SourceKey, SourceKind, Store
+from sparktop.store import SourceKey, SourceKind, Store
+from sparktop.watch.memory_fall import MemoryWatch
 from sparktop.watch.own_cost import SELF_EVERY_S, measure_self
 from sparktop.watch.ways import RealWays, Ways
 
 if TYPE_CHECKING:
-    from sparktop.sources.source import Source
+    from sparktop.sources.source import Reading, Source
     from sparktop.watch.cadence import LoadCadence
     from sparktop.watch.scheduler import PollGroup
 
@@ -102,6 +104,8 @@ class Monitor:
         self._cadence: LoadCadence | None = None
         """Created in `start`, because its module is imported late."""
         self._backend_groups: list[PollGroup] = []
+        self._node_groups: list[PollGroup] = []
+        self._memory = MemoryWatch(lambda name, one: store.accept(SourceKey.node(name), one), sleep)
         self._quickened_at = -math.inf
         self._backends: dict[str, BackendTarget] = {}
         """All polled backends by name."""
@@ -128,6 +132,7 @@ class Monitor:
             group.set_interval(interval_s * multiple)
         if self._cadence is not None:
             self._cadence.forget()
+        self._memory.falling.clear()  # the groups have forgotten it, too
         self._tell_nodes()
 
     def show_processes(self, names: Collection[str]) -> None:
@@ -169,7 +174,9 @@ class Monitor:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()
-        for kept in (self._groups, self._backend_groups, self._sources, self._backends, self._routers):
+        await self._memory.stop()
+        groups = (self._groups, self._backend_groups, self._node_groups)
+        for kept in (*groups, self._sources, self._backends, self._routers):
             kept.clear()
         self._tried.clear()
         self._identities.clear()
@@ -188,7 +195,10 @@ class Monitor:
 
     def _poll_nodes(self, name: str, targets: Sequence[NodeTarget]) -> None:
         """Start to poll these nodes as one group; a node that does not answer delays no other node."""
-        self._poll(name, SourceKind.NODE, [self._ways.node(target) for target in targets], NODE_INTERVALS)
+        sources = [self._ways.node(target) for target in targets]
+        group = self._poll(name, SourceKind.NODE, sources, NODE_INTERVALS)
+        if group is not None:
+            self._node_groups.append(group)
         self._tell_nodes()
 
     def _tell_nodes(self) -> None:
@@ -198,7 +208,13 @@ class Monitor:
                 if isinstance(source, ShowsProcesses):
                     source.show_processes = key.name in self._processes_of
                 if isinstance(source, TellsInterval):
-                    source.interval_s = self._interval_s * NODE_INTERVALS
+                    source.interval_s = self._memory.interval_s(key.name, NODE_INTERVALS * self._interval_s)
+
+    def _watch_memory(self, name: str, sample: NodeSample) -> None:
+        """Poll the node `name` faster while its memory falls steeply, if only polls can show it."""
+        if self._memory.add(name, self._sources.get(SourceKey.node(name)), sample):
+            self._memory.quicken(self._node_groups)
+            self._tell_nodes()
 
     def _poll(
         self, name: str, kind: SourceKind, sources: Sequence[Source], multiple: float
@@ -227,6 +243,8 @@ class Monitor:
         self._store.accept(key, reading, took_ms)
         if kind is SourceKind.BACKEND:
             self._quicken(name, reading)
+        elif isinstance(reading, NodeSample):
+            self._watch_memory(name, reading)
         elif kind is SourceKind.ROUTER and isinstance(reading, RouterSample):
             self._look_behind(name, reading)
 

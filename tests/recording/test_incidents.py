@@ -108,6 +108,7 @@ def test_the_saved_file_shows_the_minutes_before_and_after(
     assert saving.lines == [(f"incident saved: spark-a unreachable: sparktop replay {path}", Severity.INFO)]
     assert (path.stat().st_mode & 0o777) == 0o600
     assert check(path).is_whole
+    assert check(path).end == "end of the incident"
     player = Player(Recording([path]))
     began = player.instant.at
     assert DOWN_AT_S - BEFORE_S - 61 <= began <= DOWN_AT_S - BEFORE_S
@@ -171,7 +172,7 @@ def test_the_oldest_copies_are_deleted_first(saving: Saving, monkeypatch: pytest
     saving.alert(170.0, "cut")
     (path,) = saving.copies
     assert 0 < path.stat().st_size <= 3 * size - size // 2
-    assert (check(path).frames, check(path).damage) == (2, [])
+    assert (check(path).frames, check(path).damage) == (3, [])
 
 
 def test_names_hold_nothing_of_a_path(saving: Saving) -> None:

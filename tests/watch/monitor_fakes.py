@@ -62,6 +62,8 @@ class FakeWays:
     """Nodes that never answer."""
     readings: dict[str, Callable[[], Reading]] = field(default_factory=dict)
     """What backends answer that do not run one request."""
+    node_reading: Callable[[], Reading] | None = None
+    """What nodes answer, if not a sample without readings."""
 
     def modules(self, watch: Watch) -> Sequence[str]:  # noqa: ARG002 - the protocol's
         """Name nothing: these sources need nothing."""
@@ -79,7 +81,7 @@ class FakeWays:
     def node(self, target: NodeTarget) -> Source:
         """Return a source of a machine without known readings."""
         kind = StuckSource if target.name in self.stuck else FakeSource
-        return self._make(target.name, _node_sample, NodeIdentity(os="Linux"), kind)
+        return self._make(target.name, self.node_reading or _node_sample, NodeIdentity(os="Linux"), kind)
 
     def routers(self, targets: Sequence[RouterTarget]) -> Sequence[Source]:
         """Return sources of routers that only report being alive."""

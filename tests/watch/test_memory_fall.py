@@ -1,0 +1,153 @@
+"""Memory that falls steeply is read several times a second, and no longer than that."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from sparktop.model.node import MemoryReading, MemorySample, NodeSample
+from sparktop.model.targets import NodeTarget, Watch
+from sparktop.recording.player import Player, Recording
+from sparktop.recording.recorder import Recorder
+from sparktop.recording.rescue import check
+from sparktop.sources.local import LocalSource
+from sparktop.store import SourceKey, Store
+from sparktop.watch.memory_fall import EVERY_S, REMOTE_S, WINDOW_S, MemoryFall, MemoryWatch
+from sparktop.watch.monitor import Monitor
+from tests.watch.monitor_fakes import FakeSource, FakeWays, Sleeper, WatchedStore
+
+GIB = 1 << 30
+
+
+def memory(left_gib: float) -> MemoryReading:
+    """Return a reading with this much headroom."""
+    return MemoryReading(total_bytes=128 * GIB, headroom_bytes=int(left_gib * GIB))
+
+
+def fall(*points: tuple[float, float]) -> MemoryFall:
+    """Return the state after samples of (seconds, GiB left)."""
+    found = MemoryFall()
+    for at, left in points:
+        found.add(at, memory(left))
+    return found
+
+
+def test_steep_is_what_uses_up_all_within_a_minute() -> None:
+    """Neither one sample, nor a slow fall, nor a rise; a fall that has ended counts for `WINDOW_S` only."""
+    assert not fall((0, 10)).is_steep
+    assert fall((0, 62), (2, 60)).is_steep
+    assert not fall((0, 63), (2, 61.2)).is_steep
+    assert not fall((0, 1), (2, 1.01)).is_steep
+    assert fall((0, 60), (2, 40), (4, 39.9)).is_steep
+    assert not fall((0, 60), (2, 40), (4, 40), (2 + WINDOW_S, 40), (4 + WINDOW_S, 40)).is_steep
+    assert fall((0, 1), (2, 0)).is_steep
+
+
+def test_unknown_memory_is_never_steep() -> None:
+    """Nor a sample that is older than the newest."""
+    found = MemoryFall()
+    found.add(0.0, MemoryReading())
+    found.add(2.0, memory(1))
+    found.add(1.0, memory(100))
+    assert not found.is_steep
+
+
+class FallingSource(FakeSource):
+    """A machine whose quick readings fall by 5 GiB each, down to a level."""
+
+    def __init__(self, levels: Sequence[float]) -> None:
+        """Read these levels in turn, then the last again and again."""
+        super().__init__("n", lambda: NodeSample(0.0), None)
+        self.levels, self.at = list(levels), 10.0
+
+    async def read_memory(self, last: MemoryReading) -> MemorySample:  # noqa: ARG002 - the protocol's
+        """Read the next level, a second later."""
+        self.at += 1.0
+        return MemorySample(self.at, memory(self.levels.pop(0) if len(self.levels) > 1 else self.levels[0]))
+
+
+async def test_a_local_node_is_read_until_the_fall_ends() -> None:
+    """One reading after another while it falls; the end is reached soon after."""
+    found: list[MemorySample] = []
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    watch = MemoryWatch(lambda _, one: found.append(one), sleep)
+    source = FallingSource([30, 20, 10, 5])
+    assert not watch.add("n", source, NodeSample(8.0, memory=memory(60)))
+    assert not watch.add("n", source, NodeSample(10.0, memory=memory(40)))
+    (task,) = watch._reading.values()
+    await task
+    assert not watch.falling
+    assert [one.memory.headroom_bytes for one in found[:4]] == [level * GIB for level in (30, 20, 10, 5)]
+    assert 5 < len(found) < 15
+    assert set(slept) == {EVERY_S}
+    await watch.stop()
+
+
+async def test_other_nodes_are_polled_faster_while_memory_falls() -> None:
+    """The source requests more samples from the agent, the group polls more often, and both end again."""
+    left = [100.0]
+    ways = FakeWays(node_reading=lambda: NodeSample(time.monotonic(), memory=memory(left[0])))
+    target = NodeTarget("n", via="agent", url="http://n:9750")
+    watch = Watch(nodes=(target,), interval_s=1.0)
+    store = WatchedStore(watch)
+    monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
+    await monitor.start()
+    await store.until(lambda: store.snapshot().nodes[0].ok)
+    source, key = ways.made[0], SourceKey.node("n")
+    assert source.interval_s == 2.0
+    now = time.monotonic()
+    for step, level in enumerate((80, 60, 40)):
+        monitor._deliver(key.kind, "n", NodeSample(now + 2 + 2 * step, memory=memory(level)), 1.0)
+    (group,) = monitor._node_groups
+    assert (source.interval_s, group.quickened) == (REMOTE_S, {"n": 8})
+    for step in range(5):
+        monitor._deliver(key.kind, "n", NodeSample(now + 8 + 2 * step, memory=memory(40)), 1.0)
+    assert (source.interval_s, group.quickened) == (2.0, {})
+    await monitor.stop()
+
+
+async def test_a_quick_reading_is_complete_and_needs_no_driver() -> None:
+    """The parts of the bar add up; what only the driver reports is that of the last sample."""
+    source = LocalSource("here")
+    sample = await source.poll(20.0)
+    assert isinstance(sample, NodeSample)
+    quick = await source.read_memory(sample.memory)
+    await source.close()
+    assert quick.at > sample.at
+    assert quick.memory.total_bytes == sample.memory.total_bytes
+    assert quick.memory.headroom_bytes
+    assert sum(part.size_bytes for part in quick.memory.parts) == quick.memory.total_bytes
+
+
+@pytest.mark.outside
+def test_quick_readings_are_recorded_and_replayed(tmp_path: Path) -> None:
+    """As records of their own kind; the replayed picture shows the last one, as the live one did."""
+    at = 100.0
+    path = tmp_path / "a.rec.zst"
+    watch = Watch(nodes=(NodeTarget("n"),))
+    recorder = Recorder(watch, next_path=lambda _: path)
+    store = Store(watch, clock=lambda: at, journal=recorder)
+    recorder.start(store)
+    key = SourceKey.node("n")
+    store.accept(key, NodeSample(at, memory=memory(50)), 1.0)
+    for step in range(5):
+        at = 100.2 + step / 5
+        store.accept(key, MemorySample(at, memory(40 - 8 * step)))
+    live = store.snapshot()
+    recorder.stop("quit")
+    assert check(path).kinds["memory"] == 5
+    assert check(path).is_whole
+    player = Player(Recording([path]))
+    player.play(player.recording.end)
+    shown = player.snapshot()
+    assert [one.sample for one in shown.nodes] == [one.sample for one in live.nodes]
+    sample = shown.nodes[0].sample
+    assert sample is not None
+    assert sample.memory.headroom_bytes == 8 * GIB
