@@ -39,6 +39,7 @@ _SUFFIXES = {
     "_gsum": ("gaugehistogram",),
     "_info": ("info",),
 }
+_MEMORY = b"sparktop_node_memory_"
 _SAMPLED = frozenset({Kind.PAGE, Kind.NODE, Kind.MEMORY})
 _WITHIN = frozenset({"le", "quantile"})
 """Labels that distinguish the samples of one metric."""
@@ -147,14 +148,15 @@ class Collector:
         if call is None:
             return
         key, sample, _ = cast("tuple[SourceKey, NodeSample | MemorySample, float | None]", call.arguments)
-        if isinstance(sample, MemorySample):
-            sample = NodeSample(sample.at, memory=sample.memory)
+        whole = sample if isinstance(sample, NodeSample) else NodeSample(sample.at, memory=sample.memory)
         body, _ = node_page(
             self._identities.get(key.name),
-            sample,
+            whole,
             accept="application/openmetrics-text",
             simulated=self._simulated,
         )
+        if whole is not sample:  # nothing else was read
+            body = b"".join(line for line in body.splitlines(keepends=True) if _MEMORY in line)
         self._samples("node", record, body, round(record.instant.wall.timestamp() * 1000))
 
     def _samples(self, label: str, record: Record, body: bytes, time_ms: int) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from sparktop.cli import main
 from sparktop.model.node import MemoryReading, MemorySample, NodeSample
 from sparktop.model.targets import NodeTarget, Watch
 from sparktop.recording.player import Player, Recording
@@ -127,13 +129,16 @@ async def test_a_quick_reading_is_complete_and_needs_no_driver() -> None:
 
 
 @pytest.mark.outside
-def test_quick_readings_are_recorded_and_replayed(tmp_path: Path) -> None:
-    """As records of their own kind; the replayed picture shows the last one, as the live one did."""
+def test_quick_readings_are_recorded_and_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As records of their own kind; the replayed picture shows the last one, as the live one did.
+
+    A dump has all of them.
+    """
     at = 100.0
     path = tmp_path / "a.rec.zst"
     watch = Watch(nodes=(NodeTarget("n"),))
     recorder = Recorder(watch, next_path=lambda _: path)
-    store = Store(watch, clock=lambda: at, journal=recorder)
+    store = Store(watch, clock=lambda: at, now=lambda: datetime.fromtimestamp(at, UTC), journal=recorder)
     recorder.start(store)
     key = SourceKey.node("n")
     store.accept(key, NodeSample(at, memory=memory(50)), 1.0)
@@ -151,3 +156,7 @@ def test_quick_readings_are_recorded_and_replayed(tmp_path: Path) -> None:
     sample = shown.nodes[0].sample
     assert sample is not None
     assert sample.memory.headroom_bytes == 8 * GIB
+    assert main(["dump", "--format", "openmetrics", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith('sparktop_node_memory_headroom_bytes{node="n"}') for line in lines) == 6
+    assert sum(line.startswith("sparktop_node_gpus{") for line in lines) == 1
