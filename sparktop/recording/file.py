@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from sparktop.recording.frames import EMPTY_LAST_BLOCK, MAGIC, FrameReader
 MIN_FREE_BYTES = 1 << 30
 MIN_FREE_SHARE = 0.02
 """Writing pauses while the disk has less room than the larger of these: others need it too."""
+_LOCK_TRIES, _LOCK_PAUSE_S = 10, 0.02
 
 
 class RecordingFile:
@@ -29,6 +31,7 @@ class RecordingFile:
             OutputError: the file is something else, another process writes to it, or it cannot be opened.
         """
         self.path = path
+        self._is_new = not path.exists()
         self._descriptor = _open(path)
         try:
             self._good_end = self._resume()
@@ -79,19 +82,18 @@ class RecordingFile:
         return (there.st_dev, there.st_ino) != (own.st_dev, own.st_ino)
 
     def close(self) -> None:
-        """End the frame and close the file."""
+        """End the frame and close the file; delete it if it was created here and nothing was written."""
         self.end_frame()
+        with suppress(OSError):
+            if self._is_new and not self._good_end and not self.is_gone():
+                self.path.unlink()
         with suppress(OSError):
             os.close(self._descriptor)
 
     def _resume(self) -> int:
         """Return the offset at which to append, after cutting off a torn end of an earlier recording."""
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            # File systems without locks refuse with another error: then nothing guards against two writers.
-            if error.errno in {errno.EAGAIN, errno.EACCES}:
-                raise OutputError(f"{clean(self.path, 300)}: another process writes this recording") from None
+        if not _is_locked(self._descriptor):
+            raise OutputError(f"{clean(self.path, 300)}: another process writes this recording")
         size = os.fstat(self._descriptor).st_size
         if size == 0:
             return 0
@@ -128,6 +130,24 @@ def _open(path: Path) -> int:
         finally:
             os.close(folder)
     return descriptor
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Try for a fifth of a second to lock the file; return False if another process holds the lock.
+
+    Whoever tests whether a file is being written holds its lock for a moment.
+    """
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            # File systems without locks refuse with another error: then nothing guards against two writers.
+            if error.errno not in {errno.EAGAIN, errno.EACCES}:
+                return True
+            time.sleep(_LOCK_PAUSE_S)
+        else:
+            return True
+    return False
 
 
 def _write(descriptor: int, data: bytes, offset: int) -> None:

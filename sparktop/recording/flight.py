@@ -94,8 +94,8 @@ def retain(folder: Path, most_bytes: int, now: datetime) -> None:
             is_recent = now.timestamp() - info.st_mtime < LEAST_KEPT_S
             if total <= most_bytes or (is_recent and total <= MOST_TIMES * most_bytes):
                 return
-            if not is_written(path):
-                with suppress(OSError):
+            with _held(path) as is_unused, suppress(OSError):
+                if is_unused:
                     path.unlink()
                     total -= info.st_size
 

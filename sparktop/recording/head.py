@@ -103,8 +103,8 @@ class Head:
         arguments = cast("tuple[Any, ...]", call.arguments)
         match call.change:
             case Change.ADD:
-                new = {key_of(one): one for one in arguments}
-                return replace(self, targets={**new, **self.targets})
+                new = {key: one for one in arguments if (key := key_of(one)) not in self.targets}
+                return replace(self, targets={**self.targets, **new})
             case Change.REMOVE:
                 kept = {key: one for key, one in self.targets.items() if key != arguments[0]}
                 return replace(self, targets=kept)

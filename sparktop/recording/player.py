@@ -15,7 +15,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
 from sparktop.recording.calls import call_of
 from sparktop.recording.frames import MAGIC, Damage, FrameReader, Located
-from sparktop.recording.head import Head, read_head
+from sparktop.recording.head import Head, key_of, read_head
 from sparktop.recording.record import Kind, Record, RecordError
 from sparktop.store import Store
 
@@ -252,6 +252,21 @@ class Player:
         if head.boot_id != self._boot_id or record.instant.at < self.instant.at - _CLOCK_ERROR_S:
             self._boot_id = head.boot_id
             self._new_store(head, record.instant)
+        else:
+            self.instant = record.instant
+            self._catch_up(head)
+
+    def _catch_up(self, head: Head) -> None:
+        """Change the store's targets and identities to those of a head, if records of changes were lost."""
+        known = {key_of(one) for one in self.store.targets()}
+        for key in known - set(head.targets):
+            self.store.remove(key)
+        if missed := [one for key, one in head.targets.items() if key not in known]:
+            self.store.add(*missed)
+        identities = self.store.identities()
+        for key, identity in head.identities.items():
+            if identities.get(key) != identity:
+                self.store.identify(key, identity)
 
     def snapshot(self) -> Snapshot:
         """Return the store's snapshot at the moment that the playback has reached."""

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,7 +35,7 @@ FRAME_S = 60.0
 """Seconds of readings in a frame."""
 MAX_FRAME_BYTES = 256 << 20
 MAX_WAITING_BYTES = 64 << 20
-"""Bytes of metrics pages that may wait for a slow disk; beyond them the oldest pages are dropped."""
+"""Bytes of metrics pages that may wait for a slow disk; beyond them the oldest items are dropped."""
 MAX_WAITING_ITEMS = 100_000
 RETRY_S = 10.0
 """Seconds between two tries to write after an error."""
@@ -46,6 +46,7 @@ _FEW_LEVEL, _MANY_LEVEL = 6, 3
 _SLOW_FLUSH_S = 0.020
 """CPU time of a flush from which on the lower compression level is used."""
 
+_NO_CHANGE_OF_HEAD = frozenset({Change.ACCEPT, Change.JUDGE, Change.NOTE, Change.MEASURE_SELF})
 Item = Call | Snapshot | str
 """A call of the store, a picture for the head of the next frame, or the word of a mark."""
 
@@ -84,6 +85,8 @@ class Recorder:
         self._lock = threading.Lock()
         self._waiting_bytes = 0
         self._dropped = 0
+        self._missed: list[Item] = []
+        """Calls that were dropped before they were written, and that may change the head."""
         self._pictured_at: float | None = None
         self._stop = threading.Event()
         self._reason = ""
@@ -95,6 +98,7 @@ class Recorder:
         self._part_at = 0.0
         self._level: int | None = None
         self._failed_at: float | None = None
+        self._has_logged = False
         self._last = Instant(0.0, datetime.fromtimestamp(0, UTC))
         """Time of the newest record."""
 
@@ -130,25 +134,33 @@ class Recorder:
         with self._lock:
             self._items.append((instant, item))
             self._waiting_bytes += _page_bytes(item)
-            if len(self._items) > MAX_WAITING_ITEMS:
-                self._waiting_bytes -= _page_bytes(self._items.popleft()[1])
+            while len(self._items) > MAX_WAITING_ITEMS or self._waiting_bytes > MAX_WAITING_BYTES:
+                oldest = self._items.popleft()[1]
+                self._waiting_bytes -= _page_bytes(oldest)
                 self._dropped += 1
-            while self._waiting_bytes > MAX_WAITING_BYTES:
-                index = next(i for i, (_, one) in enumerate(self._items) if _page_bytes(one))
-                self._waiting_bytes -= _page_bytes(self._items[index][1])
-                del self._items[index]
-                self._dropped += 1
+                if isinstance(oldest, tuple) and oldest.change not in _NO_CHANGE_OF_HEAD:
+                    self._missed.append(oldest)
 
     def _take(self) -> tuple[list[tuple[Instant, Item]], int]:
+        """Return the items that wait, and the number of items dropped since the last call."""
         with self._lock:
-            taken, dropped = list(self._items), self._dropped
+            taken, dropped, missed = list(self._items), self._dropped, self._missed
             self._items.clear()
-            self._waiting_bytes = self._dropped = 0
+            self._waiting_bytes, self._dropped, self._missed = 0, 0, []
+        self._update_head(missed)
         return taken, dropped
 
+    def _update_head(self, items: Iterable[Item]) -> None:
+        """Apply items that cannot be written to the head, so that the next frame knows of them."""
+        for item in items:
+            if isinstance(item, tuple) and self._head is not None:
+                self._head = self._head.after(item)
+
     def _run(self) -> None:
+        due = time.monotonic()
         while True:
-            stopping = self._stop.wait(FLUSH_S)
+            due = max(due + FLUSH_S, time.monotonic())  # no pause is added to the time that writing takes
+            stopping = self._stop.wait(max(0.0, due - time.monotonic()))
             try:
                 self._flush(stopping=stopping)
             except Exception:  # noqa: BLE001 - nothing else handles it; the program must go on
@@ -171,6 +183,7 @@ class Recorder:
             self._write(items, dropped, stopping=stopping)
         except (OSError, OutputError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
+            self._update_head(item for _, item in items)
             with self._lock:
                 self._dropped += dropped + len(items)
             self._fail(f"recording pauses: {clean(reason, 300)}; next try in {RETRY_S:.0f} s")
@@ -217,8 +230,7 @@ class Recorder:
             if dropped:
                 text += encode(Record(Kind.LAG, first, fields={"dropped": dropped}))
                 dropped = 0
-            if (record := self._record(instant, item)) is not None:
-                text += encode(record)
+            text += self._encoded(instant, item)
         if self._file is None:  # deleted meanwhile, and nothing new to write
             return
         if stopping:
@@ -268,6 +280,21 @@ class Recorder:
 
         assert self._head is not None  # noqa: S101 - set when the thread starts
         return record_of_head(instant, self._head)
+
+    def _encoded(self, instant: Instant, item: Item) -> bytes:
+        """Return the bytes of the record of `item`; empty if it has none that can be encoded."""
+        from sparktop.recording.record import RecordError, encode
+
+        try:
+            record = self._record(instant, item)
+            return b"" if record is None else encode(record)
+        except (RecordError, ValueError):  # too large, or text or a number that JSON cannot express
+            with self._lock:
+                self._dropped += 1
+            if not self._has_logged:
+                _log.exception("a record cannot be written; the same for later ones is not logged")
+                self._has_logged = True
+            return b""
 
     def _record(self, instant: Instant, item: Item) -> Record | None:
         from sparktop.recording.calls import record_of

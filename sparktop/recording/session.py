@@ -91,6 +91,10 @@ class Recordings:
         incidents = Incidents(incident_folder(folder), self._watch.incidents, self._report)
         store.listen_events(incidents.on_event)
 
+        def begin(instant: Instant) -> Path:
+            make_folder(folder)  # it may have been deleted meanwhile
+            return part_path(folder, instant)
+
         def begun(path: Path) -> None:
             incidents.on_part(path)
             retain(folder, limit, datetime.now(UTC))
@@ -98,7 +102,7 @@ class Recordings:
         self._incidents = incidents
         self._flight = Recorder(
             self._watch,
-            next_path=lambda instant: part_path(folder, instant),
+            next_path=begin,
             part_s=PART_S,
             on_problem=self._report,
             on_part=begun,

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import math
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sparktop.errors import OutputError
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.instant import Instant
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.recording import file as recording_file
 from sparktop.recording.file import RecordingFile
@@ -36,12 +40,14 @@ class Recorded:
     """A store whose clock the test sets, and its recorder."""
 
     path: Path
+    next_path: Callable[[Instant], Path] | None = None
     at: float = 0.0
     problems: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Start the recorder."""
-        self.recorder = Recorder(WATCH, next_path=lambda _: self.path, on_problem=self.problems.append)
+        next_path = self.next_path or (lambda _: self.path)
+        self.recorder = Recorder(WATCH, next_path=next_path, on_problem=self.problems.append)
         self.store = Store(
             WATCH, clock=lambda: self.at, now=lambda: instant(self.at).wall, journal=self.recorder
         )
@@ -111,6 +117,100 @@ def test_a_full_disk_pauses_the_recording(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(after) > len(before)
     assert (run.problems[1:], reader.damage) == (["recording goes on"], [])
     assert sum(record.kind == "lag" for record in after) == 1
+
+
+def test_a_full_disk_leaves_no_empty_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each try begins a file of another name: those to which nothing could be written are deleted."""
+    monkeypatch.setattr("sparktop.recording.recorder.RETRY_S", 0.0)
+    monkeypatch.setattr("sparktop.recording.recorder.FLUSH_S", 0.01)
+    monkeypatch.setattr(recording_file, "_write", refuse)
+    tried: list[Path] = []
+
+    def next_path(instant: Instant) -> Path:
+        tried.append(tmp_path / str(instant.at))
+        return tried[-1]
+
+    run = Recorded(tmp_path / "a", next_path)
+    for _ in range(3):
+        before = len(tried)
+        run.second()
+        wait(lambda before=before: len(tried) > before)  # type: ignore[misc]  # it is called at once
+    run.recorder.stop("quit")
+    assert list(tmp_path.iterdir()) == []
+    assert len(run.problems) == 1
+
+
+def refuse(*_: object) -> None:
+    """Write nothing: the disk is full, although it reports room."""
+    raise OSError(errno.ENOSPC, "no space left on device")
+
+
+def test_an_empty_file_of_the_user_is_not_deleted(tmp_path: Path) -> None:
+    """Only a file that was created here, and has nothing in it, is deleted when it is closed."""
+    (tmp_path / "mine").touch()
+    RecordingFile(tmp_path / "mine").close()
+    RecordingFile(tmp_path / "new").close()
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("lost", ["folder", "queue"])
+def test_what_is_watched_is_known_although_its_record_was_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    """A target added while nothing could be written, or dropped from a full queue, is in the next head."""
+    monkeypatch.setattr("sparktop.recording.recorder.RETRY_S", 0.0)
+    monkeypatch.setattr("sparktop.recording.recorder.FLUSH_S", 0.01)
+    folder = tmp_path / "there"
+    folder.mkdir()
+    run = Recorded(folder / "a")
+    run.second()
+    wait(lambda: run.path.exists() and run.path.stat().st_size)
+    if lost == "folder":
+        (folder / "a").rename(tmp_path / "kept")
+        folder.rmdir()
+    else:
+        monkeypatch.setattr("sparktop.recording.recorder.MAX_WAITING_ITEMS", 0)
+    run.store.add(BackendTarget("late", "http://127.0.0.1:9"))
+    run.second()
+    if lost == "folder":
+        wait(lambda: run.problems)
+        folder.mkdir()
+    else:
+        monkeypatch.setattr("sparktop.recording.recorder.MAX_WAITING_ITEMS", 100)
+    run.at += 60.0
+    run.second()
+    run.recorder.stop("quit")
+    player = Player(Recording([run.path]))
+    player.play(instant(run.at).wall)
+    assert [one.name for one in player.snapshot().backends] == ["a", "late"]
+
+
+def test_a_value_that_cannot_be_written_costs_only_its_own_record(tmp_path: Path) -> None:
+    """A number that JSON cannot express, and a text that is too long; the rest of the second is there."""
+    run = Recorded(tmp_path / "a")
+    run.second()
+    run.store.measure_self(math.inf, 1)
+    run.store.note("discovery", "m" * 100_000)
+    run.second()
+    run.recorder.stop("quit")
+    records, reader = read(tmp_path / "copy", run.path.read_bytes())
+    kinds = [record.kind for record in records if record.kind not in {"head", "lag"}]
+    assert kinds == ["fail", "tick", "fail", "tick", "end"]
+    assert (run.problems, reader.damage) == ([], [])
+
+
+def test_a_lock_that_is_only_tested_refuses_no_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another viewer that looks for files to delete holds the lock of each for a moment."""
+    path = tmp_path / "a"
+    path.touch()
+    holder = os.open(path, os.O_RDWR)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    sleeping = SimpleNamespace(sleep=lambda _: fcntl.flock(holder, fcntl.LOCK_UN))
+    monkeypatch.setattr(recording_file, "time", sleeping)
+    RecordingFile(path).close()
+    os.close(holder)
 
 
 def test_a_deleted_file_is_made_again(tmp_path: Path) -> None:
