@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ PART_S = 600.0
 LEAST_KEPT_S = 1800.0
 """Seconds that are kept even beyond the bytes asked for, but within `MOST_TIMES` times as many bytes."""
 MOST_TIMES = 4
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+"""How mountinfo writes white space and backslashes: with their octal code."""
 _NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "lustre", "9p", "ceph", "fuse.glusterfs"})
 
 
@@ -42,12 +45,15 @@ def is_network(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return False
-    best, kind = "", ""
+    place, best, kind = os.path.realpath(path), "", ""
     for line in lines:
         before, _, after = line.partition(" - ")
         fields, rest = before.split(), after.split()
-        if len(fields) > 4 and rest and _is_below(str(path), fields[4]) and len(fields[4]) >= len(best):  # noqa: PLR2004 - the mount point
-            best, kind = fields[4], rest[0]
+        if len(fields) <= 4 or not rest:  # noqa: PLR2004 - the mount point
+            continue
+        mount = _ESCAPED.sub(lambda found: chr(int(found[1], 8)), fields[4])
+        if _is_below(place, mount) and len(mount) >= len(best):
+            best, kind = mount, rest[0]
     return kind in _NETWORK
 
 
@@ -59,10 +65,11 @@ def make_folder(folder: Path) -> None:
     """Create the folder, readable by its user only.
 
     Raises:
-        OSError: it cannot be created, or belongs to another user.
+        OSError: it cannot be created, or it or the folder above it belongs to another user.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
+    # The owner of the folder above, which anybody can create in /var/tmp, could exchange this folder.
+    if {folder.stat().st_uid, folder.parent.lstat().st_uid} != {os.getuid()}:
         raise PermissionError(1, "the folder belongs to another user", str(folder))
 
 

@@ -1,0 +1,65 @@
+"""Where the flight recorder's files go, and what is deleted of them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from sparktop.recording.flight import flight_folder, is_network, make_folder, parts, retain
+
+NETWORK = ("nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "lustre", "9p", "ceph", "fuse.glusterfs")
+MOUNTS = """\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+41 22 0:36 / {mount} rw,relatime shared:2 - {kind} host:/x rw
+42 22 0:37 / /else rw - nfs host:/y rw
+garbage
+"""
+
+
+@pytest.mark.parametrize("kind", [*NETWORK, "ext4", "btrfs", "zfs", "tmpfs"])
+def test_a_network_file_system_is_known_by_its_mount(tmp_path: Path, kind: str) -> None:
+    """Also where the mount point has a space, and where a link leads there."""
+    home = tmp_path / "a home"
+    home.mkdir()
+    (tmp_path / "link").symlink_to(home)
+    table = tmp_path / "mountinfo"
+    table.write_text(MOUNTS.format(mount=str(home).replace(" ", "\\040"), kind=kind))
+    assert is_network(home / "state", table) == (kind in NETWORK)
+    assert is_network(tmp_path / "link" / "state", table) == (kind in NETWORK)
+    assert not is_network(tmp_path / "a home of others", table)
+
+
+def test_without_a_table_of_mounts_the_state_folder_is_used(tmp_path: Path) -> None:
+    """Nothing says that it lies on a network."""
+    assert not is_network(tmp_path, tmp_path / "none")
+    assert flight_folder({"XDG_STATE_HOME": str(tmp_path)}) == tmp_path / "sparktop" / "flight"
+
+
+def test_a_folder_within_that_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner could exchange it; the user's own one is readable by the user only."""
+    make_folder(tmp_path / "mine" / "flight")
+    assert (tmp_path / "mine" / "flight").stat().st_mode & 0o777 == 0o700
+    own = os.getuid()
+    monkeypatch.setattr("sparktop.recording.flight.os.getuid", lambda: own + 1)
+    with pytest.raises(PermissionError, match="another user"):
+        make_folder(tmp_path / "mine" / "flight")
+
+
+def test_what_another_process_writes_is_not_deleted(tmp_path: Path) -> None:
+    """The oldest files go first; a locked one and the lock itself stay."""
+    for name in ("1", "2", "3"):
+        (tmp_path / f"{name}.rec.zst").write_bytes(bytes(100))
+    (tmp_path / "link.rec.zst").symlink_to("/etc/passwd")
+    held = os.open(tmp_path / "1.rec.zst", os.O_RDWR)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    retain(tmp_path, 10, datetime(2100, 1, 1, tzinfo=UTC))
+    assert [path.name for path in parts(tmp_path)] == ["1.rec.zst", "link.rec.zst"]
+    os.close(held)
+    retain(tmp_path, 150, datetime.now(UTC))
+    assert "1.rec.zst" in [path.name for path in parts(tmp_path)]
