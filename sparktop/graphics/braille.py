@@ -178,9 +178,9 @@ def _inside(level: int, base: int) -> int:
 def _layers(left: tuple[int, int], right: tuple[int, int], height: int) -> list[int]:
     """Return what each cell in one column of a stacked graph shows: `LOWER`, `UPPER` or `NOTHING`.
 
-    The cells are in order from the bottom up; a cell shows the area that has more of its dots. An upper area
-    that would not show in any cell gets its topmost filled cell. `left` and `right` describe the two dot
-    columns of the cells: (height of the lower area, height of both areas), in dots.
+    The cells are in order from the bottom up; a cell shows the area that has more of its dots. `left` and
+    `right` describe the two dot columns of the cells: (height of the lower area, height of both areas), in
+    dots.
     """
     layers = [NOTHING] * height
     for row in range((max(left[1], right[1]) + _DOTS - 1) // _DOTS):
@@ -188,10 +188,6 @@ def _layers(left: tuple[int, int], right: tuple[int, int], height: int) -> list[
         low = _inside(left[0], base) + _inside(right[0], base)
         both = _inside(left[1], base) + _inside(right[1], base)
         layers[row] = LOWER if 2 * low >= both else UPPER
-    for low, both in (left, right):
-        peak = (both - 1) // _DOTS
-        if both > low and UPPER not in layers[low // _DOTS : peak + 1]:
-            layers[peak] = UPPER  # rounding to complete cells hid an upper value above 0
     return layers
 
 
@@ -248,9 +244,8 @@ def stacked(
     """Draw an area graph of `upper` on top of one of `lower`; return rows of (text, layer) segments.
 
     There are `height` rows of `width` cells. Layer 0 is `lower` in solid dots, 1 is `upper` in sparse dots,
-    and 2 is an empty row. A cell has the layer that has more of the cell's dots, `lower` when equal. If that
-    would hide an `upper` value above 0, the highest cell of this column gets layer 1. The newest value of
-    both series is in the time slot number `end_slot`.
+    and 2 is an empty row. A cell has the layer that has more of the cell's dots, `lower` when equal. The
+    newest value of both series is in the time slot number `end_slot`.
     """
     return list(map(_runs, *_stacked_cells(lower, upper, width, height, top, end_slot)))
 

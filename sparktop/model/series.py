@@ -48,6 +48,13 @@ class Series:
         """Time of the newest point, even if its value is missing; None if the series is empty."""
         return self._times[self._stop - 1] if self._stop > self._start else None
 
+    @property
+    def interval_s(self) -> float | None:
+        """Seconds between the two newest points; None with fewer than two points."""
+        if self._stop - self._start < 2:  # noqa: PLR2004 - an interval has two ends
+            return None
+        return self._times[self._stop - 1] - self._times[self._stop - 2]
+
     def since(self, time: float) -> Series:
         """Return a series of those points that are at or after `time`."""
         index = bisect_left(self._times, time, self._start, self._stop)

@@ -74,23 +74,28 @@ def test_a_stack_shows_both_layers(
     end_slot: int,
     top: float,
 ) -> None:
-    """Every row takes the width; a column reaches both values together; an upper value above 0 is seen."""
+    """Every row takes the width, and a column reaches both values together."""
     rows = stacked(lower, upper, width, height, top, end_slot=end_slot)
     texts = ["".join(text for text, _ in row) for row in rows]
-    layers = [[layer for text, layer in row for _ in text] for row in rows]
     assert [len(text) for text in texts] == [width] * height
     pairs = zip(slots(lower, width, end_slot), slots(upper, width, end_slot), strict=True)
-    for index, ((low, high), column) in enumerate(zip(pairs, read_dots(texts), strict=True)):
+    for (low, high), column in zip(pairs, read_dots(texts), strict=True):
         a, b = known(low), known(high)
         total = None if a is None and b is None else (a or 0.0) + (b or 0.0)
         wanted = height_of(total, 4 * height, top)
         reached = max((row + 1 for row, dot in enumerate(column) if dot), default=0)
         # A dotted row leaves out its right dots.
         assert (wanted == reached == 0) or (reached > 0 and wanted - 2 <= reached <= wanted + 1)
-        if b:
-            below = min(4 * height - 1, height_of(a, 4 * height, top) if a else 0)
-            bottom_up = [row[index // 2] for row in reversed(layers)]
-            assert UPPER in bottom_up[max(0, below - 1) // 4 : wanted // 4 + 1]
+
+
+@pytest.mark.parametrize(
+    ("running", "waiting", "layer"),
+    [(3.0, 1.0, LOWER), (2.0, 2.0, LOWER), (1.0, 3.0, UPPER), (0.0, 1.0, UPPER)],
+)
+def test_a_cell_has_the_colour_of_most_of_its_dots(running: float, waiting: float, layer: int) -> None:
+    """Where run and wait share a cell, the larger part gives it its colour: a single dot never does."""
+    (row,) = stacked([running, running], [waiting, waiting], 1, 1, 4.0)
+    assert [drawn for _, drawn in row] == [layer]
 
 
 @moderate
@@ -201,15 +206,15 @@ def test_a_stack_looks_like_this() -> None:
     assert stacked(lower, upper, 6, 3, 12.0) == [
         [("    ⠤⠤", UPPER)],
         [("  ⡀⠭⡪⡪", UPPER)],
-        [("⣤", LOWER), ("⣒", UPPER), ("⣿⣿", LOWER), ("⡪⡪", UPPER)],
+        [("⣤⣶⣿⣿", LOWER), ("⡪⡪", UPPER)],
     ]
 
 
-def test_what_waits_is_never_hidden() -> None:
-    """One request waiting on a full graph, or far less than a dot's worth, is still drawn as waiting."""
-    assert stacked([8.0, 8.0], [1.0, 1.0], 1, 2, 8.0) == [[("⠭", UPPER)], [("⣿", LOWER)]]
+def test_what_waits_shows_where_it_has_a_cell_of_its_own() -> None:
+    """However little waits, a dot above a full cell is drawn as waiting; a shared cell is its majority's."""
     assert stacked([4.0, 4.0], [0.01, 0.01], 1, 2, 8.0) == [[("⡀", UPPER)], [("⣿", LOWER)]]
-    assert stacked([2.0, 2.0], [0.01, 0.01], 1, 2, 8.0) == [[(" ", NOTHING)], [("⣒", UPPER)]]
+    assert stacked([8.0, 8.0], [1.0, 1.0], 1, 2, 8.0) == [[("⣿", LOWER)], [("⣿", LOWER)]]
+    assert stacked([2.0, 2.0], [0.01, 0.01], 1, 2, 8.0) == [[(" ", NOTHING)], [("⣶", LOWER)]]
 
 
 def test_a_cell_of_two_halves_belongs_to_the_lower_layer() -> None:

@@ -17,10 +17,11 @@ from sparktop.model.node import NodeSample
 from sparktop.model.snapshot import NodeView
 from sparktop.panels.node.detail import node_detail
 from sparktop.panels.node.panel import node_panel
-from sparktop.panels.parts.graph import TimeAxis
+from sparktop.panels.parts.graph import TimeAxis, TimeWindow
 from sparktop.panels.parts.rows import row_text
 
 AXIS = TimeAxis(130.0, 1.0)
+WINDOW = TimeWindow(130.0, 76.0)
 
 
 class StoppedClock:
@@ -36,7 +37,7 @@ class StoppedClock:
 def drawn(sample: NodeSample, driver: str | None) -> dict[str, object]:
     """What was read, and both of its pictures as text."""
     view = NodeView("n", "local", sample)
-    panel = [row_text(row) for row in node_panel(view, 118, 12, AXIS)]
+    panel = [row_text(row) for row in node_panel(view, 118, 12, WINDOW, 100.0)]
     detail = [row_text(row) for row in node_detail(view, (), 118, 60, AXIS)]
     return {
         "gpus": [dataclasses.asdict(gpu) for gpu in sample.gpus],

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sparktop.graphics import numbers
 from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.snapshot import BackendState, BackendView
-from sparktop.panels.parts.columns import figures_width, graph_width
+from sparktop.panels.parts.columns import figures_width, graph_columns, panel_row
 from sparktop.panels.parts.figures import (
     bar_runs,
     figure,
@@ -18,7 +19,7 @@ from sparktop.panels.parts.figures import (
     tokens_rate,
 )
 from sparktop.panels.parts.frame import framed
-from sparktop.panels.parts.graph import TimeAxis, area_rows, caption, stacked_rows
+from sparktop.panels.parts.graph import TimeAxis, TimeWindow, area_rows, caption, stacked_rows, with_time_axis
 from sparktop.panels.parts.roles import STATE_ROLES
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
 
@@ -39,15 +40,26 @@ def group_scale(backends: list[BackendView], axis: TimeAxis, width: int) -> Grou
 
     The scales include all values of the backends in the time that a graph of `width` cells shows.
     """
-    since = axis.end - axis.span_s(width)
-    rate = max((b.history.generation_tps.peak(since) or 0.0 for b in backends), default=0.0)
-    load = 0.0
+    rate = load = 0.0
     for backend in backends:
-        running = axis.values(backend.history.running, width)
-        waiting = axis.values(backend.history.waiting, width)
+        history = backend.history
+        running, waiting, tokens = (
+            axis.values(series, width)
+            for series in (history.running, history.waiting, history.generation_tps)
+        )
         both = ((r or 0.0) + (w or 0.0) for r, w in zip(running, waiting, strict=True))
         load = max(load, max(both, default=0.0))
+        rate = max(rate, max((value or 0.0 for value in tokens), default=0.0))
     return GroupScale(nice_ceiling(max(rate, _MIN_TOP_TPS)), nice_ceiling(max(load, _MIN_TOP_LOAD)))
+
+
+def widest_scale(scales: Iterable[GroupScale]) -> GroupScale:
+    """Return the largest upper ends of `scales`, for a list with the backends of several groups."""
+    known = list(scales)
+    return GroupScale(
+        max((scale.generation_tps for scale in known), default=_MIN_TOP_TPS),
+        max((scale.load for scale in known), default=_MIN_TOP_LOAD),
+    )
 
 
 def _occupancy(view: BackendView) -> Row:
@@ -135,6 +147,21 @@ def _lanes(view: BackendView, height: int, width: int) -> list[Row]:
     return [fit_row(row, width) for row in rows]
 
 
+def further_rows(view: BackendView, width: int, height: int) -> list[Row]:
+    """Return at most `height` rows with a backend's values other than rates and requests, by importance."""
+    rows = [
+        latency_row("TTFT", view.ttft, width),
+        latency_row("ITL", view.itl, width),
+        _kv(view, width),
+        latency_row("E2E", view.e2e, width),
+        latency_row("queue", view.queue, width),
+        _cache(view),
+        _totals(view),
+        _speculation(view),
+    ]
+    return [fit_row(row, width) for row in rows[:height]]
+
+
 def figure_rows(view: BackendView, width: int, height: int) -> list[Row]:
     """Return at most `height` rows with the backend's values, the most important first.
 
@@ -169,29 +196,48 @@ def figure_rows(view: BackendView, width: int, height: int) -> list[Row]:
     return rows
 
 
-def _upper_edge(top: float) -> str:
-    return f"max {numbers.tick(top)}"
+def token_caption(top: float, width: int) -> Row:
+    """Return the row above a graph of the token rate with the scale 0 to `top`."""
+    return caption([("t/s", "generation")], f"max {numbers.tick(top)}", width)
 
 
-def _graphs(view: BackendView, width: int, height: int, axis: TimeAxis, scale: GroupScale) -> list[Row]:
-    """Return rows with two graphs side by side, of token rate and of load, a caption above each."""
-    end_slot = axis.end_slot
-    history = view.history
-    rate = axis.values(history.generation_tps, width)
-    running, waiting = axis.values(history.running, width), axis.values(history.waiting, width)
-    span = f" {axis.span_s(width):.0f} s"
-    left = [
-        caption([("t/s", "generation"), label(span)], _upper_edge(scale.generation_tps), width),
-        *area_rows(rate, width, height - 1, scale.generation_tps, "generation", end_slot=end_slot),
-    ]
+def load_caption(top: float, width: int) -> Row:
+    """Return the row above a graph of the running and waiting requests with the scale 0 to `top`."""
     words: list[Run] = [("⣿run", "running"), label("+"), ("⡪wait", "waiting")]
-    right = [
-        caption(words, _upper_edge(scale.load), width),
-        *stacked_rows(
-            running, waiting, width, height - 1, scale.load, ("running", "waiting"), end_slot=end_slot
-        ),
-    ]
-    return [[*a, (" ", "text"), *b] for a, b in zip(left, right, strict=True)]
+    return caption(words, f"max {numbers.tick(top)}", width)
+
+
+def token_rows(view: BackendView, width: int, height: int, axis: TimeAxis, top: float) -> list[Row]:
+    """Draw a backend's token rate over time as `height` rows of `width` cells, on a scale from 0 to `top`."""
+    values = axis.values(view.history.generation_tps, width)
+    return area_rows(values, width, height, top, "generation", end_slot=axis.end_slot)
+
+
+def load_rows(view: BackendView, width: int, height: int, axis: TimeAxis, top: float) -> list[Row]:
+    """Draw a backend's running and waiting requests over time, one upon the other, on a scale to `top`."""
+    running, waiting = (axis.values(series, width) for series in (view.history.running, view.history.waiting))
+    return stacked_rows(running, waiting, width, height, top, ("running", "waiting"), end_slot=axis.end_slot)
+
+
+def graph_captions(width: int, scale: GroupScale) -> list[Row]:
+    """Return the rows above the graphs of a panel or list of `width` cells, one for each graph."""
+    count, each = graph_columns(width)
+    return [token_caption(scale.generation_tps, each), load_caption(scale.load, each)][2 - count :]
+
+
+def graph_rows(
+    view: BackendView, width: int, height: int, window: TimeWindow, scale: GroupScale
+) -> list[list[Row]]:
+    """Return the graphs of a backend in a panel or list of `width` cells, each as `height` rows.
+
+    These are the token rate and the load; only the load where there is room for one graph.
+    """
+    count, each = graph_columns(width)
+    if not count:
+        return []
+    axis = window.axis(each)
+    load = load_rows(view, each, height, axis, scale.load)
+    return [load] if count == 1 else [token_rows(view, each, height, axis, scale.generation_tps), load]
 
 
 def headline(view: BackendView) -> tuple[Row, Row]:
@@ -209,11 +255,11 @@ def headline(view: BackendView) -> tuple[Row, Row]:
     return title, status
 
 
-def footnote(view: BackendView) -> tuple[Row, Row]:
+def footnote(view: BackendView, *, short: bool = False) -> tuple[Row, Row]:
     """Return the texts of the frame's lower edge: (for the left, for the right).
 
     At the left stands the failure, else why the state is unknown, else URL and nodes; at the right the
-    duration of the last poll.
+    duration of the last poll. The `short` URL has no scheme, and nothing else follows it.
     """
     if view.failure is not None:
         since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
@@ -221,6 +267,8 @@ def footnote(view: BackendView) -> tuple[Row, Row]:
         return [(f" ✖{since}: {view.failure.message}{stale} ", "bad")], []
     if view.state is BackendState.UNKNOWN:
         return [(f" {view.state_rule} ", "warn")], []
+    if short:
+        return [(f" {view.url.split('://')[-1]} ", "muted")], []
     poll = [] if view.poll_ms is None else [(f" {view.poll_ms:.0f} ms ", "muted")]
     nodes = f" on {', '.join(view.nodes)}" if view.nodes else ""
     if view.rate_note:
@@ -232,21 +280,32 @@ def footnote(view: BackendView) -> tuple[Row, Row]:
 
 
 def backend_panel(
-    view: BackendView, width: int, height: int, axis: TimeAxis, scale: GroupScale, *, selected: bool = False
+    view: BackendView,
+    width: int,
+    height: int,
+    window: TimeWindow,
+    scale: GroupScale,
+    *,
+    selected: bool = False,
+    last: bool = False,
 ) -> list[Row]:
-    """Draw the panel of one backend as `height` rows of `width` cells."""
-    inner, inside = width - 2, height - 2
-    column = figures_width(width)
-    each = graph_width(width)
-    rows = [[(" ", "text"), *row] for row in figure_rows(view, column, inside)]
-    if each and inside >= 2:
-        graphs = _graphs(view, each, inside, axis, scale)
-        pad = inner - column - 2 - 2 * each - 1
-        rows += [fit_row((), column + 1) for _ in range(inside - len(rows))]
-        rows = [[*row, (" " * (1 + pad), "text"), *graph] for row, graph in zip(rows, graphs, strict=True)]
+    """Draw the panel of one backend as `height` rows of `width` cells.
+
+    The lower edge of the `last` panel of the board has the time axis of all graphs.
+    """
+    inside = height - 2
+    figures = figure_rows(view, figures_width(width), inside)
+    figures += [[] for _ in range(inside - len(figures))]
+    captions = graph_captions(width, scale)
+    graphs = graph_rows(view, width, max(0, inside - 1), window, scale)
+    drawn = [[caption, *rows] for caption, rows in zip(captions, graphs, strict=True)]
+    rows = [
+        panel_row(row, [graph[index] for graph in drawn], width) for index, row in enumerate(figures[:inside])
+    ]
     if view.failure is not None or view.age_s is None:
         rows = [in_role(row, "stale") for row in rows]
     title, status = headline(view)
-    lower, note = footnote(view)
+    lower, note = footnote(view, short=last and view.failure is None)
     role = "selected" if selected else "bad" if view.failure is not None else "border"
-    return framed(rows, width, height, role=role, title=title, status=status, footnote=lower, note=note)
+    drawn_rows = framed(rows, width, height, role=role, title=title, status=status, footnote=lower, note=note)
+    return with_time_axis(drawn_rows, width, window, role) if last and view.failure is None else drawn_rows

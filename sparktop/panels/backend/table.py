@@ -1,21 +1,35 @@
-"""Draws the backends as one table: a row each, below a heading that is always visible."""
+"""Draws the backends as a list: a line of values for each, with graphs of the load on one scale beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from sparktop.graphics import numbers
-from sparktop.graphics.bars import sparkrow
-from sparktop.graphics.cells import fit
+from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.snapshot import BackendView
-from sparktop.panels.parts.figures import quantile_text, share_role
-from sparktop.panels.parts.graph import TimeAxis
+from sparktop.panels.backend.panel import (
+    GroupScale,
+    further_rows,
+    graph_captions,
+    graph_rows,
+    load_caption,
+    load_rows,
+)
+from sparktop.panels.parts.columns import figures_width, mark, panel_row
+from sparktop.panels.parts.figures import figure, quantile_text, share_role
+from sparktop.panels.parts.graph import TimeWindow
 from sparktop.panels.parts.roles import STATE_ROLES
-from sparktop.panels.parts.rows import Row, fit_row, in_role
+from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
 
 _SPARK_MIN = 10
-_NAME = 16
+_NAME, _LONG_NAME = 8, 16
+_STATE = 12
+_SHORT_STATE, _SHORT_REST = 8, 22
+"""Widths in cells of a short entry: the state, and all but the name."""
+_KEPT = 4
+"""Number of columns that a table keeps even if there is no room for a graph beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,27 +39,34 @@ class Column:
     heading: str
     width: int
     cell: Callable[[BackendView], tuple[str, str]]
-    """Return (text, role) of a backend's cell; the table right-aligns the text."""
+    """Return (text, role) of a backend's cell."""
+    align: Literal["left", "right"] = "right"
 
 
 def _known(text: str, value: float | None, role: str = "title") -> tuple[str, str]:
     return text, "muted" if value is None else role
 
 
+def _state(view: BackendView) -> tuple[str, str]:
+    """Return a backend's state, with its time window if that fits into the column."""
+    text = view.state_text if cell_width(view.state_text) <= _STATE else view.state.value
+    return text, STATE_ROLES[view.state]
+
+
 _COLUMNS = (
-    Column("state", 12, lambda v: (v.state_text, STATE_ROLES[v.state])),
-    Column("gen t/s", 8, lambda v: _known(numbers.rate(v.generation_tps, 7), v.generation_tps)),
-    Column("run", 5, lambda v: _known(numbers.count(v.running, 5), v.running)),
+    Column("state", _STATE, _state, "left"),
+    Column("t/s", 6, lambda v: _known(numbers.rate(v.generation_tps, 5), v.generation_tps)),
+    Column("run", 4, lambda v: _known(numbers.count(v.running, 4), v.running)),
     Column(
-        "wait", 5, lambda v: _known(numbers.count(v.waiting, 5), v.waiting, "warn" if v.waiting else "title")
+        "wait", 4, lambda v: _known(numbers.count(v.waiting, 4), v.waiting, "warn" if v.waiting else "title")
     ),
     Column(
         "KV",
         5,
         lambda v: (numbers.percent(v.kv_cache_percent, 4), share_role(v.kv_cache_percent, 90, 98)),
     ),
-    Column("TTFT p95", 10, lambda v: _known(quantile_text(v.ttft.p95), v.ttft.count)),
-    Column("ITL p95", 10, lambda v: _known(quantile_text(v.itl.p95), v.itl.count)),
+    Column("TTFT p95", 9, lambda v: _known(quantile_text(v.ttft.p95), v.ttft.count)),
+    Column("ITL p95", 9, lambda v: _known(quantile_text(v.itl.p95), v.itl.count)),
     Column("prompt t/s", 11, lambda v: _known(numbers.rate(v.prompt_tps, 7), v.prompt_tps)),
     Column("req/s", 7, lambda v: _known(numbers.rate(v.requests_per_s, 5), v.requests_per_s)),
     Column(
@@ -54,51 +75,105 @@ _COLUMNS = (
         lambda v: _known(numbers.percent(v.prefix_cache_hit_percent, 4), v.prefix_cache_hit_percent),
     ),
 )
-"""Columns in order of importance: narrow terminals show only the first ones."""
+"""Columns in order of importance: narrow lists show only the first ones."""
 
 
-def _columns(width: int) -> tuple[list[Column], int]:
-    """Return (columns that fit, width in cells of the load graph); without a graph the width is 0."""
-    room = width - _NAME - 1
+def _columns(width: int, name: int, spark: int) -> tuple[list[Column], int]:
+    """Return (columns that fit into `width` cells beside a name of `name` cells, cells left over).
+
+    A graph of `spark` cells must fit beside all but the first columns; 0 for none.
+    """
+    room = width - name
     chosen: list[Column] = []
     for column in _COLUMNS:
         needed = column.width + 1
-        enough = len(chosen) < 5 or room - needed >= _SPARK_MIN + 1
-        if needed <= room and enough:
-            chosen.append(column)
-            room -= needed
-    return chosen, room - 1 if room > _SPARK_MIN else 0
+        kept = 0 if len(chosen) < _KEPT or not spark else spark + 1
+        if room - needed < kept:
+            break
+        chosen.append(column)
+        room -= needed
+    return chosen, room
 
 
-def table_heading(width: int, *, order: str) -> Row:
-    """Return the heading row of the table; `order` names the sort order, "" for the configured one."""
-    columns, spark = _columns(width)
-    row: Row = [(fit(f" backend ({order})" if order else " backend", _NAME + 1), "muted")]
-    row += [(" " + fit(column.heading, column.width, "right"), "muted") for column in columns]
-    if spark:
-        row.append((" " + fit("run+wait, one scale", spark), "muted"))
-    return fit_row(row, width)
+@dataclass(frozen=True, slots=True)
+class Table:
+    """How a list of backends is drawn: its widths, and the scales and the time of its graphs."""
+
+    width: int
+    """Width in cells, with the frame."""
+    window: TimeWindow
+    scale: GroupScale
+    wide: bool = False
+    """Whether values matter more than graphs: all columns that fit, and one graph in the cells left over."""
+
+    def heading(self, order: str) -> Row:
+        """Return the heading row; `order` names the sort order, "" for the configured one."""
+        name, columns, spark = self._shape()
+        words = f"backend ({order})" if order and self.wide else "backend"
+        row: Row = [(fit(words, name), "muted")]
+        row += [(" " + fit(column.heading, column.width, column.align), "muted") for column in columns]
+        if not self.wide:
+            return panel_row(row, graph_captions(self.width, self.scale), self.width)
+        return self._beside(row, load_caption(self.scale.load, spark), spark)
+
+    def rows(self, view: BackendView, height: int, *, selected: bool = False) -> list[Row]:
+        """Return one backend as `height` rows: a line of values, further values below it, and its graphs."""
+        name, columns, spark = self._shape()
+        line: Row = [(fit(view.name, name), "title")]
+        for column in columns:
+            text, role = column.cell(view)
+            line.append((" " + fit(text.strip(), column.width, column.align), role))
+        further = further_rows(view, figures_width(self.width) - 2, height - 1)
+        figures = [line, *([("  ", "text"), *row] for row in further)]
+        figures += [[] for _ in range(height - len(figures))]
+        leads = [mark(selected=selected and not index) for index in range(height)]
+        rows = self._with_graphs(view, figures, spark, leads)
+        if view.failure is not None or view.age_s is None:
+            return [[row[0], *in_role(row[1:], "bad" if view.failure else "stale")] for row in rows]
+        return rows
+
+    def _shape(self) -> tuple[int, list[Column], int]:
+        """Return (cells of a name, columns of values, cells of the graph after them if the table is wide)."""
+        if self.wide:
+            columns, room = _columns(self.width - 3, _LONG_NAME, _SPARK_MIN)
+            return _LONG_NAME, columns, room - 1 if room > _SPARK_MIN else 0
+        return _NAME, _columns(figures_width(self.width), _NAME, 0)[0], 0
+
+    def _with_graphs(
+        self, view: BackendView, figures: Sequence[Row], spark: int, leads: Sequence[Run]
+    ) -> list[Row]:
+        height = len(figures)
+        if self.wide:
+            graph = load_rows(view, spark, height, self.window.axis(spark), self.scale.load) if spark else []
+            dots = graph or [[] for _ in figures]
+            return [
+                self._beside(row, dots[index], spark, lead=leads[index]) for index, row in enumerate(figures)
+            ]
+        graphs = graph_rows(view, self.width, height, self.window, self.scale)
+        return [
+            panel_row(row, [graph[index] for graph in graphs], self.width, lead=leads[index])
+            for index, row in enumerate(figures)
+        ]
+
+    def _beside(self, row: Row, graph: Row, spark: int, *, lead: Run = (" ", "text")) -> Row:
+        """Return a row of the wide table with the row `graph` of `spark` cells at its right end."""
+        left = fit_row([lead, *row], self.width - 2 - spark)
+        return [*left, *graph] if spark else left
 
 
-def table_row(view: BackendView, width: int, axis: TimeAxis, top: float, *, selected: bool = False) -> Row:
-    """Return one backend as a row of a table: its values, then a graph of its load over time.
+def short_entry(view: BackendView, width: int, *, selected: bool = False) -> Row:
+    """Return a backend in `width` cells, for lists with several columns: name, state, t/s, and requests.
 
-    The graph's scale goes from 0 to `top` requests. `selected` marks the row under the cursor.
+    The requests are running + waiting ones.
     """
-    columns, spark = _columns(width)
-    row: Row = [("▶" if selected else " ", "selected"), (fit(view.name, _NAME), "title")]
-    for column in columns:
-        text, role = column.cell(view)
-        row.append((" " + fit(text.strip(), column.width, "right"), role))
-    if spark:
-        row += [(" ", "text"), (sparkrow(_load(view, axis, spark), spark, top), "running")]
+    name = width - _SHORT_REST
+    run, wait = numbers.count(view.running, 4).strip(), numbers.count(view.waiting, 4).strip()
+    row: Row = [
+        (fit(view.name, name), "title"),
+        (f" {fit(view.state.value, _SHORT_STATE)}", STATE_ROLES[view.state]),
+        figure(numbers.rate(view.generation_tps, 5), known=view.generation_tps is not None),
+        figure(f" {run}+{wait}", known=view.running is not None, role="warn" if view.waiting else "title"),
+    ]
     if view.failure is not None or view.age_s is None:
-        return [row[0], *in_role(fit_row(row[1:], width - 1), "bad" if view.failure else "stale")]
-    return fit_row(row, width)
-
-
-def _load(view: BackendView, axis: TimeAxis, width: int) -> Sequence[float | None]:
-    """Return running plus waiting requests in the newest `width` time slots; None where unknown."""
-    running = axis.values(view.history.running, width)[-width:]
-    waiting = axis.values(view.history.waiting, width)[-width:]
-    return [None if r is None else r + (w or 0.0) for r, w in zip(running, waiting, strict=True)]
+        row = in_role(row, "bad" if view.failure else "stale")
+    return fit_row([mark(selected=selected), *row], width)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from sparktop.graphics import numbers
 from sparktop.model.snapshot import BackendView
+from sparktop.panels.backend.panel import load_rows
 from sparktop.panels.parts.figures import figure, label, share_role
 from sparktop.panels.parts.frame import framed
-from sparktop.panels.parts.graph import TimeAxis, stacked_rows
+from sparktop.panels.parts.graph import TimeWindow
 from sparktop.panels.parts.roles import STATE_ROLES
 from sparktop.panels.parts.rows import Row, fit_row, in_role
 
@@ -29,26 +30,16 @@ def _figures(view: BackendView, width: int) -> Row:
 
 
 def tile_panel(
-    view: BackendView, width: int, height: int, axis: TimeAxis, top: float, *, selected: bool = False
+    view: BackendView, width: int, height: int, window: TimeWindow, top: float, *, selected: bool = False
 ) -> list[Row]:
     """Draw one backend as a small panel, `height` rows of `width` cells.
 
     The graph of its load has the scale 0 to `top`.
     """
     inner, inside = width - 2, height - 2
-    running = axis.values(view.history.running, inner)
-    waiting = axis.values(view.history.waiting, inner)
     rows = [
         _figures(view, inner),
-        *stacked_rows(
-            running,
-            waiting,
-            inner,
-            max(0, inside - 1),
-            top,
-            ("running", "waiting"),
-            end_slot=axis.end_slot,
-        ),
+        *load_rows(view, inner, max(0, inside - 1), window.axis(inner), top),
     ]
     if view.failure is not None or view.age_s is None:
         rows = [in_role(row, "stale") for row in rows]

@@ -6,26 +6,29 @@ from collections.abc import Sequence
 
 from sparktop.graphics import numbers
 from sparktop.graphics.braille import mirrored
-from sparktop.graphics.cells import fit
+from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.opposed import opposed
 from sparktop.graphics.shares import lead_row
-from sparktop.model.balance import Balance
+from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.balance.lines import LoadLine, balance_axis, group_lines, line_slots
+from sparktop.panels.balance.lines import LoadLine, group_lines, line_slots
 from sparktop.panels.balance.pair import DOWN, UP, lead_runs
-from sparktop.panels.balance.slots import GroupSlots, group_slots, layered, load_slots
-from sparktop.panels.balance.verdict import reason_rows, verdict_pieces, word_role
-from sparktop.panels.parts.columns import figures_width, graph_width
+from sparktop.panels.balance.slots import GroupSlots, group_slots, layered, load_slots, with_level
+from sparktop.panels.balance.verdict import reason_rows, verdict_line, verdict_pieces, word_role
+from sparktop.panels.parts.columns import figures_width, graph_columns, graph_starts, mark, panel_row
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import framed
-from sparktop.panels.parts.graph import TimeAxis, area_rows, caption
-from sparktop.panels.parts.rows import Row, Run, fit_row
+from sparktop.panels.parts.graph import TimeWindow, area_rows, caption
+from sparktop.panels.parts.rows import Row, Run, fit_row, row_width
 from sparktop.panels.parts.sentences import flowed
-from sparktop.panels.parts.shares import share_rows
 
 _PAIR = 2
-_STRIP, _STRIP_FROM = 26, 76
-"""Width in cells of the graph in a panel with one row, and the panel's width from which on it is drawn."""
+_STRIP_FROM = 76
+"""Width in cells of a low panel from which on it has a graph."""
+_GRAPHS_FROM = 3
+"""Least height in rows of the inside of a panel with two graphs."""
+_NAME = 16
+"""Most cells for a group's name in a list."""
 
 
 def balance_band(
@@ -33,32 +36,25 @@ def balance_band(
     snapshot: Snapshot,
     width: int,
     height: int,
+    window: TimeWindow,
     *,
-    coarse: int = 1,
     selected: bool = False,
 ) -> list[Row]:
     """Draw the balance of one group of backends as `height` rows of `width` cells.
 
-    The graphs cover the complete time that the verdict is based on. `coarse` is the factor by which the
-    user has stretched the time per dot column.
+    The graphs show the time `window`, as all graphs of the board do.
     """
-    inside, each = height - 2, graph_width(width)
+    inside, starts = height - 2, graph_starts(width)
     lines = group_lines(balance, snapshot.backends)
-    if inside > 1 and each and len(lines) >= _PAIR:
-        column = figures_width(width)
-        words = _words(balance, snapshot, column, inside)
-        axis = balance_axis(balance, lines, snapshot, each, coarse)
-        graphs = _graphs(balance, lines, each, inside, axis)
-        pad = width - 2 - column - 2 - 2 * each - 1
-        rows = [
-            [(" ", "text"), *fit_row(row, column), (" " * (1 + pad), "text"), *graph]
-            for row, graph in zip(words, graphs, strict=True)
-        ]
+    if inside >= _GRAPHS_FROM and len(starts) > 1 and len(lines) >= _PAIR:
+        words = _words(balance, snapshot, figures_width(width), inside)
+        graphs = _graphs(balance, lines, graph_columns(width)[1], inside, window)
+        rows = [panel_row(row, [graph[index] for graph in graphs], width) for index, row in enumerate(words)]
     elif len(lines) == _PAIR and width >= _STRIP_FROM:
-        column = width - 4 - _STRIP - 2
-        words = _words(balance, snapshot, column, inside)
-        rows = [[(" ", "text"), *words[0], label("  "), *_strip(balance, lines, snapshot, coarse)]]
-        rows += [[(" ", "text"), *row] for row in words[1:]]
+        first, *rest = _words(balance, snapshot, starts[-1] - 3, inside)
+        strip = _strip(lines, graph_columns(width)[1], window)
+        rows = [[(" ", "text"), *first, (" ", "text"), *strip]]
+        rows += [[(" ", "text"), *row] for row in rest]
     else:
         rows = [[(" ", "text"), *row] for row in _words(balance, snapshot, width - 4, inside)]
     return framed(
@@ -70,6 +66,23 @@ def balance_band(
         status=[("┐", "border"), (balance.word.value, word_role(balance)), ("┌", "border")],
         note=[(" b shows it large ", "muted")],
     )
+
+
+def group_entry(balance: Balance, width: int, *, selected: bool = False) -> Row:
+    """Return one group's balance as a line of a list, without the list's frame of `width` cells."""
+    row: Row = [mark(selected=selected), (fit(balance.group, _NAME), "title"), (" ", "text")]
+    return fit_row([*row, *verdict_line(balance, width - 2 - _NAME - 2)], width - 2)
+
+
+def edge_verdict(groups: Sequence[Balance], width: int) -> Row:
+    """Return the worst verdict of all groups in `width` cells or fewer, for the backends' frame."""
+    if not groups:
+        return []
+    worst = min(groups, key=lambda group: (not group.bad, list(BalanceWord).index(group.word)))
+    more: Row = [label(f" +{len(groups) - 1} groups")] if len(groups) > 1 else []
+    name: Row = [label(f"{fit(worst.group, min(_NAME, cell_width(worst.group)))}: ")]
+    room = width - row_width([*name, *more]) - 2
+    return [("┐", "border"), *name, *verdict_line(worst, room), *more, ("┌", "border")]
 
 
 def group_title(balance: Balance) -> Row:
@@ -87,43 +100,40 @@ def group_title(balance: Balance) -> Row:
 
 def _words(balance: Balance, snapshot: Snapshot, width: int, height: int) -> list[Row]:
     """Return exactly `height` rows of text on a group's balance: verdict, values, and reasons if they fit."""
-    pieces = verdict_pieces(balance, snapshot.routers, short=height == 1)
-    rows = flowed(pieces, width)
-    if len(rows) < height:
-        rows += reason_rows(balance, width)
+    if height == 1:
+        return [fit_row(verdict_line(balance, width), width)]
+    rows = flowed(verdict_pieces(balance, snapshot.routers), width)
+    rows += reason_rows(balance, width, height - len(rows))
     return [fit_row(rows[index] if index < len(rows) else (), width) for index in range(height)]
 
 
 def _graphs(
-    balance: Balance, lines: tuple[LoadLine, ...], width: int, height: int, axis: TimeAxis
-) -> list[Row]:
-    """Return the rows of two graphs side by side: the group's token rate, and the loads of its backends."""
-    shown = group_slots(balance, lines, axis, width)
-    left = [
-        caption(
-            [("Σ t/s", "generation"), label(f" {axis.span_s(width):.0f} s"), *_even(shown)],
-            f"max {numbers.tick(shown.group_top)}",
-            width,
-        ),
-        *area_rows(
-            shown.group_tps, width, height - 1, shown.group_top, "generation", end_slot=shown.end_slot
-        ),
-    ]
+    balance: Balance, lines: tuple[LoadLine, ...], width: int, height: int, window: TimeWindow
+) -> list[list[Row]]:
+    """Return two graphs of `width` cells: the group's token rate, and the loads of its backends."""
+    shown = group_slots(balance, lines, window.axis(width), width)
+    tokens = area_rows(
+        shown.group_tps, width, height - 1, shown.group_top, "generation", end_slot=shown.end_slot
+    )
+    if shown.even_tps is not None:
+        tokens = with_level(tokens, shown.even_tps / shown.group_top)
+    words: Row = [("Σ t/s", "generation"), *_even(shown)]
+    left = [caption(words, f"max {numbers.tick(shown.group_top)}", width), *tokens]
     right = _pair(balance, shown, width, height) if len(lines) == _PAIR else _many(shown, width, height)
-    return [[*a, (" ", "text"), *b] for a, b in zip(left, right, strict=True)]
+    return [left, right]
 
 
-def _strip(balance: Balance, lines: Sequence[LoadLine], snapshot: Snapshot, coarse: int) -> Row:
+def _strip(lines: Sequence[LoadLine], width: int, window: TimeWindow) -> Row:
     """Draw one row of dots that shows over time which of two backends has more load, and by how much.
 
     A dot in the upper half of the row means the first backend, in the lower half the second.
     """
-    axis = balance_axis(balance, lines, snapshot, _STRIP, coarse)
-    one, other = (load_slots(*line_slots(line, axis, _STRIP)[:2]) for line in lines)
+    axis = window.axis(width)
+    one, other = (load_slots(*line_slots(line, axis, width)[:2]) for line in lines)
     ahead = [_ahead(a, b) for a, b in zip(one, other, strict=True)]
     up = [value if value is not None and value >= 0 else None for value in ahead]
     down = [-value if value is not None and value < 0 else None for value in ahead]
-    return [(mirrored(up, down, _STRIP, 1, 1.0, end_slot=axis.end_slot)[0], "running")]
+    return [(mirrored(up, down, width, 1, 1.0, end_slot=axis.end_slot)[0], "running")]
 
 
 def _ahead(a: float | None, b: float | None) -> float | None:
@@ -137,7 +147,7 @@ def _ahead(a: float | None, b: float | None) -> float | None:
 def _even(shown: GroupSlots) -> Row:
     if shown.even_tps is None:
         return []
-    return [label(f" {numbers.rate(shown.even_tps, 6).strip()} if even")]
+    return [label(f" ┄{numbers.rate(shown.even_tps, 6).strip()} if even")]
 
 
 def _pair(balance: Balance, shown: GroupSlots, width: int, height: int) -> list[Row]:
@@ -160,6 +170,23 @@ def _pair(balance: Balance, shown: GroupSlots, width: int, height: int) -> list[
 
 
 def _many(shown: GroupSlots, width: int, height: int) -> list[Row]:
-    words: list[Run] = [("share of requests", "running")]
-    letters = f"a–{chr(ord('a') + min(25, len(shown.names) - 1))}"
-    return [caption(words, letters, width), *share_rows(shown.loads(width), height - 1)]
+    """Draw the highest load of all backends upwards, and the lowest downwards, from a centre line.
+
+    Equal halves are an even load, whatever the number of backends.
+    """
+    loads = [load_slots(run, wait) for run, wait in zip(shown.running, shown.waiting, strict=True)]
+    known = [[load for load in slot if load is not None] for slot in zip(*loads, strict=True)]
+    fullest = [max(slot, default=None) for slot in known]
+    emptiest = [min(slot) if len(slot) == len(loads) else None for slot in known]
+    half, nothing = (height - 1) // 2, list[float | None]()
+    above, below = opposed(
+        (fullest, nothing), (emptiest, nothing), width, half, shown.load_top, end_slot=shown.end_slot
+    )
+    words: list[Run] = [(f"{UP}most", "running"), (f" {DOWN}least", "running")]
+    rows = [
+        caption(words, f"max {numbers.tick(shown.load_top)}", width),
+        *layered(above, ("running", "waiting"), falls=False),
+    ]
+    if (height - 1) % 2:
+        rows.append([("─" * width, "border")])
+    return [*rows, *layered(below, ("running", "waiting"), falls=True)]

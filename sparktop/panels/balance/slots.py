@@ -164,11 +164,16 @@ def group_speed(shown: GroupSlots, width: int, height: int) -> list[Row]:
     more = ""
     if shown.even_tps is not None:
         more = f"┄ {numbers.rate(shown.even_tps, 6).strip()} if even · "
-        level = min(height - 1, max(0, int(height * (1 - shown.even_tps / shown.group_top))))
-        rows[level] = with_line(rows[level])
+        rows = with_level(rows, shown.even_tps / shown.group_top)
     words = [*tps_words("Σ", newest(shown.group_tps)), label(" t/s")]
     gutter = [scale_end(words, numbers.tick(shown.group_top))]
     return [tps_heading("tokens/s of the group", shown.group_top, width, more), *in_gutter(gutter, rows)]
+
+
+def with_level(rows: list[Row], share: float) -> list[Row]:
+    """Return the rows of a graph with a dotted line at `share` of its height, 0 to 1 from the bottom."""
+    level = min(len(rows) - 1, max(0, int(len(rows) * (1 - share))))
+    return [with_line(row) if index == level else row for index, row in enumerate(rows)]
 
 
 def with_line(row: Row) -> Row:

@@ -12,12 +12,13 @@ from sparktop.model.router import RouterView
 from sparktop.panels.balance.lines import strategy_of
 from sparktop.panels.parts.figures import bar_runs, figure, label
 from sparktop.panels.parts.roles import WORD_ROLES
-from sparktop.panels.parts.rows import Row, Run
+from sparktop.panels.parts.rows import Row, Run, row_text, row_width
 from sparktop.panels.parts.sentences import sentence_rows
 
 _WORTH_A_FIGURE = 1.0
 """Percentage starved or lost below which no value is shown."""
 _WINDOW_BAR = 10
+_UNKNOWN_LOSS = "loss unknown"
 
 
 def word_run(balance: Balance) -> Run:
@@ -64,6 +65,25 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
     return pieces
 
 
+def verdict_line(balance: Balance, width: int) -> Row:
+    """Return the verdict in one row of at most `width` cells: the word, the period, the loss, who starves.
+
+    Values that are unknown or do not fit are left out. Where there is no verdict yet, the row shows how much
+    of the data that it needs is there.
+    """
+    row: Row = [word_run(balance)]
+    values: list[Row] = [] if balance.period_s is None else [[figure(short_seconds(balance.period_s))]]
+    if balance.word.bad:
+        known = [piece for piece in _judged(balance)[1:] if _UNKNOWN_LOSS not in row_text(piece)]
+        values += reversed(known)
+    if balance.word is BalanceWord.UNKNOWN:
+        values += _window_pieces(balance)
+    for piece in values:
+        if row_width(row) + 3 + row_width(piece) <= width:
+            row += [label(" · "), *piece]
+    return row
+
+
 def _judged(balance: Balance) -> list[Row]:
     """Return pieces of text on lead changes per minute, the most starved backend, and the throughput lost.
 
@@ -84,7 +104,7 @@ def _judged(balance: Balance) -> list[Row]:
         # Without a router there is no even split that was missed.
         return pieces
     if lost is None:
-        pieces.append([label("loss unknown")])
+        pieces.append([label(_UNKNOWN_LOSS)])
     elif lost >= _WORTH_A_FIGURE:
         pieces.append([label("loss about "), figure(numbers.percent(lost).strip())])
     else:
@@ -110,13 +130,20 @@ def _window_pieces(balance: Balance) -> list[Row]:
     return pieces
 
 
-def reason_rows(balance: Balance, width: int) -> list[Row]:
-    """Return rows with what to try, the most likely cause of a verdict, then the reasons for it."""
-    rows: list[Row] = []
+def reason_rows(balance: Balance, width: int, height: int | None = None) -> list[Row]:
+    """Return rows with what to try, the most likely cause, and the reasons for a verdict.
+
+    If they do not fit into `height` rows, sentences are left out; none is cut. None is any height.
+    """
+    sentences: list[list[Row]] = []
     if balance.hint:
-        rows += sentence_rows(label("hint   "), balance.hint, "key", width)
+        sentences.append(sentence_rows(label("hint   "), balance.hint, "key", width))
     if balance.cause:
-        rows += sentence_rows(label("cause  "), balance.cause, "text", width)
+        sentences.append(sentence_rows(label("cause  "), balance.cause, "text", width))
     for index, reason in enumerate(balance.reasons):
-        rows += sentence_rows(("· ", "muted"), reason, "muted" if index else "text", width)
+        sentences.append(sentence_rows(("· ", "muted"), reason, "muted" if index else "text", width))
+    rows: list[Row] = []
+    for sentence in sentences:
+        if height is None or len(rows) + len(sentence) <= height:
+            rows += sentence
     return rows

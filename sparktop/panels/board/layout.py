@@ -1,4 +1,8 @@
-"""Computes where each panel is on the board (the main screen), from its size and the number of panels."""
+"""Computes where each panel is on the board (the main screen), from its size and the number of panels.
+
+When rows are short, panels shrink in a fixed order. Nodes and backends become lists with one line each, and
+a group's verdict moves into the frame of the list of backends, so that none of the three is lost.
+"""
 
 from __future__ import annotations
 
@@ -11,28 +15,32 @@ MIN_HEIGHT = 16
 
 NODE_WIDTH = 58
 """Least width in cells of a node's panel beside another."""
-BACKEND_MIN_WIDTH = 60
-BACKEND_MIN_HEIGHT = 5
-BACKEND_GOOD_HEIGHT = 8
-"""Height in rows from which on all latencies and a readable graph fit."""
-
-
 ROUTER_WIDTH = 60
 """Least width in cells of a router's panel beside another."""
-
 BALANCE_WIDTH = 76
 """Least width in cells of a group's balance panel beside another: its values and two small graphs."""
-BALANCE_HEIGHT = 5
-"""Height in rows from which on a balance panel has graphs."""
-BALANCE_USUAL, BALANCE_MOST = 7, 9
-_BALANCE_SLIM = 3
-"""Height in rows of a balance panel that has only text."""
+BACKEND_GOOD_HEIGHT = 8
+"""Height in rows of a backend's panel from which on all latencies and a readable graph fit."""
+_BACKEND_LOW_HEIGHT = 6
+_FEW = 2
+"""Up to this number, backends have low panels; more of them have a list, unless each panel can be tall."""
+
+_MIDDLE, _TALL = 30, 44
+"""Heights in rows from which on a board counts as of medium height, and as tall."""
 
 SWEEP_HEIGHT = 6
 """Least height in rows of the panel of a sweep."""
-
-TILE_WIDTH = 38
-TILE_HEIGHT = 5
+_EMPTY_HEIGHT = 5
+"""Least height in rows of the panel that is shown if there are no backends."""
+NODE_LEAST, BACKEND_LEAST = 19, 29
+"""Least width in cells of a node and of a backend in a list with several columns."""
+_LEAST_BACKENDS = 4
+"""Least number of lines of the list of backends; if there are more backends, the list scrolls."""
+_TILE_WIDTHS = (38, 26)
+"""Usual and least width in cells of a tile."""
+_TILE_HEIGHTS = (5, 4, 3)
+_LISTS = frozenset({"nodes", "groups", "table", "empty"})
+"""Kinds of places that have one rectangle for all their entries."""
 
 
 class Tiling(Enum):
@@ -59,13 +67,16 @@ class Place:
 
     kind: str
     """"sweep", "node", "processes" (of a node), "router", "balance" or "evidence" (of a group), "backend",
-    "tile", "table", "row" (of a table), "events", "self" or "empty"."""
+    "tile", "nodes", "groups" or "table" (lists of nodes, of groups and of backends), "row" (an entry of a
+    list), "events", "self" or "empty"."""
     index: int
     """Index of the view that the panel draws, among the views of its kind."""
     x: int
     y: int
     width: int
     height: int
+    columns: int = 1
+    """Number of entries side by side in each line of a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +85,22 @@ class Layout:
 
     places: tuple[Place, ...]
     height: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """One way to draw all things of a kind, with its total height in rows."""
+
+    kind: str
+    """The kind of the places, as in `Place`."""
+    columns: int
+    """Number of panels or of list entries side by side."""
+    height: int
+    unit: int = 1
+    """Number of rows by which the form can grow with all its panels or entries alike."""
+
+
+_NONE = _Form("", 1, 0)
 
 
 def sweep_height(height: int) -> int:
@@ -90,39 +117,11 @@ def below_band(layout: Layout, kind: str, width: int, band: int) -> Layout:
     return Layout((Place(kind, 0, 0, 0, width, band), *moved), layout.height + band)
 
 
-def _split(total: int, parts: int) -> list[int]:
-    """Return `parts` integers that add up to `total` and differ by at most 1, the larger ones first."""
-    each, rest = divmod(total, parts)
-    return [each + (1 if index < rest else 0) for index in range(parts)]
-
-
-def _grid(kind: str, count: int, columns: int, y: int, width: int, heights: list[int]) -> list[Place]:
-    """Return the rectangles of `count` panels of a kind, placed in rows of `columns` panels from row `y` on.
-
-    `heights` has the height of each row of panels. A last row of panels that is not full is not stretched.
-    """
-    places: list[Place] = []
-    for row, height in enumerate(heights):
-        first = row * columns
-        in_row = min(columns, count - first)
-        x = 0
-        for offset, cells in enumerate(_split(width, columns)[:in_row]):
-            places.append(Place(kind, first + offset, x, y, cells, height))
-            x += cells
-        y += height
-    return places
-
-
-def _node_height(height: int, rows: int, *, alone: bool) -> int:
-    """Return the height of each node panel in rows of text; at least 4. `rows` rows of panels are needed.
-
-    The height is 6, 8 or 10 depending on `height`, the height of the board, and all rows of panels
-    together take at most half of the board. If no other panels are shown (`alone`) they take all of it.
-    """
-    if alone:
-        return max(4, height // rows)
-    wanted = 6 if height < 30 else 8 if height < 44 else 10
-    return max(4, min(wanted, (height // 2) // rows))
+def entry_rows(place: Place, count: int) -> tuple[int, bool]:
+    """Return (rows of text of each of a list's `count` entries, whether the list has a heading row)."""
+    lines = -(-count // place.columns)
+    each = max(1, (place.height - 3) // max(1, lines))
+    return each, place.height - 2 > each * lines
 
 
 def arrange(
@@ -138,95 +137,197 @@ def arrange(
 ) -> Layout:
     """Return a layout with a rectangle for every panel, given how many nodes, backends and so on there are.
 
-    Backends stand below each other as long as each is tall enough, so that their time axes line up. If not,
-    they stand in columns, and if these do not fit either, the board grows taller than the screen. Without
-    backends there is one "empty" place. Routers are low panels above the backends, shown and hidden with
-    them. Below the routers is a balance panel for each group, unless too few rows would be left for the
-    backends.
+    Every kind begins with its smallest form. Larger forms follow in the order of `_steps` as long as the
+    board has rows for them; the rows left over go to the backends, equally. If even the smallest forms do
+    not fit, the board grows taller than the screen. Without backends there is one "empty" place. Routers
+    and groups are shown and hidden with the backends.
     """
+    low = _low_boxes(height, boxes)
+    if not (boxes.nodes and nodes):
+        nodes = 0
+    if not boxes.backends:
+        backends = routers = groups = 0
+    ladders = {
+        "nodes": _node_forms(width, nodes, height),
+        "router": _router_forms(width, routers, height),
+        "balance": _balance_forms(width, groups),
+        "backends": _backend_forms(width, backends, tiling) if boxes.backends else [[_NONE]],
+    }
+    chosen = _choose(ladders, height - low)
+    counts = {"nodes": nodes, "router": routers, "balance": groups, "backends": max(1, backends)}
     places: list[Place] = []
     y = 0
-    low = _low_boxes(height, boxes)
-    above = height - low
-    show_nodes, show_backends = boxes.nodes and nodes > 0, boxes.backends
-    if show_nodes:
-        columns = max(1, min(nodes, width // NODE_WIDTH))
-        rows = -(-nodes // columns)
-        each = _node_height(above, rows, alone=not show_backends and not low)
-        places += _grid("node", nodes, columns, 0, width, [each] * rows)
-        y = each * rows
-    if show_backends:
-        places += _router_places(width, y, height, routers)
-        y = max((place.y + place.height for place in places), default=0)
-        places += _balance_places(width, y, above - y, groups, _rows_wanted(width, backends, tiling))
-        y = max((place.y + place.height for place in places), default=0)
-        places += _backend_places(width, y, above - y, backends, tiling)
-        y = max(place.y + place.height for place in places)
-    elif low and y < above:
-        low += above - y
+    for kind, count in counts.items():
+        places += _placed(chosen[kind], count, y, width)
+        y += chosen[kind].height
     if low:
+        low = max(low, height - y) if not chosen["backends"].height else low
         places += _low_places(width, y, low, boxes)
         y += low
     return Layout(tuple(places), max(y, height))
 
 
-def _router_places(width: int, y: int, height: int, count: int) -> list[Place]:
-    if not count:
-        return []
-    columns = max(1, min(count, width // ROUTER_WIDTH))
-    return _grid("router", count, columns, y, width, [4 if height >= 30 else 3] * -(-count // columns))
+_STEPS = (
+    ("balance", 1),
+    ("backends", 1),
+    ("nodes", 1),
+    ("backends", 2),
+    ("router", 1),
+    ("balance", 2),
+    ("backends", 3),
+    ("nodes", 2),
+    ("nodes", 3),
+    ("balance", 3),
+    ("router", 2),
+    ("nodes", 4),
+)
+"""The order in which rows are spent, as (kind, level); read backwards, the order in which panels shrink."""
+
+_Ladder = list[list[_Form]]
+"""The forms of a kind by level; each level has alternatives, the preferred one first."""
 
 
-def _rows_wanted(width: int, backends: int, tiling: Tiling) -> tuple[int, int]:
-    """Return (rows wanted for the backends' panels, minimum of rows for these panels).
+def _choose(ladders: dict[str, _Ladder], room: int) -> dict[str, _Form]:
+    """Return the form of each kind for a board with `room` rows."""
+    chosen = _smallest(ladders, room)
+    for kind, level in _STEPS:
+        if level >= len(ladders[kind]):
+            continue
+        left = room - sum(form.height for form in chosen.values()) + chosen[kind].height
+        larger = (form for form in ladders[kind][level] if chosen[kind].height <= form.height <= left)
+        chosen[kind] = next(larger, chosen[kind])
+    _spend(chosen, room)
+    return chosen
 
-    In the wanted rows, the panels show all important values.
+
+def _smallest(ladders: dict[str, _Ladder], room: int) -> dict[str, _Form]:
+    """Return the first pair of small forms for nodes and backends that fits; the last pair if none fits."""
+    chosen = dict.fromkeys(ladders, _NONE)
+    for chosen["backends"] in ladders["backends"][0]:
+        for chosen["nodes"] in ladders["nodes"][0]:
+            if chosen["nodes"].height + chosen["backends"].height <= room:
+                return chosen
+    least = chosen["backends"]
+    if least.kind == "table":
+        height = max(_LEAST_BACKENDS + 2, min(least.height, room - chosen["nodes"].height))
+        chosen["backends"] = replace(least, height=height)
+    return chosen
+
+
+def _spend(chosen: dict[str, _Form], room: int) -> None:
+    """Grow the forms in `chosen` to fill `room` rows: the backends first, and all panels of a kind alike.
+
+    What is less than a row for each panel goes to the balance, the nodes and the router. The frame of a list
+    of backends takes the rest.
     """
-    if tiling is Tiling.TABLE:
-        return 3 + min(backends, 8), 3 + min(backends, 4)
-    if tiling is Tiling.TILES:
-        rows = -(-backends // max(1, min(backends, width // TILE_WIDTH)))
-        return rows * TILE_HEIGHT, rows * TILE_HEIGHT
-    most = max(1, width // BACKEND_MIN_WIDTH)
-    least = -(-backends // most) * BACKEND_MIN_HEIGHT
-    # Below each other if possible: then their time axes line up.
-    return max(least, min(backends, 3) * BACKEND_GOOD_HEIGHT), least
+    first = "backends" if chosen["backends"].height else "nodes"
+    for kind in (first, "balance", "nodes", "router"):
+        form = chosen[kind]
+        left = room - sum(one.height for one in chosen.values())
+        if form.height and left > 0:
+            chosen[kind] = replace(form, height=form.height + left // form.unit * form.unit)
+    left = room - sum(one.height for one in chosen.values())
+    if chosen["backends"].kind in {"table", "empty"} and left > 0:
+        chosen["backends"] = replace(chosen["backends"], height=chosen["backends"].height + left)
 
 
-def _balance_places(width: int, y: int, room: int, count: int, wanted: tuple[int, int]) -> list[Place]:
-    """Return rectangles for `count` balance panels, from row `y` on; empty if there is no room.
+def _list(kind: str, count: int, columns: int, each: int = 1, heading: int = 0) -> _Form:
+    """Return the form of a list of `count` entries with `each` rows of text and `heading` rows above them."""
+    lines = -(-count // columns)
+    return _Form(kind, columns, 2 + heading + lines * each, lines)
 
-    `room` rows are shared with the backends' panels, and `wanted` has (rows that these should get, least
-    rows that they need). The balance panels get what remains, up to a limit.
-    """
-    if not count:
-        return []
-    good, least = wanted
-    columns = max(1, min(count, width // BALANCE_WIDTH))
+
+def _panels(kind: str, count: int, columns: int, each: int) -> _Form:
     rows = -(-count // columns)
-    # At most a quarter of the board: it is the backends' board.
-    each = min(BALANCE_MOST, (room - good) // rows, max(BALANCE_USUAL, room // 4))
-    if each < BALANCE_HEIGHT:
-        each = _BALANCE_SLIM if (room - least) // rows >= _BALANCE_SLIM else 0
-    return _grid("balance", count, columns, y, width, [each] * rows) if each else []
+    return _Form(kind, columns, rows * each, rows)
 
 
-def _backend_places(width: int, y: int, room: int, count: int, tiling: Tiling) -> list[Place]:
-    if count == 0:
-        return [Place("empty", 0, 0, y, width, max(BACKEND_MIN_HEIGHT, room))]
+def _columns(width: int, count: int, least: int) -> int:
+    """Return how many entries of at least `least` cells a list of `width` cells has side by side."""
+    return max(1, min(count, (width - 2) // least))
+
+
+def _node_forms(width: int, count: int, height: int) -> _Ladder:
+    """Return the forms of the nodes on a board of `height` rows: a higher board has higher panels."""
+    if not count:
+        return [[_NONE]]
+    small = [_list("nodes", count, columns) for columns in range(1, _columns(width, count, NODE_LEAST) + 1)]
+    abreast = max(1, min(count, width // NODE_WIDTH))
+    tallest = 6 if height < _MIDDLE else 8 if height < _TALL else 10
+    panels = [[_panels("node", count, abreast, min(each, tallest))] for each in (5, 6, 8, 10)]
+    if abreast == count:
+        return [small, *panels]
+    lists = [[_list("nodes", count, 1, each, 1)] for each in (1, 2, 3)]
+    if count % abreast:
+        return [small, *lists]
+    if count <= _FEW:
+        return [small, lists[1], panels[1], panels[2], panels[3]]
+    return [small, lists[0], lists[1], [*panels[2], *lists[2]]]
+
+
+def _backend_forms(width: int, count: int, tiling: Tiling) -> _Ladder:
+    if not count:
+        return [[_Form("empty", 1, _EMPTY_HEIGHT)]]
     if tiling is Tiling.TABLE:
-        return [Place("table", 0, 0, y, width, max(6, room))]
+        return [[_list("table", count, 1, 1, 1)]]
     if tiling is Tiling.TILES:
-        columns, heights = _tile_grid(width, room, count)
-        return _grid("tile", count, columns, y, width, heights)
-    columns, heights = _backend_grid(width, room, count)
-    return _grid("backend", count, columns, y, width, heights)
+        return _tile_forms(width, count)
+    small = [
+        _list("table", count, columns) for columns in range(1, _columns(width, count, BACKEND_LEAST) + 1)
+    ]
+    lists = [_list("table", count, 1, each, 1) for each in (1, 2, 3)]
+    good = _panels("backend", count, 1, BACKEND_GOOD_HEIGHT)
+    if count <= _FEW:
+        low = _panels("backend", count, 1, _BACKEND_LOW_HEIGHT)
+        return [small, [low, lists[1], lists[0]], [], [good]]
+    return [small, [lists[0]], [lists[1]], [good, lists[2]]]
+
+
+def _tile_forms(width: int, count: int) -> _Ladder:
+    """Return the forms of tiles: as tall as possible at the usual width, then narrower."""
+    forms: list[_Form] = []
+    for least in _TILE_WIDTHS:
+        columns = max(1, min(count, width // least))
+        forms += [_panels("tile", count, columns, each) for each in _TILE_HEIGHTS]
+    return [forms]
+
+
+def _router_forms(width: int, count: int, height: int) -> _Ladder:
+    columns = max(1, min(count, width // ROUTER_WIDTH))
+    heights = () if not count else (3,) if height < _MIDDLE else (3, 4)
+    return [[_NONE], *([_panels("router", count, columns, each)] for each in heights)]
+
+
+def _balance_forms(width: int, count: int) -> _Ladder:
+    """Return the forms of the groups' balance; with no rows, the verdict is in the frame of the backends."""
+    if not count:
+        return [[_NONE]]
+    columns = max(1, min(count, width // BALANCE_WIDTH))
+    panels = [_panels("balance", count, columns, each) for each in (3, 5, 6, 7, 9)]
+    slim = [panels[0], _list("groups", count, 1)] if count > 1 else [panels[0]]
+    return [[_NONE], slim, [panels[3], panels[2], panels[1]], [panels[4]]]
+
+
+def _placed(form: _Form, count: int, y: int, width: int) -> list[Place]:
+    """Return the places of `count` panels in the form `form`, or of their list, from row `y` on."""
+    if not form.height:
+        return []
+    if form.kind in _LISTS:
+        return [Place(form.kind, 0, 0, y, width, form.height, form.columns)]
+    rows = -(-count // form.columns)
+    places: list[Place] = []
+    for index in range(count):
+        row, column = divmod(index, form.columns)
+        x, end = (width * at // form.columns for at in (column, column + 1))
+        each = form.height // rows
+        places.append(Place(form.kind, index, x, y + row * each, end - x, each))
+    return places
 
 
 def _low_boxes(height: int, boxes: Boxes) -> int:
     if not (boxes.events or boxes.self_cost):
         return 0
-    return 4 if height < 30 else 6 if height < 44 else 8
+    return 4 if height < _MIDDLE else 6 if height < _TALL else 8
 
 
 def _low_places(width: int, y: int, height: int, boxes: Boxes) -> list[Place]:
@@ -237,23 +338,3 @@ def _low_places(width: int, y: int, height: int, boxes: Boxes) -> list[Place]:
             Place("self", 0, width - right, y, right, height),
         ]
     return [Place("events" if boxes.events else "self", 0, 0, y, width, height)]
-
-
-def _backend_grid(width: int, room: int, count: int) -> tuple[int, list[int]]:
-    """Return (columns, height of each row) for the panels of `count` backends in `room` rows."""
-    most = max(1, width // BACKEND_MIN_WIDTH)
-    for columns in range(1, most + 1):
-        rows = -(-count // columns)
-        if room // rows >= BACKEND_GOOD_HEIGHT:
-            return columns, _split(room, rows)
-    rows = -(-count // most)
-    if room // rows >= BACKEND_MIN_HEIGHT:
-        return most, _split(room, rows)
-    return most, [BACKEND_MIN_HEIGHT] * rows
-
-
-def _tile_grid(width: int, room: int, count: int) -> tuple[int, list[int]]:
-    """Return (columns, height of each row) for `count` tiles, as tall as possible with all visible."""
-    columns = max(1, min(count, width // TILE_WIDTH))
-    rows = -(-count // columns)
-    return columns, [max(TILE_HEIGHT, min(12, room // rows))] * rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -11,21 +12,21 @@ from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.sweep_view import SweepView
 from sparktop.model.targets import ENGINE_PORTS
 from sparktop.panels.backend.detail import backend_detail
-from sparktop.panels.backend.panel import GroupScale, backend_panel, group_scale
+from sparktop.panels.backend.panel import GroupScale, backend_panel, group_scale, widest_scale
 from sparktop.panels.backend.router import router_panel
-from sparktop.panels.backend.table import table_heading, table_row
 from sparktop.panels.backend.tile import tile_panel
 from sparktop.panels.balance.band import balance_band
 from sparktop.panels.balance.panel import balance_screen, evidence_screen
 from sparktop.panels.board.layout import Layout, Place, Tiling, arrange, below_band, sweep_height
+from sparktop.panels.board.lists import Listed, backend_list, group_list, node_list, visible
 from sparktop.panels.board.log import events_panel, self_panel
 from sparktop.panels.board.view import Preset, Sort, View
 from sparktop.panels.node.detail import drawn_node_detail
-from sparktop.panels.node.panel import node_panel
+from sparktop.panels.node.panel import node_panel, power_scale
 from sparktop.panels.node.processes import process_panel
-from sparktop.panels.parts.columns import graph_width
+from sparktop.panels.parts.columns import graph_columns
 from sparktop.panels.parts.frame import framed
-from sparktop.panels.parts.graph import TimeAxis
+from sparktop.panels.parts.graph import TimeAxis, TimeWindow
 from sparktop.panels.parts.rows import Row, blank_row, fit_row, merged
 from sparktop.panels.sweep.countdown import countdown_band
 
@@ -33,6 +34,8 @@ _GROUP_KINDS = frozenset({"balance", "evidence", "checks"})
 """Kinds of the full-screen views of a group's balance; "checks" is the evidence with all its checks."""
 _TALL = frozenset({"node", "backend"}) | _GROUP_KINDS
 """Kinds of panels that may need more rows than the screen has when they fill it; the board then scrolls."""
+_LEAST_WINDOW_S = 60.0
+"""Least number of seconds that the graphs of the board show."""
 _TILINGS = {
     Preset.WATCH: Tiling.PANELS,
     Preset.ONE: Tiling.PANELS,
@@ -132,6 +135,7 @@ class Scene:
         nodes = [view.history.cpu_percent for view in snapshot.nodes]
         self._axis = _axis(snapshot, coarse * snapshot.interval_s, backends)
         self._node_axis = _axis(snapshot, coarse * snapshot.node_interval_s, nodes)
+        self._window = self._time_window(coarse)
         self._scales = self._group_scales()
         self._detail: list[Row] | None = None
         self._processes_at: int | None = None
@@ -204,24 +208,37 @@ class Scene:
             groups=len(self.snapshot.balance),
         )
 
+    def _time_window(self, coarse: int) -> TimeWindow:
+        """Return the time that all graphs of the board show: at least a minute, in whole poll intervals."""
+        interval = coarse * self.snapshot.interval_s
+        slots = 2 * max(1, graph_columns(self.width)[1])
+        each = max(1, math.ceil(_LEAST_WINDOW_S / (slots * interval)))
+        return TimeWindow(self._axis.end, slots * each * interval)
+
     def _group_scales(self) -> Mapping[str, GroupScale]:
-        widths = [graph_width(p.width) for p in self.layout.places if p.kind == "backend"]
-        widths += [p.width - 2 for p in self.layout.places if p.kind in {"tile", "table"}]
-        width = max([*widths, 1])
+        width = max(1, graph_columns(self.width)[1])
+        axis = self._window.axis(width)
         groups: dict[str, list[BackendView]] = {}
         for view in self.snapshot.backends:
             groups.setdefault(view.group, []).append(view)
-        return {group: group_scale(views, self._axis, width) for group, views in groups.items()}
+        return {group: group_scale(views, axis, width) for group, views in groups.items()}
 
     def keys(self) -> list[PanelKey]:
         """Return the keys of all selectable panels in reading order, also of those scrolled out of sight."""
         keys: list[PanelKey] = []
         for place in self.layout.places:
-            if place.kind == "table":
-                keys += [PanelKey("backend", view.name) for view in self.snapshot.backends]
-            else:
-                keys.append(self._key(place))
+            keys += self._list_keys(place.kind) or [self._key(place)]
         return keys
+
+    def _list_keys(self, kind: str) -> list[PanelKey]:
+        """Return the keys of the entries of the list with the place kind `kind`; empty for other kinds."""
+        if kind == "nodes":
+            return [PanelKey("node", view.name) for view in self.snapshot.nodes]
+        if kind == "groups":
+            return [PanelKey("balance", balance.group) for balance in self.snapshot.balance]
+        if kind == "table":
+            return [PanelKey("backend", view.name) for view in self.snapshot.backends]
+        return []
 
     def _key(self, place: Place) -> PanelKey:
         if place.kind in {"node", "processes"}:
@@ -240,8 +257,8 @@ class Scene:
         for place in self.layout.places:
             if place.y + place.height <= first or (end is not None and place.y >= end):
                 drawn.append(Drawn(self._key(place), place, []))
-            elif place.kind == "table":
-                drawn += self._table(place)
+            elif place.kind in {"nodes", "groups", "table"}:
+                drawn += self._list(place)
             elif place.kind == "sweep":
                 drawn.append(self._sweep_band(place))
             else:
@@ -276,25 +293,33 @@ class Scene:
 
         return Drawn(key, place, sweep_band(sweep, *size, selected=selected))
 
-    def _table(self, place: Place) -> list[Drawn]:
-        """Draw the table of backends as one panel, and add a selectable place without rows for each."""
-        inner, room = place.width - 2, place.height - 3
-        backends = self.snapshot.backends
-        self.first_row = self._first_row(room)
-        order = "" if self.view.sort is Sort.CONFIG else f"by {self.view.sort.value}"
-        rows = [table_heading(inner, order=order)]
-        spots: list[Drawn] = []
-        for offset, view in enumerate(backends[self.first_row : self.first_row + room]):
-            key = PanelKey("backend", view.name)
-            top = self._scales[view.group].load
-            rows.append(table_row(view, inner, self._axis, top, selected=self.selected == key))
-            spot = Place("row", self.first_row + offset, place.x + 1, place.y + 2 + offset, inner, 1)
-            spots.append(Drawn(key, spot, []))
-        where = f" {self.first_row + 1}–{self.first_row + len(spots)} of {len(backends)} "
-        note: Row = [(where, "muted")] if len(spots) < len(backends) else []
-        title: Row = [("┐", "border"), ("backends", "title"), ("┌", "border")]
-        framed_rows = framed(rows, place.width, place.height, title=title, note=note)
-        return [Drawn(PanelKey("table", ""), place, [merged(row) for row in framed_rows]), *spots]
+    def _list(self, place: Place) -> list[Drawn]:
+        """Draw a list as one panel, and add a selectable place without rows for each visible entry."""
+        listed = self._listed(place)
+        keys = self._list_keys(place.kind)
+        spots = [Drawn(keys[spot.index], spot, []) for spot in listed.entries]
+        return [Drawn(PanelKey(place.kind, ""), place, listed.rows), *spots]
+
+    def _listed(self, place: Place) -> Listed:
+        selected = self.selected.name if self.selected is not None else None
+        kind = self.selected.kind if self.selected is not None else ""
+        if place.kind == "nodes":
+            return node_list(place, self.snapshot.nodes, self._window, selected if kind == "node" else None)
+        if place.kind == "groups":
+            return group_list(place, self.snapshot, selected if kind == "balance" else None)
+        wide = self.view.preset is Preset.COMPACT
+        self.first_row = self._first_row(visible(place, len(self.snapshot.backends), wide=wide))
+        return backend_list(
+            place,
+            self.snapshot,
+            self._window,
+            widest_scale(self._scales.values()),
+            first=self.first_row,
+            order="" if self.view.sort is Sort.CONFIG else f"by {self.view.sort.value}",
+            wide=wide,
+            verdict=all(other.kind not in {"balance", "groups"} for other in self.layout.places),
+            selected=selected if kind == "backend" else None,
+        )
 
     def _first_row(self, room: int) -> int:
         """Return the index of the first backend in the table, such that the selected backend is visible.
@@ -316,7 +341,8 @@ class Scene:
             rows = self._detail
         elif place.kind == "node":
             view = self.snapshot.nodes[place.index]
-            rows = node_panel(view, width, height, self._node_axis, selected=selected)
+            power = power_scale(self.snapshot.nodes, self._window)
+            rows = node_panel(view, width, height, self._window, power, selected=selected)
         elif place.kind == "processes":
             view = self.snapshot.nodes[place.index]
             order, first = self.view.processes, self.first_row
@@ -325,16 +351,16 @@ class Scene:
             rows = router_panel(self.snapshot.routers[place.index], width, height, selected=selected)
         elif place.kind == "balance":
             balance = self.snapshot.balance[place.index]
-            coarse = self._coarse
-            rows = balance_band(balance, self.snapshot, width, height, coarse=coarse, selected=selected)
+            rows = balance_band(balance, self.snapshot, width, height, self._window, selected=selected)
         elif place.kind == "backend":
             backend = self.snapshot.backends[place.index]
             scale = self._scales[backend.group]
-            rows = backend_panel(backend, width, height, self._axis, scale, selected=selected)
+            last = place.index == len(self.snapshot.backends) - 1
+            rows = backend_panel(backend, width, height, self._window, scale, selected=selected, last=last)
         elif place.kind == "tile":
             tile = self.snapshot.backends[place.index]
             top = self._scales[tile.group].load
-            rows = tile_panel(tile, width, height, self._axis, top, selected=selected)
+            rows = tile_panel(tile, width, height, self._window, top, selected=selected)
         elif place.kind == "events":
             rows = events_panel(self.snapshot, width, height, selected=selected)
         elif place.kind == "self":

@@ -13,7 +13,13 @@ from sparktop.model.snapshot import NodeView
 from sparktop.panels.node.gpu.sections import fleet_name
 from sparktop.panels.node.memory_bar import trend_runs, used_percent
 from sparktop.panels.node.network import RDMA
-from sparktop.panels.parts.columns import MIN_GRAPH_WIDTH, WIDE_FIGURES_WIDTH, figures_width
+from sparktop.panels.parts.columns import (
+    FIGURES_WIDTH,
+    WIDE_FIGURES_WIDTH,
+    figures_width,
+    graph_columns,
+    panel_row,
+)
 from sparktop.panels.parts.figures import bar_runs, figure, label, share_role
 from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.gpu_figures import (
@@ -24,19 +30,23 @@ from sparktop.panels.parts.gpu_figures import (
     short_reason,
     speed_role,
 )
-from sparktop.panels.parts.graph import TimeAxis, area_rows, caption
+from sparktop.panels.parts.graph import TimeAxis, TimeWindow, area_rows, caption
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
 
 _EMPTY = NodeSample(at=0.0)
 _GIB = 2**30
 _BAR = 10
+_GRAPH_HEIGHT, _TWO_GRAPHS = 2, 8
+"""Least heights in rows of a panel's inside for a graph, and for two graphs below each other."""
 QUIET_SPEEDS = frozenset({"unknown", "idle", "normal"})
 """Speed states of a GPU that are not shown in the panel's frame."""
 
 
-def _percent(percent: float | None, gradient: str, *, warn: float = 101, bad: float = 101) -> Row:
+def _percent(
+    percent: float | None, gradient: str, *, warn: float = 101, bad: float = 101, length: int = _BAR
+) -> Row:
     return [
-        *bar_runs(None if percent is None else percent / 100, _BAR, gradient),
+        *bar_runs(None if percent is None else percent / 100, length, gradient),
         (f" {numbers.percent(percent, 4)}", share_role(percent, warn, bad)),
     ]
 
@@ -53,11 +63,12 @@ def _cpu(sample: NodeSample, width: int) -> Row:
     return row
 
 
-def _memory(memory: MemoryReading) -> Row:
+def _memory(memory: MemoryReading, width: int) -> Row:
     name = "UMA" if memory.unified else "MEM"
+    length = _BAR - max(0, FIGURES_WIDTH - width)
     return [
         label(name, 4),
-        *_percent(used_percent(memory), "memory", warn=85, bad=93),
+        *_percent(used_percent(memory), "memory", warn=85, bad=93, length=length),
         (" ", "text"),
         *_used_of(memory.used_bytes, memory.total_bytes),
     ]
@@ -147,12 +158,11 @@ def _gpus(gpus: Sequence[GpuReading], lost: Sequence[LostGpu], width: int) -> li
 
     Lost GPUs stand before the bars, because they matter most.
     """
-    use = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
-    hottest = max((gpu for gpu in gpus if gpu.temperature_c is not None), key=_heat, default=None)
+    use, watts, hottest = gpu_totals(gpus)
     first: Row = [
         label("GPU", 4),
-        *_percent(sum(use) / len(use) if use else None, "gpu"),
-        *_unit(_total(gpu.power_w for gpu in gpus), 5, " W"),
+        *_percent(use, "gpu"),
+        *_unit(watts, 5, " W"),
         *_unit(
             None if hottest is None else hottest.temperature_c,
             4,
@@ -169,6 +179,13 @@ def _gpus(gpus: Sequence[GpuReading], lost: Sequence[LostGpu], width: int) -> li
         second += [figure(f"{sum(used) / _GIB:.0f}"), label(f" of {sum(total) / _GIB:.0f} GiB ")]
     slowed = sum(1 for gpu in gpus if gpu.throttle_reasons)
     return [first, [*second, (f"{slowed} slowed", "warn") if slowed else label("0 slowed")]]
+
+
+def gpu_totals(gpus: Sequence[GpuReading]) -> tuple[float | None, float | None, GpuReading | None]:
+    """Return (mean use in percent, power in watts of all together, the hottest GPU); None where unknown."""
+    use = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
+    hottest = max((gpu for gpu in gpus if gpu.temperature_c is not None), key=_heat, default=None)
+    return sum(use) / len(use) if use else None, _total(gpu.power_w for gpu in gpus), hottest
 
 
 def _heat(gpu: GpuReading) -> float:
@@ -226,26 +243,22 @@ def figure_rows(view: NodeView, width: int, height: int) -> list[Row]:
     gpus = _gpu_rows(view, sample, width)
     network = _network(sample.network) if view.sample else []
     headroom = _headroom(view, sample.memory, width)
-    first = [_cpu(sample, width), _memory(sample.memory), gpus[0]]
-    rows = [*first, *network[:1], headroom, *gpus[1:], *network[1:2]]
+    memory, cpu = _memory(sample.memory, width), _cpu(sample, width)
+    rows = [gpus[0], memory, cpu, *network[:1], headroom, *gpus[1:], *network[1:2]]
     if height >= len(rows) + 2:
-        rows = [
-            first[0],
-            first[1],
-            headroom,
-            _swap_rates(sample.memory),
-            *gpus,
-            *network[: max(1, height - 4 - len(gpus))],
-        ]
+        above = [*gpus, memory, headroom, _swap_rates(sample.memory), cpu]
+        rows = [*above, *network[: max(1, height - len(above))]]
     return [fit_row(row, width) for row in rows[:height]]
 
 
-def _series(view: NodeView, since: float) -> list[tuple[list[Run], Series, str, float | None, str]]:
+def _series(
+    view: NodeView, since: float, power_top: float
+) -> list[tuple[list[Run], Series, str, float | None, str]]:
     """Return the graphs of a node's panel as tuples, the most important first.
 
     Each tuple is (caption, series, gradient, value of the upper edge or None for a round number above the
     peak, unit). The last graph shows the bytes received, by the RDMA ports or by the network interfaces,
-    whichever had the higher peak since the time `since`.
+    whichever had the higher peak since the time `since`. `power_top` is the upper edge of the power in watts.
     """
     history = view.history
     graphs: list[tuple[list[Run], Series, str, float | None, str]] = [
@@ -253,7 +266,7 @@ def _series(view: NodeView, since: float) -> list[tuple[list[Run], Series, str, 
     ]
     if view.sample is not None and view.sample.gpus:
         graphs.insert(0, ([("GPU", "gpu")], history.gpu_percent, "gpu", 100.0, " %"))
-        graphs.append(([("power", "load")], history.power_w, "load", None, " W"))
+        graphs.append(([("power", "load")], history.power_w, "load", power_top, " W"))
     graphs.append(([("memory", "memory")], history.memory_percent, "memory", 100.0, " %"))
     rdma = history.rdma_rx_bytes_per_s.peak(since) if history.rdma_rx_bytes_per_s.last is not None else None
     if rdma and rdma >= (history.rx_bytes_per_s.peak(since) or 0.0):
@@ -269,30 +282,43 @@ def _upper_edge(top: float, unit: str) -> str:
     return f"{numbers.tick(top)}{unit}"
 
 
-def _graphs(view: NodeView, room: int, height: int, axis: TimeAxis) -> list[Row]:
-    """Return the rows of up to four graphs side by side, as many as fit into `room` cells."""
-    wanted = _series(view, axis.end - axis.span_s(MIN_GRAPH_WIDTH))
-    count = max(1, min(len(wanted), room // 30, 4) if room >= 60 else min(2, room // (MIN_GRAPH_WIDTH + 1)))
-    each = (room - (count - 1)) // count
+def _graphs(view: NodeView, width: int, height: int, window: TimeWindow, power_top: float) -> list[list[Row]]:
+    """Return the columns of graphs of a panel of `width` cells, each as `height` rows.
+
+    High panels have two graphs below each other in each column.
+    """
+    count, each = graph_columns(width)
+    if not count or height < _GRAPH_HEIGHT:
+        return []
+    axis = window.axis(each)
+    wanted = _series(view, axis.end - window.span_s, power_top)
+    levels = 2 if height >= _TWO_GRAPHS and len(wanted) >= 2 * count else 1
+    heights = [height] if levels == 1 else [(height + 1) // 2, height // 2]
     columns: list[list[Row]] = []
-    for words, series, gradient, top, unit in wanted[:count]:
-        values = axis.values(series, each)
-        upper = top if top is not None else nice_ceiling(max((v for v in values if v), default=1.0))
-        columns.append(
-            [
-                caption([*words, label(f" {axis.span_s(each):.0f} s")], _upper_edge(upper, unit), each),
-                *area_rows(values, each, height - 1, upper, gradient, end_slot=axis.end_slot),
-            ]
-        )
-    pad = room - count * each - (count - 1)
-    rows: list[Row] = []
-    for index in range(height):
-        row: Row = [(" " * pad, "text")] if pad else []
-        for number, column in enumerate(columns):
-            row += [(" ", "text")] if number else []
-            row += column[index]
-        rows.append(row)
-    return rows
+    for column in range(count):
+        graphs = wanted[column::count][:levels]
+        pairs = zip(graphs, heights, strict=True)
+        columns.append([row for graph, tall in pairs for row in _graph(*graph, each, tall, axis)])
+    return columns
+
+
+def _graph(
+    words: list[Run],
+    series: Series,
+    gradient: str,
+    top: float | None,
+    unit: str,
+    width: int,
+    height: int,
+    axis: TimeAxis,
+) -> list[Row]:
+    """Return the rows of one graph, with a caption above it; `top` is None for a scale of its own."""
+    values = axis.values(series, width)
+    upper = top if top is not None else nice_ceiling(max((v for v in values if v), default=1.0))
+    return [
+        caption(words, _upper_edge(upper, unit), width),
+        *area_rows(values, width, height - 1, upper, gradient, end_slot=axis.end_slot),
+    ]
 
 
 def footnote(view: NodeView) -> Row:
@@ -310,18 +336,21 @@ def footnote(view: NodeView) -> Row:
     return [(f" {' · '.join(parts)} ", "muted")] if parts else []
 
 
+def power_scale(views: Sequence[NodeView], window: TimeWindow) -> float:
+    """Return the upper edge in watts of all nodes' graphs of power, so that equal power looks equal."""
+    since = window.end - window.span_s
+    return nice_ceiling(max((view.history.power_w.peak(since) or 0.0 for view in views), default=0.0) or 1.0)
+
+
 def node_panel(
-    view: NodeView, width: int, height: int, axis: TimeAxis, *, selected: bool = False
+    view: NodeView, width: int, height: int, window: TimeWindow, power_top: float, *, selected: bool = False
 ) -> list[Row]:
-    """Draw the panel of one node as `height` rows of `width` cells."""
-    inner, inside = width - 2, height - 2
-    column = figures_width(width)
-    room = inner - column - 2
-    rows = [[(" ", "text"), *row] for row in figure_rows(view, column, inside)]
-    if room >= MIN_GRAPH_WIDTH and inside >= 2:
-        rows += [fit_row((), column + 1) for _ in range(inside - len(rows))]
-        graphs = _graphs(view, room, inside, axis)
-        rows = [[*row, (" ", "text"), *graph] for row, graph in zip(rows, graphs, strict=True)]
+    """Draw the panel of one node as `height` rows of `width` cells; `power_top` is that of `power_scale`."""
+    inside = height - 2
+    figures = figure_rows(view, figures_width(width), inside)
+    figures += [[] for _ in range(inside - len(figures))]
+    graphs = _graphs(view, width, inside, window, power_top)
+    rows = [panel_row(row, [graph[index] for graph in graphs], width) for index, row in enumerate(figures)]
     if view.failure is not None or view.sample is None:
         rows = [in_role(row, "stale") for row in rows]
     title, status = headline(view)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sparktop.colors.palette import LEVELS
+from sparktop.graphics.axis import time_axis
 from sparktop.graphics.braille import area, stacked
+from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.series import Series
+from sparktop.panels.parts.columns import graph_columns, graph_starts
 from sparktop.panels.parts.rows import Row, Run, merged, spread_row
-from sparktop.panels.parts.slots import slots_of
+from sparktop.panels.parts.slots import held_slots, hold_last
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +37,37 @@ class TimeAxis:
     def values(self, series: Series, width: int) -> list[float | None]:
         """Return the means of `series` in the time slots that `width` cells show; None where unknown.
 
-        A cell shows two slots, an even one and the next, so the newest cell may show only one slot.
+        A cell shows two slots, an even one and the next, so the newest cell may show only one slot. A value
+        holds until the next sample is due.
         """
         cached = self._read.get((series, width))
         if cached is None:
             end = self.end_slot
-            cached = slots_of(series, end, self.step, 2 * width - (1 - end % 2))
+            cached = held_slots((series,), end, self.step, 2 * width - (1 - end % 2))[0]
+            hold_last(cached, series, end, self.step)
             self._read[series, width] = cached
         return cached
 
     def span_s(self, width: int) -> float:
         """Return the seconds that `width` cells show."""
         return 2 * width * self.step
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """The time that all graphs of the board show, however wide they are: narrow graphs have longer slots."""
+
+    end: float
+    """Time of the right edge, in monotonic seconds."""
+    span_s: float
+    """Seconds from the left to the right edge of a graph."""
+    _axes: dict[int, TimeAxis] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def axis(self, width: int) -> TimeAxis:
+        """Return the time axis of a graph of `width` cells, always the same object for a width."""
+        if width not in self._axes:
+            self._axes[width] = TimeAxis(self.end, self.span_s / (2 * width))
+        return self._axes[width]
 
 
 def row_role(gradient: str, row: int, height: int) -> str:
@@ -93,3 +116,39 @@ def stacked_rows(
 def caption(label: Sequence[Run], top: str, width: int) -> Row:
     """Return the row above a graph: `label` at the left, and `top`, the scale's upper end, at the right."""
     return spread_row(label, [(top, "muted")], width)
+
+
+def with_time_axis(rows: list[Row], width: int, window: TimeWindow, role: str) -> list[Row]:
+    """Return a framed panel whose lower edge has the labels of the time axis below each graph.
+
+    `rows` are the rows of the panel, `width` cells wide, and `role` is the colour of the edge. The text at
+    the left of the edge is cut where the first graph begins.
+    """
+    starts = graph_starts(width)
+    if not starts:
+        return rows
+    each = graph_columns(width)[1]
+    edge: Row = []
+    left = starts[0] - 1
+    for text, colour in rows[-1]:
+        # A line may be cut anywhere; words end with "…".
+        shown = (
+            text[:left] if not text.strip("╰─╯") else text if cell_width(text) <= left else fit(text, left)
+        )
+        edge.append((shown, colour))
+        left -= cell_width(shown)
+        if not left:
+            break
+    for start, end in zip(starts, [*starts[1:], width], strict=True):
+        edge.append(("─", role))
+        edge += _axis_runs(time_axis(each, window.span_s / (2 * each)), role)
+        edge.append(("─" * (end - start - each - 1) if end < width else "─╯", role))
+    return [*rows[:-1], edge]
+
+
+def _axis_runs(labels: str, role: str) -> Row:
+    """Return the labels of a time axis as styled text, with a line in the colour `role` between them."""
+    return [
+        (text if text.strip() else "─" * len(text), "muted" if text.strip() else role)
+        for text in re.findall(r"\S+|\s+", labels)
+    ]

@@ -80,19 +80,6 @@ def _fill(
         slot = end
 
 
-def slots_of(series: Series, end_slot: int, step: float, count: int) -> list[float | None]:
-    """Return the means of `series` in `count` time slots of `step` seconds, up to slot number `end_slot`.
-
-    An empty slot is None, or gets the value of the slot before if the two samples around it are less than
-    `LATE` slots apart: then the second sample was only late. `Series.slots` does the same.
-    """
-
-    def late(times: Sequence[float], after: int) -> bool:
-        return times[after] - times[after - 1] < LATE * step
-
-    return slot_means((series,), end_slot - count + 1, step, count, late)[0]
-
-
 def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) -> list[list[float | None]]:
     """Return the means by time slot of several series whose polling interval may have changed over time.
 
@@ -107,3 +94,19 @@ def _as_usual(times: Sequence[float], after: int) -> bool:
     before = times[after - 1] - times[after - 2] if after > 1 else 0.0
     behind = times[after + 1] - times[after] if after + 1 < len(times) else 0.0
     return apart < LATE * max(before, behind)
+
+
+def hold_last(means: Slots, series: Series, end_slot: int, step: float) -> None:
+    """Fill the empty time slots at the end of `means` with the newest value until its next sample is due.
+
+    `means` has the values of `series` by time slot, up to slot number `end_slot`. Slots that begin after the
+    next sample is overdue stay empty. Without this, series with long intervals would flicker at their end.
+    """
+    last_at, value, usual = series.last_at, series.last, series.interval_s
+    if last_at is None or value is None or usual is None:
+        return
+    for age, mean in enumerate(reversed(means)):
+        if mean is not None:
+            return
+        if (end_slot - age) * step < last_at + LATE * usual:
+            means[-1 - age] = value

@@ -15,6 +15,7 @@ from sparktop.panels.balance.band import balance_band
 from sparktop.panels.balance.lines import balance_axis, group_lines
 from sparktop.panels.balance.panel import balance_screen, evidence_screen
 from sparktop.panels.board.scene import PanelKey, Scene, flatten
+from sparktop.panels.parts.graph import TimeWindow
 from sparktop.panels.parts.rows import Row, row_text, row_width
 from sparktop.panels.parts.sentences import flowed, wrapped
 from tests.panels.balance_scenes import few, herd, lanes_of, traced
@@ -201,7 +202,7 @@ def test_every_role_has_a_colour_in_every_theme(name: str) -> None:
     shown = scene(name)
     drawn: list[Row] = [*balance_screen(shown.balance[0], shown, 120, 34)]
     drawn += [*evidence_screen(shown.balance[0], shown, 160, 34)]
-    drawn += balance_band(shown.balance[0], shown, 120, 9)
+    drawn += balance_band(shown.balance[0], shown, 120, 9, TimeWindow(shown.at, 76.0))
     for palette in palettes().values():
         for role in {role for row in drawn for _, role in row}:
             assert palette.color(role)
@@ -212,7 +213,7 @@ def test_every_role_has_a_colour_in_every_theme(name: str) -> None:
 def test_the_band_is_exactly_as_large_as_its_place(name: str, width: int, height: int) -> None:
     """The band has its rows and cells, with the word in it, whatever there is room for."""
     shown = scene(name)
-    rows = balance_band(shown.balance[0], shown, width, height)
+    rows = balance_band(shown.balance[0], shown, width, height, TimeWindow(shown.at, 76.0))
     assert len(rows) == height
     assert {row_width(row) for row in rows} == {width}
     assert shown.balance[0].word.value in row_text(rows[1])
@@ -232,8 +233,9 @@ def test_the_overview_has_the_band_above_the_backends() -> None:
 def test_even_one_row_shows_the_swing() -> None:
     """A band of words alone has the swing in one row at its right end: dots up and dots down."""
     shown = traced("cooldown-c64")
-    row = row_text(balance_band(shown.balance[0], shown, 80, 3)[1])
-    graph = row[-27:-1]
+    window = TimeWindow(shown.at, 150.0)
+    row = row_text(balance_band(shown.balance[0], shown, 80, 3, window)[1])
+    graph = row[-20:-2]
     assert {"⠛", "⣤"} <= set(graph)
     assert len(re.findall("⠛+", graph)) >= 3
 

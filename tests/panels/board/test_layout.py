@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH, Boxes, Place, Tiling, arrange
+from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH, Boxes, Place, Tiling, arrange, entry_rows
 
 SIZES = [(80, 22), (120, 34), (200, 48)]
 
@@ -60,11 +60,11 @@ def test_two_backends_stand_under_each_other(width: int, height: int) -> None:
     assert len({p.y for p in backends}) == 2
 
 
-def test_more_backends_than_fit_make_the_board_taller() -> None:
-    """Forty backends on 80x24 each keep a readable height; the board grows instead."""
+def test_more_backends_than_fit_scroll_inside_their_list() -> None:
+    """Forty backends on 80x24 have a list that fills the board below the node, which stays in sight."""
     layout = arrange(80, 22, 1, 40, Boxes())
-    assert layout.height > 22
-    assert all(p.height >= 5 for p in layout.places)
+    assert layout.height == 22
+    assert [(place.kind, place.height) for place in layout.places] == [("nodes", 3), ("table", 19)]
 
 
 def test_nothing_to_watch_has_a_place_that_says_so() -> None:
@@ -73,23 +73,48 @@ def test_nothing_to_watch_has_a_place_that_says_so() -> None:
     assert kinds == ["node", "empty"]
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.integers(MIN_WIDTH, 220), st.integers(MIN_HEIGHT - 2, 70), st.integers(2, 12), st.integers(1, 4))
-def test_a_band_never_costs_a_backend_a_row_that_it_must_have(
-    width: int, height: int, backends: int, groups: int
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(MIN_WIDTH, 220),
+    st.integers(MIN_HEIGHT - 2, 70),
+    st.integers(0, 12),
+    st.integers(1, 12),
+    st.tuples(st.integers(0, 2), st.integers(0, 3)),
+)
+def test_up_to_twelve_of_each_are_on_every_screen(
+    width: int, height: int, nodes: int, backends: int, more: tuple[int, int]
 ) -> None:
-    """Bands take no more than is to spare: the board is as tall with them as without."""
-    with_bands = arrange(width, height, 1, backends, Boxes(), groups=groups)
-    assert with_bands.height == arrange(width, height, 1, backends, Boxes()).height
-    bands = [place for place in with_bands.places if place.kind == "balance"]
-    assert len(bands) in {0, groups}
-    assert all(3 <= band.height <= 9 for band in bands)
-    below = [place.y for place in with_bands.places if place.kind == "backend"]
-    assert all(band.y + band.height <= min(below) for band in bands)
+    """Nothing is below the fold on the smallest screen, and panels of a kind have one height."""
+    routers, groups = more
+    layout = arrange(width, height, nodes, backends, Boxes(), routers=routers, groups=groups)
+    assert layout.height == height
+    for kind in ("node", "router", "balance", "backend"):
+        assert len({place.height for place in layout.places if place.kind == kind}) <= 1
+    lists = {"nodes": nodes, "table": backends}
+    for place in layout.places:
+        if place.kind in lists:
+            each, heading = entry_rows(place, lists[place.kind])
+            lines = -(-lists[place.kind] // place.columns)
+            assert each * lines + heading <= place.height - 2
 
 
-@pytest.mark.parametrize(("height", "band"), [(14, 0), (22, 3), (34, 6), (48, 8)])
-def test_two_backends_behind_a_router_have_a_band_where_there_is_room(height: int, band: int) -> None:
-    """At 80×24 it is one row of words, at 120×36 and more it has graphs; the smallest board has none."""
+@pytest.mark.parametrize(("height", "band"), [(14, 4), (22, 5), (34, 7), (48, 10)])
+def test_two_backends_behind_a_router_always_have_a_band(height: int, band: int) -> None:
+    """On a low board it has words, with more rows it has graphs."""
     places = arrange(120, height, 1, 2, Boxes(), routers=1, groups=1).places
-    assert [place.height for place in places if place.kind == "balance"] == ([band] if band else [])
+    assert [place.height for place in places if place.kind == "balance"] == [band]
+
+
+def test_the_order_in_which_panels_shrink() -> None:
+    """As rows go, the router's panel goes first, then the graphs of the balance, then panels become lists."""
+    seen = [
+        {place.kind for place in arrange(80, height, 2, 2, Boxes(), routers=1, groups=1).places}
+        for height in (34, 24, 16, 10, 8)
+    ]
+    assert seen == [
+        {"nodes", "router", "balance", "backend"},
+        {"nodes", "balance", "backend"},
+        {"nodes", "balance", "table"},
+        {"nodes", "table"},
+        {"nodes", "table"},
+    ]

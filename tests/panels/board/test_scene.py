@@ -56,7 +56,7 @@ def test_no_row_is_wider_than_the_terminal(
 def test_borders_are_whole(broken: Snapshot, width: int, height: int) -> None:
     """Each panel has four corners, and every row inside it begins and ends with its side."""
     scene = Scene(broken, width, height, View(boxes=Boxes(events=True)))
-    for panel in scene.draw():
+    for panel in (drawn for drawn in scene.draw() if drawn.place.kind != "row"):
         texts = [row_text(row) for row in panel.rows]
         assert (texts[0][0], texts[0][-1], texts[-1][0], texts[-1][-1]) == ("╭", "╮", "╰", "╯")
         assert all(text[0] == text[-1] == "│" for text in texts[1:-1])
@@ -156,7 +156,7 @@ def test_a_table_keeps_its_heading_and_shows_the_selected_row() -> None:
     last = PanelKey("backend", snapshot.backends[-1].name)
     scene = Scene(snapshot, 80, 22, View(preset=Preset.COMPACT), selected=last)
     text = "\n".join(row_text(row) for row in flatten(scene.draw(), 80, 22))
-    assert "gen t/s" in text
+    assert "t/s" in next(line for line in text.splitlines() if "TTFT p95" in line)
     assert f"▶{last.name}" in text
     assert "of 20" in text
     assert scene.keys()[-1] == last

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from sparktop.model.series import HistoryTable, Series
-from sparktop.panels.parts.slots import held_slots, slots_of
+from sparktop.panels.parts.slots import held_slots, hold_last
 
 
 def series(points: Sequence[tuple[float, float | None]]) -> Series:
@@ -20,40 +15,16 @@ def series(points: Sequence[tuple[float, float | None]]) -> Series:
     return table.series()["value"]
 
 
-@settings(max_examples=120, deadline=None)
-@given(
-    st.lists(st.tuples(st.floats(1.0, 4.0), st.one_of(st.none(), st.integers(0, 99))), max_size=80),
-    st.sampled_from([0.25, 0.5, 1.0]),
-    st.integers(1, 60),
-)
-def test_it_gives_what_the_series_itself_gives(
-    steps: list[tuple[float, int | None]], step: float, count: int
-) -> None:
-    """With a sample a slot at most, the quick way and the plain one say the same of every slot.
-
-    But for the oldest one: what was before it is known too.
-    """
-    at, points = 5.0, []
-    for gap, value in steps:
-        at += gap
-        points.append((at, None if value is None else float(value)))
-    history = series(points)
-    expected = history.slots(at, step, count)
-    found = slots_of(history, math.floor(at / step), step, count)
-    assert found[1:] == pytest.approx(expected[1:])
-    assert found[0] == expected[0] or expected[0] is None
-
-
 def test_a_slot_holds_the_mean_of_its_samples() -> None:
     """Four samples in a second make one mean; one that is missing does not count as 0."""
     history = series([(10.0, 1.0), (10.25, 2.0), (10.5, None), (10.75, 6.0), (11.0, 8.0)])
-    assert slots_of(history, 11, 1.0, 2) == [3.0, 8.0]
+    assert held_slots((history,), 11, 1.0, 2)[0] == [3.0, 8.0]
 
 
 def test_a_gap_stays_one_though_two_samples_follow_it() -> None:
     """A second without an answer is a gap, however quickly samples come after it."""
     history = series([(8.2, 1.0), (9.1, 1.0), (11.05, 1.0), (11.3, 1.0)])
-    assert slots_of(history, 11, 1.0, 3) == [1.0, None, 1.0]
+    assert held_slots((history,), 11, 1.0, 3)[0] == [1.0, None, 1.0]
 
 
 def test_slow_samples_before_fast_ones_are_no_gaps() -> None:
@@ -84,3 +55,15 @@ def test_nothing_is_held_beyond_the_newest_sample() -> None:
     history = series([(1.0, 4.0), (1.25, 4.0)])
     assert held_slots((history,), 8, 0.25, 5) == [[4.0, 4.0, None, None, None]]
     assert held_slots((Series(),), 8, 0.25, 5) == [[None] * 5]
+
+
+def test_a_value_holds_until_its_next_sample_is_due() -> None:
+    """Read every two seconds, a node has a value in each second, and none once a sample is overdue."""
+    history = series([(0.5, 4.0), (2.5, 6.0)])
+    means: list[float | None] = [4.0, 4.0, 6.0, None, None, None, None]
+    hold_last(means, history, 6, 1.0)
+    assert means == [4.0, 4.0, 6.0, 6.0, 6.0, 6.0, None]
+    unknown = series([(0.5, 4.0), (2.5, None)])
+    gone: list[float | None] = [4.0, 4.0, None]
+    hold_last(gone, unknown, 2, 1.0)
+    assert gone == [4.0, 4.0, None]

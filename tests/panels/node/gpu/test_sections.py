@@ -16,11 +16,12 @@ from sparktop.panels.node.detail import node_detail
 from sparktop.panels.node.gpu.sections import fleet_name, gpu_sections, speed_section
 from sparktop.panels.node.panel import footnote, headline, node_panel
 from sparktop.panels.parts.gpu_figures import energy_text, margin_of, margin_role
-from sparktop.panels.parts.graph import TimeAxis
+from sparktop.panels.parts.graph import TimeAxis, TimeWindow
 from sparktop.panels.parts.rows import Row, row_text, row_width
 from tests.panels.machines import CAUSE, FIX, SLOW, dead, h100, many_gpus, no_gpu
 
 AXIS = TimeAxis(130.0, 2.0)
+WINDOW = TimeWindow(130.0, 76.0)
 SIZES = [(60, 14), (80, 22), (118, 34), (200, 48)]
 
 
@@ -42,7 +43,7 @@ def gpu_text(view: NodeView, width: int = 54) -> str:
 def test_every_machine_fits_every_size(make: object, width: int, height: int) -> None:
     """Eight GPUs, none, and a machine that was never reached: every row is as wide as the board."""
     view = make()  # type: ignore[operator]  # one of the makers above
-    for rows in (node_detail(view, (), width, height, AXIS), node_panel(view, width, 8, AXIS)):
+    for rows in (node_detail(view, (), width, height, AXIS), node_panel(view, width, 8, WINDOW, 100.0)):
         assert {row_width(row) for row in rows} == {width}
 
 
@@ -128,7 +129,7 @@ def test_a_slow_machine_says_so_at_its_frame() -> None:
     assert "slow clock" in row_text(headline(slow)[1])
     assert row_text(headline(well)[1]) == "┐local┌"
     assert CAUSE in row_text(footnote(slow))
-    before, after = (node_panel(view, 120, 8, AXIS) for view in (well, slow))
+    before, after = (node_panel(view, 120, 8, WINDOW, 100.0) for view in (well, slow))
     assert [row_text(row) for row in before[1:-1]] == [row_text(row) for row in after[1:-1]]
 
 
@@ -187,5 +188,5 @@ READINGS = st.builds(
 def test_any_readings_fit(gpus: list[GpuReading], size: tuple[int, int]) -> None:
     """Whatever a driver tells of however many GPUs, no row is wider or narrower than the board."""
     view = NodeView("n", "local", NodeSample(1.0, gpus=tuple(gpus)), age_s=0.1)
-    for rows in (node_detail(view, (), *size, AXIS), node_panel(view, size[0], 9, AXIS)):
+    for rows in (node_detail(view, (), *size, AXIS), node_panel(view, size[0], 9, WINDOW, 100.0)):
         assert {row_width(row) for row in rows} == {size[0]}

@@ -1,0 +1,140 @@
+"""Draws lists of nodes, groups and backends: a frame with a line, or a few rows, for each entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from sparktop.model.snapshot import BackendView, NodeView, Snapshot
+from sparktop.panels.backend.panel import GroupScale
+from sparktop.panels.backend.table import Table, short_entry
+from sparktop.panels.balance.band import edge_verdict, group_entry
+from sparktop.panels.board.layout import Place, entry_rows
+from sparktop.panels.node.table import node_entry, node_heading, short_node
+from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.graph import TimeWindow, with_time_axis
+from sparktop.panels.parts.rows import Row, Run, fit_row, merged
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A drawn list: its rows with the frame, and the place of each visible entry."""
+
+    rows: list[Row]
+    entries: list[Place]
+
+
+def node_list(place: Place, views: Sequence[NodeView], window: TimeWindow, selected: str | None) -> Listed:
+    """Draw the list of nodes; `selected` is the name of the selected node."""
+    each, heading = entry_rows(place, len(views))
+    width = place.width
+    if place.columns > 1:
+        entries = _short(
+            place, views, lambda view, cells: short_node(view, cells, selected=view.name == selected)
+        )
+        return _in_frame(place, len(views), entries, 1, None, title=_title("nodes"))
+    drawn = [node_entry(view, width, each, window, selected=view.name == selected) for view in views]
+    rows = [row for entry in drawn for row in entry]
+    return _in_frame(
+        place, len(views), rows, each, node_heading(width) if heading else None, title=_title("nodes")
+    )
+
+
+def group_list(place: Place, snapshot: Snapshot, selected: str | None) -> Listed:
+    """Draw the list of groups with their verdicts; `selected` is the name of the selected group."""
+    rows = [
+        group_entry(balance, place.width, selected=balance.group == selected) for balance in snapshot.balance
+    ]
+    return _in_frame(place, len(rows), rows, 1, None, title=_title("balance"))
+
+
+def backend_list(
+    place: Place,
+    snapshot: Snapshot,
+    window: TimeWindow,
+    scale: GroupScale,
+    *,
+    first: int,
+    order: str = "",
+    wide: bool = False,
+    verdict: bool = False,
+    selected: str | None = None,
+) -> Listed:
+    """Draw the list of backends from the backend with the index `first` on; further ones may not fit.
+
+    `order` names the sort order, "" for the configured one. With `wide`, values matter more than graphs.
+    With `verdict`, the frame has the worst verdict of all groups. `selected` is a backend's name.
+    """
+    views = snapshot.backends
+    each, heading = entry_rows(place, len(views))
+    heading = heading or wide
+    shown = views[first : first + visible(place, len(views), wide=wide)]
+    table = Table(place.width, window, scale, wide)
+    if place.columns > 1:
+        rows = _short(
+            place, shown, lambda view, cells: short_entry(view, cells, selected=view.name == selected)
+        )
+    else:
+        rows = [row for view in shown for row in table.rows(view, each, selected=view.name == selected)]
+    some = f" {first + 1}–{first + len(shown)} of {len(views)} " if len(shown) < len(views) else ""
+    status = edge_verdict(snapshot.balance, place.width - 24) if verdict else []
+    listed = _in_frame(
+        place,
+        len(shown),
+        rows,
+        each,
+        table.heading(order) if heading else None,
+        title=_title("backends"),
+        status=status,
+        footnote=[(some, "muted")],
+    )
+    entries = [Place("row", first + at.index, at.x, at.y, at.width, at.height) for at in listed.entries]
+    if wide or place.columns > 1:
+        return Listed(listed.rows, entries)
+    return Listed(with_time_axis(listed.rows, place.width, window, "border"), entries)
+
+
+def visible(place: Place, count: int, *, wide: bool) -> int:
+    """Return how many of `count` backends the list at `place` shows; it always has a heading if `wide`."""
+    each, heading = entry_rows(place, count)
+    lines = (place.height - 2 - int(heading or wide)) // each
+    return max(1, lines * place.columns)
+
+
+_View = TypeVar("_View", NodeView, BackendView)
+
+
+def _short(place: Place, views: Sequence[_View], draw: Callable[[_View, int], Row]) -> list[Row]:
+    """Return the rows of a list with several columns; `draw` returns an entry of a given width in cells."""
+    cells = (place.width - 2) // place.columns
+    entries = [draw(view, cells) for view in views]
+    lines = [entries[at : at + place.columns] for at in range(0, len(entries), place.columns)]
+    return [fit_row([run for entry in line for run in entry], place.width - 2) for line in lines]
+
+
+def _title(name: str) -> Row:
+    return [("┐", "border"), (name, "title"), ("┌", "border")]
+
+
+def _in_frame(
+    place: Place,
+    count: int,
+    rows: Sequence[Row],
+    each: int,
+    heading: Row | None,
+    *,
+    title: Row,
+    status: Sequence[Run] = (),
+    footnote: Sequence[Run] = (),
+) -> Listed:
+    """Return a list of `count` entries in its frame; `rows` has `each` rows of text for every entry."""
+    inside = [*([] if heading is None else [heading]), *rows]
+    framed_rows = framed(inside, place.width, place.height, title=title, status=status, footnote=footnote)
+    first = place.y + 1 + (heading is not None)
+    cells = (place.width - 2) // place.columns
+    entries: list[Place] = []
+    for index in range(count):
+        line, column = divmod(index, place.columns)
+        entries.append(Place("row", index, place.x + 1 + column * cells, first + line * each, cells, each))
+    return Listed([merged(row) for row in framed_rows], entries)

@@ -1,0 +1,124 @@
+"""Draws the nodes as a list: a line of values for each, with graphs of GPU and CPU use beside it."""
+
+from __future__ import annotations
+
+from sparktop.graphics import numbers
+from sparktop.graphics.cells import fit
+from sparktop.model.snapshot import NodeView
+from sparktop.panels.node.memory_bar import used_percent
+from sparktop.panels.node.panel import QUIET_SPEEDS, figure_rows, gpu_totals
+from sparktop.panels.parts.columns import WIDE_FIGURES_WIDTH, figures_width, graph_columns, mark, panel_row
+from sparktop.panels.parts.figures import bar_runs, figure, label, share_role
+from sparktop.panels.parts.gpu_figures import lost_run, margin_of, margin_role, speed_role
+from sparktop.panels.parts.graph import TimeWindow, area_rows, caption
+from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
+
+_NAME = 8
+_BAR, _LONG_BAR = 5, 9
+_GRAPHS = (("GPU", "gpu_percent", "gpu"), ("CPU", "cpu_percent", "cpu"))
+"""Caption, name of the series and gradient of each graph, the most important first."""
+
+
+def node_heading(width: int) -> Row:
+    """Return the heading row of a list of nodes that is `width` cells wide."""
+    count, each = graph_columns(width)
+    bar = _bar_width(figures_width(width))
+    words = f"{fit('node', _NAME)} {fit('GPU', bar + 5)}{'W':>6}{'°C':>5}{'memory':>8}"
+    captions = [caption([(name, gradient)], "100 %", each) for name, _, gradient in _GRAPHS[:count]]
+    return panel_row([label(words)], captions, width)
+
+
+def node_entry(
+    view: NodeView, width: int, height: int, window: TimeWindow, *, selected: bool = False
+) -> list[Row]:
+    """Return one node as `height` rows of a list of `width` cells: values, and graphs beside them."""
+    cells = figures_width(width)
+    further = figure_rows(view, cells - 2, height + 1)[2:]
+    figures = [node_line(view, cells), *([("  ", "text"), *row] for row in further)]
+    figures += [[] for _ in range(height - len(figures))]
+    count, each = graph_columns(width)
+    axis = window.axis(max(1, each))
+    graphs = [
+        area_rows(
+            axis.values(getattr(view.history, field), each),
+            each,
+            height,
+            100.0,
+            gradient,
+            end_slot=axis.end_slot,
+        )
+        for _, field, gradient in _GRAPHS[:count]
+    ]
+    rows = [
+        panel_row(row, [graph[index] for graph in graphs], width, lead=mark(selected=selected and not index))
+        for index, row in enumerate(figures)
+    ]
+    if view.failure is None and view.sample is not None:
+        return rows
+    roles = ["bad" if view.failure is not None else "stale", *("stale" for _ in rows)]
+    return [[row[0], *in_role(row[1:], role)] for row, role in zip(rows, roles, strict=False)]
+
+
+def short_node(view: NodeView, width: int, *, selected: bool = False) -> Row:
+    """Return a node in `width` cells, for lists with several columns."""
+    row = fit_row([mark(selected=selected), *node_line(view, width - 1)], width)
+    return row if view.failure is None else [row[0], *in_role(row[1:], "bad")]
+
+
+def node_line(view: NodeView, width: int) -> Row:
+    """Return a node's values in one row of `width` cells: name, GPU, memory, and what is wrong with it.
+
+    Values that do not fit are left out, the least important first.
+    """
+    row: Row = [(fit(view.name, _NAME), "title"), (" ", "text")]
+    if view.failure is not None:
+        return fit_row([*row, (f"✖ {view.failure.message}", "bad")], width)
+    if view.sample is None:
+        return fit_row([*row, label("connecting")], width)
+    room = width - _NAME - 1
+    for piece in _pieces(view, width):
+        cells = sum(len(text) for text, _ in piece)
+        if cells <= room:
+            row += piece
+            room -= cells
+    return fit_row(row, width)
+
+
+def _pieces(view: NodeView, width: int) -> list[Row]:
+    """Return the values of a node that answers, in pieces, the most important first."""
+    sample = view.sample
+    if sample is None:
+        return []
+    cpu = sample.cpu.percent
+    used = used_percent(sample.memory)
+    memory = "UMA" if sample.memory.unified else "MEM"
+    ends: list[Row] = [
+        [label(f" {memory}"), (numbers.percent(used, 4), share_role(used, 85, 93))],
+        [label(" CPU"), (numbers.percent(cpu, 4), share_role(cpu, 101, 101))],
+    ]
+    if not sample.gpus:
+        lost: Row = [lost_run(view.gpus_lost)] if view.gpus_lost else [label("no GPU")]
+        return [lost, *ends]
+    use, watts, hottest = gpu_totals(sample.gpus)
+    bar = bar_runs(None if use is None else use / 100, _bar_width(width), "gpu")
+    pieces: list[Row] = [[*bar, (numbers.percent(use, 5), share_role(use, 101, 101))]]
+    wrong = _wrong(view)
+    if wrong is not None:
+        pieces.append([(f" {wrong[0]}", wrong[1])])
+    else:
+        pieces.append([figure(numbers.count(watts, 5), known=watts is not None), label("W")])
+    heat = None if hottest is None else hottest.temperature_c
+    role = margin_role(None if hottest is None else margin_of(hottest))
+    pieces.append([figure(numbers.count(heat, 4), known=heat is not None, role=role), label("°")])
+    return [*pieces, *ends]
+
+
+def _wrong(view: NodeView) -> Run | None:
+    """Return what is wrong with a node's GPUs as a styled text segment; None if nothing is."""
+    if view.gpus_lost:
+        return lost_run(view.gpus_lost)
+    return None if view.speed.word in QUIET_SPEEDS else (view.speed.word, speed_role(view.speed))
+
+
+def _bar_width(width: int) -> int:
+    return _LONG_BAR if width >= WIDE_FIGURES_WIDTH else _BAR if width >= _NAME + 1 + _BAR + 5 else 3
