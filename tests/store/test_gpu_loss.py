@@ -17,7 +17,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import NodeTarget, Watch
 from sparktop.panels.node.detail import node_detail
 from sparktop.panels.node.panel import node_panel
-from sparktop.panels.parts.graph import TimeAxis
+from sparktop.panels.parts.graph import TimeAxis, TimeWindow
 from sparktop.panels.parts.rows import row_text
 from sparktop.report import html, markdown, text_snapshot
 from sparktop.report.json_snapshot import to_json
@@ -28,7 +28,7 @@ from tests.hardware.fake_driver import FakeDriver, gb10, h100, h200, mig_slice, 
 World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
 MakeWorld = Callable[..., World]
 NODE = SourceKey.node("n")
-AXIS = TimeAxis(1100.0, 1.0)
+AXIS, WINDOW = TimeAxis(1100.0, 1.0), TimeWindow(1100.0, 76.0)
 
 
 def eight(**changes: Any) -> FakeDriver:  # noqa: ANN401 - answers of the driver
@@ -98,8 +98,8 @@ def test_every_surface_names_it(make_world: MakeWorld) -> None:
     picture = watched.look(1002)
     view = picture.nodes[0]
     surfaces = {
-        "panel": "\n".join(row_text(row) for row in node_panel(view, 78, 8, AXIS)),
-        "wide panel": "\n".join(row_text(row) for row in node_panel(view, 118, 10, AXIS)),
+        "panel": "\n".join(row_text(row) for row in node_panel(view, 78, 8, WINDOW, 100.0)),
+        "wide panel": "\n".join(row_text(row) for row in node_panel(view, 118, 10, WINDOW, 100.0)),
         "detail": "\n".join(row_text(row) for row in node_detail(view, (), 118, 40, AXIS)),
         "text": text_snapshot.render(picture, 100),
         "md": markdown.render(picture),

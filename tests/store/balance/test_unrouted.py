@@ -11,6 +11,7 @@ from sparktop.model.balance import BalanceWord as Is
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.balance.band import balance_band
 from sparktop.panels.balance.panel import evidence_screen
+from sparktop.panels.parts.graph import TimeWindow
 from sparktop.panels.parts.rows import row_text
 from sparktop.report import markdown
 from sparktop.report.json_snapshot import to_json
@@ -80,7 +81,7 @@ def test_every_form_says_that_no_router_is_known(taking_turns: list[Snapshot]) -
     assert "balance of m: uneven · no router known" in render(seen, 100)
     row = next(line for line in markdown.render(seen).splitlines() if "uneven" in line)
     assert [cell.strip() for cell in row.split("|")[1:4]] == ["`m`", "`none`", "uneven"]
-    band = [row_text(row) for row in balance_band(seen.balance[0], seen, 80, 4)]
+    band = [row_text(row) for row in balance_band(seen.balance[0], seen, 80, 4, TimeWindow(seen.at, 60.0))]
     assert "│ uneven since " in band[1]
     assert "no router known" in band[2]
     evidence = [row_text(row) for row in evidence_screen(seen.balance[0], seen, 80, 22)]
