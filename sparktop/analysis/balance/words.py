@@ -252,8 +252,10 @@ def _uneven(result: Balance) -> str:
 
 def _starved(result: Balance) -> list[str]:
     worst = sorted(result.starved_percent.items(), key=lambda item: -item[1])
+    # Without a router nobody owed them a request.
+    word = "starved" if result.router is not None else "empty"
     return [
-        f"{name} starved {percent:.0f} % of the time"
+        f"{name} {word} {percent:.0f} % of the time"
         for name, percent in worst[:_PAIR]
         if percent >= _WORTH_SAYING_PERCENT
     ]
