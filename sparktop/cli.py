@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[ModuleType, str]] = {
     "snapshot": (snapshot, "watch for a moment, then one report: json, md, html, svg or txt"),
     "sweep": (sweep, "put load on servers and routers, level by level, and measure them"),
     "compare": (compare, "results of sweeps and published tables beside one another"),
-    "report": (report, "a stored sweep with plots and tables: md, html, svg, csv or json"),
+    "report": (report, "a recording or a sweep with plots and tables: md, html, svg, csv or json"),
     "record": (record, "watch without a screen and keep everything in a file, to replay it later"),
     "dump": (dump, "figures of a recording for other programs: jsonl, csv or openmetrics"),
     "replay": (replay, "a recording on the screen as it was, at any moment and speed"),

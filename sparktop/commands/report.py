@@ -1,4 +1,4 @@
-"""`sparktop report`: write a stored sweep, another tool's result or a published table in any format."""
+"""`sparktop report`: write a recording, a stored sweep or another tool's result in any format."""
 
 from __future__ import annotations
 
@@ -29,10 +29,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "sources",
         nargs="*",
         metavar="FILE|last|ref:NAME",
-        help="a sweep's result, of the screen or the command line; last (default): the newest stored one; "
-        "results of llama-benchy, vllm bench serve, aiperf or guidellm; published tables (sparktop compare "
-        "--list lists what there is). Further ones stand beside the first",
+        help="a recording; a sweep's result, of the screen or the command line; last (default): the newest "
+        "stored one; results of llama-benchy, vllm bench serve, aiperf or guidellm; published tables "
+        "(sparktop compare --list lists what there is). Further ones stand beside the first, further "
+        "recordings follow on",
     )
+    parser.add_argument(
+        "--from",
+        dest="start",
+        metavar="TIME",
+        help="of a recording, begin there: '2h ago' (before its end), 12:03, 'yesterday 14:00', start; "
+        "default: 15 min before the end",
+    )
+    parser.add_argument("--to", dest="end", metavar="TIME", help="of a recording; default: its end")
     parser.add_argument("--target", metavar="NAME", help="this target alone: llama-benchy's format holds one")
     parser.add_argument(
         "--addresses", "--with-addresses", action="store_true", help="show the URLs of servers, never secrets"
@@ -68,13 +77,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _text(arguments: argparse.Namespace, form: str) -> str:
     # Late: --help needs none of them.
+    from sparktop.recording.file import is_recording
+
+    sources = [_found(source) for source in arguments.sources or [LAST]]
+    first, *others = sources
+    if is_recording(Path(first)):
+        return _of_recording([Path(source) for source in sources], form, arguments)
+    if arguments.start is not None or arguments.end is not None:
+        raise UsageError(f"{clean(first, 200)}: --from and --to are for recordings")
     from sparktop.sweep.compare.imports.files import choose, is_sweep
     from sparktop.sweep.formats.privacy import SweepPrivacy
     from sparktop.sweep.formats.written import sweep_report
     from sparktop.sweep.result.store import load
 
-    sources = [_found(source) for source in arguments.sources or [LAST]]
-    first, *others = sources
     privacy = SweepPrivacy(arguments.addresses, arguments.anonymous)
     if first.startswith(_REFERENCE) or not is_sweep(Path(first)):
         return _of_any_tool(sources, form, arguments.target, privacy)
@@ -82,6 +97,42 @@ def _text(arguments: argparse.Namespace, form: str) -> str:
     if others and form not in _FOR_PEOPLE:
         raise UsageError(f"--format {form} holds one sweep; sparktop compare --format json holds several")
     return sweep_report(result, form, privacy, choose(others).series if others else ())
+
+
+def _of_recording(paths: list[Path], form: str, arguments: argparse.Namespace) -> str:
+    """Return the report of a span of a recording in the format `form`.
+
+    Raises:
+        UsageError: a file, a time or an option does not fit.
+    """
+    from sparktop.commands.dump import span_of  # late: as above
+    from sparktop.moments.reading import read_moment
+    from sparktop.moments.written import FORMATS as MOMENT_FORMATS
+    from sparktop.moments.written import moment_report
+    from sparktop.recording.player import Recording
+    from sparktop.report.privacy import Privacy
+
+    if form not in MOMENT_FORMATS:
+        raise UsageError(f"--format {form} is for sweeps; a recording has {', '.join(MOMENT_FORMATS)}")
+    if arguments.target is not None:
+        raise UsageError("--target is for sweeps: a report of a recording has all servers")
+    privacy = Privacy(arguments.addresses, arguments.anonymous)
+    recording = Recording(paths)
+    try:
+        span = span_of(recording, arguments.start, arguments.end)
+        source = "" if arguments.anonymous else ", ".join(path.name for path in paths)
+        moment = read_moment(recording, span, source=source, on_progress=_tell_on_terminal)
+        targets = [one for frame in recording.frames for one in frame.head.targets.values()]
+    except OverflowError:
+        raise UsageError(f"{clean(paths[0], 300)}: times beyond those of a calendar") from None
+    finally:
+        recording.close()
+    return moment_report(moment, form, privacy, targets)
+
+
+def _tell_on_terminal(line: str) -> None:
+    if sys.stderr is not None and sys.stderr.isatty():
+        tell(line)
 
 
 def _found(source: str) -> str:
@@ -102,8 +153,7 @@ def last_stored() -> Path:
     folder = sweeps_folder(os.environ)
     for one in reversed(stored(folder)):
         if one.result is not None:
-            if sys.stderr is not None and sys.stderr.isatty():
-                tell(f"{clean(one.path, 300)}")
+            _tell_on_terminal(f"{clean(one.path, 300)}")
             return one.path
     raise UsageError(f"{clean(folder, 300)}: holds no sweep; make one with sparktop sweep, or name a FILE")
 

@@ -59,7 +59,7 @@ KEYS = (
     Key("open", ("enter",), "enter", "open", "details of the selected panel; of a balance, why"),
     Key("back", ("escape",), "esc", "back", "back to the whole board; drop the filter"),
     Key("events", ("e",), "e", "events", "alerts and events on the full screen, and back"),
-    Key("snapshot", ("f2",), "F2", "app.save_snapshot", "save a snapshot (JSON) in this folder"),
+    Key("snapshot", ("f2",), "F2", "app.save_snapshot", "save a report of the last 15 min, and a snapshot"),
     Key("record", ("r",), "r", "app.record", "start a recording in this folder, and stop it"),
     Key("mark", ("M",), "M", "app.mark", "mark this moment with a word, for recordings and events"),
     Key("palette", ("ctrl+p",), "ctrl+p", "app.command_palette", "command palette"),

@@ -107,6 +107,20 @@ class RecordingFile:
         return self._good_end
 
 
+def is_recording(path: Path) -> bool:
+    """Return whether a file begins like a recording; False if it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (OSError, ValueError):
+        return False
+    try:
+        return os.pread(descriptor, len(MAGIC), 0) == MAGIC
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
 def _last_frame(reader: FrameReader) -> int:
     last = 0
     for offset in reader.frames():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import PurePath
@@ -71,8 +71,7 @@ class Privacy:
                 self._machines[name] = (same.get(name) or next(free)) if self.anonymous else _clean_name(name)
         words = _any_of({*self._names, *self._machines})
         self._known = re.compile(rf"(?<![\w.-])(?:{words})(?![\w-])") if words else None
-        words = _any_of(hosts)
-        self._hosts = re.compile(rf"(?<![\w.-])({words})(:\d+)?(?![\w-])") if words else None
+        self._hosts = _hosts_in_text(list(hosts))
 
     @property
     def shows_addresses(self) -> bool:
@@ -118,9 +117,16 @@ class Privacy:
         return _bare(found[0]) if self.shows_addresses else ADDRESS
 
     def _host(self, found: re.Match[str]) -> str:
-        """Return a known address unless it is a name that the report uses: a port makes it an address."""
-        is_name = found[2] is None and (found[0] in self._names or found[0] in self._machines)
-        return found[0] if is_name or found[0] in self._names else ADDRESS
+        is_name = found[0] in self._names or found[0] in self._machines
+        return found[0] if is_name else ADDRESS
+
+
+def _hosts_in_text(hosts: Sequence[str]) -> re.Pattern[str] | None:
+    """Return a pattern of addresses, with or without a port; a plain word such as "vllm" only with a port."""
+    plain = _any_of(one for one in hosts if one.isalpha())
+    others = _any_of(one for one in hosts if not one.isalpha())
+    known = [rf"(?:{plain}):\d+"] * bool(plain) + [rf"(?:{others})(?::\d+)?"] * bool(others)
+    return re.compile(rf"(?<![\w.-])(?:{'|'.join(known)})(?![\w-])") if known else None
 
 
 def _any_of(words: Iterable[str]) -> str:

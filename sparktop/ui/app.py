@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,11 +19,11 @@ from textual.timer import Timer
 
 from sparktop.config.keys import Key, preset_keys, remapped, yielded
 from sparktop.ending import ENDING
-from sparktop.files import SHARED, write_whole
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.targets import Watch
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.model.text import clean
 from sparktop.panels.board.view import View
+from sparktop.recording.past import Picture, picture_of
 from sparktop.recording.session import RecordedMonitor, Recordings
 from sparktop.store import Store
 from sparktop.ui.cadence import Cadence
@@ -291,21 +291,21 @@ class SparktopApp(ThemedApp):
         self.push_screen(HelpScreen(self.overview.key_table))
 
     def action_save_snapshot(self) -> None:
-        """Write the snapshot that is on screen as a JSON file into the current folder."""
-        import json
-
-        from sparktop.report.json_snapshot import to_json
-
+        """Write a report of the minutes up to the moment on screen, and its snapshot, into this folder."""
         shown = self.overview.shown
-        if shown is None:
-            return
-        path = Path(f"sparktop-{shown.taken_at.astimezone():%Y%m%d-%H%M%S}.json")
-        try:
-            write_whole(path, json.dumps(to_json(shown), indent=1, allow_nan=False) + "\n", SHARED)
-        except OSError as error:
-            self.notify(f"not saved: {clean(error)}", severity="error", markup=False)
-        else:
-            self.notify(f"saved {path}", markup=False)
+        if shown is not None:
+            now = self.timeline.picture() or picture_of(shown, self.desk.band)
+            earlier = [one for one in self.timeline.past.pictures if one.at < now.at]
+            self.run_worker(self._save([*earlier, now]), group="report", exit_on_error=False)
+
+    async def _save(self, pictures: Sequence[Picture]) -> None:
+        from sparktop.ui.report import saved_moment
+
+        self.notify(await saved_moment(pictures, self.targets()), markup=False)
+
+    def targets(self) -> Sequence[BackendTarget | NodeTarget | RouterTarget]:
+        """Return what is watched at present."""
+        return () if self._store is None else self._store.targets()
 
     async def action_record(self) -> None:
         """Start a recording in the current folder; if a recording is running, stop it instead."""

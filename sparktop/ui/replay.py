@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
 from sparktop.recording.replay import Replay
 from sparktop.ui.app import SparktopApp
 
@@ -44,6 +45,10 @@ class ReplayApp(SparktopApp):
             self._redraw()
         took = time.monotonic() - began
         self.set_timer(max(took, _LEAST_PAUSE_S) if self.replay.busy else _TICK_S, self._work)
+
+    def targets(self) -> Sequence[BackendTarget | NodeTarget | RouterTarget]:
+        """Return what was watched at the end of the recording."""
+        return tuple(self.replay.recording.frames[-1].head.targets.values())
 
     def action_interval(self, step: int) -> None:
         """Play faster (1) or slower (-1)."""

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from sparktop.panels.board.time_bar import TimeBar
-from sparktop.recording.past import Picture
+from sparktop.recording.past import Past, Picture
 from sparktop.recording.when import TimeRange
 
 
@@ -18,6 +18,9 @@ class Timeline(Protocol):
 
     keys: tuple[tuple[str, str], ...]
     """Names of the keys that the footer shows first while a past moment is shown, each with its text."""
+
+    past: Past
+    """The pictures that are kept."""
 
     @property
     def in_past(self) -> bool:

@@ -48,7 +48,12 @@ STYLE = f"""\
 .plot .grid {{ stroke: var(--line); fill: none; }}
 .plot .limit {{ stroke: var(--warn); stroke-dasharray: 5 4; fill: none; }}
 .plot .curve {{ stroke: currentColor; stroke-width: 2; fill: none; }}
-.plot .reference {{ stroke-dasharray: 2 4; }}
+.plot .reference {{ stroke-dasharray: 2 4; }} .plot .second {{ stroke-dasharray: 4 3; stroke-width: 1.4; }}
+.plot .band {{ fill: currentColor; opacity: .18; }}
+.plot .event path {{ stroke: var(--muted); opacity: .45; fill: none; }}
+.plot .warning path {{ stroke: var(--warn); }} .plot .warning text {{ fill: var(--warn); }}
+.plot .critical path {{ stroke: var(--bad); opacity: .8; }} .plot .critical text {{ fill: var(--bad); }}
+.plot .marked path {{ stroke: var(--text); stroke-dasharray: 5 4; }}
 .plot .lead {{ stroke: currentColor; stroke-dasharray: 1 3; opacity: .6; fill: none; }}
 .plot .interval {{ stroke: currentColor; stroke-width: 1.3; fill: none; }}
 .plot .mark, .plot .bar {{ fill: currentColor; stroke: var(--card); }}
@@ -122,7 +127,7 @@ class Frame:
 
     title: str
     subtitle: str
-    places: Sequence[int]
+    places: Sequence[float]
     """Values of the horizontal axis that have a label, ascending."""
     x_title: str
     y_axis: PlotAxis
@@ -169,9 +174,9 @@ class Frame:
             y = self.y(value)
             yield svg.line(LEFT, y, self.right, y, class_="grid")
             yield svg.text(tick(value), LEFT - 6, y + 4, class_="end")
-        for value in self._labelled():
+        for value, words in self.labels():
             yield svg.line(self.x(value), self.bottom, self.x(value), self.bottom + 4, class_="grid")
-            yield svg.text(tick(value), self.x(value), self.bottom + 17, class_="middle")
+            yield svg.text(words, self.x(value), self.bottom + 17, class_="middle")
         yield svg.text(self.x_title, (LEFT + self.right) / 2, self.bottom + 33, class_="middle")
         for number, (kind, words) in enumerate(self.notes):
             y = self.bottom + 50 + _NOTE_HEIGHT * number
@@ -179,28 +184,32 @@ class Frame:
                 yield svg.line(2, y - 4, 18, y - 4, class_=kind)
             yield svg.text(shortened(words, 56), 24, y)
 
-    def names(self, ends: Sequence[tuple[str, float, float]]) -> Iterator[str]:
+    def names(
+        self, ends: Sequence[tuple[str, float, float]], numbers: Sequence[int] | None = None
+    ) -> Iterator[str]:
         """Yield the names of curves as SVG, each beside the end of its curve at the right of the plot.
 
-        `ends` has (name, horizontal value, vertical value) of the last point of each curve.
+        `ends` has (name, horizontal value, vertical value) of the last point of each curve. `numbers` are the
+        curves' series numbers, which determine the colours; by default 0, 1, 2 and so on.
         """
         points = [(self.x(place), self.y(value)) for _, place, value in ends]
         moved = spread([y for _, y in points], _NAMES_APART, TOP + 4, self.bottom - 2)
-        for number, ((name, _, _), (x, y), place) in enumerate(zip(ends, points, moved, strict=True)):
+        known = range(len(ends)) if numbers is None else numbers
+        for number, (name, _, _), (x, y), place in zip(known, ends, points, moved, strict=True):
             words = svg.text(shortened(name, _NAME_CELLS), self.right + 4, place + 4, class_="label")
             lead = svg.line(x + 6, y, self.right + 2, place, class_="lead")
             yield svg.element("g", svg.titled(clean(name)), lead, words, class_=series_class(number))
 
-    def _labelled(self) -> list[int]:
-        """Return the values of the horizontal axis that have room for a label, largest first.
+    def labels(self) -> list[tuple[float, str]]:
+        """Return (value, label) for values of the horizontal axis that have room for a label, largest first.
 
         The largest value always has a label.
         """
-        kept: list[int] = []
+        kept: list[float] = []
         for value in reversed(self.places):
             if not kept or self.x(kept[-1]) - self.x(value) >= _LEAST_APART:
                 kept.append(value)
-        return kept
+        return [(value, tick(value)) for value in kept]
 
 
 def _ticks(axis: PlotAxis) -> list[float]:

@@ -6,8 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparktop.graphics.cells import cell_width, fit
+from sparktop.graphics.numbers import UNKNOWN
 from sparktop.report.document.prose import wrapped
 from sparktop.report.markdown import code
+from sparktop.report.table import Kind, Table
+
+_NARROWEST = 8
+"""A column of names is not cut below this width."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +62,33 @@ def _row(cells: Sequence[str], widths: Sequence[int], left: frozenset[int]) -> s
         for number, (cell, width) in enumerate(zip(cells, widths, strict=True))
     )
     return f"| {' | '.join(padded)} |"
+
+
+def grid_of(table: Table, width: int | None = None) -> Grid:
+    """Return a table of names, words and figures as a grid; names are cut so that it fits `width` columns.
+
+    With None for `width`, names have any length.
+    """
+    columns = [
+        [column.title, *(row[number] for row in table.rows)] for number, column in enumerate(table.columns)
+    ]
+    widths = [max(3, *map(cell_width, column)) for column in columns]
+    names = [number for number, column in enumerate(table.columns) if column.kind is Kind.NAME]
+    while width is not None and names and sum(widths) + 3 * len(widths) + 2 * len(names) + 1 > width:
+        widest = max(names, key=lambda number: widths[number])
+        if widths[widest] <= _NARROWEST:
+            break
+        widths[widest] -= 1
+    rows = tuple(
+        tuple(
+            Outside(_cut(text, widths[number])) if number in names and text != UNKNOWN else text
+            for number, text in enumerate(row)
+        )
+        for row in table.rows
+    )
+    left = (number for number, column in enumerate(table.columns) if column.kind is not Kind.FIGURE)
+    return Grid(table.title, tuple(column.title for column in table.columns), rows, frozenset(left))
+
+
+def _cut(text: str, width: int) -> str:
+    return text if cell_width(text) <= width else fit(text, width)

@@ -22,6 +22,8 @@ class Section:
     paragraphs: tuple[str, ...] = ()
     plots: tuple[str, ...] = ()
     """SVG elements; Markdown leaves them out."""
+    sketch: str = ""
+    """Lines of plots drawn with characters, which only Markdown shows."""
     table: Grid | None = None
     items: tuple[str, ...] = ()
     """Items of a list."""
@@ -48,6 +50,8 @@ def _blocks(section: Section) -> Iterable[str]:
     if section.title:
         yield f"{'#' * section.rank} {section.title}"
     yield from map(wrapped, section.paragraphs)
+    if section.sketch:
+        yield f"```text\n{section.sketch}\n```"
     if section.table is not None:
         yield in_markdown(section.table)
     if section.items:

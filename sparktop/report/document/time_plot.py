@@ -1,0 +1,257 @@
+"""Draws metrics against time as SVG: a curve for each server or machine, and lines at events and marks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import NamedTuple
+
+from sparktop.graphics import svg
+from sparktop.graphics.curve import PlotAxis
+from sparktop.graphics.numbers import tick
+from sparktop.graphics.scale import nice_ceiling
+from sparktop.model.text import clean
+from sparktop.report.document.drawing import (
+    LEFT,
+    TOP,
+    Drawing,
+    Frame,
+    label_width,
+    series_class,
+    shortened,
+)
+
+MOST_LINES = 7
+"""Curves of one plot, as many as there are colours."""
+_MOST_POINTS, _SLOTS = 240, 60
+"""A curve of more points is joined to so many slots, each with a mean and a range."""
+_MOST_INSTANTS = 60
+_LABELS_APART, _SECONDS_APART = 46, 64
+"""Least distances of labels on the horizontal axis: hours and minutes, and with seconds."""
+_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
+_MINUTE_S, _DAY_S = 60, 86_400
+
+
+class Point(NamedTuple):
+    """A value at a time (Unix seconds); `low` and `high` are the range of what it stands for."""
+
+    at: float
+    value: float
+    low: float
+    high: float
+
+
+Points = Sequence[Point | None]
+"""Points in the order of time; None is a gap."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLine:
+    """One metric of one server or machine over time."""
+
+    name: str
+    number: int
+    """Determines the colour."""
+    points: Points
+    second: bool = False
+    """Whether the curve is dashed and has no name, because another curve of the same name has it."""
+
+    @property
+    def known(self) -> list[Point]:
+        """The points without the gaps."""
+        return [point for point in self.points if point is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeMark:
+    """A moment that all plots show as a vertical line."""
+
+    at: float
+    """Unix seconds."""
+    kind: str
+    """"info", "warning", "critical", or "marked" for a mark of the user: the CSS class of the line."""
+    words: str
+
+    @property
+    def sign(self) -> str:
+        """The character above the line; "" for "info"."""
+        return {"warning": "▲", "critical": "✖", "marked": "M"}.get(self.kind, "")
+
+
+@dataclass(frozen=True, slots=True)
+class TimePlot:
+    """Curves with a common unit from `start` to `end` (UTC)."""
+
+    title: str
+    unit: str
+    lines: tuple[TimeLine, ...]
+    start: datetime
+    end: datetime
+    marks: tuple[TimeMark, ...] = ()
+    dashed: str = ""
+    """What the dashed curves are; "" if there are none."""
+
+    @property
+    def top(self) -> float:
+        """The upper end of the vertical axis: 100 for percentages, else a round number."""
+        highest = max((point.high for line in self.lines for point in line.known), default=0.0)
+        return nice_ceiling(highest, 100.0 if self.unit == "%" else 1.0)
+
+
+def joined(points: Points, start: float, end: float, count: int) -> Points:
+    """Join the points in each of `count` slots from `start` to `end` to one with their mean and range.
+
+    Return the points unchanged if there is no time from `start` to `end`.
+    """
+    if end <= start:
+        return points
+    width = (end - start) / count
+    slots = groupby(points, lambda one: None if one is None else math.floor((one.at - start) / width))
+    return [
+        None if slot is None else _mean([one for one in group if one is not None]) for slot, group in slots
+    ]
+
+
+def _mean(points: Sequence[Point]) -> Point:
+    count = len(points)
+    return Point(
+        sum(point.at for point in points) / count,
+        sum(point.value for point in points) / count,
+        min(point.low for point in points),
+        max(point.high for point in points),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _TimeFrame(Frame):
+    """The axes and texts of a plot over time; values of the horizontal axis are Unix seconds."""
+
+    def x(self, value: float) -> float:
+        """Return the horizontal position of a time on the linear axis, in SVG units."""
+        low, high = self.places[0], self.places[-1]
+        share = 0.5 if low == high else min(1.0, max(0.0, (value - low) / (high - low)))
+        return LEFT + share * (self.right - LEFT)
+
+    def labels(self) -> list[tuple[float, str]]:
+        """Return (time, time of day or date) of round times, as many as have room; else of the start."""
+        low, high = self.places[0], self.places[-1]
+        per_unit = (high - low) / (self.right - LEFT)
+        days = math.ceil(per_unit * _LABELS_APART / _DAY_S) * _DAY_S
+        apart = ((one, _SECONDS_APART if one < _MINUTE_S else _LABELS_APART) for one in _STEPS_S)
+        step = next((one for one, least in apart if one >= per_unit * least), days)
+        form = "%H:%M:%S" if step < _MINUTE_S else "%H:%M" if step < _DAY_S else "%m-%d"
+        times = (step * index for index in range(math.ceil(low / step), math.floor(high / step) + 1))
+        return [(time, f"{datetime.fromtimestamp(time, UTC):{form}}") for time in times] or [
+            (low, f"{datetime.fromtimestamp(low, UTC):%H:%M:%S}")
+        ]
+
+
+def time_drawing(plot: TimePlot) -> Drawing:
+    """Draw a plot with at most `MOST_LINES` names, the ones with the highest means."""
+    shown, left_out = _shown(plot)
+    start, end = plot.start.timestamp(), plot.end.timestamp()
+    lines = [
+        replace(line, points=joined(line.points, start, end, _SLOTS)) if _is_dense(line) else line
+        for line in shown
+    ]
+    same_day = plot.start.date() == plot.end.date()
+    frame = _TimeFrame(
+        title=f"{plot.title} ({plot.unit})",
+        subtitle="; ".join(_subtitle(plot, lines, left_out)),
+        places=(start, end),
+        x_title=f"{plot.start:%Y-%m-%d}{'' if same_day else f' to {plot.end:%m-%d}'}, UTC",
+        y_axis=PlotAxis(0.0, plot.top, 1),
+        margin=label_width(list(dict.fromkeys(line.name for line in shown))),
+    )
+    first = [line for line in lines if not line.second]
+    ends = [(line.name, line.known[-1].at, line.known[-1].value) for line in first]
+    parts = [
+        *frame.drawn(),
+        *_instants(plot.marks, frame),
+        *(svg.element("g", *_curve(line, frame), class_=series_class(line.number)) for line in lines),
+        *frame.names(ends, [line.number for line in first]),
+    ]
+    words = ". ".join(_in_words(line, plot) for line in shown)
+    return Drawing(f"{plot.title} in {plot.unit} over time", words, "".join(parts), frame.height)
+
+
+def _is_dense(line: TimeLine) -> bool:
+    return len(line.points) > _MOST_POINTS
+
+
+def _subtitle(plot: TimePlot, lines: Sequence[TimeLine], left_out: int) -> Iterator[str]:
+    if any(line.second for line in lines):
+        yield f"dashed: {plot.dashed}"
+    if any(point.high > point.low for line in lines for point in line.known):
+        yield "bands: smallest to largest"
+    if left_out:
+        yield f"{left_out} more in the tables"
+
+
+def _shown(plot: TimePlot) -> tuple[list[TimeLine], int]:
+    """Return (lines to draw, number of names that are left out)."""
+    known = [line for line in plot.lines if line.known]
+    names = list(dict.fromkeys(line.name for line in known if not line.second))
+    means = {line.name: _mean(line.known).value for line in known if not line.second}
+    kept = sorted(names, key=lambda name: -means[name])[:MOST_LINES]
+    return [line for line in known if line.name in kept], len(names) - len(kept)
+
+
+def _curve(line: TimeLine, frame: Frame) -> Iterator[str]:
+    """Yield the SVG of a curve: the range of its points as a band, and their values as connected lines."""
+    runs = list(_runs(line.points))
+    bands = [
+        [(frame.x(point.at), frame.y(point.high)) for point in run]
+        + [(frame.x(point.at), frame.y(point.low)) for point in reversed(run)]
+        for run in runs
+        if len(run) > 1 and any(point.high > point.low for point in run)
+    ]
+    if bands and not line.second:
+        yield svg.element("path", d="".join(f"{_path(band)}z" for band in bands), class_="band")
+    curves = [[(frame.x(point.at), frame.y(point.value)) for point in run] for run in runs if len(run) > 1]
+    if curves:
+        yield svg.element("path", d="".join(map(_path, curves)), class_=f"curve{' second' * line.second}")
+    alone = [run[0] for run in runs if len(run) == 1]
+    if alone:
+        dots = "".join(f"{_path([(frame.x(point.at), frame.y(point.value))])}h0" for point in alone)
+        yield svg.element("path", d=dots, class_="dots")
+
+
+def _path(places: Iterable[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{svg.short(x)} {svg.short(y)}" for x, y in places)
+
+
+def _runs(points: Points) -> Iterator[list[Point]]:
+    """Yield the points between gaps."""
+    run: list[Point] = []
+    for point in points:
+        if point is not None:
+            run.append(point)
+        elif run:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+def _instants(marks: Sequence[TimeMark], frame: Frame) -> Iterator[str]:
+    """Yield the vertical lines; of too many, the least important are left out."""
+    rank = ["marked", "critical", "warning", "info"]
+    for mark in sorted(marks, key=lambda one: rank.index(one.kind))[:_MOST_INSTANTS]:
+        x = frame.x(mark.at)
+        inside = [
+            svg.titled(f"{datetime.fromtimestamp(mark.at, UTC):%H:%M:%S} {shortened(mark.words, 120)}"),
+            svg.line(x, TOP, x, frame.bottom),
+        ]
+        inside += [svg.text(mark.sign, x, TOP - 3, class_="middle small")] if mark.sign else []
+        yield svg.element("g", *inside, class_=f"event {mark.kind}")
+
+
+def _in_words(line: TimeLine, plot: TimePlot) -> str:
+    known = line.known
+    low, mean, high = min(p.low for p in known), _mean(known).value, max(p.high for p in known)
+    what = f"{clean(line.name)}{f', {plot.dashed}' if line.second else ''}"
+    return f"{what}: {tick(low)} to {tick(high)}, {tick(mean)} on average"

@@ -1,0 +1,172 @@
+"""What is read of a recording for a report: figures, range, verdicts, events, gaps and damage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from sparktop.errors import UsageError
+from sparktop.model.node import NodeSample
+from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.moments import reading
+from sparktop.moments.figures import ALL, BACKEND, NODE
+from sparktop.moments.moment import Moment
+from sparktop.moments.reading import moment_of, read_moment
+from sparktop.recording.past import Past
+from sparktop.recording.player import Player, Recording
+from sparktop.recording.span import Span
+from tests.moments.conftest import MARK, MARK_S, OUTAGE_S, PLAYED_S, Recorded, wall
+
+pytestmark = [pytest.mark.outside, pytest.mark.long]
+
+BACKENDS: dict[str, Callable[[BackendView], float | None]] = {
+    "generation_tps": lambda view: view.generation_tps_1s,
+    "running": lambda view: view.running,
+    "waiting": lambda view: view.waiting,
+    "kv_cache_percent": lambda view: view.kv_cache_percent,
+    "ttft_p50_s": lambda view: view.ttft.p50.seconds if view.ttft.p50 else None,
+    "itl_p95_s": lambda view: view.itl.p95.seconds if view.itl.p95 else None,
+}
+NODES: dict[str, Callable[[NodeSample], float]] = {
+    "headroom_gib": lambda sample: (sample.memory.headroom_bytes or 0) / 2**30,
+    "gpu_percent": lambda sample: sample.gpus[0].utilization_percent or 0.0,
+}
+
+
+def sample_of(snapshot: Snapshot) -> NodeSample:
+    """Return the newest sample of the first machine."""
+    sample = snapshot.nodes[0].sample
+    assert sample is not None
+    return sample
+
+
+def figures(moment: Moment, kind: str, name: str) -> dict[str, tuple[float | None, ...]]:
+    """Return (min, mean, max, last) by field of a server or machine."""
+    return {
+        figure.field: (found.least, found.mean, found.most, found.last)
+        for figure, _, found in moment.figures(kind, names=[name])
+    }
+
+
+def test_figures_are_those_of_the_snapshots_of_the_same_moments(recorded: Recorded) -> None:
+    """Every value of a table, computed again from the snapshots that the player shows second by second."""
+    moment = recorded.moment(30, 100)
+    player = Player(Recording([recorded.path]))
+    seen = []
+    for second in range(30, 101):
+        player.play(wall(second + 0.0) if second == 100 else wall(second + 0.5))
+        if second < 100:
+            seen.append(player.snapshot())
+    last = player.snapshot()
+    for name, read in BACKENDS.items():
+        values = [read(one.backends[1]) for one in seen]
+        known = [value for value in values if value is not None]
+        least, mean, most, newest = figures(moment, BACKEND, "spark-b")[name]
+        assert (least, most) == pytest.approx((min(known), max(known)))
+        assert mean == pytest.approx(fmean(known))
+        assert newest == read(last.backends[1])
+    for name, of_node in NODES.items():
+        found = [of_node(sample_of(one)) for one in seen]
+        least, _, most, newest = figures(moment, NODE, "spark-a")[name]
+        assert (least, most, newest) == pytest.approx((min(found), max(found), of_node(sample_of(last))))
+    assert moment.shown.taken_at == wall(100)
+
+
+def test_a_range_has_nothing_of_before_and_after(recorded: Recorded) -> None:
+    """Times of all series, events and marks; the mark and the outage are in their ranges only."""
+    early, late = recorded.moment(20, MARK_S - 5), recorded.moment(MARK_S - 5, PLAYED_S)
+    for moment, start, end in ((early, 20, MARK_S - 5), (late, MARK_S - 5, PLAYED_S)):
+        times = [at for values in moment.series.values() for at, _ in values]
+        assert min(times) >= wall(start).timestamp()
+        assert max(times) <= wall(end).timestamp()
+        assert all(wall(start) <= event.at <= wall(end) for event in moment.events)
+    assert early.marks == ()
+    assert [word for _, word in late.marks] == [MARK]
+    assert {event.subject for event in late.events} >= {"spark-a"}
+    assert not any(event.subject == "spark-a" for event in early.events)
+    with pytest.raises(UsageError, match="nothing was recorded then"):
+        recorded.moment(PLAYED_S + 60, PLAYED_S + 90)
+
+
+def test_verdicts_have_times_and_evidence(recorded: Recorded) -> None:
+    """The swing since its beginning, with the last judgement that had it; states as shares of the time."""
+    moment = recorded.moment(20, OUTAGE_S - 5)
+    swing = next(one for one in moment.spells if one.word == "oscillating")
+    live = recorded.live[OUTAGE_S - 6].balance[0]
+    assert (swing.subject, swing.start) == (live.group, live.since)
+    assert swing.end == moment.end
+    assert swing.balance is not None
+    assert swing.balance.reasons
+    assert sum(moment.states["spark-a"].values()) == pytest.approx(1)
+
+
+def test_a_server_that_is_gone_has_no_last_value(recorded: Recorded) -> None:
+    """Its minimum, mean and maximum stay those of its readings."""
+    found = figures(recorded.moment(), BACKEND, "spark-a")["running"]
+    assert found[:3] != (None, None, None)
+    assert found[3] is None
+
+
+def test_a_long_range_has_summaries_and_replays_only_its_end_and_events(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A point for each frame with its range; details of the last seconds and around the verdict's event."""
+    monkeypatch.setattr(reading, "SHORT_S", 20.0)
+    monkeypatch.setattr(reading, "AROUND_S", 5.0)
+    moment = recorded.moment(0)
+    assert moment.is_long
+    assert moment.detail == wall(PLAYED_S - 20 + 0.35)
+    for field in ("generation_tps", "requests", "headroom_gib"):
+        key = (ALL, "", field)
+        assert len(moment.series[key]) == len(moment.ranges[key]) >= PLAYED_S / 10 - 3
+        assert all(
+            value is not None and low <= value <= high
+            for (_, value), (low, high) in zip(moment.series[key], moment.ranges[key], strict=True)
+        )
+    begun = next(event.at for event in moment.events if event.about and event.about.startswith("balance:"))
+    times = [at - begun.timestamp() for at, _ in moment.series[BACKEND, "spark-b", "running"]]
+    near = [at for at in times if at <= 5]
+    assert (min(near), max(near)) == pytest.approx((-5, 5), abs=1.5)
+    assert len(times) < 60
+    swing = next(one for one in moment.spells if one.word == "oscillating")
+    assert swing.start == recorded.live[100].balance[0].since
+
+
+def test_events_beyond_the_most_are_counted(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest parts are replayed."""
+    monkeypatch.setattr(reading, "SHORT_S", 20.0)
+    monkeypatch.setattr(reading, "AROUND_S", 1.0)
+    monkeypatch.setattr(reading, "MOST_PARTS", 1)
+    assert recorded.moment(0).readings.events_left_out >= 1
+
+
+def test_damage_and_gaps_are_found(recorded: Recorded, tmp_path: Path) -> None:
+    """A frame in the middle is overwritten: its seconds are a gap, and the file is damaged."""
+    data = bytearray(recorded.path.read_bytes())
+    frames = [one.offset for one in Recording([recorded.path]).frames]
+    start, end = frames[6], frames[9]
+    data[start + 200 : end] = bytes(end - start - 200)
+    path = tmp_path / "damaged.rec.zst"
+    path.write_bytes(bytes(data))
+    moment = read_moment(Recording([path]), Span())
+    assert moment.readings.damage
+    [(begun, ended)] = moment.readings.gaps
+    assert wall(50) < begun < wall(75)
+    assert wall(85) < ended < wall(100)
+    assert figures(moment, BACKEND, "spark-b")["running"][0] is not None
+
+
+def test_the_pictures_of_the_screen_make_the_same_moment(recorded: Recorded) -> None:
+    """Their histories reach back before the first picture; figures equal those of the recording."""
+    past = Past()
+    for snapshot in recorded.live[60:]:
+        past.add(snapshot)
+    moment = moment_of(past.pictures)
+    whole = recorded.moment()
+    found, wanted = (figures(one, BACKEND, "spark-b")["running"] for one in (moment, whole))
+    assert found == pytest.approx(wanted)
+    assert {one.word for one in moment.spells} >= {"oscillating"}
+    assert any(event.subject == "spark-a" for event in moment.events)

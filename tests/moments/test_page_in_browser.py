@@ -1,0 +1,36 @@
+"""The report of a recording in a real browser: on a phone, on a desk and on paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparktop.moments.written import moment_report
+from tests.moments.conftest import Recorded
+from tests.sweep.formats.chromium import PROGRAM, browser
+from tests.sweep.formats.test_page_in_browser import BACKGROUND, HIDDEN, LEGIBLE, OVERFLOW, PLOTS
+
+pytestmark = [
+    pytest.mark.outside,
+    pytest.mark.long,
+    pytest.mark.skipif(PROGRAM is None, reason="no chromium on PATH (Debian, Ubuntu: apt install chromium)"),
+]
+
+
+async def test_a_report_is_whole_on_a_phone_a_desk_and_paper(recorded: Recorded, tmp_path: Path) -> None:
+    """No word of the console, no request but its own, nothing beside the page, legible plots, few pages."""
+    path = tmp_path / "moment.html"
+    path.write_text(moment_report(recorded.moment(), "html"), encoding="utf-8")
+    address = path.as_uri()
+    async with browser(tmp_path / "profile") as tab:
+        for width, dark, color in ((375, False, "rgb(247, 248, 250)"), (1280, True, "rgb(14, 18, 23)")):
+            await tab.open(address, width=width, dark=dark)
+            assert (tab.messages, set(tab.requests)) == ([], {address})
+            assert await tab.ask(OVERFLOW) == 0
+            assert await tab.ask(PLOTS) == 9
+            assert await tab.ask(LEGIBLE)
+            assert await tab.ask(HIDDEN) == []
+            assert await tab.ask(BACKGROUND) == color
+        pdf = await tab.pdf()
+        assert 1 <= pdf.count(b"/Type /Page\n") <= 8

@@ -1,0 +1,237 @@
+"""Reports of a recording in every format: contents, privacy, hostile names, and the command."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from sparktop.cli import main
+from sparktop.graphics.cells import cell_width
+from sparktop.model.event import Alert, Event, Severity
+from sparktop.model.snapshot import Snapshot
+from sparktop.moments.moment import Moment, SweepSpan
+from sparktop.moments.reading import moment_of
+from sparktop.moments.written import FORMATS, moment_report
+from sparktop.recording.past import Picture
+from sparktop.report.privacy import Privacy
+from tests.dump.conftest import page, written
+from tests.moments.conftest import OUTAGE_S, PLAYED_S, Recorded, wall
+from tests.report.html_page import Page
+from tests.report.test_markdown import READER, kinds
+
+pytestmark = [pytest.mark.outside, pytest.mark.long]
+
+KEY = ["backend", "spark-b", "running"]
+PAGE = "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running {}\n"
+HOSTILE = (
+    "\x1b[2J\x07red\u202e",
+    "<script>alert(1)</script>",
+    "a|b `c` **d** _e_",
+    "```",
+    '"><img src=x onerror=alert(1)>',
+    "</title></style><style>*{display:none}",
+    "[link](http://evil.example) @everyone",
+    "=1+1",
+)
+
+
+@pytest.fixture(scope="module")
+def moment(recorded: Recorded) -> Moment:
+    """The whole recording."""
+    return recorded.moment()
+
+
+def test_markdown_fits_a_forum_and_says_everything(moment: Moment) -> None:
+    """Lines of at most 100 columns; summary, plots, verdicts, figures, events, marks, what was watched."""
+    text = moment_report(moment, "md")
+    assert text.startswith("## sparktop report (simulated)\n\n**")
+    assert max(map(cell_width, text.splitlines())) <= 100
+    assert len(text) < 20_000
+    for words in (
+        "2026-01-15 09:00:01 to 09:02:40 UTC (2 min 39 s) · 2 servers, 2 machines, 1 router",
+        "Generated (tokens/s)",
+        "- `proxy`: **oscillating**, 09:00:50 to",
+        "### Tests behind `proxy`: oscillating",
+        "### Figures of the servers",
+        "| Tokens/s | `spark-a` |",
+        "### The minute before and after",
+        "**critical** `spark-a`: ",
+        "### Marks",
+        "``new `prompt` <b>``",
+        "`openai/gpt-oss-120b`",
+        "`NVIDIA DGX Spark`",
+        "`litellm 1.106.2`",
+        "- Running: requests that the engine works on.",
+    ):
+        assert words in re.sub(r"\s+", " ", text), words
+
+
+def test_a_page_has_plots_with_units_names_and_lines_at_events(moment: Moment) -> None:
+    """It needs no script and loads nothing; a plot names its servers, and events are lines with words."""
+    text = moment_report(moment, "html")
+    found = Page(text)
+    assert found.tags.isdisjoint({"script", "link", "img", "iframe", "object"})
+    assert not re.search(r"(?:src|href|url)\s*[=(]", text)
+    titles = re.findall(r'class="title">([^<]*)<', text)
+    assert titles[:2] == ["Generated (tokens/s)", "Running (requests)"]
+    assert all(re.search(r"\([^)]+\)$", title) for title in titles)
+    first = text[text.index("<figure>") : text.index("</figure>")]
+    assert re.findall(r'class="label">([^<]*)<', first) == ["spark-a", "spark-b"]
+    assert re.search(r'class="event critical"><title>09:02:1\d spark-a: ', first)
+    assert re.search(r'class="event marked"><title>09:01:30 new `prompt` &lt;b&gt;<', first)
+
+
+def test_json_and_csv_hold_the_same_values(moment: Moment) -> None:
+    """Every value of a series, with its unit and time; verdicts with their rules as data."""
+    body = json.loads(moment_report(moment, "json"))
+    assert (body["schema"], body["simulated"]) == ("sparktop.moment/1", True)
+    assert [one["name"] for one in body["backends"]] == ["spark-a", "spark-b"]
+    swing = next(one for one in body["verdicts"] if one["verdict"] == "oscillating")
+    assert swing["evidence"]["rules"][0]["checks"][0]["at_least"] == 45
+    rows = list(csv.DictReader(io.StringIO(moment_report(moment, "csv"))))
+    series = next(one for one in body["series"] if [one[key] for key in ("source", "name", "figure")] == KEY)
+    own = [row for row in rows if [row[key] for key in ("source", "name", "figure")] == KEY]
+    assert [float(row["value"]) for row in own if row["value"]] == [
+        one for one in series["values"] if one is not None
+    ]
+    assert datetime.fromisoformat(own[0]["time"]).timestamp() == pytest.approx(series["times"][0], abs=0.001)
+    figures = body["backends"][1]["figures"]["running"]
+    known = [one for one in series["values"] if one is not None]
+    assert (figures["min"], figures["max"], figures["last"]) == (min(known), max(known), known[-1])
+
+
+def test_a_recording_of_a_second_and_one_of_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both have reports in every format but a picture where there is nothing to draw."""
+    short = written(tmp_path / "a", [page(1.0, PAGE.format(3)), page(2.0, PAGE.format(4))])
+    empty = written(tmp_path / "b", [])
+    for path, drawn in ((short, 0), (empty, 2)):
+        for form in FORMATS:
+            assert main(["report", str(path), "--format", form]) == (drawn if form == "svg" else 0)
+    assert "nothing to draw" in capsys.readouterr().err
+
+
+def hostile_moment(names: Sequence[str], snapshot: Snapshot) -> Moment:
+    """Return a moment whose servers, machines, group and messages have hostile names."""
+    backends = tuple(replace(snapshot.backends[1], name=name, model=name, group=name) for name in names)
+    nodes = tuple(replace(snapshot.nodes[0], name=name) for name in names)
+    now = snapshot.taken_at
+    shown = replace(
+        snapshot,
+        backends=backends,
+        nodes=nodes,
+        balance=tuple(replace(one, group=names[0], reasons=tuple(names)) for one in snapshot.balance),
+        alerts=tuple(Alert(f"backend:{name}:x", Severity.CRITICAL, name, name, now) for name in names),
+        events=tuple(Event(now, Severity.WARNING, name, name) for name in names),
+    )
+    found = moment_of([Picture(shown)])
+    return replace(
+        found,
+        marks=tuple((now, name) for name in names),
+        sweeps=tuple(SweepSpan(now, None, name) for name in names),
+        readings=replace(found.readings, source=names[1], damage=(names[1],)),
+    )
+
+
+def test_hostile_names_stay_text(recorded: Recorded) -> None:
+    """No markup of a page, of Markdown or of a spreadsheet, and no control character."""
+    moment = hostile_moment(HOSTILE, recorded.live[OUTAGE_S - 10])
+    text = moment_report(moment, "md")
+    assert kinds(text) <= {
+        "text",
+        "code_inline",
+        "strong_open",
+        "strong_close",
+        "em_open",
+        "em_close",
+        "softbreak",
+    }
+    assert {token.type for token in READER.parse(text)}.isdisjoint({"html_block"})
+    assert sum(token.type == "fence" for token in READER.parse(text)) == 1
+    found = Page(moment_report(moment, "html"))
+    assert found.tags.isdisjoint({"script", "img"})
+    assert not any(name.startswith("on") for name, _ in found.attributes)
+    for form in FORMATS:
+        report = moment_report(moment, form)
+        assert not set(report) & {"\x1b", "\x07", "\u202e"}, form
+    names = {row["name"] for row in csv.DictReader(io.StringIO(moment_report(moment, "csv")))}
+    assert not any(name.startswith("=") for name in names)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_addresses_are_shown_on_request_only(moment: Moment, form: str) -> None:
+    """Of servers, routers and machines, also in messages such as that of the outage."""
+    assert "192.168.100" not in moment_report(moment, form)
+    if form in {"md", "html", "json"}:
+        assert "http://192.168.100.11:8000" in moment_report(moment, form, Privacy(addresses=True))
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_an_anonymous_report_has_no_name_path_or_address(recorded: Recorded, form: str) -> None:
+    """Canaries in names, hosts, host names, paths, messages and reasons; aliases stand for names."""
+    shown = recorded.live[OUTAGE_S - 10]
+    words = "canary-a on canary-n read /home/canary/m from canary-host:8000 and 10.9.8.7, token=canary"
+    now = shown.taken_at - timedelta(seconds=1)
+    backend = replace(
+        shown.backends[1],
+        name="canary-a",
+        url="http://canary-host:8000",
+        model="/srv/canary/gpt-oss",
+        group="canary-g",
+    )
+    identity = replace(shown.nodes[0].identity, hostname="canary-dgx", addresses=("10.9.8.7",))
+    changed = replace(
+        shown,
+        backends=(backend,),
+        nodes=(replace(shown.nodes[0], name="canary-n", identity=identity),),
+        routers=tuple(replace(one, name="canary-r") for one in shown.routers),
+        balance=tuple(
+            replace(one, group="canary-g", reasons=(words,), router="canary-r") for one in shown.balance
+        ),
+        alerts=(Alert("node:canary-n:x", Severity.WARNING, "canary-n", f"canary-dgx: {words}", now),),
+        events=(Event(now, Severity.WARNING, "canary-a", words, {}, None, "backend:canary-a:x"),),
+    )
+    moment = replace(
+        moment_of([Picture(changed)]), marks=((now, words),), sweeps=(SweepSpan(now, None, words),)
+    )
+    text = moment_report(moment, form, Privacy(anonymous=True))
+    assert "canary" not in text
+    assert "10.9.8.7" not in text
+    assert "backend-1" in text
+    if form in {"md", "html", "json"}:
+        for alias in ("node-1", "router-1", "group-1", "gpt-oss", "(path)", "(address)", "(secret)"):
+            assert alias in text, alias
+    default = moment_report(moment, form)
+    assert "10.9.8.7" not in default
+    assert "canary-host" not in default
+    assert "canary-a" in default
+
+
+def test_the_command_reads_times_and_refuses_what_does_not_fit(
+    recorded: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A range in words; options of sweeps, unknown times and other formats are refused in one line."""
+    path = str(recorded.path)
+    output = tmp_path / "out.json"
+    assert main(["report", path, "--from", "60s ago", "--to", "20s ago", "-o", str(output)]) == 0
+    body = json.loads(output.read_text(encoding="utf-8"))
+    assert body["recording"] == "swing.rec.zst"
+    assert datetime.fromisoformat(body["to"]) == wall(PLAYED_S - 20 + 0.35)
+    for words, reason in (
+        ((path, "--format", "llama-benchy"), "is for sweeps"),
+        ((path, "--target", "a"), "is for sweeps"),
+        ((path, "--from", "soon"), "is not a time"),
+        ((path, "--from", "2020-01-01", "--to", "2020-01-02"), "nothing was recorded then"),
+        (("last", "--from", "1m"), ""),
+    ):
+        assert main(["report", *words]) == 2
+        assert reason in capsys.readouterr().err

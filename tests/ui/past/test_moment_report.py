@@ -1,0 +1,94 @@
+"""F2: a report of the minutes up to the moment on the screen, of the present, the past and a recording."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sparktop.recording.player import Recording
+from sparktop.recording.replay import Replay
+from sparktop.ui.app import SparktopApp
+from sparktop.ui.replay import ReplayApp
+from stage.rehearsal import Rehearsal
+from tests.moments.conftest import Recorded, recorded
+
+pytestmark = [pytest.mark.outside, pytest.mark.long]
+__all__ = ["recorded"]
+
+
+async def saved(app: SparktopApp, *keys: str) -> str:
+    """Press keys and F2; return the last notice."""
+    async with app.run_test(size=(80, 24)) as pilot:
+        if isinstance(app, ReplayApp):
+            for _ in range(2_000):
+                app.replay.work(0.1)
+                if not app.replay.busy:
+                    break
+        elif app.overview.shown is not None:
+            app.overview.redraw()
+        await pilot.press(*keys, "f2")
+        await app.workers.wait_for_complete([one for one in app.workers if one.group == "report"])
+        await pilot.pause()
+        return [notice.message for notice in app._notifications][-1]
+
+
+def written(folder: Path) -> dict[str, str]:
+    """Return the texts of the files of a report, by suffix."""
+    return {path.suffix: path.read_text(encoding="utf-8") for path in folder.glob("sparktop-*")}
+
+
+async def test_the_board_saves_the_minutes_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the live board: HTML, Markdown, and the snapshot on the screen as JSON, of one moment."""
+    monkeypatch.chdir(tmp_path)
+    live = Rehearsal(nodes=1)
+    app = SparktopApp(live.store.snapshot, store=live.store)
+    for _ in range(30):
+        live.play(1.0)
+        app.rewind.add(live.store.snapshot(), lambda: None)
+    assert (await saved(app)).startswith("saved sparktop-")
+    texts = written(tmp_path)
+    assert set(texts) == {".html", ".md", ".json"}
+    assert "09:00:01 to 09:00:30 UTC" in texts[".md"]
+    assert "192.168.100" not in texts[".md"] + texts[".html"]
+    assert json.loads(texts[".json"])["taken_at"].startswith("2026-01-15T09:00:30")
+
+
+async def test_a_past_moment_saves_the_minutes_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten seconds back: nothing later is in the report."""
+    monkeypatch.chdir(tmp_path)
+    live = Rehearsal(nodes=1)
+    app = SparktopApp(live.store.snapshot, store=live.store)
+    for _ in range(30):
+        live.play(1.0)
+        app.rewind.add(live.store.snapshot(), lambda: None)
+    await saved(app, "left_square_bracket")
+    assert "09:00:01 to 09:00:20 UTC" in written(tmp_path)[".md"]
+
+
+async def test_a_recording_on_the_screen_is_reported(
+    recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The moment shown and the minutes before it, with the verdict of the time."""
+    monkeypatch.chdir(tmp_path)
+    app = ReplayApp(Replay(Recording([recorded.path])))
+    assert (await saved(app)).endswith(".md and .json")
+    text = written(tmp_path)[".md"]
+    assert "09:00:01 to 09:02:40 UTC" in text
+    assert "`proxy`: **oscillating**" in text
+
+
+async def test_a_folder_that_cannot_be_written_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one line; nothing is left behind."""
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    live = Rehearsal(nodes=1)
+    live.play(3.0)
+    assert (await saved(SparktopApp(live.store.snapshot, store=live.store))).startswith("not saved: ")
