@@ -273,7 +273,8 @@ async def draw() -> dict[str, str]:
         name = f"{size[0]}x{size[1]}"
         jobs[f"overview-{name}"] = await picture(size)
         jobs[f"dead-backend-{name}"] = await picture(size, outage=dead, keys=("3",))
-        jobs[f"detail-{name}"] = await picture(size, keys=("down", "down", "enter"))
+        # Down to the first backend, below the node and the balance.
+        jobs[f"detail-{name}"] = await picture(size, keys=("down", "down", "down", "enter"))
         jobs[f"node-{name}"] = await picture(size, keys=("down", "enter"))
         jobs[f"swing-{name}"] = await picture(size, scenario=DEFAULT_SCENARIO)
         jobs[f"balance-{name}"] = await picture(size, keys=("b",), scenario=DEFAULT_SCENARIO)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -45,19 +47,29 @@ def run(arguments: argparse.Namespace) -> int:
     open_log(os.environ)
     file_checks, from_file, wanted = read_configuration(arguments.config, os.environ)
     watch = chosen_of(from_file, arguments, has_file=from_file.source != "defaults")
-    checks = [
+    own = [
         *check_versions(),
         *file_checks,
         # With JSON, standard output must hold nothing else, so the terminal is not queried.
         *check_terminal(look_at_terminal(os.environ, ask=arguments.form == "txt")),
         check_open_files(*open_file_limits(), wanted),
-        *asyncio.run(_examine(watch, named=bool(arguments.targets))),
     ]
+    machine, servers = asyncio.run(_examine(watch, named=bool(arguments.targets)))
+    checks = [*own, *machine, *servers]
     if arguments.form == "json":
         write_out(json.dumps(to_json(checks, datetime.now(UTC)), indent=2) + "\n")
     else:
-        write_out(to_text(checks))
+        groups = {"sparktop": own, "this machine": machine, "nodes and servers": servers}
+        width, color = _terminal(os.environ)
+        write_out(to_text(groups, width=width, color=color))
     return 1 if failed(checks) else 0
+
+
+def _terminal(env: Mapping[str, str]) -> tuple[int | None, bool]:
+    """Return (width of the terminal, whether to use colours); (None, False) if there is no terminal."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return None, False
+    return shutil.get_terminal_size().columns, not env.get("NO_COLOR") and env.get("TERM") != "dumb"
 
 
 def read_configuration(name: str | None, env: Mapping[str, str]) -> tuple[list[Check], Watch, int]:
@@ -94,7 +106,8 @@ def read_configuration(name: str | None, env: Mapping[str, str]) -> tuple[list[C
     return checks, watch, highest
 
 
-async def _examine(watch: Watch, *, named: bool) -> list[Check]:
+async def _examine(watch: Watch, *, named: bool) -> tuple[list[Check], list[Check]]:
+    """Return the checks of this machine, and those of nodes and servers; `named`: the user named targets."""
     # Late: as above.
     from sparktop.doctor.examination import examine_network
     from sparktop.doctor.machine import check_machine, look_at_machine
@@ -104,4 +117,4 @@ async def _examine(watch: Watch, *, named: bool) -> list[Check]:
     urls = [*(target.url for target in watch.backends), *(target.url for target in routers)]
     machine = check_machine(*await look_at_machine())
     async with open_network(secure=any(url.startswith("https:") for url in urls)) as network:
-        return [*machine, *await examine_network(watch, network, wanted=named)]
+        return machine, await examine_network(watch, network, wanted=named)

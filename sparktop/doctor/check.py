@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from textwrap import fill
 
 from sparktop import __version__
+from sparktop.graphics.cells import cell_width
 from sparktop.model.text import clean
 
 SCHEMA = "sparktop.doctor/1"
@@ -24,6 +27,12 @@ class Status(StrEnum):
     FAIL = "fail"
     SKIP = "skip"
     """Nothing was checked, or what should be checked is absent and not needed."""
+
+
+_COLORS = {Status.OK: "32", Status.WARN: "33", Status.FAIL: "1;31", Status.SKIP: "2"}
+"""ANSI codes by status: green, yellow, bold red, dim."""
+_HEADING = "1"
+_LEAST_WIDTH = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +52,42 @@ def failed(checks: Iterable[Check]) -> bool:
     return any(check.status is Status.FAIL for check in checks)
 
 
-def to_text(checks: Iterable[Check]) -> str:
-    """Return the checks as text, a line for each, without control characters that a server may have sent."""
-    return "".join(f"{_line(check)}\n" for check in checks)
+def to_text(groups: Mapping[str, Sequence[Check]], *, width: int | None = None, color: bool = False) -> str:
+    """Return the checks as text: a heading for each group, a line for each check, and a line with the counts.
+
+    `groups` has the checks by heading; empty groups are left out. Lines are wrapped to `width` cells, unless
+    that is None. With `color`, statuses are coloured by ANSI escape sequences. Control characters that a
+    server may have sent are removed.
+    """
+    lines: list[str] = []
+    for heading, checks in groups.items():
+        if checks:
+            lines.append(_painted(heading, _HEADING, color=color))
+            lines += [_line(check, width, color=color) for check in checks]
+            lines.append("")
+    lines.append(_sum([check for checks in groups.values() for check in checks]))
+    return "\n".join(lines) + "\n"
 
 
-def _line(check: Check) -> str:
+def _line(check: Check, width: int | None, *, color: bool) -> str:
     word = "FAIL" if check.status is Status.FAIL else check.status.value
     seen = f"{word:<4}  {clean(check.name, _NAME)}: {clean(check.message, _SENTENCE)}"
-    return f"{seen} — {clean(check.advice, _SENTENCE)}" if check.advice else seen
+    line = f"{seen} — {clean(check.advice, _SENTENCE)}" if check.advice else seen
+    if width is not None and cell_width(line) > width:
+        line = fill(line, max(_LEAST_WIDTH, width), subsequent_indent=" " * 6, break_on_hyphens=False)
+    return _painted(word, _COLORS[check.status], color=color) + line[len(word) :]
+
+
+def _painted(text: str, code: str, *, color: bool) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if color else text
+
+
+def _sum(checks: Sequence[Check]) -> str:
+    """Return the last line: how many checks have each status, such as "28 ok, 2 warnings, 1 failed"."""
+    count = Counter(check.status for check in checks)
+    warnings = "warning" if count[Status.WARN] == 1 else "warnings"
+    words = {Status.OK: "ok", Status.WARN: warnings, Status.FAIL: "failed", Status.SKIP: "skipped"}
+    return ", ".join(f"{count[status]} {word}" for status, word in words.items() if count[status])
 
 
 def to_json(checks: Sequence[Check], now: datetime) -> dict[str, object]:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import ClassVar, Protocol, runtime_checkable
 
 from textual.app import SystemCommand
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.markup import escape
 from textual.screen import Screen
 from textual.timer import Timer
+from textual.widgets import Input
 
 from sparktop.config.keys import Key, preset_keys, remapped, yielded
 from sparktop.ending import ENDING
@@ -27,6 +28,7 @@ from sparktop.recording.past import Picture, picture_of
 from sparktop.recording.session import RecordedMonitor, Recordings
 from sparktop.store import Store
 from sparktop.ui.cadence import Cadence
+from sparktop.ui.notices import NOTICE_CSS
 from sparktop.ui.remembered import recall, remember, state_file
 from sparktop.ui.rewind import Rewind
 from sparktop.ui.screens.overview import OverviewScreen
@@ -64,8 +66,9 @@ class SparktopApp(ThemedApp):
 
     TITLE = "sparktop"
     ENABLE_COMMAND_PALETTE = True
-    CSS = "OverviewScreen { background: $background; } ToastRack { align-horizontal: right; }"
-    BINDINGS: ClassVar[list[BindingType]] = []
+    CSS = "OverviewScreen { background: $background; }" + NOTICE_CSS
+    # With priority: keys of the application do not reach it from a dialog.
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "interrupt", show=False, priority=True)]
     followed: Path | None = None
     """A progress file written by another program's sweep, shown from the start; None for none."""
 
@@ -274,12 +277,12 @@ class SparktopApp(ThemedApp):
         self._redraw()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Yield the entries of the command palette: the action of each key, then Textual's own."""
+        """Yield the entries of the command palette: the action of each key of the overview."""
+        del screen
         for key in self.overview.key_table:
-            if key.name != "palette":
+            if key.keys and key.name != "palette":
                 # The palette interprets markup, and a preset may have any name.
                 yield SystemCommand(escape(key.help), f"key {key.shown}", partial(self._do, key.action))
-        yield from super().get_system_commands(screen)
 
     async def _do(self, action: str) -> None:
         await self.overview.run_action(action)
@@ -329,6 +332,20 @@ class SparktopApp(ThemedApp):
         if not self.desk.ask_to_leave():
             self.end_in_time(0)
             self.exit()
+
+    async def action_interrupt(self) -> None:
+        """Quit as at `q`, unless text is selected in an input line, which is copied.
+
+        If the question of `q` is on the screen, answer it with yes.
+        """
+        from sparktop.ui.screens.ask import QuitScreen
+
+        if isinstance(self.focused, Input) and self.focused.selected_text:
+            self.focused.action_copy()
+        elif isinstance(self.screen, QuitScreen):
+            self.screen.dismiss(True)  # noqa: FBT003 - the answer of a screen is given by place
+        else:
+            await self.action_quit()
 
     def end_in_time(self, code: int) -> None:
         """Start a timer that forces the process to exit with `code` if the shutdown takes too long."""

@@ -144,7 +144,8 @@ class Canvas(Widget, can_focus=True):
         if strip is None:
             width = self.size.width
             row: Row = self._rows[y] if y < len(self._rows) else []
-            segments = [Segment(text, self._role_styles[role]) for text, role in row]
+            styles = self._role_styles
+            segments = [Segment(styles.text(text, role), styles[role]) for text, role in row]
             strip = Strip(segments).adjust_cell_length(width, self._role_styles["text"])
             self._strips[y] = strip
         return strip

@@ -7,6 +7,7 @@ from textual.theme import BUILTIN_THEMES, Theme
 
 from sparktop.colors.palette import Palette
 
+_HEAVY = str.maketrans("╭╮╰╯─│├┤", "┏┓┗┛━┃┣┫")
 _BOLD = frozenset({"title", "key", "accent", "bad", "warn"})
 """Roles drawn in bold, so that they stay distinct with NO_COLOR and with 16 colours."""
 
@@ -28,6 +29,10 @@ class RoleStyles:
         if style is None:
             style = self._styles[role] = self._make(role)
         return style
+
+    def text(self, text: str, role: str) -> str:
+        """Return `text` as it is drawn: without colours, the frame of the selected panel has heavy lines."""
+        return text if self._color or role != "selected" else text.translate(_HEAVY)
 
     def _make(self, role: str) -> Style:
         bold = True if role in _BOLD else None

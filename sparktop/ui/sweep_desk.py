@@ -338,15 +338,14 @@ class SweepDesk:
         if sweeping is None or not sweeping.loads:
             self.call_off()
             return False
-        from sparktop.ui.screens.ask import AskScreen
+        from sparktop.ui.screens.ask import QuitScreen
 
         def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual hands the answer over by place
             if yes:
                 self._leave("the program was left", 0)
 
-        if not isinstance(self._app.screen, AskScreen):
-            lines = ["A sweep is running: stop it and quit?", "What is done is kept."]
-            self._app.push_screen(AskScreen("quit", lines, yes="stop it and quit", no="go on"), answered)
+        if not isinstance(self._app.screen, QuitScreen):
+            self._app.push_screen(QuitScreen(), answered)
         return True
 
     def handle_signals(self) -> None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from textual.app import App
-
 from sparktop.colors.palette import Palette, find_palette, palettes, theme_problems
 from sparktop.errors import ConfigError
 from sparktop.model.text import clean
 from sparktop.ui.canvas import Canvas
+from sparktop.ui.notices import NoticeApp
 from sparktop.ui.styles import RoleStyles, textual_theme
 
 _PROBLEMS_SHOWN = 4
 """The most lines in the notice about themes that cannot be used."""
 
 
-class ThemedApp(App[None]):
+class ThemedApp(NoticeApp):
     """An application whose theme has a colour for each role of what is drawn, such as "title" or "warn"."""
 
     no_color_wanted: bool

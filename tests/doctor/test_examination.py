@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -81,11 +82,40 @@ def test_a_check_is_one_line() -> None:
         Check("clock", Status.WARN, "5 s ahead", "set it"),
         Check("a\nb", Status.FAIL, "no\x1b[31m", "do\r\nthis"),
     ]
-    assert (
-        to_text(checks) == "ok    port: open\nwarn  clock: 5 s ahead — set it\nFAIL  a b: no [31m — do this\n"
-    )
+    assert to_text({"servers": checks}).splitlines()[1:4] == [
+        "ok    port: open",
+        "warn  clock: 5 s ahead — set it",
+        "FAIL  a b: no [31m — do this",
+    ]
     assert failed(checks)
     assert not failed(checks[:2])
+
+
+ADVISED = Check("port", Status.FAIL, "nothing listens on 10.0.0.1:8000 (connection refused)", "start it")
+
+
+def test_groups_have_headings_and_the_last_line_sums_up() -> None:
+    """Empty groups are left out; the counts are of all groups, in words that fit the numbers."""
+    well = Check("memory", Status.OK, "122 GiB")
+    lines = to_text({"sparktop": [well], "this machine": [], "servers": [ADVISED, well]}).splitlines()
+    assert [line for line in lines if line and line[:4] not in {"ok  ", "FAIL"}] == [
+        "sparktop",
+        "servers",
+        "2 ok, 1 failed",
+    ]
+    warned = Check("clock", Status.WARN, "5 s ahead")
+    assert to_text({"a": [warned]}).endswith("\n1 warning\n")
+    assert to_text({"a": [warned, warned], "b": [well]}).endswith("\n1 ok, 2 warnings\n")
+
+
+def test_on_a_terminal_lines_are_wrapped_and_statuses_coloured() -> None:
+    """No line is wider than the terminal, further lines are indented, and each colour ends at once."""
+    text = to_text({"servers": [ADVISED]}, width=60, color=True)
+    assert "\x1b[1;31mFAIL\x1b[0m  port: nothing listens" in text
+    plain = re.sub(r"\x1b\[[\d;]*m", "", text).splitlines()
+    assert max(map(len, plain)) <= 60
+    assert plain[2].startswith("      ")
+    assert " ".join(" ".join(plain[1:3]).split()).endswith("— start it")
 
 
 @settings(max_examples=60)
@@ -93,9 +123,8 @@ def test_a_check_is_one_line() -> None:
 def test_any_text_stays_on_its_line(name: str, message: str, advice: str) -> None:
     """Whatever a server put into a check, it is one printable line, and JSON holds the same words."""
     check = Check(name, Status.WARN, message, advice)
-    text = to_text([check])
-    assert text.endswith("\n")
-    assert text[:-1].isprintable()
+    text = to_text({"": [check]}).splitlines()[1]
+    assert text.isprintable()
     (plain,) = json.loads(json.dumps(to_json([check], NOW)))["checks"]
     assert text.startswith(f"warn  {plain['name']}: {plain['message']}")
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from textual.notifications import SeverityLevel
 from textual.pilot import Pilot
 from textual.screen import Screen
 
@@ -97,6 +98,26 @@ class PlayedRunner:
         return result
 
 
+def noted_by(app: SparktopApp) -> list[str]:
+    """Return a list to which every later notice of `app` is added, also those that a newer one replaces."""
+    told: list[str] = []
+    notify = app.notify
+
+    def noted(
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = True,
+    ) -> None:
+        told.append(message)
+        notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
+
+    app.notify = noted  # type: ignore[method-assign]  # the test's own
+    return told
+
+
 class SweepStage:
     """An app on simulated servers that stand still, whose sweeps the test plays."""
 
@@ -127,6 +148,7 @@ class SweepStage:
             env=self.env,
             state=home / "state" / "view.json",
         )
+        self._told = noted_by(self.app)
         self.clock = Clock(self.rehearsal.now_s)
         self.runners: list[PlayedRunner] = []
         self.countdowns: list[asyncio.Future[None]] = []
@@ -192,8 +214,8 @@ class SweepStage:
         return self.text().splitlines()[-1]
 
     def toasts(self) -> list[str]:
-        """Return the text of every notice."""
-        return [note.message for note in self.app._notifications]
+        """Return the text of every notice so far, also of those that a newer one has replaced."""
+        return self._told
 
     def events(self) -> list[str]:
         """Return the messages of the event list that are about sweeps."""

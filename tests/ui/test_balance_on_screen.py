@@ -139,11 +139,23 @@ async def test_without_a_group_b_says_so() -> None:
     single = replace(traced("cooldown-c64"), balance=())
     app = SparktopApp(lambda: single)
     async with app.run_test(size=(120, 36), notifications=True) as pilot:
-        await press(pilot, "b", "w")
+        for key in ("b", "w"):
+            app.clear_notifications()
+            await press(pilot, key)
+            assert alone(app) is None
+            assert [note.message for note in app._notifications] == [
+                "no group of two or more backends to compare"
+            ]
+
+
+async def test_esc_returns_from_why_to_where_it_was_opened() -> None:
+    """Opened from the board, Esc on the evidence returns to the board, not to the group's balance."""
+    app = SparktopApp(lambda: traced("cooldown-c64"))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "w", "escape")
         assert alone(app) is None
-        assert [note.message for note in app._notifications] == [
-            "no group of two or more backends to compare"
-        ] * 2
+        await press(pilot, "b", "w", "escape")
+        assert alone(app) == PROXY
 
 
 async def test_a_group_that_goes_away_leaves_the_board() -> None:

@@ -34,6 +34,9 @@ _UNITS = {
 _GROUPED = 1000
 _LEAST_WRAPPED = 30
 """Least width in cells of a message that is wrapped."""
+_INDENT = 4
+_MOST_ROWS = 100
+"""Most rows of one entry on the full screen: more than the longest message has."""
 _SIGNS = {Severity.INFO: "·", Severity.WARNING: "▲", Severity.CRITICAL: "✖"}
 
 
@@ -43,23 +46,37 @@ def events_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool 
     The values behind a message stand after it, as far as the width allows. Where rows are left over, messages
     that are too long are wrapped, and their values get a row of their own.
     """
-    entries = [
-        *(_entry(one, f"since {_clock(one.since)} ", "title", active=True) for one in snapshot.alerts),
-        *(_entry(one, f"      {_clock(one.at)} ", "text") for one in reversed(snapshot.events)),
-    ]
+    entries = _entries(snapshot)
     rows: list[Row] = []
     spare = height - 2 - len(entries)
     for entry in entries:
         drawn = entry.rows(width - 2, 1 + max(0, spare))
         spare -= len(drawn) - 1
         rows += drawn
-    if not rows:
-        rows = [[label(" nothing happened yet")]]
     hidden = len(rows) - (height - 2)
     note: Row = [label(f" {hidden} older ")] if hidden > 0 else []
+    return _events_frame(rows, width, height, note, selected=selected)
+
+
+def events_screen(snapshot: Snapshot, width: int, height: int, *, selected: bool = False) -> list[Row]:
+    """Draw the alerts and events with every message in full, in at least `height` rows."""
+    rows = [row for entry in _entries(snapshot) for row in entry.rows(width - 2, _MOST_ROWS)]
+    return _events_frame(rows, width, max(height, len(rows) + 2), [], selected=selected)
+
+
+def _events_frame(rows: list[Row], width: int, height: int, note: Row, *, selected: bool) -> list[Row]:
     title: Row = [("┐", "border"), ("alerts and events", "title"), ("┌", "border")]
     role = "selected" if selected else "border"
-    return framed(rows, width, height, role=role, title=title, note=note)
+    drawn = rows or [[label(" nothing happened yet")]]
+    return framed(drawn, width, height, role=role, title=title, note=note)
+
+
+def _entries(snapshot: Snapshot) -> list[_Entry]:
+    """Return the active alerts, then the events, newest first."""
+    return [
+        *(_entry(one, f"since {_clock(one.since)} ", "title", active=True) for one in snapshot.alerts),
+        *(_entry(one, f"      {_clock(one.at)} ", "text") for one in reversed(snapshot.events)),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +95,13 @@ class _Entry:
         If the message needs more rows, it is returned unwrapped in a single row, which the caller must cut.
         """
         indent = row_width(self.head)
-        lines = wrapped(self.message, width - indent) if width - indent >= _LEAST_WRAPPED else []
-        if not 1 <= len(lines) <= most:
+        below = width - indent < _LEAST_WRAPPED  # a long subject: the message begins in the next row
+        indent = _INDENT if below else indent
+        lines = wrapped(self.message, width - indent)
+        if not 1 <= len(lines) <= most - below:
             return [self._with_values([*self.head, (self.message, self.role)], width)]
-        rows: list[Row] = [[*self.head, (lines[0], self.role)]]
-        rows += [[label(" " * indent), (line, self.role)] for line in lines[1:]]
+        rows: list[Row] = [list(self.head)] if below else [[*self.head, (lines[0], self.role)]]
+        rows += [[label(" " * indent), (line, self.role)] for line in lines[0 if below else 1 :]]
         apart = flowed([[label(value)] for value in self.values], width - indent)
         if row_width(rows[-1]) + row_width(apart[0] if apart else []) + 3 <= width and len(apart) < 2:
             return [*rows[:-1], self._with_values(rows[-1], width)]

@@ -19,7 +19,7 @@ from sparktop.panels.balance.band import balance_band
 from sparktop.panels.balance.panel import balance_screen, evidence_screen
 from sparktop.panels.board.layout import Layout, Place, Tiling, arrange, below_band, sweep_height
 from sparktop.panels.board.lists import Listed, backend_list, group_list, node_list, visible
-from sparktop.panels.board.log import events_panel, self_panel
+from sparktop.panels.board.log import events_panel, events_screen, self_panel
 from sparktop.panels.board.view import Preset, Sort, View
 from sparktop.panels.node.detail import drawn_node_detail
 from sparktop.panels.node.panel import node_panel, power_scale
@@ -32,7 +32,7 @@ from sparktop.panels.sweep.countdown import countdown_band
 
 _GROUP_KINDS = frozenset({"balance", "evidence", "checks"})
 """Kinds of the full-screen views of a group's balance; "checks" is the evidence with all its checks."""
-_TALL = frozenset({"node", "backend"}) | _GROUP_KINDS
+_TALL = frozenset({"node", "backend", "events"}) | _GROUP_KINDS
 """Kinds of panels that may need more rows than the screen has when they fill it; the board then scrolls."""
 _LEAST_WINDOW_S = 60.0
 """Least number of seconds that the graphs of the board show."""
@@ -159,6 +159,8 @@ class Scene:
             )
         elif place.kind in _GROUP_KINDS:
             rows = self._group_rows(place)
+        elif place.kind == "events":
+            rows = events_screen(self.snapshot, *size, selected=selected)
         else:
             backend = self.snapshot.backends[place.index]
             nodes = {node.name: node for node in self.snapshot.nodes}

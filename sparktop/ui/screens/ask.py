@@ -40,7 +40,7 @@ class AskScreen(ModalScreen[bool]):
     AskScreen OptionList {
         dock: bottom; height: 2; border: none; padding: 0; background: $background; scrollbar-size: 0 0;
     }
-    AskScreen:nocolor OptionList > .option-list--option-highlighted { text-style: underline; }
+    AskScreen:nocolor OptionList > .option-list--option-highlighted { text-style: reverse; }
     AskScreen OptionList:focus { border: none; background-tint: $background 0%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -116,3 +116,12 @@ class AskScreen(ModalScreen[bool]):
         """Scroll the question by its visible height, if it is longer: 1 down, -1 up."""
         question = self.query_one(VerticalScroll)
         question.scroll_relative(y=direction * max(1, question.size.height - 1), animate=False)
+
+
+class QuitScreen(AskScreen):
+    """Asks whether to stop the running sweep and quit."""
+
+    def __init__(self) -> None:
+        """Ask the question."""
+        lines = ["A sweep is running: stop it and quit?", "What is done is kept."]
+        super().__init__("quit", lines, yes="stop it and quit", no="go on")

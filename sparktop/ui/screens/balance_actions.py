@@ -31,6 +31,8 @@ class BalanceActions(Screen[None]):
         self.view = View()
         self.selected: PanelKey | None = None
         self.zoomed: PanelKey | None = None
+        self._why_on_board = False
+        """Whether the evidence was opened from the board, to which Esc then returns."""
 
     @property
     def shown(self) -> Snapshot | None:
@@ -91,6 +93,7 @@ class BalanceActions(Screen[None]):
 
     def action_why(self) -> None:
         """Show the evidence for a group's verdict; if it is shown already, show the balance again."""
+        self._why_on_board = self.zoomed is None
         if self.zoomed is not None and self._on_group:
             kind = "evidence" if self.zoomed.kind == "balance" else "balance"
             self.zoomed = PanelKey(kind, self.zoomed.name)

@@ -187,7 +187,8 @@ class OverviewScreen(SweepActions, FilterActions):
         elif self.view.filter:
             keys = [("esc", f"drops filter: {clean(self.view.filter, 20)}"), *keys]
         below = self._board_height - self._room - self._scroll
-        return [("↓", f"{below} more row{'' if below == 1 else 's'}"), *keys] if below > 0 else keys
+        rest = [("↓", f"{below} more row{'' if below == 1 else 's'}")] if below > 0 else []
+        return [*([("↑", f"{self._scroll} above")] if self._scroll else []), *rest, *keys]
 
     def show_as(self, view: View) -> None:
         """Draw with the view `view` (preset, boxes, sort orders, filters) and post `ViewChanged`."""
@@ -204,9 +205,11 @@ class OverviewScreen(SweepActions, FilterActions):
     def action_box(self, box: str) -> None:
         """Show or hide the box with the field name `box` of `Boxes`; the last visible box stays."""
         boxes = replace(self.view.boxes, **{box: not getattr(self.view.boxes, box)})
-        if boxes != Boxes(nodes=False, backends=False, events=False, self_cost=False):
-            self.zoomed = None
-            self.show_as(replace(self.view, boxes=boxes))
+        if boxes == Boxes(nodes=False, backends=False, events=False, self_cost=False):
+            self.notify("this is the last box shown: show another one first (1 to 4)", timeout=3)
+            return
+        self.zoomed = None
+        self.show_as(replace(self.view, boxes=boxes))
 
     def action_next_view(self) -> None:
         """Change to the next preset of the view."""
@@ -319,7 +322,7 @@ class OverviewScreen(SweepActions, FilterActions):
         zoomed, self.zoomed = self.zoomed, None
         if zoomed is not None and zoomed.kind == "processes" and self._opened_in_detail:
             self.zoomed = PanelKey("node", zoomed.name)
-        elif zoomed is not None and zoomed.kind in {"evidence", "checks"}:
+        elif zoomed is not None and zoomed.kind in {"evidence", "checks"} and not self._why_on_board:
             self.zoomed = PanelKey("balance", zoomed.name)
         else:
             self.view = replace(self.view, processes=replace(self.view.processes, filter=""))
@@ -358,7 +361,9 @@ class OverviewScreen(SweepActions, FilterActions):
             for first, end, shown in self._spots:
                 if first <= message.x < end:
                     actions = {key.shown: key.action for key in self.key_table}
-                    await self.run_action((actions | {"↓": "select(1)", "esc": "back"})[shown])
+                    await self.run_action(
+                        (actions | {"↓": "select(1)", "↑": "select(-1)", "esc": "back"})[shown]
+                    )
             return
         if message.y == 0:
             self.action_events()

@@ -8,7 +8,7 @@ import pytest
 
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.board.log import events_panel, value_texts
+from sparktop.panels.board.log import events_panel, events_screen, value_texts
 from sparktop.panels.parts.rows import row_text, row_width
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -53,6 +53,25 @@ def test_spare_rows_show_everything() -> None:
     text = " ".join(" ".join(rows).split())
     assert text.count("may kill one of them soon") == 2
     assert text.count("headroom 7.9 GiB · limit 8 GiB") == 2
+    assert "…" not in text
+
+
+def everything(width: int, subject: str, height: int = 20) -> str:
+    alert = Alert("node:n:headroom", Severity.CRITICAL, subject, LONG, NOON, VALUES)
+    picture = Snapshot(NOON, 100.0, 1.0, 2.0, alerts=(alert,) * 9)
+    rows = events_screen(picture, width, height)
+    assert {row_width(row) for row in rows} == {width}
+    assert len(rows) >= height
+    return " ".join(" ".join(row_text(row).strip("│") for row in rows[1:-1]).split())
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("subject", ["n", "a-machine-with-a-long-name-in-rack-12"])
+def test_the_full_screen_cuts_nothing(width: int, subject: str) -> None:
+    """Alone on the screen every message is there to its end, in more rows than the screen has."""
+    text = everything(width, subject)
+    assert text.count(LONG) == 9
+    assert text.count("headroom 7.9 GiB · limit 8 GiB") == 9
     assert "…" not in text
 
 

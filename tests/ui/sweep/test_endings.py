@@ -16,7 +16,7 @@ from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import stored
 from sparktop.sweep.run.progress import SweepEnded
 from sparktop.sweep.view.live import LiveView
-from sparktop.ui.screens.ask import AskScreen
+from sparktop.ui.screens.ask import AskScreen, QuitScreen
 from tests.sweep.played_sweeps import PlayedSweep
 from tests.ui.sweep_stage import PlayedRunner, SweepStage, over, press, whole_result
 
@@ -75,6 +75,19 @@ async def test_quitting_asks_while_a_sweep_runs(stage: SweepStage) -> None:
     (kept,) = stored(stage.folder)
     assert kept.result is not None
     assert kept.result.status == "cancelled"
+
+
+async def test_a_second_ctrl_c_quits_at_once(stage: SweepStage) -> None:
+    """The first asks while a sweep runs, in a dialog too; the second stops the load and saves."""
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        await stage.start(pilot)
+        stage.play(("spark-a", 1))
+        await press(pilot, "question_mark", "ctrl+c")
+        assert isinstance(stage.top(), QuitScreen)
+        assert not stage.stopped_by()
+        await press(pilot, "ctrl+c")
+    assert stage.stopped_by() == "the program was left"
+    assert len(stored(stage.folder)) == 1
 
 
 async def test_leaving_in_any_other_way_saves_too(stage: SweepStage) -> None:
