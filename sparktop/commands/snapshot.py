@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sparktop.commands.arguments import add_targets, number
 from sparktop.commands.output import check_file, tell, write_file, write_out
+from sparktop.commands.replay import add_compare, moment, opened
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
@@ -55,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="report a moment of these recordings instead (see sparktop replay)",
     )
+    add_compare(parser)
     parser.add_argument(
         "--at", metavar="TIME", help="the moment: '10m ago' (before the end), 12:03, start (default: the end)"
     )
@@ -91,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     output = None if arguments.output in {None, "-"} else Path(arguments.output)
     if output is not None:
         check_file(output)
-    if arguments.recordings is not None or arguments.at is not None:
+    if any(one is not None for one in (arguments.recordings, arguments.compare, arguments.at)):
         return _report_past(arguments, output)
     watch = choose(arguments, os.environ)
     return report(watch, seconds=arguments.seconds, form=arguments.form, output=output, size=arguments.size)
@@ -104,17 +106,16 @@ def _report_past(arguments: argparse.Namespace, output: Path | None) -> int:
         UsageError: a file is not a recording, the time is none of it, or another option does not fit.
     """
     from sparktop.commands.choice import checked_theme
-    from sparktop.commands.replay import moment
-    from sparktop.recording.player import Player, Recording
 
     if arguments.recordings is None:
-        raise UsageError("--at needs --from FILE: the recording that has this moment")
+        name = "--compare" if arguments.at is None else "--at"
+        raise UsageError(f"{name} needs --from FILE: the recording that has this moment")
     for name, given in (("--seconds", arguments.seconds), ("TARGET", arguments.targets)):
         if given:
             raise UsageError(f"--from reads a recording and watches nothing: leave out {name}")
     theme = checked_theme(arguments.theme) or Watch().theme
-    recording = Recording([Path(one) for one in arguments.recordings])
-    player = Player(recording)
+    recording = opened(arguments.recordings, arguments.compare)
+    player = recording.player()
     player.seek(moment(recording, arguments.at))
     recording.close()
     return _write(player.snapshot(), arguments.form, output, size=arguments.size, theme=theme)

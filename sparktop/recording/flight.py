@@ -169,8 +169,8 @@ def last_end(folder: Path, boot_id: str) -> Ended | None:
     last = None
     for record in recording.records(recording.frames[-1]):
         last = record
-    head = recording.frames[-1].head
+    boot = recording.frames[-1].boot_id
     recording.close()
     if last is None or last.kind == Kind.END:
         return None
-    return Ended(path, last.instant.wall, head.boot_id == boot_id)
+    return Ended(path, last.instant.wall, boot == boot_id)

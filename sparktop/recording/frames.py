@@ -116,6 +116,16 @@ class FrameReader:
                 length, last = block
                 offset += length
 
+    def starts(self) -> Iterator[int]:
+        """Yield each offset at which a frame may begin, also after damage.
+
+        A frame's first bytes may also occur by chance within another frame.
+        """
+        offset = self._next_magic(0)
+        while offset is not None:
+            yield offset
+            offset = self._next_magic(offset + 1)
+
     def records(self, start: int = 0) -> Iterator[Located]:
         """Yield the records of the file, from the first frame that begins at or after the offset `start`.
 

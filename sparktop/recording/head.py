@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -14,7 +15,7 @@ from pydantic import ValidationError
 
 from sparktop import __version__
 from sparktop.model.engine import EngineIdentity
-from sparktop.model.event import Alert, Event
+from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity
 from sparktop.model.series import Series
@@ -243,6 +244,40 @@ def read_head(record: Record) -> Head:
         )
     except (ValueError, KeyError, TypeError, AttributeError, ValidationError, WireError, RecursionError):
         raise RecordError("a head that cannot be read") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Landmarks:
+    """What a head adds to the bar of all times: load and events, read without the rest of the head."""
+
+    generation_tps: float | None = None
+    """Mean tokens per second of the minute before the head; None if unknown."""
+    events: tuple[tuple[datetime, str, Severity], ...] = ()
+    """(time, subject, severity) of each event in the log."""
+
+
+def read_landmarks(record: Record) -> Landmarks:
+    """Return load and events of a head, with the text cleaned.
+
+    Raises:
+        RecordError: the record is not a head of this schema.
+    """
+    try:
+        body = json.loads(record.body)
+        load = body["summary"].get("generation_tps")
+        return Landmarks(
+            None if load is None else float(load["mean"]),
+            tuple(
+                (_utc(one["at"]), clean(one["subject"], 200), Severity(one["severity"]))
+                for one in body["events"]
+            ),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        raise RecordError("a head that cannot be read") from None
+
+
+def _utc(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)
 
 
 def _announced(body: Mapping[str, Any]) -> Announced:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 from sparktop.errors import UsageError
 from sparktop.model.instant import Instant
@@ -15,15 +16,19 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
 from sparktop.recording.calls import call_of
 from sparktop.recording.frames import MAGIC, Damage, FrameReader, Located
-from sparktop.recording.head import Head, key_of, read_head
+from sparktop.recording.head import SCHEMA, Head, Landmarks, key_of, read_head, read_landmarks
 from sparktop.recording.record import Kind, Record, RecordError
 from sparktop.store import Store
+from sparktop.store.journal import Call
 
+Value = TypeVar("Value")
 WARM_UP_S = 900.0
 """Seconds replayed before a moment, so that graphs, windows and verdicts there are as they were."""
 
 _CLOCK_ERROR_S = 1.0
 """Between two records, the monotonic time is estimated from the wall clock."""
+_READINGS = frozenset({Kind.PAGE, Kind.NODE, Kind.ROUTER, Kind.TICK})
+"""Kinds of records that cost time to apply, and that later ones replace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +38,17 @@ class FrameStart:
     path: Path
     offset: int
     instant: Instant
-    head: Head
+    boot_id: str
+    read_head: Callable[[], Head]
+    """Reads the head from the file: a day has 1,440 heads, and hardly any of them is needed."""
+    read_landmarks: Callable[[], Landmarks]
 
 
 class Recording:
     """One or more files, read as one; the last may still be written to."""
+
+    word = "REPLAY"
+    """What the screen's header calls it."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         """Open the files.
@@ -49,7 +60,8 @@ class Recording:
         self._descriptors: list[int] = []
         for path in paths:
             self._open(path)
-        self.frames = [start for path, reader in self._files for start in _starts(path, reader)]
+        opened = zip(self._files, self._descriptors, strict=True)
+        self.frames = [start for (path, _), one in opened for start in _starts(path, FrameReader(one))]
         """The beginnings of all readable frames, by wall time."""
         self.frames.sort(key=lambda one: one.instant.wall)
         self._tail: tuple[Path, FrameReader] | None = None
@@ -80,6 +92,10 @@ class Recording:
             self.close()
             raise UsageError(f"{clean(path, 300)} is not a recording of sparktop")
         self._files.append((path, FrameReader(descriptor)))
+
+    def player(self) -> Player:
+        """Return a new player, which stands at the start."""
+        return Player(self)
 
     def close(self) -> None:
         """Close all files."""
@@ -135,26 +151,40 @@ class Recording:
             found = True
             self.end = max(self.end, located.record.instant.wall)
             self.is_over = located.record.kind == Kind.END
-            if located.frame > self.frames[-1].offset and (start := _start(self._tail[0], located)):
+            if located.frame > self.frames[-1].offset and (start := _start(*self._tail, located)):
                 self.frames.append(start)
         return found
 
 
 def _starts(path: Path, reader: FrameReader) -> Iterator[FrameStart]:
     """Yield the beginnings of a file's frames; frames whose head cannot be read are passed over."""
-    for offset in reader.frames():
+    for offset in reader.starts():
         first = next(reader.records(offset), None)
-        if first is not None and first.frame == offset and (start := _start(path, first)) is not None:
+        if first is not None and first.frame == offset and (start := _start(path, reader, first)) is not None:
             yield start
 
 
-def _start(path: Path, located: Located) -> FrameStart | None:
-    if located.record.kind != Kind.HEAD:
+def _start(path: Path, reader: FrameReader, located: Located) -> FrameStart | None:
+    record, offset = located.record, located.frame
+    if record.kind != Kind.HEAD or record.fields.get("schema") != SCHEMA:
         return None
-    try:
-        return FrameStart(path, located.frame, located.record.instant, read_head(located.record))
-    except RecordError:
-        return None
+
+    def read(parse: Callable[[Record], Value], default: Value) -> Value:
+        """Return what `parse` reads from the head, else `default`."""
+        first = next(reader.records(offset), None)
+        try:
+            return default if first is None else parse(first.record)
+        except RecordError:
+            return default
+
+    return FrameStart(
+        path,
+        offset,
+        record.instant,
+        clean(record.fields.get("boot_id", ""), 200),
+        lambda: read(read_head, Head()),
+        lambda: read(read_landmarks, Landmarks()),
+    )
 
 
 class Player:
@@ -175,20 +205,30 @@ class Player:
     def _begin(self, frame: FrameStart) -> None:
         self._records = self.recording.following(frame)
         self._next: Record | None = None
-        self._boot_id = frame.head.boot_id
-        self._new_store(frame.head, frame.instant)
+        self._since = frame.instant.wall
+        self._boot_id = frame.boot_id
+        self._new_store(frame.read_head(), frame.instant)
 
     def _new_store(self, head: Head, instant: Instant) -> None:
         self.instant = instant
         self.head = head
         self.store = Store(
             head.watch,
-            clock=lambda: self.instant.at,
-            now=lambda: self.instant.wall,
+            clock=lambda: self.store_time.at,
+            now=lambda: self.store_time.wall,
             simulated=head.simulated,
         )
         for key, identity in head.identities.items():
             self.store.identify(key, identity)
+
+    @property
+    def store_time(self) -> Instant:
+        """The present moment for the store."""
+        return self.instant
+
+    def _call_of(self, record: Record) -> Call | None:
+        """Return the call of the store that a record describes; None if it describes none."""
+        return call_of(record)
 
     def seek(self, wall: datetime, *, warm_up_s: float = WARM_UP_S) -> None:
         """Go to a moment: replay the `warm_up_s` seconds before it into a new store."""
@@ -196,13 +236,10 @@ class Player:
         self.play(wall)
 
     def begin_before(self, wall: datetime, warm_up_s: float) -> None:
-        """Stand before the frame with the moment `warm_up_s` seconds before the frame of `wall`."""
-        frames = self.recording.frames
-        target = self.recording.frame_before(wall)
-        start = next(
-            one for one in frames if (target.instant.wall - one.instant.wall).total_seconds() <= warm_up_s
-        )
-        self._begin(start)
+        """Stand `warm_up_s` seconds before `wall`: readings before that are passed over while playing."""
+        since = wall - timedelta(seconds=warm_up_s)
+        self._begin(self.recording.frame_before(since))
+        self._since = since
 
     def play(self, until: datetime) -> bool:
         """Apply all records up to `until` (wall time); return whether the recording goes on after it."""
@@ -237,7 +274,9 @@ class Player:
                 self._pass_head(record)
             elif record.kind == Kind.MARK:
                 self.marks.append((record.instant, clean(record.fields.get("word", ""), 200)))
-            elif (call := call_of(record)) is not None:
+            elif record.instant.wall < self._since and record.kind in _READINGS:
+                self.instant = record.instant
+            elif (call := self._call_of(record)) is not None:
                 self.instant = record.instant
                 getattr(self.store, call.change.value)(*call.arguments)
         except (RecordError, TypeError):

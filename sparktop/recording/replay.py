@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.time_bar import TimeBar
+from sparktop.recording.compare import Comparison, ComparisonPlayer
 from sparktop.recording.past import RECENT_S, Past, Picture
 from sparktop.recording.player import WARM_UP_S, FrameStart, Player, Recording
 from sparktop.recording.when import TimeRange
@@ -19,6 +20,9 @@ from sparktop.recording.when import TimeRange
 SPEEDS = (1, 2, 4, 8, 16, 32, 64)
 GLANCE_S = 70.0
 """Seconds replayed before the first picture of a jump: all but balance and long graphs are right then."""
+GLANCE_OF_MANY_S = 12.0
+"""The same with more than `MANY` backends: rates and states are right then, latencies cover less."""
+MANY = 16
 _SECOND = timedelta(seconds=1)
 _LONGEST_GAP_S = 60.0
 """A longer time without records is passed over while playing."""
@@ -26,6 +30,8 @@ _LONGEST_TICK_S = 0.5
 """Longer pauses between two calls of `work` do not count as time that played."""
 _SLOW_SHARE = 0.7
 """The speed that is reached is shown below this share of the wanted one."""
+_STEPS_SHARE = 0.8
+"""Share of the work that goes to the moment shown; the rest goes to the bar below the board."""
 _EVENT_SHOWN_S = 1.0
 """A jump to an event goes this far beyond it, so that it is shown."""
 
@@ -46,16 +52,22 @@ class Replay:
     in_past = True
 
     def __init__(
-        self, recording: Recording, *, speed: int = 1, clock: Callable[[], float] = time.monotonic
+        self,
+        recording: Recording | Comparison,
+        *,
+        speed: int = 1,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Stand paused at the end of the recording; `clock` (seconds) measures playing and work."""
         self.recording = recording
         self._clock = clock
-        self._player = Player(recording)
+        self._player = recording.player()
         self.past = Past()
         self._wanted = recording.end
         self._steps: Iterator[None] | None = None
         self._playing = self._jumping = False
+        self._glanced = True
+        """Whether the moment that is wanted, or one near it, is on the screen."""
         self.speed = speed
         self._ticked_at: float | None = None
         self._reached: float | None = None
@@ -103,12 +115,14 @@ class Replay:
 
     def _jump(self, wall: datetime) -> Iterator[None]:
         """Show the moment after a short warm-up, then again after a long one, which also fills the past."""
-        glance = Player(self.recording)
-        glance.begin_before(wall, GLANCE_S)
+        glance = self.recording.player()
+        many = len(self._shown.snapshot.backends) > MANY
+        glance.begin_before(wall, GLANCE_OF_MANY_S if many else GLANCE_S)
+        self._glanced = False
         yield from glance.steps(wall)
-        self._shown = Picture(glance.snapshot())
+        self._shown, self._glanced = Picture(glance.snapshot()), True
         yield
-        whole = Player(self.recording)
+        whole = self.recording.player()
         whole.begin_before(wall, WARM_UP_S)
         self.past.clear()
         self._player = whole
@@ -120,7 +134,7 @@ class Replay:
         yield from self._advance(whole, wall)
         self._show_kept()
 
-    def _advance(self, player: Player, until: datetime) -> Iterator[None]:
+    def _advance(self, player: Player | ComparisonPlayer, until: datetime) -> Iterator[None]:
         """Play up to a moment, and keep a picture of each second on the way."""
         while player.instant.wall < until:
             ahead = player.next_wall
@@ -142,14 +156,15 @@ class Replay:
         before, end, steps = self._shown, self.recording.end, self._steps
         began = self._clock()
         self.recording.look()
-        self._index(began + budget_s / 2)
         passed_s = 0.0 if self._ticked_at is None else min(_LONGEST_TICK_S, began - self._ticked_at)
         self._ticked_at = began
         if self._playing and self._steps is None:
             self._steps = self._play_on(passed_s)
-        while self._steps is not None and self._clock() - began < budget_s:
+        for_steps_s = budget_s * (_STEPS_SHARE if self._glanced else 1)
+        while self._steps is not None and self._clock() - began < for_steps_s:
             if next(self._steps, self) is self:
                 self._steps, self._jumping = None, False
+        self._index(began + budget_s)
         if self._playing and passed_s:
             self._measure((self._shown.wall - before.wall).total_seconds() / passed_s)
         return (before, end) != (self._shown, self.recording.end) or steps is not self._steps
@@ -179,11 +194,10 @@ class Replay:
             self._indexed += 1
 
     def _add_to_bar(self, frame: FrameStart) -> None:
-        announced = frame.head.announced
-        load = announced.summary.get("generation_tps")
-        self._points.append((frame.instant.wall, None if load is None else load.mean))
-        for event in announced.events:
-            self._events[event.at, event.subject] = event.severity
+        found = frame.read_landmarks()
+        self._points.append((frame.instant.wall, found.generation_tps))
+        for at, subject, severity in found.events:
+            self._events[at, subject] = severity
 
     def _moments(self) -> list[tuple[datetime, Severity]]:
         """Return the times and severities of all events that are known, in order of time."""
@@ -196,7 +210,7 @@ class Replay:
         """Return "REPLAY 12:03:20 ▶ 16×": the moment shown and what is done."""
         shown, now = self._shown.wall.astimezone(), datetime.now(UTC).astimezone()
         clock = f"{shown:%H:%M:%S}" if shown.date() == now.date() else f"{shown:%m-%d %H:%M:%S}"
-        return f"REPLAY {clock}{self._state()}"
+        return f"{self.recording.word} {clock}{self._state()}"
 
     def _state(self) -> str:
         is_end = self._shown.wall >= self.recording.end - _SECOND

@@ -102,7 +102,7 @@ def test_it_begins_at_the_end_and_a_jump_shows_the_live_picture(taped: Taped, re
         finish(replay)
         shown = replay.snapshot()
         assert abs((shown.taken_at - live.taken_at).total_seconds()) <= 1
-        exact = Player(replay.recording)
+        exact = Recording([taped.path]).player()
         exact.play(shown.taken_at)
         assert comparable(shown) == comparable(exact.snapshot())
 
@@ -169,7 +169,7 @@ def test_it_plays_at_its_speed_and_stops_at_the_end(taped: Taped, replay: Replay
     assert [one.id for one in replay.snapshot().alerts] == [one.id for one in taped.live[-1].alerts]
 
 
-def test_a_slow_machine_shows_the_speed_that_it_reaches(replay: Replay, clock: Clock) -> None:
+def test_a_slow_machine_shows_the_speed_that_it_reaches(taped: Taped, replay: Replay, clock: Clock) -> None:
     """No record is left out to keep the speed."""
     replay.to_start()
     finish(replay)
@@ -181,7 +181,7 @@ def test_a_slow_machine_shows_the_speed_that_it_reaches(replay: Replay, clock: C
     assert "64× (" in replay.word()
     replay.play()
     finish(replay)
-    exact = Player(replay.recording)
+    exact = Recording([taped.path]).player()
     exact.play(replay.snapshot().taken_at)
     assert comparable(replay.snapshot()) == comparable(exact.snapshot())
 
@@ -269,6 +269,7 @@ def test_hours_without_records_are_passed_over(taped: Taped, clock: Clock) -> No
     replay.go(frames[2].instant.wall)
     finish(replay)
     player = replay._player
+    assert isinstance(player, Player)
     ahead = player._peek()
     assert ahead is not None
     late = ahead.instant.wall + timedelta(hours=5)
