@@ -99,8 +99,9 @@ def _add_minutes(
     frames: list[FrameStart] = [one for one in recording.frames if start <= one.instant.wall <= end]
     known: set[tuple[datetime, str]] = set()
     for frame in frames:
-        collector.add_minute(frame.instant.wall, frame.head.announced)
-        for event in frame.head.announced.events:
+        announced = frame.head.announced
+        collector.add_minute(frame.instant.wall, announced)
+        for event in announced.events:
             key = (event.at, event.subject)
             if key not in known and (event.severity is not Severity.INFO or event.subject == MARK):
                 known.add(key)

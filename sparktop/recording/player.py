@@ -43,6 +43,11 @@ class FrameStart:
     """Reads the head from the file: a day has 1,440 heads, and hardly any of them is needed."""
     read_landmarks: Callable[[], Landmarks]
 
+    @property
+    def head(self) -> Head:
+        """The head, read from the file at each use."""
+        return self.read_head()
+
 
 class Recording:
     """One or more files, read as one; the last may still be written to."""
