@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from sparktop.colors.btop_theme import (
@@ -25,6 +25,7 @@ from sparktop.colors.btop_theme import (
     role_colors,
     seen_background,
 )
+from sparktop.colors.derived import OPTIONAL_ROLES, all_colors, ansi_colors, apart_gradients
 from sparktop.errors import ConfigError
 from sparktop.files import usual_places
 from sparktop.graphics.gradient import ramp
@@ -49,7 +50,7 @@ COLOR_ROLES = (
     "bar_empty",
     "cursor_background",
 )
-"""Roles with a single colour in every theme."""
+"""Roles with a single colour in every theme file."""
 
 GRADIENT_ROLES = (
     "generation",
@@ -95,6 +96,11 @@ class Palette:
     """`LEVELS` colours by role, low to high."""
     source: str = ""
     """Path of the file if the theme is the user's, without control characters; "" otherwise."""
+    borrowed: bool = False
+    """Whether the theme is btop's: its gradients are then changed where two in one plot look alike."""
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.source))
 
     @property
     def transparent(self) -> bool:
@@ -104,17 +110,34 @@ class Palette:
     def color(self, role: str) -> str:
         """Return the colour of `role`.
 
-        "gpu/7" is step 7 (from 0) of the gradient "gpu", and "gpu" its last step.
+        "gpu/7" is step 7 (from 0) of the gradient "gpu", and "gpu" its last step. Roles that the theme leaves
+        out have colours that suit its others.
 
         Raises:
             KeyError: there is no such role.
         """
         name, _, level = role.partition("/")
-        if level:
-            return self.gradients[name][min(LEVELS - 1, max(0, int(level)))]
-        if name in self.gradients:
-            return self.gradients[name][LEVELS - 1]
-        return self.colors[name]
+        if name in self.colors:
+            return self.colors[name]
+        colors, gradients = _completed(self)
+        if name in gradients:
+            return gradients[name][min(LEVELS - 1, max(0, int(level))) if level else LEVELS - 1]
+        return colors[name]
+
+
+@lru_cache(maxsize=8)
+def _completed(palette: Palette) -> tuple[Mapping[str, str], Mapping[str, tuple[str, ...]]]:
+    """Return a theme's colours with those that its file leaves out, and its gradients, distinct in a plot.
+
+    This takes some milliseconds, so it is done for themes in use only, not for all that are listed.
+    """
+    if palette.ansi:
+        return ansi_colors(palette.colors, palette.gradients), palette.gradients
+    background = seen_background(palette.colors["background"], palette.colors["text"])
+    gradients = palette.gradients
+    if palette.borrowed:
+        gradients = apart_gradients(gradients, background, palette.colors["text"], dark=palette.dark)
+    return all_colors(palette.colors, palette.gradients, background, dark=palette.dark), gradients
 
 
 def _spread(colors: tuple[str, ...], *, ansi: bool) -> tuple[str, ...]:
@@ -156,6 +179,12 @@ def parse_palette(name: str, text: str, *, where: str = "") -> Palette:
         if not isinstance(value, str) or not (terminals or _usable(value, ansi=ansi)):
             raise ConfigError(f"{where}: colors.{role} must be {wanted}")
         colors[role] = value
+    for role in OPTIONAL_ROLES:
+        value = given.get(role) if isinstance(given, dict) else None
+        if value is not None and not (isinstance(value, str) and _usable(value, ansi=ansi)):
+            raise ConfigError(f"{where}: colors.{role} must be {wanted}")
+        if value is not None:
+            colors[role] = value
     gradients: dict[str, tuple[str, ...]] = {}
     given = data.get("gradients", {})
     for role in GRADIENT_ROLES:
@@ -181,7 +210,9 @@ def _btop_palette(name: str, text: str, *, where: str) -> tuple[Palette, str]:
         raise ConfigError(f"{where}: {error}") from None
     roles = role_colors(theme)
     gradients = {role: _spread(stops, ansi=False) for role, stops in roles.gradients.items()}
-    palette = Palette(name, name, roles.dark, ansi=False, colors=roles.colors, gradients=gradients)
+    palette = Palette(
+        name, name, roles.dark, ansi=False, colors=roles.colors, gradients=gradients, borrowed=True
+    )
     if not theme.unusable:
         return palette, ""
     more = f" and {len(theme.unusable) - 1} more" if len(theme.unusable) > 1 else ""

@@ -8,7 +8,7 @@ from textual.theme import BUILTIN_THEMES, Theme
 from sparktop.colors.palette import Palette
 
 _HEAVY = str.maketrans("╭╮╰╯─│├┤", "┏┓┗┛━┃┣┫")
-_BOLD = frozenset({"title", "key", "accent", "bad", "warn"})
+_BOLD = frozenset({"title", "key", "accent", "bad", "warn", "good", "info"})
 """Roles drawn in bold, so that they stay distinct with NO_COLOR and with 16 colours."""
 
 

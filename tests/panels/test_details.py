@@ -207,7 +207,7 @@ def test_a_quantile_of_few_observations_is_quiet() -> None:
         row = next(row for row in rows if row_text(row).startswith("│ ITL "))
         roles = {text.strip(): role for text, role in row}
         named = {"p50": "11 ms", "p90": "22 ms", "p95": "33 ms", "p99": "44 ms"}
-        assert {name for name, text in named.items() if roles.get(text) == "title"} == loud
+        assert {name for name, text in named.items() if roles.get(text) == "text"} == loud
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ async def test_the_table_fills_the_screen_and_goes_back(size: tuple[int, int]) -
     async with app.run_test(size=size) as pilot:
         await press(pilot, "down", "P")
         assert app.overview.zoomed == ALONE
-        assert "┐spark-a┌─ processes" in text(app)
+        assert "node spark-a┌┐Processes┌" in text(app)
         assert "VLLM::Engine" in text(app)
         assert {row_width(row) for row in app.overview.canvas.rows} == {size[0]}
         await press(pilot, "P")

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 
 from sparktop.graphics import numbers
 from sparktop.model.snapshot import BackendView, Latency, NodeView
-from sparktop.panels.backend.panel import footnote, headline
+from sparktop.panels.backend.panel import about, footnote, name_and_state
 from sparktop.panels.backend.sections import backend_sections, lanes_section, nodes_section
 from sparktop.panels.parts.detail import Detail, aside_width, column_width, detail_rows
 from sparktop.panels.parts.figures import label
-from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.graph_grid import Graph
 from sparktop.panels.parts.roles import STATE_ROLES
@@ -40,11 +40,19 @@ def backend_detail(
     rows = detail_rows(detail, width, height, axis)
     if view.failure is not None or view.age_s is None:
         rows = [in_role(row, "stale") for row in rows]
-    title, status = headline(view)
+    title, state = name_and_state(view)
     lower, note = footnote(view)
-    role = "selected" if selected else "bad" if view.failure is not None else "border"
-    tall = max(height, len(rows) + 2)
-    return framed(rows, width, tall, role=role, title=title, status=status, footnote=lower, note=note)
+    return framed(
+        rows,
+        width,
+        max(height, len(rows) + 2),
+        role=frame_role("backend", selected=selected, failed=view.failure is not None),
+        title=title,
+        state=state,
+        about=about(view),
+        footnote=lower,
+        note=note,
+    )
 
 
 def _state(view: BackendView) -> Row:
@@ -60,13 +68,13 @@ def _graphs(view: BackendView) -> list[Graph]:
         return numbers.count(top, 5).strip()
 
     prompt = Graph(
-        [label("t/s 1 s "), ("⣿computed", "prompt"), ("⡪cached", "memory")],
+        [label("t/s 1 s "), ("⣿computed", "prompt"), ("⡪cached", "generation")],
         history.prompt_tps,
         "prompt",
         tokens,
         _LEAST_TPS,
         over=history.prompt_cached_tps,
-        over_gradient="memory",
+        over_gradient="generation",
     )
     graphs = [
         Graph(
@@ -123,9 +131,9 @@ def _quantiles(name: str, view: BackendView, latency: Latency, field: str) -> Gr
     """
     bound = latency.p95.seconds if latency.p95 is not None and latency.p95.below else 0.0
     return Graph(
-        [(name, "title"), label(" 60 s "), ("⣿p50", "network"), ("⡪p95", "waiting")],
+        [(name, "title"), label(" 60 s "), ("⣿p50", "running"), ("⡪p95", "waiting")],
         getattr(view.history, f"{field}_p50_s"),
-        "network",
+        "running",
         _seconds,
         max(0.01, 3 * bound),  # a value that is only known to be below a bound must not fill the graph
         over=getattr(view.history, f"{field}_p95_s"),

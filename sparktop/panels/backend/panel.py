@@ -10,6 +10,7 @@ from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.panels.parts.columns import figures_width, graph_columns, panel_row
 from sparktop.panels.parts.figures import (
+    LIVE,
     bar_runs,
     figure,
     label,
@@ -18,7 +19,7 @@ from sparktop.panels.parts.figures import (
     share_role,
     tokens_rate,
 )
-from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.frame import frame_role, framed, name_tab
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow, area_rows, caption, stacked_rows, with_time_axis
 from sparktop.panels.parts.roles import STATE_ROLES
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
@@ -66,13 +67,13 @@ def _occupancy(view: BackendView) -> Row:
     slots = f"/{view.slots}" if view.slots else ""
     return [
         label("run", 4),
-        figure(numbers.count(view.running, 5), known=view.running is not None),
+        figure(numbers.count(view.running, 5), known=view.running is not None, role=LIVE),
         (f"{slots:<5}", "muted"),
         label("wait "),
         figure(
             numbers.count(view.waiting, 5),
             known=view.waiting is not None,
-            role="warn" if view.waiting else "title",
+            role="warn" if view.waiting else LIVE,
         ),
         label("  req/s "),
         figure(numbers.rate(view.requests_per_s, 5), known=view.requests_per_s is not None),
@@ -97,7 +98,7 @@ def _cache(view: BackendView) -> Row:
         label("prefix hits "),
         figure(numbers.percent(hits, 4), known=hits is not None),
         label("  preempted/s "),
-        figure(numbers.rate(preempted, 5), known=preempted is not None, role="bad" if preempted else "title"),
+        figure(numbers.rate(preempted, 5), known=preempted is not None, role="bad" if preempted else "text"),
     ]
 
 
@@ -240,19 +241,17 @@ def graph_rows(
     return [load] if count == 1 else [token_rows(view, each, height, axis, scale.generation_tps), load]
 
 
-def headline(view: BackendView) -> tuple[Row, Row]:
-    """Return the texts of the frame's upper edge: (for the left, for the right).
+def name_and_state(view: BackendView) -> tuple[Row, Run]:
+    """Return (engine and name as a tab for the frame, state) of a backend."""
+    return name_tab("backend", view.name, view.engine or "server"), (view.state_text, STATE_ROLES[view.state])
 
-    At the left stand name, engine and model, at the right the backend's state.
-    """
-    engine = " ".join(part for part in (view.engine, view.version) if part)
-    title: Row = [("┐", "border"), (view.name, "title"), ("┌", "border")]
-    if engine or view.model:
-        title += [("─ ", "border")]
-        title += [(engine, "muted"), ("  ", "muted")] if engine else []
-        title += [(view.model or "", "text"), (" ", "text")]
-    status: Row = [("┐", "border"), (view.state_text, STATE_ROLES[view.state]), ("┌", "border")]
-    return title, status
+
+def about(view: BackendView) -> Row:
+    """Return the model and the engine's version for the frame's upper edge; empty if neither is known."""
+    if not view.model and not view.version:
+        return []
+    model, version = (f"{part} " if part else "" for part in (view.model, view.version))
+    return [("─ ", "border"), (model, "text"), label(version)]
 
 
 def footnote(view: BackendView, *, short: bool = False) -> tuple[Row, Row]:
@@ -304,8 +303,18 @@ def backend_panel(
     ]
     if view.failure is not None or view.age_s is None:
         rows = [in_role(row, "stale") for row in rows]
-    title, status = headline(view)
+    title, state = name_and_state(view)
     lower, note = footnote(view, short=last and view.failure is None)
-    role = "selected" if selected else "bad" if view.failure is not None else "border"
-    drawn_rows = framed(rows, width, height, role=role, title=title, status=status, footnote=lower, note=note)
+    role = frame_role("backend", selected=selected, failed=view.failure is not None)
+    drawn_rows = framed(
+        rows,
+        width,
+        height,
+        role=role,
+        title=title,
+        state=state,
+        about=about(view),
+        footnote=lower,
+        note=note,
+    )
     return with_time_axis(drawn_rows, width, window, role) if last and view.failure is None else drawn_rows

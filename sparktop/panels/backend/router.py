@@ -10,11 +10,10 @@ from sparktop.graphics.cells import fit
 from sparktop.model.failure import FailureKind
 from sparktop.model.router import UNKNOWN_KIND, Deployment, RouterView
 from sparktop.panels.parts.figures import figure, label
-from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.frame import frame_role, framed, name_tab
+from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role, row_width
 
-_ROLES = ("generation", "prompt", "memory", "network", "gpu", "cpu", "waiting", "running")
-"""Roles (colours) of the bar's parts in turn; parts have letters, too, so that they differ without colour."""
 _FILL = "■"
 _BAR_MIN, _BAR_MAX = 8, 40
 _NAME = 16
@@ -34,14 +33,17 @@ def router_panel(view: RouterView, width: int, height: int, *, selected: bool = 
     else:
         rows = [_share(view, inner), *deployments]
     rows = [fit_row([(" ", "text"), *row], width - 2) for row in rows]
+    state, since = _state(view)
     footnote, note = _footnote(view, note_inside=inside > 1 and view.deployments is None)
     return framed(
         rows,
         width,
         height,
-        role="selected" if selected else "bad" if view.failure is not None else "border",
-        title=_title(view),
-        status=_status(view),
+        role=frame_role("router", selected=selected, failed=view.failure is not None),
+        title=name_tab("router", view.name),
+        state=state,
+        about=_about(view),
+        status=since,
         footnote=footnote,
         note=note,
     )
@@ -58,16 +60,17 @@ def _deployments(view: RouterView, width: int, inside: int) -> list[Row]:
     return [_flow(view, width)] if inside == 2 else [[], *_listing(view, width, inside - 2)]
 
 
-def _title(view: RouterView) -> Row:
-    kind = "router" if view.kind == UNKNOWN_KIND else view.kind
-    row: Row = [("┐", "border"), (view.name, "title"), ("┌", "border"), ("─ ", "border")]
-    row.append((f"{kind} {view.version}  " if view.version else f"{kind}  ", "muted"))
+def _about(view: RouterView) -> Row:
+    kind = "" if view.kind == UNKNOWN_KIND else view.kind
+    software = label(" ".join(part for part in (kind, view.version) if part) + " ")
     if view.strategy is None:
-        return [*row, ("strategy – ", "muted")]
-    return [*row, (f"{view.strategy} ", "text"), ("" if view.strategy_read else "(config) ", "muted")]
+        return [("─ ", "border"), label("strategy – "), software]
+    reported = label("" if view.strategy_read else "(config) ")
+    return [("─ ", "border"), (f"{view.strategy} ", "text"), reported, software]
 
 
-def _status(view: RouterView) -> Row:
+def _state(view: RouterView) -> tuple[Run, Row]:
+    """Return (state of the router, text on since when it has been in this state)."""
     since = None
     if view.failure is not None:
         loading = view.failure.kind is FailureKind.LOADING
@@ -78,8 +81,7 @@ def _status(view: RouterView) -> Row:
     else:
         word = ("alive", "good") if view.alive else ("answers", "accent")
         since = view.answering_since
-    when: Row = [] if since is None else [(f" since {since.astimezone():%H:%M:%S}", "muted")]
-    return [("┐", "border"), word, *when, ("┌", "border")]
+    return word, [] if since is None else [label(f" since {since.astimezone():%H:%M:%S} ")]
 
 
 def _footnote(view: RouterView, *, note_inside: bool) -> tuple[Row, Row]:
@@ -129,7 +131,7 @@ def _bar(loads: list[float | None], total: float, length: int) -> Row:
         return [(track * length, "bar_empty")]
     widths = segments([load or 0.0 for load in loads], total, length)
     return [
-        (_letter(index) + _FILL * (cells - 1), _ROLES[index % len(_ROLES)])
+        (_letter(index) + _FILL * (cells - 1), part_role(index))
         for index, cells in enumerate(widths[:-1])
         if cells
     ]
@@ -138,7 +140,7 @@ def _bar(loads: list[float | None], total: float, length: int) -> Row:
 def _key(view: RouterView, loads: list[float | None], total: float) -> list[Row]:
     return [
         [
-            (_letter(index), _ROLES[index % len(_ROLES)]),
+            (_letter(index), part_role(index)),
             (f" {fit(name, _NAME).rstrip()}", "text"),
             figure(numbers.count(load, 4), known=load is not None),
             label(numbers.percent(100 * load / total if load is not None and total else None, 5)),

@@ -101,7 +101,7 @@ def _lane(lane: LaneView, total: float, width: int) -> Row:
         figure(
             numbers.count(lane.waiting, 6),
             known=lane.waiting is not None,
-            role="warn" if lane.waiting else "title",
+            role="warn" if lane.waiting else "text",
         ),
         ("  ", "text"),
         *bar_runs(None if kv is None else kv / 100, length, "memory"),
@@ -116,13 +116,13 @@ def _load(view: BackendView, width: int) -> list[Row]:
     slots = f"/{view.slots}" if view.slots else ""
     cells = [
         fact("running", numbers.count(view.running, 5), slots),
-        fact("waiting", numbers.count(view.waiting, 5), role="warn" if view.waiting else "title"),
+        fact("waiting", numbers.count(view.waiting, 5), role="warn" if view.waiting else "text"),
         fact("for room", numbers.count(view.waiting_for_capacity, 5)),
         fact(
             "preempts",
             numbers.rate(view.preemptions_per_s, 5),
             "/s",
-            role="bad" if view.preemptions_per_s else "title",
+            role="bad" if view.preemptions_per_s else "text",
         ),
     ]
     percent, capacity = view.kv_cache_percent, view.kv_capacity_tokens
@@ -236,13 +236,13 @@ def _finished(view: BackendView, width: int) -> list[Row]:
     """
     usual, bad = {"stop": 0, "length": 1}, {"error", "abort"}
     cells = [
-        fact(reason, numbers.count(count, 5), role="warn" if count and reason in bad else "title")
+        fact(reason, numbers.count(count, 5), role="warn" if count and reason in bad else "text")
         for reason, count in sorted(
             view.finished.items(), key=lambda item: (usual.get(item[0], 2), item[0] in bad, item[0])
         )
     ]
     cells.append(
-        fact("preempted", numbers.count(view.preemptions, 5), role="warn" if view.preemptions else "title")
+        fact("preempted", numbers.count(view.preemptions, 5), role="warn" if view.preemptions else "text")
     )
     return facts(cells, width, 3 if width >= WIDE_FACTS else 2)
 
@@ -251,7 +251,7 @@ def _server(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> lis
     up = numbers.age(view.uptime_s)
     cells = [
         [label("up for"), figure(up, known=view.uptime_s is not None), label("")],
-        fact("restarts", numbers.count(view.restarts, 5), " seen", role="warn" if view.restarts else "title"),
+        fact("restarts", numbers.count(view.restarts, 5), " seen", role="warn" if view.restarts else "text"),
     ]
     rows = facts(cells, width)
     if len(view.nodes) == 1:

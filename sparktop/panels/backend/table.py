@@ -18,7 +18,7 @@ from sparktop.panels.backend.panel import (
     load_rows,
 )
 from sparktop.panels.parts.columns import figures_width, mark, panel_row
-from sparktop.panels.parts.figures import figure, quantile_text, share_role
+from sparktop.panels.parts.figures import LIVE, figure, quantile_text, share_role
 from sparktop.panels.parts.graph import TimeWindow
 from sparktop.panels.parts.roles import STATE_ROLES
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
@@ -43,7 +43,7 @@ class Column:
     align: Literal["left", "right"] = "right"
 
 
-def _known(text: str, value: float | None, role: str = "title") -> tuple[str, str]:
+def _known(text: str, value: float | None, role: str = "text") -> tuple[str, str]:
     return text, "muted" if value is None else role
 
 
@@ -55,10 +55,10 @@ def _state(view: BackendView) -> tuple[str, str]:
 
 _COLUMNS = (
     Column("state", _STATE, _state, "left"),
-    Column("t/s", 6, lambda v: _known(numbers.rate(v.generation_tps, 5), v.generation_tps)),
-    Column("run", 4, lambda v: _known(numbers.count(v.running, 4), v.running)),
+    Column("t/s", 6, lambda v: _known(numbers.rate(v.generation_tps, 5), v.generation_tps, LIVE)),
+    Column("run", 4, lambda v: _known(numbers.count(v.running, 4), v.running, LIVE)),
     Column(
-        "wait", 4, lambda v: _known(numbers.count(v.waiting, 4), v.waiting, "warn" if v.waiting else "title")
+        "wait", 4, lambda v: _known(numbers.count(v.waiting, 4), v.waiting, "warn" if v.waiting else LIVE)
     ),
     Column(
         "KV",
@@ -172,7 +172,7 @@ def short_entry(view: BackendView, width: int, *, selected: bool = False) -> Row
         (fit(view.name, name), "title"),
         (f" {fit(view.state.value, _SHORT_STATE)}", STATE_ROLES[view.state]),
         figure(numbers.rate(view.generation_tps, 5), known=view.generation_tps is not None),
-        figure(f" {run}+{wait}", known=view.running is not None, role="warn" if view.waiting else "title"),
+        figure(f" {run}+{wait}", known=view.running is not None, role="warn" if view.waiting else LIVE),
     ]
     if view.failure is not None or view.age_s is None:
         row = in_role(row, "bad" if view.failure else "stale")

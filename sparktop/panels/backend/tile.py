@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from sparktop.graphics import numbers
 from sparktop.model.snapshot import BackendView
-from sparktop.panels.backend.panel import load_rows
-from sparktop.panels.parts.figures import figure, label, share_role
-from sparktop.panels.parts.frame import framed
+from sparktop.panels.backend.panel import load_rows, name_and_state
+from sparktop.panels.parts.figures import LIVE, figure, label, share_role
+from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.graph import TimeWindow
-from sparktop.panels.parts.roles import STATE_ROLES
 from sparktop.panels.parts.rows import Row, fit_row, in_role
 
 
 def _figures(view: BackendView, width: int) -> Row:
     row: Row = [
-        figure(numbers.rate(view.generation_tps, 6), known=view.generation_tps is not None),
+        figure(numbers.rate(view.generation_tps, 6), known=view.generation_tps is not None, role=LIVE),
         label(" t/s "),
-        figure(numbers.count(view.running, 3), known=view.running is not None),
+        figure(numbers.count(view.running, 3), known=view.running is not None, role=LIVE),
         label("+"),
         figure(
             numbers.count(view.waiting, 3).strip(),
             known=view.waiting is not None,
-            role="warn" if view.waiting else "title",
+            role="warn" if view.waiting else LIVE,
         ),
         label("  KV "),
         (numbers.percent(view.kv_cache_percent, 4).strip(), share_role(view.kv_cache_percent, 90, 98)),
@@ -43,8 +42,7 @@ def tile_panel(
     ]
     if view.failure is not None or view.age_s is None:
         rows = [in_role(row, "stale") for row in rows]
-    title: Row = [("┐", "border"), (view.name, "title"), ("┌", "border")]
-    status: Row = [("┐", "border"), (view.state_text, STATE_ROLES[view.state]), ("┌", "border")]
+    title, state = name_and_state(view)
     footnote: Row = [(f" {view.failure.message} ", "bad")] if view.failure else []
-    role = "selected" if selected else "bad" if view.failure is not None else "border"
-    return framed(rows, width, height, role=role, title=title, status=status, footnote=footnote)
+    role = frame_role("backend", selected=selected, failed=view.failure is not None)
+    return framed(rows, width, height, role=role, title=title, state=state, footnote=footnote)

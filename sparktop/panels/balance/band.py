@@ -14,10 +14,10 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.panels.balance.lines import LoadLine, group_lines, line_slots
 from sparktop.panels.balance.pair import DOWN, UP, lead_runs
 from sparktop.panels.balance.slots import GroupSlots, group_slots, layered, load_slots, with_level
-from sparktop.panels.balance.verdict import reason_rows, verdict_line, verdict_pieces, word_role
+from sparktop.panels.balance.verdict import reason_rows, verdict_line, verdict_pieces, word_run
 from sparktop.panels.parts.columns import figures_width, graph_columns, graph_starts, mark, panel_row
 from sparktop.panels.parts.figures import label
-from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.frame import frame_role, framed, key_tab, name_tab, tab
 from sparktop.panels.parts.graph import TimeWindow, area_rows, caption
 from sparktop.panels.parts.rows import Row, Run, fit_row, row_width
 from sparktop.panels.parts.sentences import flowed
@@ -61,10 +61,11 @@ def balance_band(
         rows,
         width,
         height,
-        role="selected" if selected else "border",
-        title=[("┐", "border"), ("balance", "title"), ("┌", "border"), *group_title(balance)],
-        status=[("┐", "border"), (balance.word.value, word_role(balance)), ("┌", "border")],
-        note=[(" b shows it large ", "muted")],
+        role=frame_role("balance", selected=selected),
+        title=group_tab(balance),
+        state=word_run(balance),
+        about=members(balance),
+        note=key_tab("w", "why?"),
     )
 
 
@@ -82,11 +83,16 @@ def edge_verdict(groups: Sequence[Balance], width: int) -> Row:
     more: Row = [label(f" +{len(groups) - 1} groups")] if len(groups) > 1 else []
     name: Row = [label(f"{fit(worst.group, min(_NAME, cell_width(worst.group)))}: ")]
     room = width - row_width([*name, *more]) - 2
-    return [("┐", "border"), *name, *verdict_line(worst, room), *more, ("┌", "border")]
+    return tab(*name, *verdict_line(worst, room), *more)
 
 
-def group_title(balance: Balance) -> Row:
-    """Return a row with the group's name and its two backends' names, or the number of backends.
+def group_tab(balance: Balance, word: str = "") -> Row:
+    """Return the group's name as a tab for the frame; `word` replaces the word "balance"."""
+    return name_tab("balance", fit(balance.group, 24).rstrip(), word)
+
+
+def members(balance: Balance) -> Row:
+    """Return a row with the names of the group's two backends, or the number of backends.
 
     The number is that of engine cores (lanes) if these form the group.
     """
@@ -94,8 +100,7 @@ def group_title(balance: Balance) -> Row:
     names = " ⇄ ".join(balance.backends) if count == _PAIR else f"{count} backends"
     if balance.lanes_of is not None:
         names = f"{count} lanes"
-    group = fit(balance.group, 24).rstrip()
-    return [("─ ", "border"), (f"{group}: ", "muted"), (f"{names} ", "text")]
+    return [("─ ", "border"), (f"{names} ", "text")]
 
 
 def _words(balance: Balance, snapshot: Snapshot, width: int, height: int) -> list[Row]:

@@ -20,7 +20,7 @@ from sparktop.panels.balance.slots import (
     tps_heading,
     tps_words,
 )
-from sparktop.panels.parts.figures import figure, label
+from sparktop.panels.parts.figures import LIVE, figure, label
 from sparktop.panels.parts.rows import Row
 from sparktop.panels.parts.slots import Slots
 
@@ -98,10 +98,10 @@ def _name(sign: str, name: str) -> Row:
 def _counts(shown: GroupSlots, index: int) -> list[Row]:
     run, wait = newest(shown.running[index]), newest(shown.waiting[index])
     return [
-        [label("  run "), figure(numbers.count(run, 5), known=run is not None)],
+        [label("  run "), figure(numbers.count(run, 5), known=run is not None, role=LIVE)],
         [
             label("  wait"),
-            figure(numbers.count(wait, 5), known=wait is not None, role="warn" if wait else "title"),
+            figure(numbers.count(wait, 5), known=wait is not None, role="warn" if wait else LIVE),
         ],
     ]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sparktop.graphics.axis import time_axis
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.balance.band import group_title
+from sparktop.panels.balance.band import group_tab, members
 from sparktop.panels.balance.checks import Question
 from sparktop.panels.balance.figures import questions
 from sparktop.panels.balance.lines import balance_axis, group_lines
@@ -15,9 +15,9 @@ from sparktop.panels.balance.many import many_rows
 from sparktop.panels.balance.pair import pair_rows
 from sparktop.panels.balance.plots import plots
 from sparktop.panels.balance.slots import GUTTER, group_slots
-from sparktop.panels.balance.verdict import reason_rows, verdict_pieces, word_role
+from sparktop.panels.balance.verdict import reason_rows, verdict_pieces, word_run
 from sparktop.panels.parts.figures import label
-from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sentences import flowed
 
@@ -109,9 +109,10 @@ def _in_frame(
             [[(" ", "text"), *row] for row in rows],
             width,
             height,
-            role="selected",
-            title=[("┐", "border"), (title, "title"), ("┌", "border"), *group_title(balance)],
-            status=[("┐", "border"), (balance.word.value, word_role(balance)), ("┌", "border")],
+            role=frame_role("balance"),
+            title=group_tab(balance, title),
+            state=word_run(balance),
+            about=members(balance),
             note=[(note, "muted")],
         )
     ]

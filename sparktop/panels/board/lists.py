@@ -12,7 +12,7 @@ from sparktop.panels.backend.table import Table, short_entry
 from sparktop.panels.balance.band import edge_verdict, group_entry
 from sparktop.panels.board.layout import Place, entry_rows
 from sparktop.panels.node.table import node_entry, node_heading, short_node
-from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.frame import frame_role, framed, name_tab
 from sparktop.panels.parts.graph import TimeWindow, with_time_axis
 from sparktop.panels.parts.rows import Row, Run, fit_row, merged
 
@@ -28,16 +28,22 @@ class Listed:
 def node_list(place: Place, views: Sequence[NodeView], window: TimeWindow, selected: str | None) -> Listed:
     """Draw the list of nodes; `selected` is the name of the selected node."""
     each, heading = entry_rows(place, len(views))
-    width = place.width
+    width, title = place.width, name_tab("node", "", "nodes")
     if place.columns > 1:
         entries = _short(
             place, views, lambda view, cells: short_node(view, cells, selected=view.name == selected)
         )
-        return _in_frame(place, len(views), entries, 1, None, title=_title("nodes"))
+        return _in_frame(place, len(views), entries, 1, None, kind="node", title=title)
     drawn = [node_entry(view, width, each, window, selected=view.name == selected) for view in views]
     rows = [row for entry in drawn for row in entry]
     return _in_frame(
-        place, len(views), rows, each, node_heading(width) if heading else None, title=_title("nodes")
+        place,
+        len(views),
+        rows,
+        each,
+        node_heading(width) if heading else None,
+        kind="node",
+        title=title,
     )
 
 
@@ -46,7 +52,7 @@ def group_list(place: Place, snapshot: Snapshot, selected: str | None) -> Listed
     rows = [
         group_entry(balance, place.width, selected=balance.group == selected) for balance in snapshot.balance
     ]
-    return _in_frame(place, len(rows), rows, 1, None, title=_title("balance"))
+    return _in_frame(place, len(rows), rows, 1, None, kind="balance", title=name_tab("balance", ""))
 
 
 def backend_list(
@@ -85,14 +91,15 @@ def backend_list(
         rows,
         each,
         table.heading(order) if heading else None,
-        title=_title("backends"),
+        kind="backend",
+        title=name_tab("backend", "", "backends"),
         status=status,
         footnote=[(some, "muted")],
     )
     entries = [Place("row", first + at.index, at.x, at.y, at.width, at.height) for at in listed.entries]
     if wide or place.columns > 1:
         return Listed(listed.rows, entries)
-    return Listed(with_time_axis(listed.rows, place.width, window, "border"), entries)
+    return Listed(with_time_axis(listed.rows, place.width, window, frame_role("backend")), entries)
 
 
 def visible(place: Place, count: int, *, wide: bool) -> int:
@@ -113,10 +120,6 @@ def _short(place: Place, views: Sequence[_View], draw: Callable[[_View, int], Ro
     return [fit_row([run for entry in line for run in entry], place.width - 2) for line in lines]
 
 
-def _title(name: str) -> Row:
-    return [("┐", "border"), (name, "title"), ("┌", "border")]
-
-
 def _in_frame(
     place: Place,
     count: int,
@@ -124,13 +127,22 @@ def _in_frame(
     each: int,
     heading: Row | None,
     *,
+    kind: str,
     title: Row,
     status: Sequence[Run] = (),
     footnote: Sequence[Run] = (),
 ) -> Listed:
     """Return a list of `count` entries in its frame; `rows` has `each` rows of text for every entry."""
     inside = [*([] if heading is None else [heading]), *rows]
-    framed_rows = framed(inside, place.width, place.height, title=title, status=status, footnote=footnote)
+    framed_rows = framed(
+        inside,
+        place.width,
+        place.height,
+        role=frame_role(kind),
+        title=title,
+        status=status,
+        footnote=footnote,
+    )
     first = place.y + 1 + (heading is not None)
     cells = (place.width - 2) // place.columns
     entries: list[Place] = []

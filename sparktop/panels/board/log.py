@@ -11,7 +11,7 @@ from sparktop.graphics.cells import cell_width
 from sparktop.model.event import Alert, Event, Severity, Values
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.figures import figure, label
-from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.frame import frame_role, framed, name_tab
 from sparktop.panels.parts.rows import Row, row_width
 from sparktop.panels.parts.sentences import flowed, wrapped
 
@@ -65,8 +65,8 @@ def events_screen(snapshot: Snapshot, width: int, height: int, *, selected: bool
 
 
 def _events_frame(rows: list[Row], width: int, height: int, note: Row, *, selected: bool) -> list[Row]:
-    title: Row = [("┐", "border"), ("alerts and events", "title"), ("┌", "border")]
-    role = "selected" if selected else "border"
+    title = name_tab("events", "", "alerts and events")
+    role = frame_role("events", selected=selected)
     drawn = rows or [[label(" nothing happened yet")]]
     return framed(drawn, width, height, role=role, title=title, note=note)
 
@@ -175,6 +175,5 @@ def self_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool = 
         [label(" poll "), figure(numbers.duration(ms / 1000, 7)), label(f" {name}")]
         for name, ms in sorted(cost.poll_ms.items())
     ]
-    title: Row = [("┐", "border"), ("sparktop", "title"), ("┌", "border")]
-    role = "selected" if selected else "border"
-    return framed(rows, width, height, role=role, title=title)
+    title = name_tab("self", "", "sparktop")
+    return framed(rows, width, height, role=frame_role("self", selected=selected), title=title)

@@ -25,7 +25,7 @@ from sparktop.panels.node.detail import drawn_node_detail
 from sparktop.panels.node.panel import node_panel, power_scale
 from sparktop.panels.node.processes import process_panel
 from sparktop.panels.parts.columns import graph_columns
-from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.frame import framed, name_tab
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow
 from sparktop.panels.parts.rows import Row, blank_row, fit_row, merged
 from sparktop.panels.sweep.countdown import countdown_band
@@ -96,8 +96,7 @@ def _empty_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
     above = max(0, (inside - len(lines)) // 2)
     margin = max(1, (width - 2 - 64) // 2)
     rows: list[Row] = [[]] * above + [[(" " * margin, "text"), *line] for line in lines]
-    title: Row = [("┐", "border"), ("backends", "title"), ("┌", "border")]
-    return framed(rows, width, height, title=title)
+    return framed(rows, width, height, title=name_tab("backend", "", "backends"))
 
 
 class Scene:

@@ -9,12 +9,12 @@ from sparktop.model.node import NodeSample
 from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendView, NodeView
 from sparktop.panels.node.network import RDMA
-from sparktop.panels.node.panel import footnote, headline
+from sparktop.panels.node.panel import about, footnote, state_run
 from sparktop.panels.node.processes import ProcessOrder, detail_processes
 from sparktop.panels.node.sections import identity_words, node_aside, node_sections
 from sparktop.panels.parts.detail import Detail, aside_width, column_width, detail_rows
 from sparktop.panels.parts.figures import figure, label
-from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.frame import frame_role, framed, name_tab
 from sparktop.panels.parts.gpu_figures import speed_role
 from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.graph_grid import Graph
@@ -68,15 +68,16 @@ def drawn_node_detail(
         # The second row of the lead is the failure, which is current: it must not look stale.
         roles = ["stale", "bad" if view.failure is not None else "stale", *["stale"] * len(rows)]
         rows = [in_role(row, role) for row, role in zip(rows, roles, strict=False)]
-    title, status = headline(view)
     driver: Row = [label(f" driver {view.identity.driver} ")] if view.identity.driver else []
     framed_rows = framed(
         rows,
         width,
         max(height, len(rows) + 2),
-        role="selected" if selected else "bad" if view.failure is not None else "border",
-        title=title,
-        status=status,
+        role=frame_role("node", selected=selected, failed=view.failure is not None),
+        title=name_tab("node", view.name),
+        state=state_run(view),
+        about=about(view),
+        status=[label(f" {view.via} ")],
         footnote=footnote(view),
         note=driver,
     )
@@ -132,13 +133,13 @@ def _graphs(view: NodeView) -> list[Graph]:
     cpu = _full("CPU", "cpu", history.cpu_percent)
     memory = _full("memory", "memory", history.memory_percent)
     network = Graph(
-        [label("network "), ("▲in ", "network"), ("▼out", "prompt")],
+        [label("network "), ("▲in ", "prompt"), ("▼out", "generation")],
         history.rx_bytes_per_s,
-        "network",
+        "prompt",
         lambda top: numbers.data_rate(top, 9).strip(),
         1000.0,
         over=history.tx_bytes_per_s,
-        over_gradient="prompt",
+        over_gradient="generation",
         mirror=True,
     )
     headroom = _upto("headroom", "memory", history.headroom_gib, " GiB")
@@ -148,7 +149,7 @@ def _graphs(view: NodeView) -> list[Graph]:
     heat = _full("heat", "load", history.temperature_c, "100 °C")
     return [
         _full("GPU", "gpu", history.gpu_percent),
-        _upto("power", "load", history.power_w, " W", 10.0),
+        _upto("power", "waiting", history.power_w, " W", 10.0),
         _upto("clock", "cpu", history.sm_clock_mhz, " MHz", 1000.0),
         heat,
         headroom,
@@ -167,13 +168,13 @@ def _has_rdma(view: NodeView) -> bool:
 
 def _rdma(view: NodeView) -> Graph:
     return Graph(
-        [label("RDMA "), ("▲in ", "network"), ("▼out", "prompt")],
+        [label("RDMA "), ("▲in ", "prompt"), ("▼out", "generation")],
         view.history.rdma_rx_bytes_per_s,
-        "network",
+        "prompt",
         lambda top: numbers.data_rate(top, 9).strip(),
         1000.0,
         over=view.history.rdma_tx_bytes_per_s,
-        over_gradient="prompt",
+        over_gradient="generation",
         mirror=True,
     )
 

@@ -177,7 +177,7 @@ def _swap(memory: MemoryReading, width: int) -> list[Row]:
 
 
 def _rate(name: str, value: float | None, *, bad: bool = False) -> Row:
-    role = "warn" if bad and value else "title"
+    role = "warn" if bad and value else "text"
     return [label(name), figure(numbers.data_rate(value, 9).strip(), known=value is not None, role=role)]
 
 
@@ -185,6 +185,6 @@ def _pressure(memory: MemoryReading, width: int) -> Row:
     waited = memory.pressure_full_avg10
     return [
         label("pressure", name_width(width)),
-        *percent_run(waited, 0 if waited is None else 4, role="warn" if waited else "title"),
+        *percent_run(waited, 0 if waited is None else 4, role="warn" if waited else "text"),
         label("–" if waited is None else " of 10 s: all waited for memory"),
     ]

@@ -20,8 +20,8 @@ from sparktop.panels.parts.columns import (
     graph_columns,
     panel_row,
 )
-from sparktop.panels.parts.figures import bar_runs, figure, label, share_role
-from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.figures import LIVE, bar_runs, figure, label, share_role
+from sparktop.panels.parts.frame import frame_role, framed, key_tab, name_tab
 from sparktop.panels.parts.gpu_figures import (
     clock_role,
     lost_run,
@@ -38,16 +38,12 @@ _GIB = 2**30
 _BAR = 10
 _GRAPH_HEIGHT, _TWO_GRAPHS = 2, 8
 """Least heights in rows of a panel's inside for a graph, and for two graphs below each other."""
-QUIET_SPEEDS = frozenset({"unknown", "idle", "normal"})
-"""Speed states of a GPU that are not shown in the panel's frame."""
 
 
-def _percent(
-    percent: float | None, gradient: str, *, warn: float = 101, bad: float = 101, length: int = _BAR
-) -> Row:
+def _percent(percent: float | None, gradient: str, role: str = "text", *, length: int = _BAR) -> Row:
     return [
         *bar_runs(None if percent is None else percent / 100, length, gradient),
-        (f" {numbers.percent(percent, 4)}", share_role(percent, warn, bad)),
+        figure(f" {numbers.percent(percent, 4)}", known=percent is not None, role=role),
     ]
 
 
@@ -65,10 +61,10 @@ def _cpu(sample: NodeSample, width: int) -> Row:
 
 def _memory(memory: MemoryReading, width: int) -> Row:
     name = "UMA" if memory.unified else "MEM"
-    length = _BAR - max(0, FIGURES_WIDTH - width)
+    length, used = _BAR - max(0, FIGURES_WIDTH - width), used_percent(memory)
     return [
         label(name, 4),
-        *_percent(used_percent(memory), "memory", warn=85, bad=93, length=length),
+        *_percent(used, "memory", share_role(used, 85, 93), length=length),
         (" ", "text"),
         *_used_of(memory.used_bytes, memory.total_bytes),
     ]
@@ -107,7 +103,7 @@ def _swap_rates(memory: MemoryReading) -> Row:
     swapped, out = memory.swap_in_bytes_per_s, memory.swap_out_bytes_per_s
     return [
         label("swap in "),
-        figure(numbers.data_rate(swapped, 9), known=swapped is not None, role="warn" if swapped else "title"),
+        figure(numbers.data_rate(swapped, 9), known=swapped is not None, role="warn" if swapped else "text"),
         label(" out "),
         figure(numbers.data_rate(out, 9), known=out is not None),
     ]
@@ -124,7 +120,7 @@ def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
     margin = margin_of(gpu)
     first: Row = [
         label("GPU", 4),
-        *_percent(gpu.utilization_percent, "gpu"),
+        *_percent(gpu.utilization_percent, "gpu", LIVE),
         *_unit(gpu.power_w, 5, " W"),
         *_unit(gpu.temperature_c, 4, " °C", margin_role(margin)),
     ]
@@ -161,7 +157,7 @@ def _gpus(gpus: Sequence[GpuReading], lost: Sequence[LostGpu], width: int) -> li
     use, watts, hottest = gpu_totals(gpus)
     first: Row = [
         label("GPU", 4),
-        *_percent(use, "gpu"),
+        *_percent(use, "gpu", LIVE),
         *_unit(watts, 5, " W"),
         *_unit(
             None if hottest is None else hottest.temperature_c,
@@ -192,7 +188,7 @@ def _heat(gpu: GpuReading) -> float:
     return gpu.temperature_c or 0.0
 
 
-def _unit(value: float | None, width: int, unit: str, role: str = "title") -> Row:
+def _unit(value: float | None, width: int, unit: str, role: str = "text") -> Row:
     return [figure(numbers.count(value, width), known=value is not None, role=role), label(unit)]
 
 
@@ -266,7 +262,7 @@ def _series(
     ]
     if view.sample is not None and view.sample.gpus:
         graphs.insert(0, ([("GPU", "gpu")], history.gpu_percent, "gpu", 100.0, " %"))
-        graphs.append(([("power", "load")], history.power_w, "load", power_top, " W"))
+        graphs.append(([("power", "waiting")], history.power_w, "waiting", power_top, " W"))
     graphs.append(([("memory", "memory")], history.memory_percent, "memory", 100.0, " %"))
     rdma = history.rdma_rx_bytes_per_s.peak(since) if history.rdma_rx_bytes_per_s.last is not None else None
     if rdma and rdma >= (history.rx_bytes_per_s.peak(since) or 0.0):
@@ -353,23 +349,33 @@ def node_panel(
     rows = [panel_row(row, [graph[index] for graph in graphs], width) for index, row in enumerate(figures)]
     if view.failure is not None or view.sample is None:
         rows = [in_role(row, "stale") for row in rows]
-    title, status = headline(view)
-    role = "selected" if selected else "bad" if view.failure is not None else "border"
-    return framed(rows, width, height, role=role, title=title, status=status, footnote=footnote(view))
+    return framed(
+        rows,
+        width,
+        height,
+        role=frame_role("node", selected=selected, failed=view.failure is not None),
+        title=name_tab("node", view.name),
+        state=state_run(view),
+        about=about(view),
+        status=[label(f" {view.via} ")],
+        footnote=footnote(view),
+        note=key_tab("P", "processes"),
+    )
 
 
-def headline(view: NodeView) -> tuple[Row, Row]:
-    """Return the texts of the frame's upper edge: (for the left, for the right).
+def state_run(view: NodeView) -> Run:
+    """Return the state of a node in a word or two: no answer, lost GPUs, or the speed of its GPUs."""
+    if view.failure is not None:
+        return "no answer", "bad"
+    if view.gpus_lost:
+        return lost_run(view.gpus_lost)
+    if view.sample is None:
+        return "connecting", "muted"
+    return view.speed.word if view.sample.gpus else "no GPU", speed_role(view.speed)
 
-    At the left stand name and GPUs; at the right the speed state, unless it is normal, and how the node is
-    accessed.
-    """
+
+def about(view: NodeView) -> Row:
+    """Return the name of the node's GPUs for the frame's upper edge; empty if it has none."""
     gpus = view.sample.gpus if view.sample is not None else ()
     name = fleet_name(gpus) if len(gpus) > 1 else gpus[0].name if gpus else None
-    title: Row = [("┐", "border"), (view.name, "title"), ("┌", "border")]
-    title += [("─ ", "border"), (name, "text"), (" ", "text")] if name else []
-    title += [lost_run(view.gpus_lost), (" ", "text")] if view.gpus_lost else []
-    status: Row = [("┐", "border"), (view.via, "muted"), ("┌", "border")]
-    if view.speed.word in QUIET_SPEEDS or view.failure is not None:
-        return title, status
-    return title, [("┐", "border"), (view.speed.word, speed_role(view.speed)), ("┌", "border"), *status]
+    return [("─ ", "border"), (name, "text"), (" ", "text")] if name else []

@@ -11,7 +11,7 @@ from sparktop.graphics.cells import fit
 from sparktop.model.node import GpuProcess, NodeSample, ProcessTable
 from sparktop.model.snapshot import NodeView
 from sparktop.panels.parts.figures import figure, label
-from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.frame import frame_role, framed, hot, name_tab, tab
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sections import heading
 
@@ -268,19 +268,13 @@ def process_panel(
         rows.append([label(f"{'':{_PID + 1}}{_missing(view, order)}")])
     rows = [[(" ", "text"), *row] for row in rows]
     where = f" {first + 1}–{first + len(shown)} of {len(lines)} " if len(shown) < len(lines) else ""
-    role = "selected" if selected else "bad" if view.failure is not None else "border"
+    role = frame_role("node", selected=selected, failed=view.failure is not None)
     framed_rows = framed(
         rows,
         width,
         height,
         role=role,
-        title=[
-            ("┐", "border"),
-            (view.name, "title"),
-            ("┌", "border"),
-            ("─ ", "border"),
-            ("processes ", "text"),
-        ],
+        title=[*name_tab("node", view.name), *tab(*hot("P", "processes"))],
         footnote=[label(f" {_summary(view, len(lines), order)} ")],
         note=[label(where)] if where else [],
     )

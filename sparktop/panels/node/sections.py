@@ -130,7 +130,7 @@ def _sensors(sensors: Sequence[SensorReading], width: int) -> list[Row]:
 
 def _sensor(sensor: SensorReading, width: int) -> Row:
     heat, critical = sensor.temperature_c, sensor.critical_c
-    role = "title" if not critical else share_role(100 * heat / critical, 90, 98)
+    role = "text" if not critical else share_role(100 * heat / critical, 90, 98)
     return [
         (fit(sensor.name, width - 12), "text"),
         figure(numbers.count(heat, 4), role=role),

@@ -6,9 +6,9 @@ from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
 from sparktop.model.snapshot import NodeView
 from sparktop.panels.node.memory_bar import used_percent
-from sparktop.panels.node.panel import QUIET_SPEEDS, figure_rows, gpu_totals
+from sparktop.panels.node.panel import figure_rows, gpu_totals
 from sparktop.panels.parts.columns import WIDE_FIGURES_WIDTH, figures_width, graph_columns, mark, panel_row
-from sparktop.panels.parts.figures import bar_runs, figure, label, share_role
+from sparktop.panels.parts.figures import LIVE, bar_runs, figure, label, share_role
 from sparktop.panels.parts.gpu_figures import lost_run, margin_of, margin_role, speed_role
 from sparktop.panels.parts.graph import TimeWindow, area_rows, caption
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
@@ -59,6 +59,10 @@ def node_entry(
     return [[row[0], *in_role(row[1:], role)] for row, role in zip(rows, roles, strict=False)]
 
 
+_QUIET_SPEEDS = frozenset({"unknown", "idle", "normal"})
+"""Speed states of a GPU that are not shown in a list."""
+
+
 def short_node(view: NodeView, width: int, *, selected: bool = False) -> Row:
     """Return a node in `width` cells, for lists with several columns."""
     row = fit_row([mark(selected=selected), *node_line(view, width - 1)], width)
@@ -101,7 +105,7 @@ def _pieces(view: NodeView, width: int) -> list[Row]:
         return [lost, *ends]
     use, watts, hottest = gpu_totals(sample.gpus)
     bar = bar_runs(None if use is None else use / 100, _bar_width(width), "gpu")
-    pieces: list[Row] = [[*bar, (numbers.percent(use, 5), share_role(use, 101, 101))]]
+    pieces: list[Row] = [[*bar, figure(numbers.percent(use, 5), known=use is not None, role=LIVE)]]
     wrong = _wrong(view)
     if wrong is not None:
         pieces.append([(f" {wrong[0]}", wrong[1])])
@@ -117,7 +121,7 @@ def _wrong(view: NodeView) -> Run | None:
     """Return what is wrong with a node's GPUs as a styled text segment; None if nothing is."""
     if view.gpus_lost:
         return lost_run(view.gpus_lost)
-    return None if view.speed.word in QUIET_SPEEDS else (view.speed.word, speed_role(view.speed))
+    return None if view.speed.word in _QUIET_SPEEDS else (view.speed.word, speed_role(view.speed))
 
 
 def _bar_width(width: int) -> int:

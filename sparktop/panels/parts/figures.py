@@ -22,14 +22,18 @@ def label(text: str, width: int = 0) -> Run:
     return (fit(text, width) if width else text, "muted")
 
 
-def figure(text: str, *, known: bool = True, role: str = "title") -> Run:
+LIVE = "title"
+"""Role of what matters most now: token rates, requests that run or wait, GPU use. The only bold values."""
+
+
+def figure(text: str, *, known: bool = True, role: str = "text") -> Run:
     """Return the value `text` as a run (text segment) with the colour of `role`; muted unless `known`."""
     return (text, role if known else "muted")
 
 
 def tokens_rate(value: float | None, width: int = 6) -> Row:
     """Return a token rate in `width` cells, followed by its unit "t/s"."""
-    return [figure(numbers.rate(value, width), known=value is not None), (" t/s", "muted")]
+    return [figure(numbers.rate(value, width), known=value is not None, role=LIVE), (" t/s", "muted")]
 
 
 def quantile_text(quantile: Quantile | None, width: int = LATENCY_WIDTH) -> str:
@@ -82,11 +86,11 @@ def bar_runs(fraction: float | None, width: int, gradient: str) -> Row:
 def share_role(percent: float | None, warn: float, bad: float) -> str:
     """Return the role (colour name) of a percentage: "bad" if at least `bad`, "warn" if at least `warn`.
 
-    "muted" if `percent` is None; "title" for smaller percentages.
+    "muted" if `percent` is None; "text" for smaller percentages.
     """
     if percent is None:
         return "muted"
-    return "bad" if percent >= bad else "warn" if percent >= warn else "title"
+    return "bad" if percent >= bad else "warn" if percent >= warn else "text"
 
 
 def rate_words(view: BackendView) -> str:

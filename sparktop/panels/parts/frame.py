@@ -1,41 +1,116 @@
-"""The border around a panel, with text in its upper and lower edge."""
+"""The border around a panel, with text in its upper and lower edge, and its colour by kind of panel."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sparktop.colors.derived import KINDS
 from sparktop.panels.parts.rows import Row, Run, fit_row, row_width
 
+_DIGITS = {"node": "¹", "backend": "²", "events": "³", "self": "⁴"}
+"""The key that shows or hides all panels of a kind."""
+_LETTERS = {"balance": "b", "events": "e"}
+"""The key that shows a panel of a kind alone."""
+_BETWEEN = " · "
+_LEAST_NAME = 4
+"""Least width in cells of a panel's name, however long its state is."""
 
-def _edge(left: str, right: str, pieces: Sequence[Sequence[Run]], width: int, role: str) -> Row:
-    """Return a horizontal edge of a frame with text; `left` and `right` are its corner characters.
 
-    The first of `pieces` stands at the left. All further pieces are alternatives for the right, in ascending
-    order of preference: the last one that fits is shown.
+def tab(*runs: Run) -> Row:
+    """Return text for the edge of a frame as a tab, "┐text┌"; `framed` colours its corners as the frame."""
+    return [("┐", "border"), *runs, ("┌", "border")]
+
+
+def name_tab(kind: str, name: str, word: str = "") -> Row:
+    """Return a panel's name as a tab, after the key that toggles its kind and a word for the kind.
+
+    `kind` chooses the colour of the word. `word` is "vllm" or the like; "" for the kind's own name.
     """
+    said, letter = word or kind, _LETTERS.get(kind, "")
+    runs = hot(letter if letter in said else "", said, hue_of(kind))
+    return tab((_DIGITS.get(kind, ""), "key"), *runs, (f" {name}" if name else "", "title"))
+
+
+def key_tab(key: str, word: str) -> Row:
+    """Return a hot key and what it does as text for the edge of a frame.
+
+    The key stands highlighted in `word` where it occurs there, else before `word`.
+    """
+    return [(" ", "border"), *hot(key, word), (" ", "border")]
+
+
+def hot(key: str, word: str, role: str = "muted") -> Row:
+    """Return `word` in the colour `role` with its hot key highlighted.
+
+    The key is highlighted inside `word` if it is one of its letters; else it stands before `word`.
+    """
+    if not key:
+        return [(word, role)]
+    at = word.find(key) if len(key) == 1 else -1
+    if at < 0 and word[:1].upper() == key:
+        at, word = 0, key + word[1:]
+    if at < 0:
+        return [(key, "key"), (f" {word}", role)]
+    return [(word[:at], role), (key, "key"), (word[at + 1 :], role)]
+
+
+def hue_of(kind: str) -> str:
+    """Return the role (colour name) of the word for a kind of panel."""
+    return kind if kind in KINDS else "accent"
+
+
+def frame_role(kind: str, *, selected: bool = False, failed: bool = False) -> str:
+    """Return the role (colour name) of a panel's frame: that of its kind, unless it is selected or failed."""
+    if selected:
+        return "selected"
+    return "bad" if failed else f"{kind}_edge" if kind in KINDS else "border"
+
+
+def _edge(
+    corners: str, head: Sequence[Run], end: Sequence[Run], width: int, role: str, *, least: int = 0
+) -> Row:
+    """Return a horizontal edge of a frame with text: `head` at the left, and `end` at the right.
+
+    `corners` has its two corner characters. `end` is left out if less than `least` cells are left for `head`,
+    which is cut if it is too long.
+    """
+    left, right = corners[0], corners[1]
     inside = width - 2
-    starts = list(pieces[:1])
-    ends = list(pieces[1:])
     runs: Row = [(left + "─", role)]
     used = 1
-    tail: Row = []
-    for piece in ends:
-        if piece and row_width(piece) + 3 <= inside - 4:
-            tail = [*piece, ("─", role)]
+    tail: Row = [*end, ("─", role)] if end and row_width(end) + 3 + max(4, least) <= inside else []
     room = inside - used - row_width(tail)
-    for piece in starts:
-        if piece and room > 4:
-            shown = _shortened(piece, room - 1)
-            runs.extend(shown)
-            used += row_width(shown)
+    if head and room > 4:
+        shown = _shortened(head, room - 1)
+        runs.extend(shown)
+        used += row_width(shown)
     gap = inside - used - row_width(tail)
-    return [*runs, ("─" * gap, role), *tail, (right, role)]
+    row: Row = [*runs, ("─" * gap, role), *tail, (right, role)]
+    return [(text, role if own == "border" else own) for text, own in row if text]
 
 
 def _shortened(piece: Sequence[Run], room: int) -> Row:
-    """Return the styled text `piece`, cut to `room` cells if it is wider."""
-    width = row_width(piece)
-    return list(piece) if width <= room else fit_row(piece, room)
+    """Return the styled text `piece` in at most `room` cells: first without its last parts, then cut.
+
+    The parts of a text are separated by " · ".
+    """
+    *start, (text, role) = piece
+    while row_width([*start, (text, role)]) > room and _BETWEEN in text:
+        text = f"{text.rpartition(_BETWEEN)[0]} "
+    row = [*start, (text, role)]
+    return row if row_width(row) <= room else fit_row(row, room)
+
+
+def _head(title: Sequence[Run], state: Run | None, about: Sequence[Run], room: int) -> Row:
+    """Return title, state and further text for the left of the upper edge, with a too long title cut."""
+    if state is None:
+        return [*title, *about]
+    badge = tab(state)
+    left = max(_LEAST_NAME, room - row_width(badge))
+    if row_width(title) > left:
+        *start, corner = title
+        title = [*fit_row(start, left - 1), corner]
+    return [*title, *badge, *about]
 
 
 def framed(
@@ -45,18 +120,22 @@ def framed(
     *,
     role: str = "border",
     title: Sequence[Run] = (),
+    state: Run | None = None,
+    about: Sequence[Run] = (),
     status: Sequence[Run] = (),
     footnote: Sequence[Run] = (),
     note: Sequence[Run] = (),
 ) -> list[Row]:
     """Draw a border around `rows` and return exactly `height` rows of `width` cells, cut or padded as needed.
 
-    The upper edge has `title` at its left and `status` at its right, the lower edge has `footnote` at its
-    left and `note` at its right. Such texts may come and go without moving the rows inside.
+    The upper edge has `title`, `state` and `about` at its left and `status` at its right, the lower edge has
+    `footnote` at its left and `note` at its right. Such texts may come and go without moving the rows inside.
+    If not all fits, `status` goes first, then `about`, then the end of `title`, and `state` last.
     """
     inner = width - 2
-    top = _edge("╭", "╮", (title, status), width, role)
-    bottom = _edge("╰", "╯", (footnote, note), width, role)
+    least = row_width(title) + (0 if state is None else row_width(tab(state)))
+    top = _edge("╭╮", _head(title, state, about, inner - 3), status, width, role, least=least)
+    bottom = _edge("╰╯", footnote, note, width, role)
     body = [
         [("│", role), *fit_row(rows[index] if index < len(rows) else (), inner), ("│", role)]
         for index in range(max(0, height - 2))

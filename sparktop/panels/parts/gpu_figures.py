@@ -38,10 +38,10 @@ def short_reason(reason: str) -> str:
 def margin_role(margin_c: float | None) -> str:
     """Return the role (colour name) for a GPU's thermal margin in degrees: "bad" or "warn" if it is small.
 
-    "title" if the margin is large or unknown.
+    "text" if the margin is large or unknown.
     """
     if margin_c is None or margin_c > _WARM_C:
-        return "title"
+        return "text"
     return "warn" if margin_c > _HOT_C else "bad"
 
 
@@ -65,8 +65,8 @@ def energy_text(energy_j: float) -> str:
 
 
 def clock_role(speed: SpeedState) -> str:
-    """Return the role (colour name) of a GPU's clock: "bad" if `speed` is "slow clock", else "title"."""
-    return "bad" if speed.word == "slow clock" else "title"
+    """Return the role (colour name) of a GPU's clock: "bad" if `speed` is "slow clock", else "text"."""
+    return "bad" if speed.word == "slow clock" else "text"
 
 
 def lost_run(lost: Sequence[LostGpu]) -> Run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from string import ascii_lowercase
 
+from sparktop.colors.derived import PARTS
 from sparktop.model.balance import BalanceWord
 from sparktop.model.snapshot import BackendState
 
@@ -17,7 +18,7 @@ STATE_ROLES = {
     BackendState.KV_FULL: "bad",
     BackendState.QUEUEING: "warn",
     BackendState.BUSY: "good",
-    BackendState.BORED: "accent",
+    BackendState.BORED: "info",
     BackendState.IDLE: "muted",
     BackendState.UNKNOWN: "muted",
 }
@@ -34,14 +35,9 @@ WORD_ROLES = {
 """The role of each verdict on balance; the verdict is always written out, too."""
 
 
-PART_ROLES = ("generation", "prompt", "memory", "network", "gpu", "cpu", "waiting", "running")
-"""Roles that the parts of a group (its backends) have in turn; parts have letters, too, so that they differ
-without colour."""
-
-
 def part_role(index: int) -> str:
     """Return the role (colour name) of the backend or target with this index; roles repeat after eight."""
-    return PART_ROLES[index % len(PART_ROLES)]
+    return PARTS[index % len(PARTS)]
 
 
 def part_letter(index: int) -> str:

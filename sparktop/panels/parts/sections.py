@@ -66,7 +66,7 @@ def stack(sections: Sequence[Section], width: int, height: int) -> list[Row]:
     return rows
 
 
-def fact(name: str, text: str, unit: str = "", *, role: str = "title") -> Row:
+def fact(name: str, text: str, unit: str = "", *, role: str = "text") -> Row:
     """Return [label, value, unit] for `facts`; a value of "–" (unknown) is muted and has no unit."""
     known = text.strip() != numbers.UNKNOWN
     return [label(name), figure(text, known=known, role=role), label(unit if known else "")]
@@ -100,7 +100,7 @@ def bar_row(name: str, share: float | None, gradient: str, after: Row, width: in
     return [label(name, name_width(width)), *bar_runs(share, length, gradient), (" ", "text"), *after]
 
 
-def percent_run(percent: float | None, width: int = 4, *, role: str = "title") -> Row:
+def percent_run(percent: float | None, width: int = 4, *, role: str = "text") -> Row:
     """Return a row with a percentage (0 to 100) in `width` cells as its only text segment; "–" for None."""
     return [figure(numbers.percent(percent, width), known=percent is not None, role=role)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparktop.model.sweep_view import SweepView
-from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.sweep.live import live_rows
 from sparktop.panels.sweep.table import level_row, table_heading
@@ -37,7 +37,7 @@ def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = Fal
             [[(" ", "text"), *row] for row in rows],
             width,
             height,
-            role="selected" if selected else "border",
+            role=frame_role("sweep", selected=selected),
             title=title_run(view),
             status=status_run(view),
             note=[(" enter whole sweep " if selected else " z whole sweep ", "muted")],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparktop.model.countdown import Countdown
 from sparktop.panels.parts.figures import bar_runs, figure, label
-from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.frame import frame_role, framed, name_tab
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sentences import flowed
 
@@ -22,19 +22,15 @@ def countdown_band(countdown: Countdown, width: int, height: int, *, selected: b
     room = height - 2
     # The keys have a row even where other rows must be left out: a user must see how to stop it.
     shown = [*rows[: max(1, room - 1)], keys][:room]
-    title: Row = [
-        ("┐", "border"),
-        (f"sweep {countdown.title}", "title"),
-        ("┌", "border"),
-        label(f" {countdown.plan_words} " if countdown.plan_words else ""),
-    ]
+    title = name_tab("sweep", countdown.title)
+    title.append(label(f" {countdown.plan_words} " if countdown.plan_words else ""))
     status: Row = [("simulated ", "warn")] if countdown.simulated else []
     status += [("┐", "border"), ("about to start", "accent"), ("┌", "border")]
     drawn = framed(
         [[(" ", "text"), *fit_row(row, inner)] for row in shown],
         width,
         height,
-        role="selected" if selected else "border",
+        role=frame_role("sweep", selected=selected),
         title=title,
         status=status,
     )

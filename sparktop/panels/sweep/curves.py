@@ -18,7 +18,7 @@ from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint
 from sparktop.model.sweep_view import SweepView
 from sparktop.panels.parts.figures import label
-from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged, spread_row
 from sparktop.panels.parts.sections import heading
@@ -264,4 +264,5 @@ def curves_screen(view: SweepView, width: int, height: int) -> list[Row]:
     title: Row = [("┐", "border"), ("curves", "title"), ("┌", "border"), label(f" {view.title} ")]
     status: Row = [("simulated ", "warn")] if view.simulated else []
     tall = max(height, len(rows) + 2)
-    return [merged(row) for row in framed(rows, width, tall, role="selected", title=title, status=status)]
+    drawn = framed(rows, width, tall, role=frame_role("sweep"), title=title, status=status)
+    return [merged(row) for row in drawn]

@@ -15,7 +15,7 @@ from sparktop.model.sweep_comparison import (
     several_lengths,
 )
 from sparktop.panels.parts.figures import label
-from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.rows import Row, fit_row, merged, row_width
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import flowed, sentence_rows
@@ -57,7 +57,7 @@ def difference_screen(
         [[(" ", "text"), *row] for row in rows[top:]],
         width,
         tall,
-        role="selected",
+        role=frame_role("sweep"),
         title=[*head, label(f" {pair} ")] if pair else head,
         status=[("simulated ", "warn")] if simulated else [],
         note=[(f" {' · '.join(words)} ", "muted")] if words else [],

@@ -12,7 +12,7 @@ from sparktop.model.balance import BalanceWord
 from sparktop.model.sweep_comparison import level_name
 from sparktop.model.sweep_view import BackendShare, LevelEvidence
 from sparktop.panels.parts.figures import figure, label
-from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.roles import WORD_ROLES, part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sections import heading
@@ -62,7 +62,7 @@ def evidence_screen(
     note: Row = [(" tab other run ", "muted")] if len(evidence.timelines) > 1 else []
     tall = max(height, len(rows) + 2)
     body = [[(" ", "text"), *row] for row in rows]
-    drawn = framed(body, width, tall, role="selected", title=title, status=status, note=note)
+    drawn = framed(body, width, tall, role=frame_role("sweep"), title=title, status=status, note=note)
     return [merged(row) for row in drawn]
 
 

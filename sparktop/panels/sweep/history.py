@@ -10,7 +10,7 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.sweep_comparison import HistoryRow
 from sparktop.model.text import clean
 from sparktop.panels.parts.figures import label
-from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.sweep.words import STATUS_ROLES
@@ -134,7 +134,7 @@ def history_screen(
         [[(" ", "text"), *row] for row in body],
         width,
         height,
-        role="selected",
+        role=frame_role("sweep"),
         title=_title(rows, query, unread),
         note=_note(len(rows) - len(shown), len(marked)),
         footnote=[(f" {notice} ", "warn")] if notice else [],

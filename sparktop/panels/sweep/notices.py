@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparktop.model.sweep_view import SweepView
 from sparktop.panels.parts.figures import label
-from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import sentence_rows
@@ -31,4 +31,5 @@ def notices_screen(view: SweepView, width: int, height: int) -> list[Row]:
     title: Row = [("┐", "border"), ("notices", "title"), ("┌", "border"), label(f" {view.title} ")]
     status: Row = [("simulated ", "warn")] if view.simulated else []
     tall = max(height, len(rows) + 2)
-    return [merged(row) for row in framed(body, width, tall, role="selected", title=title, status=status)]
+    drawn = framed(body, width, tall, role=frame_role("sweep"), title=title, status=status)
+    return [merged(row) for row in drawn]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from sparktop.model.sweep_view import LevelKey, SweepView
-from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.sweep.curves import legend_rows, plots_rows
@@ -79,7 +79,7 @@ def drawn_sweep(
         rows,
         width,
         height,
-        role="selected",
+        role=frame_role("sweep"),
         title=title_run(view),
         status=status_run(view),
         note=[(f" {note} ", "muted")] if note else [],

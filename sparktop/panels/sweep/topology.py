@@ -22,7 +22,7 @@ from sparktop.model.sweep_comparison import (
 )
 from sparktop.model.text import names_in_words
 from sparktop.panels.parts.figures import label
-from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sections import heading
@@ -75,7 +75,8 @@ def topology_screen(
     ]
     status: Row = [("simulated ", "warn")] if simulated else []
     tall = max(height, len(rows) + 2)
-    return [merged(row) for row in framed(rows, width, tall, role="selected", title=head, status=status)]
+    drawn = framed(rows, width, tall, role=frame_role("sweep"), title=head, status=status)
+    return [merged(row) for row in drawn]
 
 
 def _row_at(rows: Sequence[Row], index: int, width: int) -> Row:

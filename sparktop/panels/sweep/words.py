@@ -6,6 +6,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.sweep_view import SweepStatus, SweepView
 from sparktop.panels.parts.figures import bar_runs, figure, label
+from sparktop.panels.parts.frame import name_tab
 from sparktop.panels.parts.rows import Row, fit_row, row_width
 from sparktop.panels.parts.sentences import flowed, sentence_rows, wrapped
 
@@ -30,12 +31,8 @@ def status_run(view: SweepView) -> Row:
 
 def title_run(view: SweepView) -> Row:
     """Return a sweep's title and plan as styled text for the left end of the frame's upper edge."""
-    return [
-        ("┐", "border"),
-        (f"sweep {fit(view.title, min(30, cell_width(view.title)))}", "title"),
-        ("┌", "border"),
-        label(f" {view.plan_words} " if view.plan_words else ""),
-    ]
+    name = fit(view.title, min(30, cell_width(view.title)))
+    return [*name_tab("sweep", name), label(f" {view.plan_words} " if view.plan_words else "")]
 
 
 def clock_text(seconds: float | None) -> str:

@@ -180,7 +180,7 @@ def test_lanes_of_one_server_are_drawn_as_backends_are() -> None:
     """The lanes' own histories make the picture, and the title says that they are lanes."""
     lanes = lanes_of(traced("cooldown-c64"), "big")
     rows = picture(lanes, 120, 34)
-    assert "big lanes: 2 lanes" in rows[0]
+    assert "balance big lanes┌┐▲ oscillating┌─ 2 lanes " in rows[0]
     loads = part(rows, "requests")
     assert loads[0][2:10] == "▲ lane 0"
     assert [row[18:-2] for row in loads] == [

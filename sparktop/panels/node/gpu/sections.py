@@ -169,7 +169,7 @@ def _shares(gpu: GpuReading, minute: Mapping[str, float], width: int) -> list[Ro
         fit_row(
             [
                 label(short_reason(reason), each - 7),
-                *percent_run(percent, 5, role="warn" if percent else "title"),
+                *percent_run(percent, 5, role="warn" if percent else "text"),
             ],
             each,
         )

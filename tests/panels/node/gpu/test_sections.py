@@ -14,7 +14,7 @@ from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.snapshot import NodeView, SpeedState
 from sparktop.panels.node.detail import node_detail
 from sparktop.panels.node.gpu.sections import fleet_name, gpu_sections, speed_section
-from sparktop.panels.node.panel import footnote, headline, node_panel
+from sparktop.panels.node.panel import footnote, node_panel, state_run
 from sparktop.panels.parts.gpu_figures import energy_text, margin_of, margin_role
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow
 from sparktop.panels.parts.rows import Row, row_text, row_width
@@ -76,12 +76,12 @@ def test_kinds_are_counted() -> None:
 @pytest.mark.parametrize(
     ("gpu", "margin", "role"),
     [
-        (GpuReading(0, temperature_c=81.0, limit_margin_c=13.0), 13.0, "title"),
+        (GpuReading(0, temperature_c=81.0, limit_margin_c=13.0), 13.0, "text"),
         (GpuReading(0, temperature_c=85.0, limit_margin_c=9.0), 9.0, "warn"),
         (GpuReading(0, temperature_c=91.0, limit_margin_c=3.0), 3.0, "bad"),
-        (GpuReading(0, temperature_c=80.0, slowdown_c=92.0), 12.0, "title"),
-        (GpuReading(0, temperature_c=80.0), None, "title"),
-        (GpuReading(0, slowdown_c=92.0), None, "title"),
+        (GpuReading(0, temperature_c=80.0, slowdown_c=92.0), 12.0, "text"),
+        (GpuReading(0, temperature_c=80.0), None, "text"),
+        (GpuReading(0, slowdown_c=92.0), None, "text"),
     ],
 )
 def test_the_margin_is_what_the_driver_tells(gpu: GpuReading, margin: float | None, role: str) -> None:
@@ -126,18 +126,19 @@ def test_a_slow_machine_says_so_at_its_frame() -> None:
     """The word stands on the upper edge and cause and fix on the lower one: no row moves for it."""
     well = view_of(node_sample(30.0, 0.8).gpus[0])
     slow = replace(well, speed=SLOW)
-    assert "slow clock" in row_text(headline(slow)[1])
-    assert row_text(headline(well)[1]) == "┐local┌"
+    assert state_run(slow) == ("slow clock", "bad")
+    assert state_run(well) == ("unknown", "muted")
     assert CAUSE in row_text(footnote(slow))
     before, after = (node_panel(view, 120, 8, WINDOW, 100.0) for view in (well, slow))
     assert [row_text(row) for row in before[1:-1]] == [row_text(row) for row in after[1:-1]]
 
 
-@pytest.mark.parametrize("word", ["idle", "normal", "unknown"])
-def test_a_quiet_speed_is_not_on_the_frame(word: str) -> None:
-    """As long as all is well the frame has the way to the machine alone."""
+@pytest.mark.parametrize(("word", "role"), [("idle", "muted"), ("normal", "good"), ("unknown", "muted")])
+def test_each_speed_stands_beside_the_name(word: str, role: str) -> None:
+    """The state of a machine is read where its name is, in the colour of the state."""
     view = view_of(GpuReading(0), speed=SpeedState(word, "some rule"))
-    assert word not in row_text(headline(view)[1])
+    assert state_run(view) == (word, role)
+    assert f"node n┌┐{word}┌" in row_text(node_panel(view, 80, 8, WINDOW, 100.0)[0])
     assert word in text_of(node_detail(view, (), 118, 34, AXIS))
 
 

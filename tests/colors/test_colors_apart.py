@@ -1,0 +1,176 @@
+"""Colours that stand side by side look different, to full colour vision and to colour-blind eyes."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.colors.derived import INFO, KINDS, PARTS, STACKED
+from sparktop.colors.palette import Palette, read_user_themes, shipped_palettes
+from sparktop.colors.vision import difference as as_computed
+
+DATA = Path(__file__).parent.parent / "data" / "btop-themes"
+DEBIAN = Path("/usr/share/btop/themes")
+
+# How linear red, green and blue are seen without one kind of cone (Machado, Oliveira and Fernandes 2009).
+SIGHT = {
+    "full": ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
+    "protanopia": (
+        (0.152286, 1.052583, -0.204868),
+        (0.114503, 0.786281, 0.099216),
+        (-0.003882, -0.048116, 1.051998),
+    ),
+    "deuteranopia": (
+        (0.367322, 0.860646, -0.227968),
+        (0.280085, 0.672501, 0.047413),
+        (-0.011820, 0.042940, 0.968881),
+    ),
+    "tritanopia": (
+        (1.255528, -0.076749, -0.178779),
+        (-0.078411, 0.930809, 0.147602),
+        (0.004733, 0.691367, 0.303900),
+    ),
+}
+SIDE_BY_SIDE = [
+    ("good", "warn"),
+    ("warn", "bad"),
+    ("good", "bad"),
+    ("accent", "warn"),
+    ("accent", "bad"),
+    *((f"generation/{level}", f"prompt/{level}") for level in range(16)),
+    *((f"running/{level}", f"waiting/{level}") for level in range(16)),
+]
+
+
+def seen_as(color: str, sight: str) -> tuple[float, float, float]:
+    """Return CIELAB of a colour as a person with that colour vision sees it."""
+    shares = [byte / 255 for byte in bytes.fromhex(color[1:])]
+    linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+    red, green, blue = (
+        min(1.0, max(0.0, sum(part * value for part, value in zip(row, linear, strict=True))))
+        for row in SIGHT[sight]
+    )
+    x, y, z = (
+        value ** (1 / 3) if value > 0.008856 else 7.787 * value + 16 / 116
+        for value in (
+            (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.9505,
+            0.2126 * red + 0.7152 * green + 0.0722 * blue,
+            (0.0193 * red + 0.1192 * green + 0.9505 * blue) / 1.089,
+        )
+    )
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+def difference(palette: Palette, one: str, other: str, sight: str) -> float:
+    return math.dist(seen_as(palette.color(one), sight), seen_as(palette.color(other), sight))
+
+
+def least_difference(name: str, sight: str) -> float:
+    palette = shipped_palettes()[name]
+    return min(difference(palette, one, other, sight) for one, other in SIDE_BY_SIDE)
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+def test_colour_blind_eyes_tell_apart_what_stands_side_by_side(sight: str) -> None:
+    """State words and stacked curves of the safe theme differ by 25 or more (CIELAB) for each kind of eye."""
+    assert least_difference("spark-colorblind", sight) >= 25
+
+
+def test_the_safe_theme_is_not_safe_by_chance() -> None:
+    """The measure tells: green and red of the dark theme are close together for most colour-blind eyes."""
+    assert least_difference("spark-dark", "deuteranopia") < 20
+
+
+def pairs(*roles: str) -> list[tuple[str, str]]:
+    return [(one, other) for index, one in enumerate(roles) for other in roles[:index]]
+
+
+def series_apart(palette: Palette, stacked: float, parts: float) -> None:
+    """Check every pair of series that share a plot, as each kind of eye sees them."""
+    both = [(f"{one}/{level}", f"{other}/{level}") for one, other in STACKED for level in range(16)]
+    for sight in SIGHT:
+        for least, group in ((stacked, both), (parts, pairs(*PARTS))):
+            for one, other in group:
+                assert difference(palette, one, other, sight) >= least, (sight, one, other)
+
+
+@pytest.mark.parametrize(
+    "palette", [p for p in shipped_palettes().values() if not p.ansi], ids=lambda p: p.name
+)
+def test_what_shares_a_plot_or_a_board_differs_for_all_eyes(palette: Palette) -> None:
+    """Series of one plot, the words of good and bad states, and kinds of panels differ in each theme."""
+    series_apart(palette, stacked=20, parts=16)
+    for least, roles in ((15, ("good", "warn", "bad", INFO)), (10, (*KINDS, "bad"))):
+        for sight in SIGHT:
+            for one, other in pairs(*roles):
+                assert difference(palette, one, other, sight) >= least, (sight, one, other)
+
+
+def borrowed(tmp: Path, lines: list[str]) -> Palette:
+    """Return the btop theme with these lines."""
+    (tmp / "b.theme").write_text("\n".join(lines), encoding="utf-8")
+    return read_user_themes(tmp)[0]["b"]
+
+
+def btop_lines(background: str, text: str, stops: dict[str, str]) -> list[str]:
+    return [
+        f'theme[main_bg]="{background}"',
+        f'theme[main_fg]="{text}"',
+        *(f'theme[{key}_start]="{stop}"' for key, stop in stops.items()),
+    ]
+
+
+GRADIENTS = ("temp", "cpu", "free", "cached", "available", "used", "download", "upload", "process")
+
+
+@pytest.mark.parametrize("background", ["#000000", "#2e3440", "#ffffff", "#f2e5bc", ""])
+@pytest.mark.parametrize("stop", ["#e5e9f0", "#9ece6a", "#000000", "#ff0000"])
+def test_a_btop_theme_with_one_colour_for_all_gets_series_that_differ(
+    tmp_path: Path, background: str, stop: str
+) -> None:
+    """Themes such as nord draw each gradient alike; running and waiting, and all backends, still differ."""
+    text = "#d8dee9" if background < "#8" else "#2e3440"
+    series_apart(
+        borrowed(tmp_path, btop_lines(background, text, dict.fromkeys(GRADIENTS, stop))), stacked=20, parts=10
+    )
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.dictionaries(st.sampled_from(GRADIENTS), st.integers(0, 0xFFFFFF).map("#{:06x}".format)))
+def test_any_btop_theme_gets_series_that_differ(
+    tmp_path_factory: pytest.TempPathFactory, stops: dict[str, str]
+) -> None:
+    """Whatever colours a theme has for its gradients."""
+    theme = borrowed(tmp_path_factory.mktemp("themes"), btop_lines("#101418", "#d0d4d8", stops))
+    series_apart(theme, stacked=20, parts=10)
+
+
+def test_series_of_our_own_btop_files_differ() -> None:
+    """Also on the terminal's own background, whose colour is only assumed."""
+    for palette in read_user_themes(DATA)[0].values():
+        series_apart(palette, stacked=20, parts=11)
+
+
+@pytest.mark.skipif(not DEBIAN.is_dir(), reason="btop's own themes are not installed")
+def test_series_of_every_theme_that_btop_ships_differ() -> None:
+    """Neither two bars of a router nor running and waiting requests look alike in any of them."""
+    for palette in read_user_themes(DEBIAN)[0].values():
+        series_apart(palette, stacked=20, parts=11)
+
+
+def test_a_grey_theme_keeps_grey_frames(tmp_path: Path) -> None:
+    """Where a theme has no hues, kinds of panels are told apart by their words only."""
+    theme = borrowed(tmp_path, btop_lines("#101010", "#cccccc", dict.fromkeys(GRADIENTS, "#aaaaaa")))
+    assert {theme.color(kind) for kind in KINDS} <= {theme.color("border"), theme.color("title"), "#aaaaaa"}
+
+
+def test_the_difference_is_that_of_the_eyes_that_see_least() -> None:
+    """The program's own measure agrees with the one in this file."""
+    palette = shipped_palettes()["spark-dark"]
+    for one, other in pairs("good", "warn", "bad", INFO, *PARTS):
+        least = min(difference(palette, one, other, sight) for sight in SIGHT)
+        assert as_computed(palette.color(one), palette.color(other)) == pytest.approx(least, abs=1e-6)
