@@ -31,7 +31,7 @@ _CLOSE_FROM_S = 150.0
 """Of a longer range, the last minute has a plot of its own, in which fast swings are visible."""
 _MS_BELOW_S = 2.0
 _MS = 1000.0
-ALL_SERVERS = "all servers"
+_OF_ALL = "all"
 _NAME, _CELLS, _RANGE = 18, 52, 16
 """Widths of a sketch: name, curve, and smallest and largest value."""
 
@@ -63,7 +63,7 @@ def _plot(moment: Moment, of: PlotOf, start: datetime, marks: Sequence[TimeMark]
     others = (name for kind, name, field in moment.series if kind == of.kind and field in of.fields)
     names = list(dict.fromkeys([*shown, *others]))
     lines = [
-        TimeLine(name or ALL_SERVERS, number, points, second=field != of.fields[0])
+        TimeLine(name or _OF_ALL, number, points, second=field != of.fields[0])
         for number, name in enumerate(names)
         for field in of.fields
         if (points := _points(moment, (of.kind, name, field), start))

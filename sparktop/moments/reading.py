@@ -74,11 +74,11 @@ def read_moment(
         unreadable=player.unreadable,
         events_left_out=left_out,
     )
-    return collector.moment([*kept.marks, *_marks(player)], readings, kept.sweeps)
-
-
-def _marks(player: Player) -> Iterator[tuple[datetime, str]]:
-    return ((instant.wall, word) for instant, word in player.marks)
+    marks = [*kept.marks, *((instant.wall, word) for instant, word in player.marks)]
+    moment = collector.moment(marks, readings, kept.sweeps)
+    begun = {one.id: one.since for one in recording.frame_before(end).head.announced.alerts}
+    alerts = (replace(one, since=min(one.since, begun.get(one.id, end))) for one in moment.shown.alerts)
+    return replace(moment, shown=replace(moment.shown, alerts=tuple(alerts)))
 
 
 def _replay(

@@ -69,7 +69,7 @@ def _drawn(moment: Moment, plots: Sequence[TimePlot]) -> Iterator[Section]:
     """Yield the plots: of a long range first those of its minutes, then those of its end."""
     for title, begins in (("", False), ("The last minutes", True)) if moment.is_long else (("", True),):
         shown = [plot for plot in plots if (plot.start >= moment.detail) == begins]
-        words = (_LINES,) if moment.events or moment.marks else ()
+        words = (_LINES,) if any(plot.marks for plot in shown) else ()
         yield Section(title, words, tuple(time_drawing(plot).element() for plot in shown))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
@@ -24,7 +24,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.model.text import clean
 from sparktop.panels.board.view import View
-from sparktop.recording.past import Picture, picture_of
+from sparktop.recording.past import picture_of
 from sparktop.recording.session import RecordedMonitor, Recordings
 from sparktop.store import Store
 from sparktop.ui.cadence import Cadence
@@ -40,6 +40,9 @@ from sparktop.ui.terminal.notifier import notify_of_events
 from sparktop.ui.themes import ThemedApp, chosen_palette
 from sparktop.ui.timeline import Timeline
 from sparktop.watch.monitor import Monitor
+
+if TYPE_CHECKING:
+    from sparktop.moments.moment import Moment
 
 INTERVALS_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Poll intervals in seconds that the keys + and - step through."""
@@ -297,14 +300,19 @@ class SparktopApp(ThemedApp):
         """Write a report of the minutes up to the moment on screen, and its snapshot, into this folder."""
         shown = self.overview.shown
         if shown is not None:
-            now = self.timeline.picture() or picture_of(shown, self.desk.band)
-            earlier = [one for one in self.timeline.past.pictures if one.at < now.at]
-            self.run_worker(self._save([*earlier, now]), group="report", exit_on_error=False)
+            self.run_worker(self._save(shown), group="report", exit_on_error=False)
 
-    async def _save(self, pictures: Sequence[Picture]) -> None:
-        from sparktop.ui.report import saved_moment
+    async def _save(self, shown: Snapshot) -> None:
+        from sparktop.ui.report import saved_moment  # late: the first picture does not need it
 
-        self.notify(await saved_moment(pictures, self.targets()), markup=False)
+        self.notify(await saved_moment(self.reader(shown), shown, self.targets()), markup=False)
+
+    def reader(self, shown: Snapshot) -> Callable[[], Moment]:
+        """Return a function that returns the minutes up to the snapshot on screen, as a report shows them."""
+        from sparktop.moments.reading import moment_of  # late: as above
+
+        now = self.timeline.picture() or picture_of(shown, self.desk.band)
+        return partial(moment_of, [*(one for one in self.timeline.past.pictures if one.at < now.at), now])
 
     def targets(self) -> Sequence[BackendTarget | NodeTarget | RouterTarget]:
         """Return what is watched at present."""

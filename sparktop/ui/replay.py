@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
+from sparktop.recording.player import Recording
 from sparktop.recording.replay import Replay
+from sparktop.recording.span import Span
 from sparktop.ui.app import SparktopApp
+
+if TYPE_CHECKING:
+    from sparktop.moments.moment import Moment
 
 SLICE_S = 0.1
 """Longest work on a recording before keys and drawing have their turn."""
@@ -50,7 +59,31 @@ class ReplayApp(SparktopApp):
         """Return what was watched at the end of the recording."""
         return tuple(self.replay.recording.frames[-1].head.targets.values())
 
+    def reader(self, shown: Snapshot) -> Callable[[], Moment]:
+        """Return a function that reads the minutes before the snapshot on screen from the recording again.
+
+        While a jump is being filled, the kept snapshots are not complete.
+        """
+        self.notify("reading the minutes before this moment", markup=False)
+        paths = list(dict.fromkeys(one.path for one in self.replay.recording.frames))
+        return partial(_read_again, paths, shown.taken_at)
+
     def action_interval(self, step: int) -> None:
         """Play faster (1) or slower (-1)."""
         self.replay.faster(step)
         self._redraw()
+
+
+def _read_again(paths: Sequence[Path], end: datetime) -> Moment:
+    """Read the minutes before `end` from a recording.
+
+    Raises:
+        UsageError: a file is gone.
+    """
+    from sparktop.moments.reading import read_moment  # late: only for a report
+
+    recording = Recording(paths)
+    try:
+        return read_moment(recording, Span(None, end), source=", ".join(path.name for path in paths))
+    finally:
+        recording.close()

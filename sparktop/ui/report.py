@@ -4,45 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sparktop.errors import SparktopError
 from sparktop.files import SHARED, write_whole
+from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
 from sparktop.model.text import clean
-from sparktop.recording.past import Picture
 from sparktop.sweep.view.source import SweepSource
 
 if TYPE_CHECKING:
+    from sparktop.moments.moment import Moment
     from sparktop.sweep.compare.series import Series
 
 
 async def saved_moment(
-    pictures: Sequence[Picture], targets: Sequence[BackendTarget | NodeTarget | RouterTarget]
+    read: Callable[[], Moment], shown: Snapshot, targets: Sequence[BackendTarget | NodeTarget | RouterTarget]
 ) -> str:
-    """Write the minutes before the last of `pictures` into the current folder; return a message for the user.
+    """Write the moment that `read` returns into the current folder; return a message for the user.
 
-    They are written as HTML and Markdown, and the last snapshot as JSON. `targets` are what was watched.
+    It is written as HTML and Markdown, and the snapshot `shown` as JSON. `targets` are what was watched.
     """
     try:
-        paths = await asyncio.to_thread(_save_moment, pictures, targets)
-    except OSError as error:
+        paths = await asyncio.to_thread(_save_moment, read, shown, targets)
+    except (SparktopError, OSError) as error:
         return f"not saved: {clean(error)}"
     first, *others = paths
     return f"saved {clean(first.name)}, {' and '.join(path.suffix for path in others)}"
 
 
 def _save_moment(
-    pictures: Sequence[Picture], targets: Sequence[BackendTarget | NodeTarget | RouterTarget]
+    read: Callable[[], Moment], shown: Snapshot, targets: Sequence[BackendTarget | NodeTarget | RouterTarget]
 ) -> list[Path]:
     # Late: the first picture needs no report.
-    from sparktop.moments.reading import moment_of
     from sparktop.moments.written import moment_report
     from sparktop.report.json_snapshot import to_json
 
-    shown, moment = pictures[-1].snapshot, moment_of(pictures)
+    moment = read()
     texts = {form: moment_report(moment, form, targets=targets) for form in ("html", "md")}
     texts["json"] = json.dumps(to_json(shown), indent=1, allow_nan=False) + "\n"
     paths = []
