@@ -122,7 +122,8 @@ def _of_recording(paths: list[Path], form: str, arguments: argparse.Namespace) -
         span = span_of(recording, arguments.start, arguments.end)
         source = "" if arguments.anonymous else ", ".join(path.name for path in paths)
         moment = read_moment(recording, span, source=source, on_progress=_tell_on_terminal)
-        targets = [one for frame in recording.frames for one in frame.head.targets.values()]
+        ends = (recording.frames[0], recording.frames[-1])
+        targets = [one for frame in ends for one in frame.head.targets.values()]
     except OverflowError:
         raise UsageError(f"{clean(paths[0], 300)}: times beyond those of a calendar") from None
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from sparktop.errors import UsageError
 from sparktop.model.event import Severity
@@ -160,6 +161,19 @@ def _follow_sweep(sweeps: list[SweepSpan], wall: datetime, fields: Mapping[str, 
         sweeps.append(SweepSpan(wall, None, f"load on {', '.join(clean(name, 60) for name in names[:8])}"))
     elif sweeps:
         sweeps[-1] = replace(sweeps[-1], end=wall)
+
+
+def read_again(paths: Sequence[Path], end: datetime) -> Moment:
+    """Open a recording and return the moment of the 15 minutes before `end`.
+
+    Raises:
+        UsageError: a file cannot be opened.
+    """
+    recording = Recording(paths)
+    try:
+        return read_moment(recording, Span(None, end), source=", ".join(path.name for path in paths))
+    finally:
+        recording.close()
 
 
 def moment_of(pictures: Sequence[Picture]) -> Moment:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
+from sparktop.recording.past import Picture
 from sparktop.recording.player import Recording
 from sparktop.recording.replay import Replay
-from sparktop.recording.span import Span
 from sparktop.ui.app import SparktopApp
 
 if TYPE_CHECKING:
@@ -56,34 +55,25 @@ class ReplayApp(SparktopApp):
         self.set_timer(max(took, _LEAST_PAUSE_S) if self.replay.busy else _TICK_S, self._work)
 
     def targets(self) -> Sequence[BackendTarget | NodeTarget | RouterTarget]:
-        """Return what was watched at the end of the recording."""
-        return tuple(self.replay.recording.frames[-1].head.targets.values())
+        """Return what was watched at the beginning and at the end of the recording."""
+        frames = self.replay.recording.frames
+        return [one for frame in (frames[0], frames[-1]) for one in frame.head.targets.values()]
 
     def reader(self, shown: Snapshot) -> Callable[[], Moment]:
         """Return a function that reads the minutes before the snapshot on screen from the recording again.
 
-        While a jump is being filled, the kept snapshots are not complete.
+        While a jump is being filled, the kept snapshots have gaps. Of a comparison, the snapshot's own
+        histories are used.
         """
+        from sparktop.moments.reading import moment_of, read_again  # late: only for a report
+
+        recording = self.replay.recording
+        if not isinstance(recording, Recording):
+            return partial(moment_of, [Picture(shown)])
         self.notify("reading the minutes before this moment", markup=False)
-        paths = list(dict.fromkeys(one.path for one in self.replay.recording.frames))
-        return partial(_read_again, paths, shown.taken_at)
+        return partial(read_again, list(dict.fromkeys(one.path for one in recording.frames)), shown.taken_at)
 
     def action_interval(self, step: int) -> None:
         """Play faster (1) or slower (-1)."""
         self.replay.faster(step)
         self._redraw()
-
-
-def _read_again(paths: Sequence[Path], end: datetime) -> Moment:
-    """Read the minutes before `end` from a recording.
-
-    Raises:
-        UsageError: a file is gone.
-    """
-    from sparktop.moments.reading import read_moment  # late: only for a report
-
-    recording = Recording(paths)
-    try:
-        return read_moment(recording, Span(None, end), source=", ".join(path.name for path in paths))
-    finally:
-        recording.close()

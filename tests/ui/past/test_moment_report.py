@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sparktop.recording.compare import Comparison
 from sparktop.recording.player import Recording
 from sparktop.recording.replay import Replay
 from sparktop.ui.app import SparktopApp
@@ -18,16 +19,19 @@ pytestmark = [pytest.mark.outside, pytest.mark.long]
 __all__ = ["recorded"]
 
 
-async def saved(app: SparktopApp, *keys: str) -> str:
-    """Press keys and F2; return the last notice."""
+async def saved(app: SparktopApp, *keys: str, filled: bool = True) -> str:
+    """Press keys and F2; return the last notice.
+
+    A recording is played first until the whole moment is on the screen, or only its first picture.
+    """
     async with app.run_test(size=(80, 24)) as pilot:
         if isinstance(app, ReplayApp):
+            first = app.replay.picture()
             for _ in range(2_000):
                 app.replay.work(0.1)
-                if not app.replay.busy:
+                if not app.replay.busy or (app.replay.picture() is not first and not filled):
                     break
-        elif app.overview.shown is not None:
-            app.overview.redraw()
+            app._redraw()
         await pilot.press(*keys, "f2")
         await app.workers.wait_for_complete([one for one in app.workers if one.group == "report"])
         await pilot.pause()
@@ -69,16 +73,30 @@ async def test_a_past_moment_saves_the_minutes_before_it(
     assert "09:00:01 to 09:00:20 UTC" in written(tmp_path)[".md"]
 
 
+@pytest.mark.parametrize("filled", [True, False])
 async def test_a_recording_on_the_screen_is_reported(
-    recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, filled: bool
 ) -> None:
-    """The moment shown and the minutes before it, with the verdict of the time."""
+    """The moment shown and all minutes before it, also while a jump is still being filled."""
     monkeypatch.chdir(tmp_path)
     app = ReplayApp(Replay(Recording([recorded.path])))
-    assert (await saved(app)).endswith(".md and .json")
+    assert (await saved(app, filled=filled)).endswith(".md and .json")
     text = written(tmp_path)[".md"]
     assert "09:00:01 to 09:02:40 UTC" in text
-    assert "`proxy`: **oscillating**" in text
+    assert "`proxy`: **oscillating**, 09:00:50 to" in text
+    assert "No readings" not in text
+
+
+async def test_a_comparison_on_the_screen_is_reported(
+    recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both recordings, each server under its own name."""
+    monkeypatch.chdir(tmp_path)
+    both = Comparison(Recording([recorded.path]), Recording([recorded.path]))
+    await saved(ReplayApp(Replay(both)))
+    text = written(tmp_path)[".md"]
+    assert "4 servers, 4 machines, 2 routers" in " ".join(text.split())
+    assert "192.168.100" not in text
 
 
 async def test_a_folder_that_cannot_be_written_is_said(
