@@ -188,6 +188,9 @@ class _SidePlayer(Player):
     def _catch_up(self, head: Head) -> None:
         super()._catch_up(self.side.head(head, self._shift_s))
 
+    def _adopt(self, head: Head) -> None:
+        super()._adopt(self.side.head(head, self._shift_s))
+
     @property
     def store_time(self) -> Instant:
         """The present moment for the store, on the common time axis."""

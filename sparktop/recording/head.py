@@ -63,6 +63,8 @@ class Announced:
     """Announced balance verdict and its beginning (Unix seconds), by group."""
     summary: Mapping[str, Range] = field(default_factory=dict)
     """Metrics of all servers over the last minute: `generation_tps`, `requests`, `headroom_gib`."""
+    at: float | None = None
+    """Monotonic time of all this, which may be before the frame; None if an older version has recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,7 @@ def announced(snapshot: Snapshot) -> Announced:
             if one.since is not None
         },
         {name: found for name, found in summary.items() if found is not None},
+        snapshot.at,
     )
 
 
@@ -202,6 +205,7 @@ def record_of_head(instant: Instant, head: Head) -> Record:
         "alerts": [_plain(one) for one in state.alerts],
         "events": [_plain(one) for one in state.events],
         "verdicts": state.verdicts,
+        "announced_at": state.at,
         "summary": {name: asdict(one) for name, one in state.summary.items()},
     }
     fields = {
@@ -284,9 +288,21 @@ def _announced(body: Mapping[str, Any]) -> Announced:
     return Announced(
         tuple(_of(Alert, one) for one in body["alerts"]),
         tuple(_of(Event, one) for one in body["events"]),
-        {name: (str(word), float(since)) for name, (word, since) in body["verdicts"].items()},
+        {name: (str(word), _unix_s(since)) for name, (word, since) in body["verdicts"].items()},
         {name: _of(Range, one) for name, one in body["summary"].items()},
+        None if (at := body.get("announced_at")) is None else float(at),
     )
+
+
+def _unix_s(value: object) -> float:
+    """Return Unix seconds that are a time of the years 1970 to 9999.
+
+    Raises:
+        ValueError: they are not.
+    """
+    if not isinstance(value, int | float) or not 0 <= value <= datetime.max.replace(tzinfo=UTC).timestamp():
+        raise ValueError("not a time")
+    return float(value)
 
 
 def _identity(label: str, fields: object) -> tuple[SourceKey, Identity]:

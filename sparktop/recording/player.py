@@ -27,7 +27,7 @@ WARM_UP_S = 900.0
 
 _CLOCK_ERROR_S = 1.0
 """Between two records, the monotonic time is estimated from the wall clock."""
-_READINGS = frozenset({Kind.PAGE, Kind.NODE, Kind.ROUTER, Kind.TICK})
+_READINGS = frozenset({Kind.PAGE, Kind.NODE, Kind.MEMORY, Kind.ROUTER, Kind.TICK})
 """Kinds of records that cost time to apply, and that later ones replace."""
 
 
@@ -205,6 +205,8 @@ class Player:
         """Records that were passed over because they could not be read."""
         self.marks: list[tuple[Instant, str]] = []
         """Marks of the user that were played."""
+        self._target: datetime | None = None
+        """Moment of the last jump; None if the recording is played from its start."""
         self._begin(recording.frames[0])
 
     def _begin(self, frame: FrameStart) -> None:
@@ -243,8 +245,10 @@ class Player:
     def begin_before(self, wall: datetime, warm_up_s: float) -> None:
         """Stand `warm_up_s` seconds before `wall`: readings before that are passed over while playing."""
         since = wall - timedelta(seconds=warm_up_s)
-        self._begin(self.recording.frame_before(since))
+        start = self.recording.frame_before(since)
+        self._begin(start)
         self._since = since
+        self._target = None if start is self.recording.frames[0] else wall
 
     def play(self, until: datetime) -> bool:
         """Apply all records up to `until` (wall time); return whether the recording goes on after it."""
@@ -299,6 +303,19 @@ class Player:
         else:
             self.instant = record.instant
             self._catch_up(head)
+        at, instant = head.announced.at, record.instant
+        is_new = at is None or abs(at - instant.at) <= _CLOCK_ERROR_S
+        if self._target is not None and instant.wall <= self._target and is_new:
+            self._adopt(head)
+
+    def _adopt(self, head: Head) -> None:
+        """On the way to the moment of a jump, adopt what the head says was announced.
+
+        What began before the records that are replayed then has its true beginning. Later heads are not
+        needed, and a newer version may judge otherwise than the one that recorded.
+        """
+        state = head.announced
+        self.store.adopt(state.alerts, state.events, state.verdicts)
 
     def _catch_up(self, head: Head) -> None:
         """Change the store's targets and identities to those of a head, if records of changes were lost."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sparktop.graphics import numbers
 from sparktop.model.event import NO_VALUES, Alert, Event, Phase, Severity, Values
 from sparktop.model.instant import Instant
 from sparktop.store.event_log import EventLog, condition_label
 from sparktop.store.keys import SourceKey
+
+CONFIRMED_WITHIN_S = 15.0
+"""What a recording says was announced is forgotten if the samples do not confirm it within these seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,8 @@ class AlertBook:
         self._log = log
         self._alerts: dict[str, Alert] = {}
         self._silent: set[str] = set()
+        self._adopted: dict[str, tuple[Alert, float]] = {}
+        """Alerts of a recording, by id, each with the time at which it was active there."""
         self._sorted: tuple[Alert, ...] | None = ()
 
     def hold(
@@ -48,7 +53,7 @@ class AlertBook:
         beginning (None: the alert's own message). With `silent`, no event is added here or by `clear`; the
         caller adds the events.
         """
-        start, old = since or when, self._alerts.get(alert_id)
+        start, old = since or when, self._alerts.get(alert_id) or self._expected(alert_id, when)
         worst = found.severity
         if old is not None and old.worst is not None and old.worst.rank > worst.rank:
             worst = old.worst
@@ -110,6 +115,26 @@ class AlertBook:
             )
         )
 
+    def adopt(self, alert: Alert, at: float) -> bool:
+        """Set the beginning and highest severity of the active alert with this id to those of `alert`.
+
+        If no such alert is active, return False; it gets them if it begins within `CONFIRMED_WITHIN_S` of
+        `at` (monotonic seconds), and then begins without an event.
+        """
+        own = self._alerts.get(alert.id)
+        self._adopted[alert.id] = (alert, at)
+        if own is None:
+            return False
+        worst = max(own.severity, alert.worst or alert.severity, key=_rank)
+        self._alerts[alert.id] = replace(own, since=alert.since, since_s=alert.since_s, worst=worst)
+        self._sorted = None
+        return True
+
+    def _expected(self, alert_id: str, when: Instant) -> Alert | None:
+        """Return the adopted alert with this id if it is confirmed in time by a sample at `when`."""
+        alert, at = self._adopted.pop(alert_id, (None, 0.0))
+        return alert if when.at - at <= CONFIRMED_WITHIN_S else None
+
     def severity(self, alert_id: str) -> Severity | None:
         """Return the severity of an alert; None when it is not active."""
         alert = self._alerts.get(alert_id)
@@ -161,6 +186,10 @@ class AlertBook:
 def lasted_s(alert: Alert, when: Instant) -> float | None:
     """Return the seconds from an alert's beginning to `when`; None where its beginning is not known."""
     return None if alert.since_s is None else max(0.0, when.at - alert.since_s)
+
+
+def _rank(severity: Severity) -> int:
+    return severity.rank
 
 
 def _order(alert: Alert) -> tuple[int, float, str]:

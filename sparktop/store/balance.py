@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 from statistics import median
 
@@ -59,6 +59,16 @@ class BalanceBook:
     def regroup(self) -> None:
         """Determine the groups again at the next call of `look`, because a target was added or removed."""
         self._grouped_in = -math.inf
+
+    def adopt(self, verdicts: Mapping[str, tuple[str, float]], at: float) -> None:
+        """Date announced verdicts from the Unix seconds in `verdicts` (by group), if they are the same.
+
+        A verdict that is announced only shortly after `at` (monotonic) is dated so, too, without an event.
+        """
+        for group, (word, since) in verdicts.items():
+            begin = datetime.fromtimestamp(since, UTC)
+            if word in list(BalanceWord) and self._watch(group).adopt(BalanceWord(word), begin, at):
+                self._found[group] = replace(self._found[group], since=begin)
 
     def begin_own_load(self, names: frozenset[str]) -> None:
         """Suppress alerts and events about the groups of these backends and routers.

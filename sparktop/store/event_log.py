@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from sparktop.graphics import numbers
@@ -108,6 +108,28 @@ class EventLog:
                 self._append(event)
             else:
                 self._add(event, event.at_s, event.about)
+
+    def adopt(self, events: Sequence[Event]) -> None:
+        """Replace all events by `events`, oldest first, without announcing any; do nothing if they are equal.
+
+        The occurrences that a line stands for are taken to be equally far apart.
+        """
+        if tuple(events) == tuple(self._events):
+            return
+        self._events = deque(events, maxlen=EVENTS_KEPT)
+        self._repeats = {}
+        for event in self._events:
+            if event.at_s is None or event.about is None:
+                continue
+            repeats = self._repeats.setdefault(event.about, _Repeats(event.at_s))
+            repeats.changed_s = event.at_s + (event.duration_s or 0.0 if event.count > 1 else 0.0)
+            if event.count > 1 or event.phase in {None, Phase.BEGIN}:
+                count = min(event.count, _MOST_COUNTED)
+                step_s = (event.span_s or 0.0) / max(1, count - 1)
+                repeats.times.extend(event.at_s - step_s * back for back in reversed(range(count)))
+                repeats.newest = event
+            repeats.line = event if event.count > 1 else None
+            repeats.announced = (event.at_s, event.severity)
 
     def note(self, event: Event) -> None:
         """Add an event, unless the log still has an earlier event with the same subject and message."""

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from sparktop.model.engine import COUNTER_FIGURES, LaneSample
 from sparktop.model.fleet import Totals
-from sparktop.model.snapshot import BackendView
+from sparktop.model.snapshot import BackendView, NodeView
 from sparktop.rates import Window
 from sparktop.rates.lane_sums import kv_fullest_percent, kv_used_percent, lane_sum
 from sparktop.rates.tally import LATENCY_WINDOW_S, MISSED_INTERVALS
@@ -21,6 +21,8 @@ RATE_INTERVALS, _LEAST_RATE_S = 2.0, 2.0
 steps and polls."""
 _NEARLY = 0.9
 """Share of that least time that is enough, because polls are rarely a full interval apart."""
+SIMULATED = "+simulated"
+"""Suffix of the versions of simulated servers."""
 PER_FINISHED_REQUEST = "per finished request"
 
 _Lanes: TypeAlias = Sequence[LaneSample]
@@ -192,6 +194,16 @@ def _finished(lanes: _Lanes) -> Mapping[str, float]:
         for reason, count in lane.finished.items():
             totals[reason] = totals.get(reason, 0.0) + count
     return totals
+
+
+def is_simulated(backends: Iterable[BackendView], nodes: Iterable[NodeView]) -> bool:
+    """Return whether any server or agent is simulated.
+
+    A simulated server has a version such as 0.32.0+simulated; an agent reports it in its replies.
+    """
+    if any(view.version is not None and view.version.endswith(SIMULATED) for view in backends):
+        return True
+    return any(view.identity.simulated for view in nodes)
 
 
 def totals(backends: Iterable[BackendView]) -> Totals:

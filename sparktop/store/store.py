@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from sparktop.analysis.roofline import bandwidth_gb_per_s, limit_tps, read_percent
 from sparktop.model.engine import EngineIdentity, EngineSample
-from sparktop.model.event import Event, Severity
+from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.failure import Failure
 from sparktop.model.fleet import SelfView
 from sparktop.model.instant import Instant
@@ -18,13 +18,14 @@ from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
 from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Snapshot
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
+from sparktop.store.adoption import adopt_alerts
 from sparktop.store.alert_book import AlertBook
 from sparktop.store.alerts import judge_backend, judge_health, link_events
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.balance import BalanceBook
 from sparktop.store.balance_groups import judged_groups
 from sparktop.store.event_log import Announce, EventLog
-from sparktop.store.figures import totals
+from sparktop.store.figures import is_simulated, totals
 from sparktop.store.journal import Call, Change, Journal
 from sparktop.store.keys import SourceKey, SourceKind
 from sparktop.store.machine_restart import restart_events
@@ -38,8 +39,6 @@ Reading = EngineSample | NodeSample | MemorySample | RouterSample | Failure
 Hear = Callable[[SourceKey, Reading], None]
 """A listener, called with the source and the result of each poll; must not raise."""
 
-SIMULATED = "+simulated"
-"""Suffix of the versions of simulated servers."""
 NO_GROUP = "backends"
 """Group name of backends that no router lists and whose model is not known yet."""
 
@@ -276,6 +275,17 @@ class Store:
             )
         )
 
+    def adopt(
+        self, alerts: Iterable[Alert], events: Sequence[Event], verdicts: Mapping[str, tuple[str, float]]
+    ) -> None:
+        """Adopt what a recording says was announced now, in a store that was filled from some minutes before.
+
+        Alerts and verdicts (by group, with Unix seconds) that hold here too get their true beginnings.
+        """
+        adopt_alerts(self._alerts, alerts, at := self._clock(), lambda key: self._tracks(key).get(key.name))
+        self._events.adopt(events)
+        self.balance.adopt(verdicts, at)
+
     def snapshot(self) -> Snapshot:
         """Return the state of all sources, alerts, events and balances as of now."""
         at, now = self._clock(), self._now()
@@ -297,7 +307,7 @@ class Store:
             events=self._events.view(),
             totals=totals(backends),
             self_cost=replace(self._self_cost, poll_ms=self._poll_ms()),
-            simulated=self.simulated or self._reports_simulation(),
+            simulated=self.simulated or is_simulated(backends, nodes),
             searching=self.searching,
         )
 
@@ -307,16 +317,6 @@ class Store:
         urls = {name: track.target.url for name, track in self._backends.items()}
         groups = [track.group(urls) for track in routers]
         return routers, groups, group_names(routers, groups)
-
-    def _reports_simulation(self) -> bool:
-        """Return whether any server or agent is simulated.
-
-        A simulated server has a version such as 0.32.0+simulated; an agent reports it in its replies.
-        """
-        versions = [track.view.version for track in self._backends.values()]
-        if any(version is not None and version.endswith(SIMULATED) for version in versions):
-            return True
-        return any(track.view.identity.simulated for track in self._nodes.values())
 
     def _groups_by_name(self, behind: Mapping[str, str]) -> dict[str, str]:
         """Return the name of the group of each backend, by backend name.

@@ -71,6 +71,23 @@ def test_a_seek_gives_the_same_picture(tape: Tape) -> None:
         assert comparable(player.snapshot()) == comparable(live)
 
 
+def test_a_jump_far_into_a_recording_has_the_true_beginnings(tape: Tape) -> None:
+    """With two minutes replayed, alerts, events and verdicts of the minutes before are as they were live.
+
+    Only what was last read before these two minutes is missing: the age and engine of a dead backend.
+    """
+    recording = Recording([tape.path])
+    for live in tape.snapshots[70::10]:
+        player = Player(recording)
+        player.seek(live.taken_at, warm_up_s=120.0)
+        shown = player.snapshot()
+        found, wanted = comparable(shown), comparable(live)
+        assert (found["alerts"], found["events"]) == (wanted["alerts"], wanted["events"])
+        verdicts = [[(one.group, one.word, one.since) for one in each.balance] for each in (shown, live)]
+        assert verdicts[0] == verdicts[1]
+        assert [one.failing_since for one in shown.backends] == [one.failing_since for one in live.backends]
+
+
 def test_the_recording_ends_with_its_reason(tape: Tape) -> None:
     """The last record is the end, so that a later start knows that nothing was killed."""
     recording = Recording([tape.path])

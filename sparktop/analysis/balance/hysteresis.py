@@ -11,6 +11,8 @@ from sparktop.model.balance import Balance, BalanceChange, BalanceWord, StepTime
 
 EVERY_S = 5.0
 """Seconds between two evaluations of a group."""
+CONFIRMED_WITHIN_S = 15.0
+"""A recorded verdict is forgotten if the evaluations do not confirm it within these seconds."""
 _TO_ANNOUNCE, _TO_WITHDRAW = 2, 3
 
 
@@ -37,6 +39,8 @@ class BalanceWatch:
         self._word = BalanceWord.UNKNOWN
         self._since: datetime | None = None
         self._judged_at_s: float | None = None
+        self._adopted: tuple[BalanceWord, datetime, float] | None = None
+        """A recorded verdict, its beginning, and the monotonic time until which it may be confirmed."""
         self.step_time: StepTime | None = None
         """The newest known line, for windows whose batches do not vary, such as a constant load."""
         self.step_times: Mapping[str, StepTime] = {}
@@ -70,9 +74,29 @@ class BalanceWatch:
             self._since = now
         self._word = after
         change = None
-        if after is not before:
+        if after is not before and not self._confirms(after, at_s):
             change = BalanceChange(now, balance.group, before, after, self._sentence(before, after, balance))
         return replace(balance, word=after, since=self._since), change
+
+    def adopt(self, word: BalanceWord, since: datetime, at_s: float) -> bool:
+        """Date the announced verdict from `since` if it is `word`; return whether it is.
+
+        Otherwise `word` is dated so if it is announced within `CONFIRMED_WITHIN_S` of `at_s` (monotonic
+        seconds). That is not a change then.
+        """
+        if word is self._word and self._since is not None:
+            self._since, self._adopted = since, None
+            return True
+        self._adopted = (word, since, at_s + CONFIRMED_WITHIN_S)
+        return False
+
+    def _confirms(self, word: BalanceWord, at_s: float) -> bool:
+        """Date the verdict `word`, just announced, as the recorded verdict if it is the same."""
+        adopted, self._adopted = self._adopted, None
+        if adopted is None or word is not adopted[0] or at_s > adopted[2]:
+            return False
+        self._since = adopted[1]
+        return True
 
     def _next(self) -> BalanceWord:
         recent = [*self._recent]
