@@ -72,14 +72,14 @@ def test_a_seek_gives_the_same_picture(tape: Tape) -> None:
 
 
 def test_a_jump_far_into_a_recording_has_the_true_beginnings(tape: Tape) -> None:
-    """With two minutes replayed, alerts, events and verdicts of the minutes before are as they were live.
+    """With three minutes replayed, alerts, events and verdicts of the minutes before are as they were live.
 
-    Only what was last read before these two minutes is missing: the age and engine of a dead backend.
+    Only what was last read before these minutes is missing: the age and engine of a dead backend.
     """
     recording = Recording([tape.path])
-    for live in tape.snapshots[70::10]:
+    for live in tape.snapshots[84::5]:
         player = Player(recording)
-        player.seek(live.taken_at, warm_up_s=120.0)
+        player.seek(live.taken_at, warm_up_s=180.0)
         shown = player.snapshot()
         found, wanted = comparable(shown), comparable(live)
         assert (found["alerts"], found["events"]) == (wanted["alerts"], wanted["events"])
