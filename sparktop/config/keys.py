@@ -48,8 +48,10 @@ KEYS = (
     Key("sweep-editor", ("S",), "S", "sweep_editor", "sweep with targets and load of your choice", "edit"),
     Key("stop-sweep", ("x",), "x", "stop_sweep", "twice: stop the sweep; what is done is kept"),
     Key("history", ("h",), "h", "history", "results of sweeps: open, compare, tag", "history"),
-    Key("slower", ("plus", "equals_sign"), "+", "app.interval(1)", "poll less often"),
-    Key("faster", ("minus",), "-", "app.interval(-1)", "poll more often"),
+    Key(
+        "slower", ("plus", "equals_sign"), "+", "app.interval(1)", "poll less often; a recording: play faster"
+    ),
+    Key("faster", ("minus",), "-", "app.interval(-1)", "poll more often; a recording: play slower"),
     Key("next", ("down", "j"), "↓ j", "select(1)", "select the next panel; scroll a zoomed one"),
     Key("previous", ("up", "k"), "↑ k", "select(-1)", "select the previous panel; scroll"),
     Key("page-down", ("pagedown",), "PgDn", "page(1)", "a screen further down"),

@@ -295,6 +295,11 @@ class Comparison:
         return all(one.recording.is_over for one in self._sides)
 
     @property
+    def was_cut(self) -> bool:
+        """Whether any of the recordings is over without having been ended."""
+        return any(one.recording.was_cut for one in self._sides)
+
+    @property
     def end(self) -> datetime:
         """Wall time of the last record, of those still written the earliest: the others wait for it."""
         written = [one.recording.end + one.shift for one in self._sides if not one.recording.is_over]

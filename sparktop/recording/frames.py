@@ -6,7 +6,9 @@ cut and flipped bits: the records before the damage are returned, and reading co
 
 from __future__ import annotations
 
+import fcntl
 import os
+import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
@@ -22,6 +24,8 @@ _BLOCK_HEADER = 3
 _LONGEST_HEADER = 18
 _MAX_BLOCK = 128 << 10
 _RLE, _RESERVED = 1, 3
+_STILL_S = 10.0
+"""Seconds without a change after which an unlocked file counts as abandoned; a writer writes each second."""
 _SEARCHED_FIRST, _SEARCHED_AT_ONCE = 1 << 12, 1 << 20
 """Bytes read in the first and in the longest step of a search: most searches end at once."""
 MOST_DAMAGE = 1_000
@@ -98,6 +102,20 @@ class FrameReader:
     def size(self) -> int:
         """Return the present length of the file in bytes."""
         return os.fstat(self._descriptor).st_size
+
+    def is_abandoned(self) -> bool:
+        """Return whether no process writes the file: it is not locked, and has not changed for some time.
+
+        Without the second condition, a file that is being copied from elsewhere would count as abandoned.
+        """
+        if time.time() - os.fstat(self._descriptor).st_mtime < _STILL_S:
+            return False
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        except OSError:  # also where a file system has no locks: then it is not known
+            return False
+        return True
 
     def frames(self) -> Iterator[int]:
         """Yield the offset of each frame, by its headers alone; stop at the first damage."""

@@ -79,7 +79,9 @@ class Recording:
         self.end = self.frames[-1].instant.wall
         """Wall time of the last record."""
         self.is_over = False
-        """Whether the recording was ended on purpose, so that no more will be written."""
+        """Whether no more will be written: the recording was ended, or its writer is gone."""
+        self.was_cut = False
+        """Whether it is over without having been ended: its writer was killed, or it is a part of a file."""
         self.look()
 
     def _open(self, path: Path) -> None:
@@ -155,9 +157,11 @@ class Recording:
         while (located := next(self._news, None)) is not None:
             found = True
             self.end = max(self.end, located.record.instant.wall)
-            self.is_over = located.record.kind == Kind.END
+            self.is_over, self.was_cut = located.record.kind == Kind.END, False
             if located.frame > self.frames[-1].offset and (start := _start(*self._tail, located)):
                 self.frames.append(start)
+        if not found and not self.is_over:
+            self.is_over = self.was_cut = self._tail[1].is_abandoned()
         return found
 
 

@@ -215,9 +215,11 @@ class Replay:
     def _state(self) -> str:
         is_end = self._shown.wall >= self.recording.end - _SECOND
         if self._jumping:
-            return " filling"
+            return " filling" + (f" ▶ {self.speed}×" if self._playing else "")
+        if is_end and not self.recording.is_over:
+            return " end, still written"
         if is_end:
-            return " end" if self.recording.is_over else " end, still written"
+            return " end, cut off" if self.recording.was_cut else " end"
         if not self._playing:
             return f" {self.speed}×" if self.speed > 1 else ""
         reached = self._reached

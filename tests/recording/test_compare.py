@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -144,6 +145,8 @@ def test_one_that_is_written_holds_the_other_back(before: Path, after: Path, tmp
     """The axis ends where the file still written ends, and grows with it."""
     path, data = tmp_path / "grows.rec.zst", after.read_bytes()
     path.write_bytes(data[: len(data) // 2])
+    writer = path.open("rb")
+    fcntl.flock(writer, fcntl.LOCK_EX)
     comparison = compared(before, path)
     replay = Replay(comparison)
     for _ in range(10_000):
@@ -154,8 +157,10 @@ def test_one_that_is_written_holds_the_other_back(before: Path, after: Path, tmp
     early = comparison.end
     assert early - comparison.frames[0].instant.wall < timedelta(seconds=AFTER_S)
     assert all(one.failure is None for one in replay.snapshot().nodes)
-    path.write_bytes(data)
+    with path.open("ab") as file:
+        file.write(data[len(data) // 2 :])
     assert comparison.look()
+    writer.close()
     assert comparison.end > early
     assert comparison.is_over
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 from collections.abc import Iterator
@@ -198,6 +199,7 @@ def test_a_file_that_grows_is_followed(taped: Taped, tmp_path: Path, clock: Cloc
     replay.play()
     ends: list[datetime] = []
     with path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # as its writer does
         for start in range(len(data) // 3, len(data), 997):
             file.write(data[start : start + 997])
             file.flush()
@@ -214,6 +216,29 @@ def test_a_file_that_grows_is_followed(taped: Taped, tmp_path: Path, clock: Cloc
     assert len(recording.frames) == len(Recording([taped.path]).frames)
     assert replay.snapshot().at == pytest.approx(SECONDS, abs=2)
     assert comparable(replay.snapshot())["events"] == comparable(taped.live[-1])["events"]
+    recording.close()
+
+
+def test_a_file_of_a_killed_writer_is_over(taped: Taped, tmp_path: Path) -> None:
+    """Still written while it is locked or has just changed; then it was cut off, until more is appended."""
+    path, data = tmp_path / "killed.rec.zst", taped.data
+    path.write_bytes(data[: len(data) // 8])
+    recording = Recording([path])
+    assert not recording.is_over
+    os.utime(path, (0, 0))
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        recording.look()
+        assert not recording.is_over
+    recording.look()
+    assert (recording.is_over, recording.was_cut) == (True, True)
+    replay = Replay(recording)
+    finish(replay)
+    assert replay.word().endswith(" end, cut off")
+    with path.open("ab") as file:
+        file.write(data[len(data) // 8 :])
+    recording.look()
+    assert (recording.is_over, recording.was_cut) == (True, False)
     recording.close()
 
 

@@ -15,7 +15,8 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 _SIGNS = {Severity.INFO: ("•", "text"), Severity.WARNING: ("▲", "warn"), Severity.CRITICAL: ("✖", "bad")}
 _LINE = "─"
 _LEAST_WIDTH = 10
-_DAY = timedelta(days=1)
+_LONG = timedelta(hours=12)
+"""From this length on, times of two days are shown with their dates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ def time_bar_row(bar: TimeBar, width: int) -> tuple[Row, int, int]:
     A cell shows the moment on the screen, else the most severe event in the cell's time, else the load as a
     block.
     """
-    form = "%H:%M:%S" if bar.last - bar.first < _DAY else "%m-%d %H:%M"
+    is_one_day = bar.first.astimezone().date() == bar.last.astimezone().date()
+    form = "%H:%M:%S" if is_one_day or bar.last - bar.first < _LONG else "%m-%d %H:%M"
     left: Row = [(f" {bar.first.astimezone():{form}} ", "muted")]
     right: Row = [(f" {bar.last.astimezone():{form}} ", "muted")]
     cells = width - row_width(left) - row_width(right)
