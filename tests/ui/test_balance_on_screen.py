@@ -175,10 +175,10 @@ async def test_the_footer_offers_what_a_group_can_do() -> None:
     app = SparktopApp(two_groups)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        assert " b balance" in text(app).splitlines()[-1]
+        assert " balance" in text(app).splitlines()[-1]
         await press(pilot, "b")
         footer = text(app).splitlines()[-1]
-        assert "w why?" in footer
+        assert " why?" in footer
         assert "next group" in footer
         await pilot.click("#canvas", offset=(footer.index("why?"), 23))
         await pilot.pause()

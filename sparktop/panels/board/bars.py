@@ -5,20 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from sparktop.analysis.verdict import verdict
 from sparktop.graphics import numbers
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.parts.figures import figure, label
+from sparktop.panels.parts.figures import LIVE, figure, label, tokens_rate
+from sparktop.panels.parts.frame import hot
 from sparktop.panels.parts.rows import Row, row_width, spread_row
 
+_VERDICT_ROLES = {Severity.CRITICAL: "bad", Severity.WARNING: "warn", Severity.INFO: "text", None: "good"}
 
-def _alerts(snapshot: Snapshot) -> Row:
-    count = len(snapshot.alerts)
-    if not count:
-        return [label("no alerts")]
-    critical = any(alert.severity is Severity.CRITICAL for alert in snapshot.alerts)
-    word = "alert " if count == 1 else "alerts"
-    return [(f"▲ {count} {word}", "bad" if critical else "warn")]
+
+def _verdicts(snapshot: Snapshot) -> list[Row]:
+    """Return the worst thing that holds now as alternative rows, the longest first.
+
+    Each has the number of alerts if there are several. What to try and the key that shows more are left out
+    first, then words.
+    """
+    found, count = verdict(snapshot), len(snapshot.alerts)
+    role = _VERDICT_ROLES[found.severity]
+    several = f"▲{count} " if count > 1 else "▲ " if count else ""
+    key: Row = [label(" ("), (found.key, "key"), label(")")] if found.key else []
+    hints: list[Row] = [[label(f" · {hint}")] for hint in (found.hint, found.short_hint) if hint]
+    rows: list[Row] = [[(several + found.words, role), *hint, *key] for hint in (*hints, [])]
+    rows += [[(several + found.short, role), *hint, *key] for hint in (*hints[1:], [])]
+    words = f"{count} alert{'' if count == 1 else 's'}"
+    return [*rows, [(several + found.short, role)], [(f"▲ {words}", role) if count else label("no alerts")]]
 
 
 def header_row(
@@ -30,50 +42,63 @@ def header_row(
     sweep: str | None = None,
     clock: datetime | None = None,
 ) -> Row:
-    """Return the row above the board: totals, alerts, special modes, and the clock in local time.
+    """Return the row above the board: totals, the worst thing that holds now, special modes, and the clock.
 
-    `moment` is a text that names the past moment on the screen, and replaces the clock. `sweep` is the state
-    of a running sweep in a word or two. `clock` is the time to show instead of the snapshot's. If not all
-    fits, the least important pieces are left out; nothing wraps or moves.
+    `moment` is a text that names the past moment on the screen, and replaces the clock, which is in local
+    time. `sweep` is the state of a running sweep in a word or two. `clock` is the time to show instead of the
+    snapshot's. If not all fits, the least important pieces are left out; nothing wraps.
     """
-    totals = snapshot.totals
-    pieces: list[tuple[int, Row]] = [
-        (0, [(" sparktop", "accent")]),
-        (2, [label("gen "), figure(numbers.rate(totals.generation_tps, 6)), label(" t/s")]),
-        (4, [label("prompt "), figure(numbers.rate(totals.prompt_tps, 6)), label(" t/s")]),
-        (3, [label("run "), figure(numbers.count(totals.running, 4))]),
-        (3, [label("wait "), figure(numbers.count(totals.waiting, 4))]),
-        (1, _alerts(snapshot)),
-    ]
-    if moment:
-        pieces.insert(1, (0, [(moment, "warn")]))
-    if notice:
-        pieces.insert(1, (1, [(notice, "warn")]))
-    if sweep:
-        pieces.insert(1, (0, [(sweep, "accent")]))
-    if snapshot.simulated:
-        pieces.insert(1, (0, [("SIMULATED", "warn")]))
     when = (clock or snapshot.taken_at).astimezone()
-    right: Row = [label(f"{snapshot.interval_s:g} s  "), figure("" if moment else f"{when:%H:%M:%S} ")]
-    shown_pieces = list(pieces)
-    for gap in ("   ", "  ", " "):
-        row = _joined([piece for _, piece in shown_pieces], gap)
-        if row_width(row) + row_width(right) + 1 <= width:
-            return spread_row(row, right, width)
-    right = right[1:]
-    while len(shown_pieces) > 1:
-        row = _joined([piece for _, piece in shown_pieces], " ")
-        if row_width(row) + row_width(right) + 1 <= width:
-            return spread_row(row, right, width)
-        shown_pieces.remove(max(shown_pieces, key=lambda piece: piece[0]))
-    return spread_row(_joined([piece for _, piece in shown_pieces], " "), right, width)
+    interval: Row = [("-", "key"), label(f" {snapshot.interval_s:g} s "), ("+", "key"), label("  ")]
+    now: Row = [figure("" if moment else f"{when:%H:%M:%S} ")]
+    modes: list[Row] = [[("SIMULATED", "warn")]] if snapshot.simulated else []
+    told = ((sweep, "accent"), (moment, "warn"), (notice, "warn"))
+    modes += [[(text, role)] for text, role in told if text]
+    name: Row = [("sparktop", "accent")]
+    rate, prompt, *load = _totals(snapshot)
+    verdicts, head = _verdicts(snapshot), modes or [name]
+    hinted = 2 if verdict(snapshot).hint else 0
+    # What is left out first, and how much of the verdict's words is worth that.
+    choices = [
+        ([name, *modes, rate, prompt, *load], [*interval, *now], verdicts[:1]),
+        ([name, *modes, rate, *load], [*interval, *now], verdicts[:1]),
+        ([name, *modes, rate, *load], now, verdicts[:hinted]),
+        ([*head, rate, *load], now, verdicts[:hinted]),
+        ([name, *modes, rate, *load], now, verdicts[: hinted + 1]),
+        ([*head, rate, *load], now, verdicts[:-1]),
+        ([*head, rate], now, verdicts[:-1]),
+        (head, now, verdicts[:-1]),
+        (head, now, verdicts[-1:]),
+        (head, [], verdicts[-1:]),
+    ]
+    for pieces, right, wordings in choices:
+        for wording in wordings:
+            row = _joined([*pieces, wording])
+            if row_width(row) + row_width(right) + 1 <= width:
+                return spread_row(row, right, width)
+    return spread_row(_joined([*modes[:1], verdicts[-1]]), [], width)
 
 
-def _joined(pieces: Sequence[Row], gap: str) -> Row:
+def _totals(snapshot: Snapshot) -> list[Row]:
+    """Return totals over all backends: token rate, prompt rate, running and waiting requests."""
+    totals = snapshot.totals
+
+    def count(name: str, value: float | None, role: str) -> Row:
+        return [label(f"{name} "), figure(numbers.count(value, 3), known=value is not None, role=role)]
+
+    return [
+        tokens_rate(totals.generation_tps, 5),
+        [label("prompt "), figure(numbers.rate(totals.prompt_tps, 5)), label(" t/s")],
+        count("run", totals.running, LIVE),
+        count("wait", totals.waiting, "warn" if totals.waiting else LIVE),
+    ]
+
+
+def _joined(pieces: Sequence[Row]) -> Row:
+    """Return the pieces as one row, with two cells between them, and one before the first."""
     row: Row = []
     for index, piece in enumerate(pieces):
-        if index:
-            row.append((gap, "text"))
+        row.append(("  " if index else " ", "text"))
         row += piece
     return row
 
@@ -81,13 +106,14 @@ def _joined(pieces: Sequence[Row], gap: str) -> Row:
 def footer_row(keys: Sequence[tuple[str, str]], width: int) -> tuple[Row, list[tuple[int, int, str]]]:
     """Return the row of keys, and their clickable ranges as (first cell, cell after the last, key).
 
-    `keys` has (key, what it does). Keys that do not fit completely are left out.
+    `keys` has (key, what it does). A key is highlighted in its word if it occurs there. Keys that do not fit
+    completely are left out.
     """
     row: Row = []
     spots: list[tuple[int, int, str]] = []
     used = 0
     for key, word in keys:
-        piece: Row = [(f" {key}", "key"), (f" {word} ", "muted")]
+        piece: Row = [label(" "), *hot(key, word)]
         cells = row_width(piece)
         if used + cells > width:
             break

@@ -28,6 +28,8 @@ from sparktop.ui.screens.sweep_actions import SWEEP, SweepActions
 from sparktop.ui.styles import RoleStyles
 from sparktop.ui.terminal.frugal import FrugalCompositor
 
+_BOXES = {"nodes": "nodes", "backends": "backends", "events-box": "events", "self": "self_cost"}
+"""Field of `Boxes` by the name of the key that shows or hides it."""
 HEADER = 1
 FOOTER = 1
 
@@ -178,7 +180,11 @@ class OverviewScreen(SweepActions, FilterActions):
         table = self.key_table
         if self.on_processes:  # the most useful key first: not all fit
             table = tuple(sorted(table, key=lambda key: key.name != "processes"))
-        keys = [(key.shown, key.footer) for key in table if key.footer]
+        # The frame of a panel that is shown has the key that hides it.
+        hidden = {name for name, box in _BOXES.items() if not getattr(self.view.boxes, box)}
+        keys = [
+            (key.shown, key.footer) for key in table if key.footer and key.name not in _BOXES.keys() - hidden
+        ]
         first = [*self._time_keys(), *self._sweep_keys(), *self._group_keys()]
         named = {shown for shown, _ in first}
         keys = [*first, *(pair for pair in keys if pair[0] not in named)]

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sparktop.colors.palette import palettes
+from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.panels.board.bars import footer_row, header_row
 from sparktop.panels.board.layout import Boxes
@@ -123,14 +124,42 @@ def test_hostile_names_stay_inside_their_panel(playing: Snapshot) -> None:
 
 @pytest.mark.parametrize("width", [60, 70, 80, 100, 120, 200])
 def test_header_and_footer_fit(broken: Snapshot, width: int) -> None:
-    """Header and footer are exactly one row, with the alert count and the word simulated kept to the last."""
+    """Header and footer are exactly one row, with the alert and the word simulated kept to the last."""
     header = header_row(broken, width, moment="REWIND −2:10 12:03:20")
     assert row_width(header) == width
     assert "SIMULATED" in row_text(header)
-    assert "alert" in row_text(header)
+    assert "▲" in row_text(header)
+    assert "…" not in row_text(header)
     footer, spots = footer_row([("q", "quit"), ("?", "help")] * 20, width)
     assert row_width(footer) == width
     assert all(end <= width for _, end, _ in spots)
+
+
+@pytest.mark.parametrize(
+    ("width", "said"),
+    [
+        (60, "▲ oscillating every 10 s"),
+        (80, "▲ oscillating every 10 s (w)"),
+        (120, "▲ proxy is oscillating, every 10 s · try simple-shuffle (w)"),
+        (200, "▲ proxy is oscillating, every 10 s · try simple-shuffle or round-robin (w)"),
+    ],
+)
+def test_the_header_says_the_worst_thing_in_words(width: int, said: str) -> None:
+    """On every width the swing is named, and from 80 on with the key that says more."""
+    swinging = Rehearsal(nodes=2, scenario=SCENARIOS["oscillation"]).play(120).snapshot()
+    header = row_text(header_row(swinging, width))
+    assert said in header
+    assert "t/s" in header
+    several = replace(swinging, alerts=swinging.alerts * 3)
+    assert "▲3 " in row_text(header_row(several, width))
+
+
+def test_a_key_is_highlighted_in_its_word() -> None:
+    """A key that is not in the word stands before it, so that the row is short and each key is shown."""
+    footer, spots = footer_row([("q", "quit"), ("P", "processes"), ("/", "filter"), ("esc", "back")], 60)
+    assert row_text(footer).split() == ["quit", "Processes", "/", "filter", "esc", "back"]
+    assert [text for text, role in footer if role == "key"] == ["q", "P", "/", "esc"]
+    assert [key for _, _, key in spots] == ["q", "P", "/", "esc"]
 
 
 def test_nothing_found_says_what_to_do() -> None:

@@ -1,0 +1,124 @@
+"""The worst thing that holds now, in words: the line that a user reads first."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+from sparktop.model.balance import Balance
+from sparktop.model.event import Alert, Severity
+from sparktop.model.snapshot import BackendState, Snapshot
+
+_LONGEST = 60
+"""Most characters of an alert's message that are part of the verdict."""
+_WORTH_PERCENT = 1.0
+"""Lost token throughput below this percentage is not mentioned."""
+_CLAUSE = re.compile(r" \(|; |: ")
+_FIRST_CHOICE = re.compile(r" or |, ")
+_CONDITIONS = {
+    "unreachable": ("down", "", "e"),
+    "engine-dead": ("engine dead", "restart the server", "e"),
+    "restarts": ("restarts again and again", "read its log", "e"),
+    "kv-full": ("KV cache full", "fewer or shorter requests", "z"),
+    "preempting": ("preempts requests", "fewer requests at once", "z"),
+    "headroom": ("short of memory", "see which process grows", "P"),
+    "headroom-limit": ("memory runs out", "see which process grows", "P"),
+    "swap-in": ("swaps", "see which process grows", "P"),
+    "thermal": ("near its thermal limit", "cooler air", "e"),
+    "throttled": ("throttled", "", "e"),
+    "slow-clock": ("slow clock", "", "e"),
+    "slow-steps": ("slow steps", "", "e"),
+    "rdma-errors": ("RDMA errors", "check cable and port", "e"),
+    "gpu-lost": ("GPU lost", "", "e"),
+}
+"""(words, hint, key) by the name of an alert's condition: a few words, what to try, and the key that shows
+more."""
+
+_WELL = {BackendState.BUSY, BackendState.BORED, BackendState.IDLE}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The worst thing that holds now, or that all is well."""
+
+    severity: Severity | None
+    """Severity of the alert behind it, INFO for what is worth knowing without one; None if all is well."""
+    words: str
+    short: str
+    """The same in a few words, for narrow screens."""
+    hint: str = ""
+    """What to try; "" if that is not known."""
+    key: str = ""
+    """The key that shows more about it; "" for none."""
+
+    @property
+    def short_hint(self) -> str:
+        """The first of several things to try."""
+        return _FIRST_CHOICE.split(self.hint)[0]
+
+
+def verdict(snapshot: Snapshot) -> Verdict:
+    """Return the worst thing that holds in a snapshot, from its alerts and its backends' states.
+
+    A critical alert comes first. Among alerts of one severity, uneven load that a user can mend is reported
+    before others, as all backends suffer from it, then the oldest alert.
+    """
+    groups = {f"balance:{one.group}:{one.word.value}": one for one in snapshot.balance}
+    hinted = {alert_id for alert_id, balance in groups.items() if balance.hint}
+    worst = min(
+        (alert for alert in snapshot.alerts if alert.severity is not Severity.INFO),
+        key=lambda alert: (-alert.severity.rank, alert.id not in hinted),
+        default=None,
+    )
+    if worst is None:
+        return _without_alert(snapshot)
+    return _of_balance(worst, groups[worst.id]) if worst.id in groups else _of_alert(worst, snapshot)
+
+
+def _of_balance(alert: Alert, balance: Balance) -> Verdict:
+    lost, period = balance.lost_percent, balance.period_s
+    word, cost = balance.word.value, ""
+    if lost is not None and lost >= _WORTH_PERCENT:
+        cost = f"−{lost:.0f} % tokens"
+    elif period is not None:
+        cost = f"every {period:.0f} s"
+    short = f"{word} {cost}".strip()
+    named = f"{balance.group} is {word}" + (f", {cost}" if cost else "")
+    hint = _CLAUSE.split(balance.hint or "")[0]
+    return Verdict(alert.severity, named, short, hint, "w")
+
+
+def _of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
+    condition = alert.id.rpartition(":")[2].partition("/")[0]
+    known, hint, key = _CONDITIONS.get(condition, (condition.replace("-", " "), "", "e"))
+    if condition in {"slow-clock", "slow-steps"}:
+        fixes = (node.speed.fix for node in snapshot.nodes if node.name == alert.subject)
+        hint = _CLAUSE.split(next(fixes, None) or "")[0]
+    said = re.split(r"\. |: (?=its log)", alert.message)[0]
+    words = f"{alert.subject}: {said}" if len(said) <= _LONGEST else f"{alert.subject}: {known}"
+    return Verdict(alert.severity, words, f"{alert.subject} {known}", hint, key)
+
+
+def _without_alert(snapshot: Snapshot) -> Verdict:
+    backends = snapshot.backends
+    failed = [view.name for view in backends if view.failure is not None]
+    failed += [view.name for view in snapshot.nodes if view.failure is not None]
+    if failed:
+        said = f"{failed[0]} does not answer"
+        return Verdict(Severity.INFO, said, said, key="e")
+    if not backends:
+        found = "no inference server found yet" if snapshot.searching else "no backend to watch"
+        return Verdict(Severity.INFO, found, "no server")
+    queueing = [view for view in backends if view.waiting and view.state is BackendState.QUEUEING]
+    if queueing:
+        most = max(queueing, key=lambda view: view.waiting or 0.0)
+        count = f"{most.waiting:.0f}"
+        one = count == "1"
+        words = f"{count} {'request waits' if one else 'requests wait'} at {most.name}"
+        return Verdict(Severity.INFO, words, f"{count} {'waits' if one else 'wait'} at {most.name}")
+    states = Counter(view.state for view in backends)
+    said = ", ".join(f"{states[state]} {state.value}" for state in BackendState if states[state])
+    if states.keys() <= _WELL:
+        return Verdict(None, f"all well: {said}", "all well")
+    return Verdict(Severity.INFO, said, said)

@@ -1,0 +1,119 @@
+"""The line that a user reads first: the worst thing that holds, what to try, and the key that shows more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from sparktop.analysis.verdict import Verdict, verdict
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.event import Alert, Severity
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot, SpeedState
+
+WHEN = datetime(2026, 3, 1, tzinfo=UTC)
+SWING = Balance(
+    "proxy",
+    ("a", "b"),
+    word=BalanceWord.OSCILLATING,
+    period_s=10.2,
+    lost_percent=26.4,
+    router="proxy",
+    hint="try simple-shuffle or round-robin (power-of-two choices does not help with two backends)",
+)
+
+
+def alert(alert_id: str, severity: Severity = Severity.WARNING, message: str = "said") -> Alert:
+    return Alert(alert_id, severity, alert_id.split(":")[1], message, WHEN)
+
+
+def shown(*alerts: Alert, balance: tuple[Balance, ...] = (), **more: object) -> Verdict:
+    values: dict[str, object] = {"backends": (BackendView("a", "http://a:1", "g", state=BackendState.BUSY),)}
+    return verdict(Snapshot(WHEN, 1.0, 1.0, 2.0, alerts=alerts, balance=balance, **(values | more)))  # type: ignore[arg-type]  # each test gives its own
+
+
+def test_an_oscillating_router_says_what_it_costs_and_what_to_try() -> None:
+    """Word, loss, the first clause of the hint, and the key of why."""
+    found = shown(alert("balance:proxy:oscillating"), balance=(SWING,))
+    assert found == Verdict(
+        Severity.WARNING,
+        "proxy is oscillating, −26 % tokens",
+        "oscillating −26 % tokens",
+        "try simple-shuffle or round-robin",
+        "w",
+    )
+    assert found.short_hint == "try simple-shuffle"
+
+
+@pytest.mark.parametrize(
+    ("lost", "period", "short"),
+    [
+        (None, 10.2, "oscillating every 10 s"),
+        (0.4, 10.2, "oscillating every 10 s"),
+        (None, None, "oscillating"),
+    ],
+)
+def test_what_is_not_known_is_not_said(lost: float | None, period: float | None, short: str) -> None:
+    """An unknown loss is left out, never shown as 0."""
+    balance = replace(SWING, lost_percent=lost, period_s=period)
+    assert shown(alert("balance:proxy:oscillating"), balance=(balance,)).short == short
+
+
+def test_the_most_severe_comes_first_then_what_can_be_mended() -> None:
+    """A server that is down comes before a swing; a swing with a hint before an older warning."""
+    swing, down = alert("balance:proxy:oscillating"), alert("backend:a:unreachable", Severity.CRITICAL)
+    hot = alert("node:n:thermal")
+    assert shown(down, hot, swing, balance=(SWING,)).short == "a down"
+    assert shown(hot, swing, balance=(SWING,)).key == "w"
+    assert shown(hot, swing, balance=(replace(SWING, hint=None),)).short == "n near its thermal limit"
+
+
+def test_every_alert_has_words_and_a_key() -> None:
+    """Conditions that have no words of their own are named as they are."""
+    assert shown(alert("backend:a:kv-full", message="KV cache at or above 98 % of its room")) == Verdict(
+        Severity.WARNING,
+        "a: KV cache at or above 98 % of its room",
+        "a KV cache full",
+        "fewer or shorter requests",
+        "z",
+    )
+    assert shown(alert("node:n:gpu-lost/3")).short == "n GPU lost"
+    assert shown(alert("node:n:brand-new")).short == "n brand new"
+    assert shown(alert("node:n:sensors", message="x" * 200)).words == "n: sensors"
+
+
+def test_a_slow_clock_names_its_fix() -> None:
+    """The hint is the first step of the fix that the node's state has."""
+    node = NodeView("n", "local", speed=SpeedState("slow clock", fix="use another adapter, then wait"))
+    message = "slow clock: 713 of 3003 MHz. Likely cause: power. Fix: all of it"
+    found = shown(alert("node:n:slow-clock", message=message), nodes=(node,))
+    assert (found.words, found.short_hint) == ("n: slow clock: 713 of 3003 MHz", "use another adapter")
+
+
+@pytest.mark.parametrize(
+    ("state", "waiting", "severity", "words"),
+    [
+        (BackendState.BUSY, 0.0, None, "all well: 1 busy"),
+        (BackendState.QUEUEING, 4.0, Severity.INFO, "4 requests wait at a"),
+        (BackendState.QUEUEING, 1.0, Severity.INFO, "1 request waits at a"),
+        (BackendState.CONNECTING, None, Severity.INFO, "1 connecting"),
+        (BackendState.UNKNOWN, None, Severity.INFO, "1 unknown"),
+    ],
+)
+def test_without_an_alert_the_states_are_counted(
+    state: BackendState, waiting: float | None, severity: Severity | None, words: str
+) -> None:
+    """The line is never empty, and never says that all is well before the first answer."""
+    found = shown(backends=(BackendView("a", "http://a:1", "g", state=state, waiting=waiting),))
+    assert (found.severity, found.words) == (severity, words)
+
+
+def test_a_failed_poll_and_an_empty_board_are_said() -> None:
+    """Before the alert of a server that is down, and before any server was found."""
+    failure = Failure(FailureKind.REFUSED, "connection refused", 1.0)
+    view = BackendView("a", "http://a:1", "g", failure=failure)
+    assert shown(backends=(view,)).words == "a does not answer"
+    assert shown(backends=(), searching=("localhost",)).words == "no inference server found yet"
+    assert shown(backends=()).words == "no backend to watch"
