@@ -77,7 +77,7 @@ async def test_a_running_sweep_is_a_band_over_the_monitor(stage: SweepStage, siz
         text = stage.text()
         assert "┐running┌" in text
         assert "spark-a, c = 2: run 1 of 3" in text
-        assert "NVIDIA GB10" in text
+        assert "¹node" in text
         assert stage.app.overview.selected == SWEEP
         assert " x stop " in stage.footer()
         assert "sweep 17%" in text.splitlines()[0]
