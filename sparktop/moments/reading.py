@@ -12,9 +12,10 @@ from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
 from sparktop.moments.moment import MARK, Collector, Moment, Readings, SweepSpan
+from sparktop.recording.calls import sweep_of
 from sparktop.recording.past import Picture
 from sparktop.recording.player import WARM_UP_S, FrameStart, Player, Recording
-from sparktop.recording.record import Kind
+from sparktop.recording.record import Kind, Record, RecordError
 from sparktop.recording.span import Span, records_in, snapshots_in
 from sparktop.recording.when import time_words
 from sparktop.store.journal import Change
@@ -151,7 +152,18 @@ class _Kept:
                 marks.append((wall, clean(record.fields.get("word", ""), 200)))
             elif record.kind == Kind.SWEEP:
                 _follow_sweep(sweeps, wall, record.fields)
+            elif record.kind == Kind.SWEEP_VIEW and sweeps:
+                sweeps[-1] = replace(sweeps[-1], words=_words_of(record) or sweeps[-1].words)
         return cls(dropped, tuple(marks), tuple(sweeps))
+
+
+def _words_of(record: Record) -> str | None:
+    """Return the title and the outcome of a sweep that the board showed; None if it showed none."""
+    try:
+        view = sweep_of(record)
+    except RecordError:
+        return None
+    return None if view is None else f"{view.title}: {view.words}"
 
 
 def _follow_sweep(sweeps: list[SweepSpan], wall: datetime, fields: Mapping[str, object]) -> None:

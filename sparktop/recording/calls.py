@@ -20,9 +20,10 @@ from sparktop.model.failure import Failure
 from sparktop.model.instant import Instant
 from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
 from sparktop.model.router import RouterSample
+from sparktop.model.sweep_view import SweepView
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
 from sparktop.model.text import clean
-from sparktop.recording.record import Kind, Record, RecordError
+from sparktop.recording.record import MAX_BODY_BYTES, Kind, Record, RecordError
 from sparktop.sources.wire import WireError, checked
 from sparktop.store import Reading, SourceKey, SourceKind
 from sparktop.store.journal import Call, Change
@@ -148,6 +149,21 @@ _WRITERS: Mapping[Change, Callable[..., Record | None]] = {
     ),
     Change.JUDGE: lambda instant: Record(Kind.TICK, instant),
 }
+
+
+def record_of_sweep(instant: Instant, view: SweepView | None) -> Record | None:
+    """Return the record of what the board shows of a sweep; None if this is too large for a record."""
+    body = b"" if view is None else adapter(SweepView).dump_json(view, fallback=dict)
+    return None if len(body) > MAX_BODY_BYTES else Record(Kind.SWEEP_VIEW, instant, body=body)
+
+
+def sweep_of(record: Record) -> SweepView | None:
+    """Return what the board shows of a sweep, as `record_of_sweep` has written it; None for no sweep.
+
+    Raises:
+        RecordError: the record is not such a record.
+    """
+    return cast("SweepView", _validated(SweepView, record.body)) if record.body else None
 
 
 def call_of(record: Record) -> Call | None:

@@ -204,6 +204,9 @@ class _SidePlayer(Player):
 class ComparisonPlayer:
     """Plays the recordings of a comparison side by side; times are those of the common time axis."""
 
+    sweep = None
+    """Sweeps of two recordings are not shown: the board has room for one."""
+
     def __init__(self, sides: Sequence[Side]) -> None:
         """Prepare to play from the common start."""
         self._players = [_SidePlayer(side) for side in sides]

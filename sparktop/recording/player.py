@@ -13,8 +13,9 @@ from typing import TypeVar
 from sparktop.errors import UsageError
 from sparktop.model.instant import Instant
 from sparktop.model.snapshot import Snapshot
+from sparktop.model.sweep_view import SweepView
 from sparktop.model.text import clean
-from sparktop.recording.calls import call_of
+from sparktop.recording.calls import call_of, sweep_of
 from sparktop.recording.frames import MAGIC, Damage, FrameReader, Located
 from sparktop.recording.head import SCHEMA, Head, Landmarks, key_of, read_head, read_landmarks
 from sparktop.recording.record import Kind, Record, RecordError
@@ -216,6 +217,8 @@ class Player:
     def _begin(self, frame: FrameStart) -> None:
         self._records = self.recording.following(frame)
         self._next: Record | None = None
+        self.sweep: SweepView | None = None
+        """What the board showed of a sweep at the moment that the playback has reached."""
         self._since = frame.instant.wall
         self._boot_id = frame.boot_id
         self._new_store(frame.read_head(), frame.instant)
@@ -287,6 +290,8 @@ class Player:
                 self._pass_head(record)
             elif record.kind == Kind.MARK:
                 self.marks.append((record.instant, clean(record.fields.get("word", ""), 200)))
+            elif record.kind == Kind.SWEEP_VIEW:
+                self.sweep = sweep_of(record)
             elif record.instant.wall < self._since and record.kind in _READINGS:
                 self.instant = record.instant
             elif (call := self._call_of(record)) is not None:

@@ -49,6 +49,8 @@ class Kind(StrEnum):
     NOTE = "note"
     SWEEP = "sweep"
     """Own load begins or ends."""
+    SWEEP_VIEW = "sweep-view"
+    """What the board shows of a sweep, running or finished; an empty body if it shows none any more."""
     MARK = "mark"
     """A moment that the user marked."""
     LAG = "lag"

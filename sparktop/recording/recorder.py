@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from sparktop.errors import OutputError
 from sparktop.model.engine import EngineSample
 from sparktop.model.instant import Instant
 from sparktop.model.snapshot import Snapshot
+from sparktop.model.sweep_view import SweepView
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 from sparktop.store.journal import Call, Change
@@ -47,7 +48,16 @@ _SLOW_FLUSH_S = 0.020
 """CPU time of a flush from which on the lower compression level is used."""
 
 _NO_CHANGE_OF_HEAD = frozenset({Change.ACCEPT, Change.JUDGE, Change.NOTE, Change.MEASURE_SELF})
-Item = Call | Snapshot | str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSweep:
+    """What the board shows of a sweep."""
+
+    view: SweepView | None
+
+
+Item = Call | Snapshot | ShownSweep | str
 """A call of the store, a picture for the head of the next frame, or the word of a mark."""
 
 
@@ -129,6 +139,10 @@ class Recorder:
     def mark(self, instant: Instant, word: str) -> None:
         """Record a mark that the user has set; `word` is the user's text for it."""
         self._put(instant, clean(word, 200))
+
+    def sweep(self, instant: Instant, view: SweepView | None) -> None:
+        """Record what the board shows of a sweep from now on; None for no sweep."""
+        self._put(instant, ShownSweep(view))
 
     def _put(self, instant: Instant, item: Item) -> None:
         with self._lock:
@@ -297,11 +311,13 @@ class Recorder:
             return b""
 
     def _record(self, instant: Instant, item: Item) -> Record | None:
-        from sparktop.recording.calls import record_of
+        from sparktop.recording.calls import record_of, record_of_sweep
         from sparktop.recording.record import Kind, Record
 
         if isinstance(item, Snapshot):
             return None
+        if isinstance(item, ShownSweep):
+            return record_of_sweep(instant, item.view)
         if isinstance(item, str):
             return Record(Kind.MARK, instant, fields={"word": item})
         assert self._head is not None  # noqa: S101 - set when the thread starts

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
+from sparktop.model.sweep_view import SweepView
 from sparktop.panels.board.time_bar import TimeBar
 from sparktop.recording.compare import Comparison, ComparisonPlayer
 from sparktop.recording.past import RECENT_S, Past, Picture
@@ -72,7 +73,7 @@ class Replay:
         self._ticked_at: float | None = None
         self._reached: float | None = None
         """Recorded seconds per second that playing reaches."""
-        self._shown = Picture(self._player.snapshot())
+        self._shown = Picture(self._player.snapshot(), self._player.sweep)
         self._points: list[tuple[datetime, float | None]] = []
         self._events: dict[tuple[datetime, str], Severity] = {}
         self._indexed = 0
@@ -120,7 +121,7 @@ class Replay:
         glance.begin_before(wall, GLANCE_OF_MANY_S if many else GLANCE_S)
         self._glanced = False
         yield from glance.steps(wall)
-        self._shown, self._glanced = Picture(glance.snapshot()), True
+        self._shown, self._glanced = Picture(glance.snapshot(), glance.sweep), True
         yield
         whole = self.recording.player()
         whole.begin_before(wall, WARM_UP_S)
@@ -142,14 +143,14 @@ class Replay:
             if ahead is None or ahead > second:
                 second = until if ahead is None else min(until, ahead)
             yield from player.steps(min(until, second))
-            self._keep(player.snapshot())
-        self._keep(player.snapshot())
+            self._keep(player.snapshot(), player.sweep)
+        self._keep(player.snapshot(), player.sweep)
 
-    def _keep(self, snapshot: Snapshot) -> None:
+    def _keep(self, snapshot: Snapshot, sweep: SweepView | None) -> None:
         newest = self.past.newest
         if newest is not None and snapshot.at < newest.at:
             self.past.clear()  # another machine or start, whose monotonic clock is another one
-        self.past.add(snapshot)
+        self.past.add(snapshot, lambda: sweep)
 
     def work(self, budget_s: float) -> bool:
         """Jump or play for about `budget_s` seconds; return whether something else is to be drawn."""

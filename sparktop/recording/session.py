@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
@@ -17,6 +17,7 @@ from sparktop.ending import hear
 from sparktop.errors import OutputError
 from sparktop.model.event import Severity
 from sparktop.model.instant import Instant
+from sparktop.model.sweep_view import SweepView
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 from sparktop.recording.file import RecordingFile
@@ -30,15 +31,17 @@ from sparktop.recording.flight import (
     retain,
 )
 from sparktop.recording.incidents import Incidents, incident_folder
+from sparktop.recording.past import Band
 from sparktop.recording.recorder import Recorder
 from sparktop.store import Store
-from sparktop.store.journal import Journals
+from sparktop.store.journal import Call, Change, Journals
 from sparktop.watch.monitor import Monitor
 
 MIB = 1 << 20
 DAY_S = 86_400.0
 _CHECK_S = 0.1
 """Seconds between two checks of whether a recording without a screen is to end."""
+SWEEP_EVERY_S = 2.0
 _SUBJECT = "recorder"
 
 
@@ -51,6 +54,11 @@ class Recordings:
     def __init__(self, watch: Watch, *, flight: bool, env: Mapping[str, str]) -> None:
         """Prepare the recordings; `flight` is whether `start` is to start the flight recorder."""
         self.journal = Journals()
+        self.journal.add(self)
+        self.band: Callable[[], Band] = lambda: None
+        """Returns what the sweep's panel on the board shows at present."""
+        self._sweep: SweepView | None = None
+        self._sweep_at = 0.0
         self._watch = watch
         self._folder = flight_folder(env) if flight else None
         self._flight: Recorder | None = None
@@ -153,6 +161,22 @@ class Recordings:
         self.journal.add(self._own)
         self._own.start(store)
         return f"recording to {clean(path, 200)}"
+
+    def write(self, instant: Instant, call: Call) -> None:
+        """Once a second, record what the board shows of a sweep, if that has changed; do not raise.
+
+        While a sweep runs, it changes all the time: it is recorded every `SWEEP_EVERY_S` seconds.
+        """
+        band = self.band() if call.change is Change.JUDGE else self._sweep
+        view, old = band if isinstance(band, SweepView) else None, self._sweep
+        is_same = view is not None and old is not None and view.status is old.status
+        soon = is_same and instant.at - self._sweep_at < SWEEP_EVERY_S
+        if view is old or soon or (view is not None and old is not None and _is_equal(view, old)):
+            return
+        self._sweep, self._sweep_at = view, instant.at
+        for recorder in (self._flight, self._own):
+            if recorder is not None:
+                recorder.sweep(instant, view)
 
     def mark(self, instant: Instant, word: str) -> None:
         """Write a mark, with the user's text `word`, to all running recordings, and add it to the events."""
@@ -277,3 +301,8 @@ def _next_path(first: Path, written: list[Path], _: Instant) -> Path:
     stem = first.name.partition(".")[0]
     written.append(first if not written else first.with_name(f"{stem}.{len(written) + 1}{SUFFIX}"))
     return written[-1]
+
+
+def _is_equal(view: SweepView, other: SweepView) -> bool:
+    """Return whether two views of a sweep show the same (views themselves are compared by identity)."""
+    return all(getattr(view, one.name) == getattr(other, one.name) for one in fields(SweepView))

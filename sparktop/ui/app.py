@@ -395,6 +395,6 @@ def run(watch: Watch, *, simulated: bool = False, follow: Path | None = None) ->
         watch=watch,
         env=os.environ,
     )
-    app.followed, app.recordings = follow, recordings
+    app.followed, app.recordings, recordings.band = follow, recordings, app.desk.band
     app.run()
     return app.return_code or 0

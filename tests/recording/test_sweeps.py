@@ -1,0 +1,103 @@
+"""Sweeps in recordings: the board of a replay shows what the board showed live."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from sparktop.model.sweep_view import SweepStatus, SweepView
+from sparktop.model.targets import BackendTarget, Watch
+from sparktop.recording.calls import record_of_sweep, sweep_of
+from sparktop.recording.past import Band
+from sparktop.recording.player import Player, Recording
+from sparktop.recording.record import MAX_BODY_BYTES, RecordError
+from sparktop.recording.replay import Replay
+from sparktop.recording.rescue import check
+from sparktop.recording.session import SWEEP_EVERY_S, Recordings
+from sparktop.store import Store
+from sparktop.sweep.view.result import result_view
+from tests.recording.conftest import instant
+from tests.ui.sweep_stage import whole_result
+
+pytestmark = pytest.mark.outside
+
+WATCH = Watch(backends=(BackendTarget("a", "http://127.0.0.1:1"),))
+START = datetime(2026, 1, 15, 9, tzinfo=UTC)
+
+
+def finished() -> SweepView:
+    """Return what the board shows of a sweep of two targets and six levels."""
+    return result_view(whole_result(), title="quick")
+
+
+def fields_of(view: SweepView | None) -> dict[str, object]:
+    """Return the fields of a view, which are compared one by one: two views are never equal."""
+    return {} if view is None else {one.name: getattr(view, one.name) for one in fields(view)}
+
+
+def test_a_view_is_read_as_it_was_written() -> None:
+    """Levels, rows, marks, plots and verdicts; text is cleaned, and what is no view is refused."""
+    view = finished()
+    record = record_of_sweep(instant(1.0), view)
+    assert record is not None
+    assert fields_of(sweep_of(record)) == fields_of(view)
+    assert view.rows
+    assert view.plots
+    none = record_of_sweep(instant(1.0), None)
+    assert none is not None
+    assert sweep_of(none) is None
+    hostile = record_of_sweep(instant(1.0), replace(view, title="\x1b[2Jx"))
+    assert hostile is not None
+    cleaned = sweep_of(hostile)
+    assert cleaned is not None
+    assert "\x1b" not in cleaned.title
+    with pytest.raises(RecordError):
+        sweep_of(replace(record, body=b'{"title": 3}'))
+    assert record_of_sweep(instant(1.0), replace(view, title="x" * MAX_BODY_BYTES)) is None
+
+
+async def test_the_replayed_board_shows_the_sweep(tmp_path: Path) -> None:
+    """Recorded every two seconds while it runs, at once when it ends, and until it is dismissed."""
+    at = 0.0
+    band: Band = None
+    recordings = Recordings(WATCH, flight=False, env={})
+    recordings.band = lambda: band
+    store = Store(
+        WATCH, clock=lambda: at, now=lambda: START + timedelta(seconds=at), journal=recordings.journal
+    )
+    await recordings.start(store)
+    await recordings.toggle(tmp_path)
+    path = recordings.own_path
+    assert path is not None
+    running = replace(finished(), status=SweepStatus.RUNNING)
+    shown: list[SweepView | None] = []
+    for second in range(1, 31):
+        at = float(second)
+        if 5 <= second < 15:
+            band = replace(running, elapsed_s=at)
+        elif 15 <= second < 25:
+            band = replace(finished(), elapsed_s=10.0)
+        else:
+            band = None
+        shown.append(band)
+        store.judge()
+    recordings.stop("quit")
+    assert check(path).kinds["sweep-view"] == 10 / SWEEP_EVERY_S + 2
+    assert check(path).is_whole
+    recording = Recording([path])
+    player = Player(recording)
+    for second, live in enumerate(shown, 1):
+        player.play(START + timedelta(seconds=second, milliseconds=1))
+        found = player.sweep
+        assert (found is None, found and found.status) == (live is None, live and live.status)
+        if found is not None and live is not None:
+            assert (live.elapsed_s or 0) - (found.elapsed_s or 0) < SWEEP_EVERY_S
+    replay = Replay(recording)
+    replay.go(START + timedelta(seconds=20))
+    while replay.busy:
+        replay.work(1.0)
+    assert fields_of(replay.picture().sweep) == fields_of(shown[19])
+    recording.close()
