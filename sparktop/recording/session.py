@@ -17,7 +17,7 @@ from sparktop.ending import hear
 from sparktop.errors import OutputError
 from sparktop.model.event import Severity
 from sparktop.model.instant import Instant
-from sparktop.model.sweep_view import SweepView
+from sparktop.model.sweep_view import SweepStatus, SweepView
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 from sparktop.recording.file import RecordingFile
@@ -41,7 +41,8 @@ MIB = 1 << 20
 DAY_S = 86_400.0
 _CHECK_S = 0.1
 """Seconds between two checks of whether a recording without a screen is to end."""
-SWEEP_EVERY_S = 2.0
+SWEEP_EVERY_S, ENDED_SWEEP_EVERY_S = 2.0, 60.0
+"""Seconds between two records of the sweep on the board while it runs, and after its end."""
 _SUBJECT = "recorder"
 
 
@@ -165,13 +166,15 @@ class Recordings:
     def write(self, instant: Instant, call: Call) -> None:
         """Once a second, record what the board shows of a sweep, if that has changed; do not raise.
 
-        While a sweep runs, it changes all the time: it is recorded every `SWEEP_EVERY_S` seconds.
+        A sweep on the board changes all the time: it is recorded every `SWEEP_EVERY_S` seconds, after its end
+        every `ENDED_SWEEP_EVERY_S` seconds.
         """
         band = self.band() if call.change is Change.JUDGE else self._sweep
         view, old = band if isinstance(band, SweepView) else None, self._sweep
         is_same = view is not None and old is not None and view.status is old.status
-        soon = is_same and instant.at - self._sweep_at < SWEEP_EVERY_S
-        if view is old or soon or (view is not None and old is not None and _is_equal(view, old)):
+        every_s = SWEEP_EVERY_S if view and view.status is SweepStatus.RUNNING else ENDED_SWEEP_EVERY_S
+        is_early = is_same and instant.at - self._sweep_at < every_s
+        if view is old or is_early or (view is not None and old is not None and _is_equal(view, old)):
             return
         self._sweep, self._sweep_at = view, instant.at
         for recorder in (self._flight, self._own):
