@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-from sparktop.model.balance import Balance
+from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Event
 from sparktop.model.series import Series
 from sparktop.model.snapshot import Snapshot, SpeedState
@@ -150,9 +150,12 @@ class Collector:
             key = (ALL, "", name)
             self._series.setdefault(key, []).append((wall.timestamp(), one.mean))
             self._ranges.setdefault(key, []).append((one.least, one.most))
+        known = {word.value for word in BalanceWord}
         for group, (word, since_s) in state.verdicts.items():
+            if word not in known:
+                continue
             since = datetime.fromtimestamp(min(max(0.0, since_s), wall.timestamp()), UTC)
-            self._hold(clean(group), clean(word, 20), since, wall)
+            self._hold(clean(group), word, since, wall)
         self._merge_events(state.events)
 
     def begin(self, start: datetime) -> None:

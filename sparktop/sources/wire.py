@@ -15,6 +15,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -182,7 +183,9 @@ def _other_schema(schema: str, version: object) -> WireError:
 
 
 def checked(value: Value) -> Value:
-    """Return a copy of `value` (a record, tuple, mapping, text or number) with all its text cleaned.
+    """Return a copy of `value` (a record, tuple, mapping, text, number or time) with all its text cleaned.
+
+    A time without a zone is taken as UTC.
 
     Raises:
         WireError: a number is not finite, or implausibly large.
@@ -195,6 +198,8 @@ def checked(value: Value) -> Value:
     elif isinstance(value, int | float):
         if not math.isfinite(value) or abs(value) > _LARGEST:
             raise WireError(FailureKind.MALFORMED, "the agent's answer holds a number that is not a reading")
+    elif isinstance(value, datetime):
+        found = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     elif isinstance(value, tuple):
         found = tuple(checked(item) for item in value)
     elif isinstance(value, Mapping):

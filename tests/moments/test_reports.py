@@ -6,10 +6,11 @@ import csv
 import io
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,12 +18,15 @@ from sparktop.cli import main
 from sparktop.graphics.cells import cell_width
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.snapshot import Snapshot
+from sparktop.moments import reading
 from sparktop.moments.moment import Moment, SweepSpan
 from sparktop.moments.reading import moment_of
 from sparktop.moments.written import FORMATS, moment_report
+from sparktop.recording.frames import FrameReader, FrameWriter
 from sparktop.recording.past import Picture
+from sparktop.recording.record import Kind, Record, encode
 from sparktop.report.privacy import Privacy
-from tests.dump.conftest import page, written
+from tests.dump.conftest import instant, page, written
 from tests.moments.conftest import OUTAGE_S, PLAYED_S, Recorded, wall
 from tests.report.html_page import Page
 from tests.report.test_markdown import READER, kinds
@@ -235,3 +239,70 @@ def test_the_command_reads_times_and_refuses_what_does_not_fit(
     ):
         assert main(["report", *words]) == 2
         assert reason in capsys.readouterr().err
+
+
+def test_sweeps_dropped_readings_and_odd_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Begin and end of a sweep's load, the sum of dropped readings; fields of other types do no harm."""
+    records = [page(float(at), PAGE.format(at)) for at in range(1, 31)]
+    odd: tuple[tuple[Kind, dict[str, object]], ...] = (
+        (Kind.SWEEP, {"begin_own_load": ["a", "b"]}),
+        (Kind.SWEEP, {"end_own_load": ["a", "b"]}),
+        (Kind.SWEEP, {"begin_own_load": {"a": 1}}),
+        (Kind.SWEEP, {"begin_own_load": [None, ["x"]]}),
+        (Kind.LAG, {"dropped": 7}),
+        (Kind.LAG, {"dropped": "many"}),
+        (Kind.MARK, {"word": ["no", "text"]}),
+        (Kind.MARK, {}),
+    )
+    records += [Record(kind, instant(31.0 + at), fields=fields) for at, (kind, fields) in enumerate(odd)]
+    path = written(tmp_path / "a", records)
+    assert main(["report", str(path), "--format", "json"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert body["dropped"] == 7
+    assert [(one["what"], one["to"] and one["to"][11:19]) for one in body["sweeps"]] == [
+        ("load on a, b", "09:00:33"),
+        ("load on None, ['x']", None),
+    ]
+    assert [one["word"] for one in body["marks"]] == ["['no', 'text']", ""]
+    for form in FORMATS:
+        assert main(["report", str(path), "--format", form]) == 0
+
+
+def rewritten(path: Path, source: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """Write a copy of a recording whose heads' JSON has passed through `change`."""
+    data, frame = b"", FrameWriter(3)
+    with source.open("rb") as file:
+        for located in FrameReader(file.fileno()).records():
+            record = located.record
+            if record.kind == Kind.HEAD:
+                data += frame.end() if data else b""
+                frame, body = FrameWriter(3), json.loads(record.body)
+                change(body)
+                record = replace(record, body=json.dumps(body).encode())
+            data += frame.add(encode(record))
+    path.write_bytes(data + frame.end())
+    return path
+
+
+@pytest.mark.parametrize("at", ["2026-01-15T09:01:00", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"])
+def test_odd_heads_do_no_harm(
+    recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """Times without a zone or at the ends of the calendar, verdicts of no vocabulary."""
+
+    def change(body: dict[str, Any]) -> None:
+        for event in body["events"]:
+            event["at"] = at
+        for alert in body["alerts"]:
+            alert["since"] = at
+        body["verdicts"] = {"\x1b[2J<b>": ["<i>" * 50, 1e9], "g": ["oscillating", -1e9]}
+
+    path = rewritten(tmp_path / "odd.rec.zst", recorded.path, change)
+    monkeypatch.setattr(reading, "SHORT_S", 20.0)
+    for form in FORMATS:
+        assert (
+            main(["report", str(path), "--from", "start", "--format", form, "-o", str(tmp_path / form)]) == 0
+        )
+    text = (tmp_path / "md").read_text(encoding="utf-8")
+    assert "\x1b" not in text
+    assert kinds(text).isdisjoint({"html_inline"})
