@@ -77,10 +77,7 @@ def read_moment(
         events_left_out=left_out,
     )
     marks = [*kept.marks, *((instant.wall, word) for instant, word in player.marks)]
-    moment = collector.moment(marks, readings, kept.sweeps)
-    begun = {one.id: one.since for one in recording.frame_before(end).head.announced.alerts}
-    alerts = (replace(one, since=min(one.since, begun.get(one.id, end))) for one in moment.shown.alerts)
-    return replace(moment, shown=replace(moment.shown, alerts=tuple(alerts)))
+    return collector.moment(marks, readings, kept.sweeps)
 
 
 def _replay(

@@ -295,7 +295,7 @@ def test_odd_heads_do_no_harm(
             event["at"] = at
         for alert in body["alerts"]:
             alert["since"] = at
-        body["verdicts"] = {"\x1b[2J<b>": ["<i>" * 50, 1e9], "g": ["oscillating", -1e9]}
+        body["verdicts"] = {"\x1b[2J<b>": ["<i>" * 50, 1e9], "g": ["oscillating", 0.0]}
 
     path = rewritten(tmp_path / "odd.rec.zst", recorded.path, change)
     monkeypatch.setattr(reading, "SHORT_S", 20.0)
