@@ -252,7 +252,7 @@ def _uneven(result: Balance) -> str:
 
 def _starved(result: Balance) -> list[str]:
     worst = sorted(result.starved_percent.items(), key=lambda item: -item[1])
-    # Without a router nobody owed them a request.
+    # Without a router no requests were due to them.
     word = "starved" if result.router is not None else "empty"
     return [
         f"{name} {word} {percent:.0f} % of the time"

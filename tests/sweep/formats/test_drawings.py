@@ -15,7 +15,7 @@ from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats.curve_drawings import LENGTH, by_load, curve_drawings
 from sparktop.sweep.formats.request_drawings import request_drawings
 from sparktop.sweep.view.curves import sweep_plots
-from tests.colors.test_palette import SIGHT, seen_as
+from tests.colors.test_colors_apart import SIGHT, seen_as
 from tests.sweep.formats.full_results import full_sweep
 from tests.sweep.made_results import made_level, made_series, made_sweep
 
