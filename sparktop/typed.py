@@ -49,3 +49,33 @@ def whole_numbers(text: str, least: int, most: int) -> tuple[int, ...]:
     """
     parts = _BETWEEN.split(text.strip())
     return tuple(dict.fromkeys(whole_number(part, least, most) for part in parts))
+
+
+def climbing_numbers(text: str, least: int, most: int) -> tuple[tuple[int, ...], int | None]:
+    """Parse integers as `whole_numbers` does, and an upper limit after the last one, such as "1,4,16..256".
+
+    Return (the integers, the limit); the limit is None if the text has none.
+
+    Raises:
+        UsageError: a part is not an integer from `least` to `most`, or the limit is below an integer.
+    """
+    listed, dots, end = text.replace("…", "..").partition("..")
+    numbers = whole_numbers(listed.rstrip(" ,"), least, most)
+    if not dots:
+        return numbers, None
+    limit = whole_number(end.strip(), least, most)
+    if limit < max(numbers):
+        raise UsageError(f"the limit after '..' must be {max(numbers)} or more, not {limit}")
+    return numbers, limit
+
+
+def number_or_more(text: str, least: int, most: int) -> tuple[int, bool]:
+    """Parse an integer from `least` to `most`, or one with a plus sign after it, such as "3+".
+
+    Return (the integer, whether the plus sign is there).
+
+    Raises:
+        UsageError: the text is neither.
+    """
+    bare = text.strip()
+    return whole_number(bare.removesuffix("+"), least, most), bare.endswith("+")

@@ -216,6 +216,8 @@ class SweepTable(Strict):
     prompt_lengths: list[Count] = Field(default_factory=list)
     tg: Count | None = None
     runs: Count | None = None
+    climb_to: Count | None = None
+    more_runs: bool = False
     mode: Literal["burst", "steady"] | None = None
     duration_s: float | None = Field(default=None, gt=0, le=86_400)
     requests: Count | None = None

@@ -150,6 +150,8 @@ def _sweep(one: Plain) -> SweepSettings:
         prompt_lengths=tuple(one["prompt_lengths"] or ([one["pp"]] if one["pp"] else ())),
         tg=one["tg"],
         runs=one["runs"],
+        climb_to=one["climb_to"],
+        more_runs=one["more_runs"],
         mode=one["mode"],
         duration_s=one["duration_s"],
         requests=one["requests"],

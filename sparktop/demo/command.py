@@ -135,10 +135,12 @@ def _sweep_lines(sweep: SweepSettings) -> Iterator[str]:
         yield f"concurrency = {list(sweep.concurrency)}"
     if sweep.prompt_lengths:
         yield f"prompt_lengths = {list(sweep.prompt_lengths)}"
-    for name in ("tg", "runs", "duration_s", "requests"):
+    for name in ("tg", "runs", "climb_to", "duration_s", "requests"):
         number = getattr(sweep, name)
         if number is not None:
             yield f"{name} = {number}"
+    if sweep.more_runs:
+        yield "more_runs = true"
     for name in ("mode", "order"):
         word = getattr(sweep, name)
         if word is not None:

@@ -22,3 +22,7 @@ class Countdown:
     left_s: float
     whole_s: float
     simulated: bool = False
+    climb_to: int | None = None
+    """Highest concurrency to which the sweep goes on while tokens/s rise; None if it does not."""
+    at_least: bool = False
+    """Whether more than `requests` may be sent."""

@@ -362,15 +362,16 @@ class Sweeping:
             self.path = None
 
     def _countdown(self, plan: Plan) -> Countdown:
-        # From the live view, so that the text is the same as in the running sweep.
-        words = LiveView(plan, clock=self._clock).view(now=self._clock()).plan_words
+        words = LiveView(plan, clock=self._clock).view().plan_words  # the same text as in the running sweep
         expected = forecast(plan, ())
         return Countdown(
             title=plan.preset or "sweep",
             plan_words=words,
             targets=tuple(f"{one.name} ({one.kind.value})" for one in plan.targets),
             concurrency=plan.concurrency,
+            climb_to=plan.climb_to,
             requests=expected.requests,
+            at_least=expected.at_least,
             warm_ups=expected.warm_ups,
             left_s=COUNTDOWN_S - (self._clock() - self._began_at),
             whole_s=COUNTDOWN_S,

@@ -14,7 +14,7 @@ from sparktop.commands.output import check_file, tell, write_markdown, write_out
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.text import clean
 from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
-from sparktop.typed import whole_numbers
+from sparktop.typed import climbing_numbers, number_or_more, whole_numbers
 
 if TYPE_CHECKING:
     from sparktop.commands.sweep.targets import Chosen
@@ -77,7 +77,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_load(parser: argparse.ArgumentParser) -> None:
     """Add the options that define the load: preset, concurrency, token counts, runs and the like."""
     parser.add_argument("--preset", metavar="NAME", help="default: quick; an unknown one lists all")
-    parser.add_argument("-c", "--concurrency", type=counts(MOST_CONCURRENCY), metavar="N[,N…]")
+    parser.add_argument(
+        "-c",
+        "--concurrency",
+        type=typed(lambda text: climbing_numbers(text, 1, MOST_CONCURRENCY)),
+        metavar="N[,N…][..N]",
+        help="requests at once, level by level; 1,4,16..256 goes on to at most 256 while tokens/s rise",
+    )
     parser.add_argument("--pp", type=counts(MOST_TOKENS), metavar="N[,N…]", help="prompt tokens")
     parser.add_argument(
         "--longest",
@@ -85,7 +91,12 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         help="of a prompt length that a server refuses, find the largest that fits and measure it too",
     )
     parser.add_argument("--tg", type=whole_number(1, MOST_TOKENS), metavar="N", help="generated tokens")
-    parser.add_argument("--runs", type=whole_number(1, MOST_RUNS), metavar="N", help="runs of each level")
+    parser.add_argument(
+        "--runs",
+        type=typed(lambda text: number_or_more(text, 1, MOST_RUNS)),
+        metavar="N[+]",
+        help="runs of each level; 3+: more where these last less than 10 s",
+    )
     parser.add_argument("--requests", type=whole_number(1, MOST_TOKENS), metavar="N", help="of each level")
     parser.add_argument(
         "--duration", type=number(LEAST_S, MOST_S, " seconds"), metavar="S", help="of each level"
@@ -152,11 +163,15 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
     from sparktop.sweep.plan.presets import Wishes
     from sparktop.sweep.plan.slo import parse_slo
 
+    concurrency, climb_to = arguments.concurrency or (None, None)
+    runs, more_runs = arguments.runs or (None, None)
     return Wishes(
-        concurrency=arguments.concurrency,
+        concurrency=concurrency,
+        climb_to=climb_to,
         prompt_lengths=arguments.pp,
         tg=arguments.tg,
-        runs=arguments.runs,
+        runs=runs,
+        more_runs=more_runs,
         mode=LoadMode(arguments.mode) if arguments.mode else None,
         duration_s=arguments.duration,
         requests=arguments.requests,
@@ -210,7 +225,9 @@ def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
 
     from sparktop.commands.sweep.run import Keeper, make_sweep
     from sparktop.sweep.compare.resolution import resolution_words
+    from sparktop.sweep.run.forecast import plan_line
 
+    tell(plan_line(plan))
     if len(plan.targets) > 1:
         tell(resolution_words(plan))
     keeper = Keeper.open(os.environ, plan, output, form, render)

@@ -43,7 +43,10 @@ def _what(countdown: Countdown) -> list[Row]:
     pieces: list[Row] = [[label("on "), (first, "title")], *([(name, "title")] for name in others)]
     levels = ", ".join(map(str, countdown.concurrency))
     pieces.append([label("requests at once "), figure(levels)])
+    if countdown.climb_to is not None:
+        pieces.append([label("then up to "), figure(f"{countdown.climb_to}"), label(" while tok/s rise")])
     if countdown.requests is not None:
         more = f" + {countdown.warm_ups} warm-up" if countdown.warm_ups else ""
-        pieces.append([figure(f"{countdown.requests}{more}"), label(" requests")])
+        least = [label("at least ")] if countdown.at_least else []
+        pieces.append([*least, figure(f"{countdown.requests}{more}"), label(" requests")])
     return pieces

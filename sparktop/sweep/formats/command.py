@@ -22,12 +22,13 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
     plan, slo = result.plan, result.slo
     conditions = slo.conditions if slo is not None else ()
     runs = plan.runs if plan.mode is LoadMode.STEADY or plan.requests is None else None
+    limit = "" if plan.climb_to is None else f"..{plan.climb_to}"
     options = {
-        "-c": ",".join(map(str, plan.concurrency)) if slo is None else None,
+        "-c": ",".join(map(str, plan.concurrency)) + limit if slo is None else None,
         "--pp": ",".join(map(str, result.prompt_lengths())),
         "--tg": plan.tg,
         "--mode": plan.mode.value,
-        "--runs": runs,
+        "--runs": f"{runs}+" if plan.more_runs else runs,
         "--duration": None if plan.duration_s is None else f"{plan.duration_s:g}",
         "--requests": plan.requests,
         "--order": plan.order.value,

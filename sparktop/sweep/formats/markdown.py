@@ -19,6 +19,7 @@ from sparktop.sweep.formats.tables.layouts import batch_scaling, contexts, inter
 from sparktop.sweep.formats.tables.level_rows import TABLES
 from sparktop.sweep.formats.tables.refused_rows import winners_and_refused
 from sparktop.sweep.formats.tables.split_grid import split_grid
+from sparktop.sweep.plan.plan import ENOUGH_S
 from sparktop.sweep.result.results import PlanResult, SweepResult
 from sparktop.sweep.terms.definitions import lines, term_lines
 from sparktop.sweep.terms.doubts import CLIENT_LAG
@@ -156,7 +157,8 @@ def _effort(plan: PlanResult) -> str:
     """Return the planned size of a level as text: its number of runs, or its duration in seconds."""
     if plan.runs is None and plan.duration_s is not None:
         return f"{plan.duration_s:g} s or more a level"
-    return f"{'?' if plan.runs is None else plan.runs} run{'' if plan.runs == 1 else 's'} a level"
+    more = f" or more, {ENOUGH_S:.0f} s" if plan.more_runs else ""
+    return f"{'?' if plan.runs is None else plan.runs} run{'' if plan.runs == 1 else 's'}{more} a level"
 
 
 def _prompts(result: SweepResult) -> str:

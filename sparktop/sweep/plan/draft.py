@@ -17,7 +17,7 @@ from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Api, Order, Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import DEFAULT, STEADY_S, Wishes, make_plan
 from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
-from sparktop.typed import number, whole_number, whole_numbers
+from sparktop.typed import climbing_numbers, number, number_or_more, whole_number, whole_numbers
 
 Value = TypeVar("Value")
 Word = TypeVar("Word", bound=StrEnum)
@@ -42,10 +42,12 @@ class Draft:
     targets: tuple[str, ...] = ()
     """Names of the selected targets, in the order in which they are listed."""
     concurrency: str = ""
+    """Concurrencies, and after ".." the limit to which the sweep goes on while tokens/s rise: "1,4..256"."""
     pp: str = ""
     """Prompt tokens: one number, or several."""
     tg: str = ""
     runs: str = ""
+    """Number of runs; "3+": at least 3, and more where these are too short."""
     duration: str = ""
     """Seconds per level."""
     requests: str = ""
@@ -87,10 +89,10 @@ def draft_of(preset: SweepSettings, targets: tuple[str, ...], guard: GuardLimits
     return Draft(
         preset=preset.name,
         targets=targets,
-        concurrency=_listed(preset.concurrency or plan.concurrency),
+        concurrency=_climbing(preset.concurrency or plan.concurrency, preset.climb_to),
         pp=_listed(preset.prompt_lengths or plan.lengths),
         tg=_shown(preset.tg or plan.tg),
-        runs="" if bounded else _shown(preset.runs or plan.runs),
+        runs="" if bounded else _shown(preset.runs or plan.runs) + ("+" if preset.more_runs else ""),
         duration=_shown(duration_s),
         requests=_shown(preset.requests),
         mode=preset.mode or plan.mode.value,
@@ -212,14 +214,16 @@ class _Form:
     def settings(self) -> SweepSettings:
         """Parse those fields that a preset can also set, and return their values as a preset."""
         mode, order = self.choice("mode", LoadMode), self.choice("order", Order)
+        concurrency, climb_to = self.read(
+            "concurrency",
+            lambda text: climbing_numbers(text, 1, MOST_CONCURRENCY),
+            "write one number or several, as in 1,4,16",
+        ) or ((), None)
+        runs, more_runs = self.read("runs", lambda text: number_or_more(text, 1, MOST_RUNS)) or (None, False)
         return SweepSettings(
             self.draft.preset,
-            concurrency=self.read(
-                "concurrency",
-                lambda text: whole_numbers(text, 1, MOST_CONCURRENCY),
-                "write one number or several, as in 1,4,16",
-            )
-            or (),
+            concurrency=concurrency,
+            climb_to=climb_to,
             prompt_lengths=self.read(
                 "pp",
                 lambda text: whole_numbers(text, 1, MOST_TOKENS),
@@ -227,7 +231,8 @@ class _Form:
             )
             or (),
             tg=self.read("tg", lambda text: whole_number(text, 1, MOST_TOKENS), "write how many, as in 64"),
-            runs=self.read("runs", lambda text: whole_number(text, 1, MOST_RUNS)),
+            runs=runs,
+            more_runs=more_runs,
             mode=None if mode is None else mode.value,
             duration_s=self.read("duration", lambda text: number(text, LEAST_S, MOST_S, " seconds")),
             requests=self.read("requests", lambda text: whole_number(text, 1, MOST_TOKENS)),
@@ -289,6 +294,11 @@ def _words(error: UsageError) -> str:
 
 def _listed(values: Sequence[int]) -> str:
     return ",".join(map(str, values))
+
+
+def _climbing(values: Sequence[int], climb_to: int | None) -> str:
+    farther = climb_to is not None and climb_to > max(values)
+    return _listed(values) + (f"..{climb_to}" if farther else "")
 
 
 def _shown(value: float | None) -> str:

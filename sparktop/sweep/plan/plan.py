@@ -8,6 +8,9 @@ from enum import StrEnum
 
 from sparktop.model.load import Level, LoadMode
 
+ENOUGH_S = 10.0
+"""Seconds that all runs of a level in burst mode must last together for a reliable result."""
+
 
 class Api(StrEnum):
     """Which of the two OpenAI-compatible completion APIs is used."""
@@ -95,6 +98,9 @@ class Plan:
 
     targets: tuple[SweepTarget, ...]
     concurrency: tuple[int, ...] = (1, 4, 16)
+    climb_to: int | None = None
+    """Highest concurrency to which the sweep goes on after `concurrency`, while the token rate rises; None to
+    measure `concurrency` only."""
     pp: int = 128
     """Prompt tokens of each request."""
     prompt_lengths: tuple[int, ...] = ()
@@ -102,6 +108,8 @@ class Plan:
     tg: int = 64
     """Tokens to generate per request."""
     runs: int = 3
+    more_runs: bool = False
+    """True: a level in burst mode gets more than `runs` runs where these last less than `ENOUGH_S`."""
     mode: LoadMode = LoadMode.BURST
     duration_s: float | None = None
     """Steady mode: duration of a run. Burst mode: time after which no further run of a level begins."""

@@ -17,11 +17,21 @@ from sparktop.nearest import did_you_mean
 from sparktop.sweep.plan.plan import Api, Guard, Order, Plan, SloCondition, SweepTarget
 
 DEFAULT = "quick"
+CLIMB_TO = 256
+"""Highest concurrency to which the default preset goes on while the token rate rises."""
 STEADY_S = 30.0
 """Default duration in seconds of a run in steady mode, if neither duration nor requests are given."""
 
 BUILT_IN = (
-    SweepSettings("quick", concurrency=(1, 4, 16), prompt_lengths=(128,), tg=64, runs=3),
+    SweepSettings(
+        "quick",
+        concurrency=(1, 4, 16),
+        climb_to=CLIMB_TO,
+        prompt_lengths=(128,),
+        tg=64,
+        runs=3,
+        more_runs=True,
+    ),
     SweepSettings("topology", concurrency=(1, 2, 4, 8, 16, 32, 64), prompt_lengths=(1024,), tg=128, runs=3),
     SweepSettings("arena", concurrency=(1, 2, 5, 10), prompt_lengths=(2048,), tg=128, runs=3),
     SweepSettings(
@@ -44,9 +54,13 @@ class Wishes:
     """Settings that a user gives to replace those of a preset; None keeps the preset's value."""
 
     concurrency: tuple[int, ...] | None = None
+    """Replaces `climb_to` of the preset too: concurrencies that a user lists are all that is measured."""
+    climb_to: int | None = None
     prompt_lengths: tuple[int, ...] | None = None
     tg: int | None = None
     runs: int | None = None
+    """Replaces `more_runs` of the preset too, as `duration_s` and `requests` do."""
+    more_runs: bool | None = None
     mode: LoadMode | None = None
     duration_s: float | None = None
     requests: int | None = None
@@ -101,7 +115,11 @@ def make_plan(
     told = {one.name: value for one in fields(asked) if (value := getattr(asked, one.name)) is not None}
     if "runs" in told and "requests" not in told:
         told["requests"] = None
-    plan = replace(plan, **told)
+    if "concurrency" in told:
+        told.setdefault("climb_to", None)
+    if told.keys() & {"runs", "duration_s", "requests"}:
+        told.setdefault("more_runs", False)
+    plan = _fitted(replace(plan, **told))
     if plan.mode is LoadMode.STEADY and plan.duration_s is None and plan.requests is None:
         plan = replace(plan, duration_s=STEADY_S)
     limits = guard or GuardLimits()
@@ -114,12 +132,29 @@ def make_plan(
     return plan
 
 
+def _fitted(plan: Plan) -> Plan:
+    """Return `plan` without settings of its preset that do not fit its order, its mode or its search.
+
+    Interleaved targets need the same levels and runs; an SLO search chooses its levels itself; the duration
+    of a level in steady mode is fixed.
+    """
+    climbs = not plan.slo and plan.order is Order.ASCENDING
+    bursts = plan.mode is LoadMode.BURST and plan.runs_of(1) is not None
+    return replace(
+        plan,
+        climb_to=plan.climb_to if climbs else None,
+        more_runs=plan.more_runs and climbs and bursts and plan.requests is None,
+    )
+
+
 def _of_preset(preset: SweepSettings) -> dict[str, Any]:
     found: dict[str, Any] = {
         "concurrency": preset.concurrency,
         "prompt_lengths": preset.prompt_lengths,
         "tg": preset.tg,
         "runs": preset.runs,
+        "climb_to": preset.climb_to,
+        "more_runs": preset.more_runs,
         "mode": preset.mode and LoadMode(preset.mode),
         "duration_s": preset.duration_s,
         "requests": preset.requests,

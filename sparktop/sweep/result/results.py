@@ -254,6 +254,10 @@ class PlanResult(Part):
     pp: Count | None = None
     tg: Count | None = None
     runs: Count | None = None
+    climb_to: Count | None = None
+    """Highest concurrency to which the sweep went on while the token rate rose; None: it did not go on."""
+    more_runs: bool = False
+    """True if levels had more than `runs` runs where these were short."""
     mode: LoadMode = LoadMode.BURST
     duration_s: Number = None
     requests: Count | None = None

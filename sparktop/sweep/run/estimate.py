@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from sparktop.model.load import LoadMode
 from sparktop.sweep.plan.order import Load, Stint
-from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.plan.plan import ENOUGH_S, Plan
 
 _GROWTH = 0.6
 """The duration of a load run grows roughly as the concurrency to this power (measured with gpt-oss-120b on
 batching servers, concurrency 1 to 64). Used until two different loads of the sweep have been measured."""
+MOST_RUNS = 200
+"""Maximum number of runs of a level that gets more runs than planned because they are short."""
 _STEEPEST = 1.0
 """Maximum exponent of this growth: on a saturated server twice the requests take twice the time."""
 
@@ -58,6 +60,34 @@ class Estimate:
         nearest = min(own, key=lambda one: abs(math.log(_weight(one.load) / _weight(load))))
         ratio = _weight(load) / _weight(nearest.load)
         return nearest.seconds * float(ratio ** self._growth(own))
+
+    def runs_of(self, stint: Stint) -> int | None:
+        """Return the expected number of runs of a stint (a series of consecutive runs of one level).
+
+        This is the planned number, or more if the plan adds runs to short levels. None if only the duration
+        limits the stint.
+        """
+        if stint.runs is None:
+            return None
+        seconds = self.run_s(stint.target.name, stint.load) if self._plan.more_runs else None
+        return max(len(stint.runs), min(MOST_RUNS, math.ceil(ENOUGH_S / seconds)) if seconds else 0)
+
+    def sweep_s(self, todo: Sequence[Stint], made: int) -> float | None:
+        """Return the expected seconds until all stints in `todo` have ended; None if there are none.
+
+        `made` runs of the first one, the current stint, have ended; its next run is about to begin.
+        """
+        if not todo:
+            return None
+        present, *others = (self._expected(one) for one in todo)
+        runs = None if present.runs is None else present.runs[made:]
+        return self.left_s([replace(present, runs=runs, first=present.first and not made), *others])
+
+    def _expected(self, stint: Stint) -> Stint:
+        """Return `stint` with the expected number of runs."""
+        count = self.runs_of(stint)
+        more = count is not None and self._plan.more_runs
+        return replace(stint, runs=tuple(range(count or 0))) if more else stint
 
     def left_s(self, left: Iterable[Stint], run_elapsed_s: float = 0.0) -> float | None:
         """Return the expected seconds until all stints in `left` have ended; None before any run has ended.

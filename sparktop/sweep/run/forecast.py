@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from sparktop.model.load import LoadMode
 from sparktop.model.text import clean
 from sparktop.sweep.plan.order import Load, loads
-from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
+from sparktop.sweep.plan.plan import ENOUGH_S, Order, Plan, SweepTarget
 from sparktop.sweep.plan.slo import runs_needed
 from sparktop.sweep.result.results import LevelResult, RanRun, SweepResult
 from sparktop.sweep.terms.doubts import CUT_SHORT
@@ -45,7 +45,12 @@ class Forecast:
     why: str
     """The source of `seconds` and how reliable it is, or why `seconds` is unknown."""
     at_least: bool = False
-    """True for an SLO search: it may measure more levels than the plan has, so all values are minimums."""
+    """True if all values are minimums: an SLO search may measure more levels than the plan has, and a sweep
+    that goes on to higher concurrencies, or that adds runs to short levels, may send more requests."""
+    most_concurrency: int | None = None
+    """Highest concurrency to which the sweep goes on while the token rate rises; None if it does not."""
+    most_seconds: float | None = None
+    """Duration of the sweep in seconds if it goes on to `most_concurrency`; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,7 @@ def forecast(plan: Plan, known: Sequence[SweepResult]) -> Forecast:
     first token is scaled with the prompt length and the remaining time with the output length. For each
     level, the result's mean time between two levels is added.
     """
+    farther = _farthest(plan)
     count = _measured(plan)
     warm_ups = sum(load.concurrency for load in loads(plan)) * len(plan.targets) if plan.warmup else 0
     seconds, why = _seconds(plan, known)
@@ -119,8 +125,27 @@ def forecast(plan: Plan, known: Sequence[SweepResult]) -> Forecast:
         output_tokens=None if count is None else count * plan.tg,
         seconds=seconds,
         why=why,
-        at_least=bool(plan.slo),
+        at_least=bool(plan.slo) or plan.more_runs or farther is not None,
+        most_concurrency=plan.climb_to if farther is not None else None,
+        most_seconds=None if farther is None else _most_s(farther, known),
     )
+
+
+def _most_s(farther: Plan, known: Sequence[SweepResult]) -> float | None:
+    """Return the expected seconds of the plan `farther`; None if a target was not measured before."""
+    if any(_earlier(target, farther, known) is None for target in farther.targets):
+        return None
+    return _seconds(farther, known)[0]
+
+
+def _farthest(plan: Plan) -> Plan | None:
+    """Return the plan with all concurrencies to which the sweep may go on; None if there are none."""
+    top, most = max(plan.concurrency, default=1), plan.climb_to or 0
+    more = []
+    while top < most:
+        top = min(2 * top, most)
+        more.append(top)
+    return replace(plan, concurrency=(*plan.concurrency, *more)) if more else None
 
 
 def _measured(plan: Plan) -> int | None:
@@ -165,8 +190,11 @@ def _seconds(plan: Plan, known: Sequence[SweepResult]) -> tuple[float | None, st
 def _exact_s(plan: Plan) -> float | None:
     """Return the total seconds of load in the sweep, without warm-ups, if the plan sets the duration of runs.
 
-    None if the plan sets no duration, or if it searches for the range in which SLO conditions hold.
+    If the plan adds runs to short levels, return the least duration. None if the plan sets no duration, or if
+    it searches for the range in which SLO conditions hold.
     """
+    if plan.more_runs:
+        return ENOUGH_S * len(loads(plan)) * len(plan.targets)
     if plan.duration_s is None or plan.slo:
         return None
     runs = plan.runs if plan.mode is LoadMode.STEADY else 1
@@ -182,7 +210,8 @@ def _level_s(plan: Plan, load: Load, earlier: _Earlier) -> float:
         return total + (_runs(plan, load) or plan.runs) * min(known_values, default=0.0)
     runs = _runs(plan, load)
     if runs is not None:
-        return total + runs * run_s
+        # With more runs, the last one is on average half done when the time is up.
+        return total + max(runs * run_s, ENOUGH_S + run_s / 2 if plan.more_runs else 0.0)
     # No run begins after the time is up; on average the last one is half done by then.
     return total + max(run_s, (plan.duration_s or 0.0) + run_s / 2)
 
@@ -360,4 +389,17 @@ def pieces(found: Forecast) -> tuple[str, str, str]:
     time = f"time {found.why}"
     if found.seconds is not None:
         time = f"{least or 'about '}{time_words(found.seconds)} {found.why}"
+    if found.seconds is not None and found.most_concurrency is not None:
+        most = "longer" if found.most_seconds is None else f"up to {time_words(found.most_seconds)}"
+        goes_on = f"{most} if it goes on to c = {found.most_concurrency}"
+        time = f"{least}{time_words(found.seconds)} ({goes_on}) {found.why}"
     return f"{least}{sent}{warm}", tokens, time
+
+
+def plan_line(plan: Plan) -> str:
+    """Return a line on what a sweep is about to do: concurrencies, number of requests and least duration."""
+    listed = ", ".join(map(str, plan.concurrency))
+    farther = _farthest(plan) is not None
+    more = f", then up to {plan.climb_to} while tokens/s rise" if farther else ""
+    sent, tokens, time = pieces(forecast(plan, ()))
+    return f"c = {listed}{more}: {sent}, {tokens}, {time}"

@@ -199,6 +199,8 @@ def _plan_result(plan: Plan) -> PlanResult:
         pp=lengths[0] if len(lengths) == 1 else None,
         tg=plan.tg,
         runs=plan.runs_of(max(plan.concurrency, default=1)),
+        climb_to=plan.climb_to,
+        more_runs=plan.more_runs,
         mode=plan.mode,
         duration_s=plan.duration_s,
         requests=plan.requests,

@@ -25,6 +25,7 @@ from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.slo import LEAST_RUNS, MOST_CONCURRENCY, any_falls, any_rises, runs_needed
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.run.brake import Brake
+from sparktop.sweep.run.climb import most_concurrency, next_step
 from sparktop.sweep.run.estimate import Estimate
 from sparktop.sweep.run.guard import GuardWatch, guard_words
 from sparktop.sweep.run.level.maker import LevelMaker, LevelRefusedError, TargetFailedError
@@ -40,8 +41,8 @@ from sparktop.sweep.run.progress import (
     SweepEvent,
 )
 from sparktop.sweep.run.result_book import ResultBook
-from sparktop.sweep.run.sample_feed import SampleFeed
-from sparktop.sweep.run.server_side import ServerLog, node_point, watched_backends, watched_nodes
+from sparktop.sweep.run.sample_feed import SampleFeed, all_sampled
+from sparktop.sweep.run.server_side import ServerLog, node_point
 from sparktop.sweep.run.slo.judgement import Verdict, judge_level
 from sparktop.sweep.run.slo.search import SloSearch
 from sparktop.sweep.run.worker_process import SweepWorker
@@ -124,7 +125,7 @@ class SweepRunner:
             self._brake.on_pull = lambda: self._call_off(worker)
             async with worker:
                 self._check_limits(worker)
-                if self._brake.pulled:
+                if self._stopped():
                     self._call_off(worker)
                 await self._make_all(worker)
                 if self._calling_off is not None:
@@ -138,14 +139,14 @@ class SweepRunner:
     def _check_limits(self, worker: SweepWorker) -> None:
         """Raise UsageError if the limit of open files is too low for the plan's highest concurrency."""
         most = max(self._plan.concurrency, default=1)
-        fit = worker.ready.most_connections if worker.ready is not None else None
+        fit = _fit(worker)
         if fit is not None and most > fit:
             raise UsageError(limit_message(most, fit))
 
     async def _make_all(self, worker: SweepWorker) -> None:
         prepared = await self._prepare(worker)
         targets = {one.target.name: one for one in prepared if one.error is None}
-        if not targets or self._brake.pulled:
+        if not targets or self._stopped():
             return
         maker = self._maker = self._new_maker(worker)
         self._emit(PhaseChanged(Phase.SETTLING))
@@ -157,10 +158,10 @@ class SweepRunner:
             for one in targets.values():
                 await self._search(maker, one, worker)
         else:
-            await self._make_levels(maker, targets)
+            await self._make_levels(maker, targets, worker)
 
     async def _prepare(self, worker: SweepWorker) -> list[PreparedTarget]:
-        await self._log.wait_for(lambda: self._brake.pulled or self._all_sampled(), FIRST_WORD_S)
+        await self._log.wait_for(self._may_begin, FIRST_WORD_S)
         prepared = []
         busy = {view.name for view in self._feed.snapshot().backends if view.running}
         for target in self._plan.targets:
@@ -186,6 +187,9 @@ class SweepRunner:
             self._emit(GuardSet(words))
         return prepared
 
+    def _may_begin(self) -> bool:
+        return self._stopped() or all_sampled(self._plan, self._feed.snapshot(), self._log)
+
     def _new_maker(self, worker: SweepWorker) -> LevelMaker:
         return LevelMaker(
             plan=self._plan,
@@ -203,10 +207,12 @@ class SweepRunner:
             clock=self._clock,
         )
 
-    async def _make_levels(self, maker: LevelMaker, targets: dict[str, PreparedTarget]) -> None:
+    async def _make_levels(
+        self, maker: LevelMaker, targets: dict[str, PreparedTarget], worker: SweepWorker
+    ) -> None:
         self._todo = list(self._stints(targets))
         records: dict[tuple[str, Load], LevelRecord] = {}
-        while self._todo and not self._brake.pulled:
+        while self._todo and not self._stopped():
             stint = self._todo[0]
             name = stint.target.name
             if (words := targets[name].refused.get(stint.load.prompt_tokens)) is not None:
@@ -225,10 +231,30 @@ class SweepRunner:
                 continue
             self._todo.pop(0)
             if stint.last:
+                self._go_on(targets[name], stint.load, worker)
                 del records[name, stint.load]
                 self._log.forget(
                     min((one.spans[0][0] for one in records.values() if one.spans), default=self._clock())
                 )
+
+    def _go_on(self, prepared: PreparedTarget, load: Load, worker: SweepWorker) -> None:
+        """After the last level of a prompt length on a target, add another one if the plan goes on.
+
+        It does while the token rate rises, see `next_step`; else send a notice that says why not.
+        """
+        name, length, most = prepared.target.name, load.prompt_tokens, self._plan.climb_to
+        target = self.result.target(name)
+        left = any((one.target.name, one.load.prompt_tokens) == (name, length) for one in self._todo)
+        if most is None or left or target is None or self._stopped():
+            return
+        levels = [one for one in target.levels if one.pp == length]
+        most = most_concurrency(most, prepared, _fit(worker))
+        step = next_step(levels, most, self._plan.max_error_share)
+        if step.words:
+            self._emit(Notice(f"{name}: {step.words}"))
+        if step.concurrency is not None:
+            more = Load(length, step.concurrency)
+            self._todo.insert(0, Stint(prepared.target, more, numbers(self._plan, more)))
 
     def _stints(self, targets: Mapping[str, PreparedTarget]) -> Iterator[Stint]:
         """Yield the stints (series of consecutive runs of one level) of the plan and of extra prompt lengths.
@@ -248,21 +274,20 @@ class SweepRunner:
         made = LevelResult(concurrency=load.concurrency, pp=load.prompt_tokens, tg=self._plan.tg, error=words)
         level = self._book.level(name, made, ())
         self._todo = [one for one in self._todo if (one.target.name, one.load) != (name, load)]
-        await self._keep()
+        await asyncio.to_thread(self._save_now)
         self._emit(LevelMeasured(name, level, self.result))
 
     async def _search(self, maker: LevelMaker, prepared: PreparedTarget, worker: SweepWorker) -> None:
         """Measure levels on one target until the concurrencies at which the SLO conditions hold are found."""
         plan, name = self._plan, prepared.target.name
-        fit = worker.ready.most_connections if worker.ready is not None else None
-        most = min(MOST_CONCURRENCY, fit or MOST_CONCURRENCY)
+        most = min(MOST_CONCURRENCY, _fit(worker) or MOST_CONCURRENCY)
         falls, rises = any_falls(plan.slo), any_rises(plan.slo)
         search = SloSearch(plan.concurrency, most, falls=falls, rises=rises)
         if plan.runs < LEAST_RUNS:
             self._emit(
                 Notice(f"{name}: each level gets {LEAST_RUNS} runs: fewer have no interval to judge by")
             )
-        while (concurrency := search.next()) is not None and not self._brake.pulled:
+        while (concurrency := search.next()) is not None and not self._stopped():
             load = Load(plan.pp, concurrency)
             runs = runs_needed(plan, concurrency)
             stint = Stint(prepared.target, load, tuple(range(runs)))
@@ -273,7 +298,7 @@ class SweepRunner:
             except (TargetFailedError, LevelRefusedError) as error:
                 self._book.target_failed(name, str(error))
                 return
-            if self._brake.pulled or level is None:
+            if self._stopped() or level is None:
                 return
             found = judge_level(plan.slo, level, record.traces, plan.max_error_share)
             search.add(concurrency, found)
@@ -287,7 +312,7 @@ class SweepRunner:
             await maker.make(stint, record)
         except WorkerGoneError as error:
             self._brake.pull("failed", str(error))
-        if self._brake.pulled:
+        if self._stopped():
             record.cut_short = f"the sweep ended within this level: {self._brake.reason}"
         if not (record.runs or record.cut):
             return None
@@ -295,7 +320,7 @@ class SweepRunner:
         made = await asyncio.to_thread(record.result, self._log, self._models)
         health, record.health_entered = record.health[record.health_entered :], len(record.health)
         level = self._book.level(stint.target.name, made, health)
-        await self._keep()
+        await asyncio.to_thread(self._save_now)
         if stint.last or self._stopped():
             self._emit(LevelMeasured(stint.target.name, level, self.result))
         return level
@@ -320,9 +345,6 @@ class SweepRunner:
         self._emit(SweepEnded(self.result))
         return self.result
 
-    async def _keep(self) -> None:
-        await asyncio.to_thread(self._save_now)
-
     def _save_now(self) -> None:
         if self._save is None:
             return
@@ -339,11 +361,7 @@ class SweepRunner:
         self._log.wake()
 
     def _eta_s(self, made: int) -> float | None:
-        if self._plan.slo or not self._todo:
-            return None
-        present, *others = self._todo
-        runs = None if present.runs is None else present.runs[made:]
-        return self._estimate.left_s([replace(present, runs=runs, first=present.first and not made), *others])
+        return None if self._plan.slo else self._estimate.sweep_s(self._todo, made)
 
     def _emit(self, event: SweepEvent) -> None:
         for listener in self._listeners:
@@ -353,7 +371,7 @@ class SweepRunner:
         """Store a sample or failure of a source, and stop the sweep if it violates a limit of the guard."""
         self._log.accept(key, reading)
         maker = self._maker
-        if maker is None or maker.present is None or self._brake.pulled:
+        if maker is None or maker.present is None or self._stopped():
             return
         reason: str | None = None
         if isinstance(reading, NodeSample) and key.name in maker.present.nodes:
@@ -376,22 +394,7 @@ class SweepRunner:
         newest = max(silent, key=lambda one: one[0])
         return self._guard.check_silence(present.target.name, newest, maker.newest_data_at, self._clock())
 
-    def _all_sampled(self) -> bool:
-        """Return whether each server, router and machine of the plan has a sample or a failed poll.
 
-        A server's sample must be from after the start of the sweep, because `_log` has only these.
-        """
-        snapshot = self._feed.snapshot()
-        backends, nodes = set(), set()
-        for target in self._plan.targets:
-            backends |= set(watched_backends(target, snapshot))
-            nodes |= set(watched_nodes(target, snapshot))
-        urls = {one.url for one in self._plan.targets}
-        servers = [one for one in snapshot.backends if one.name in backends and one.failure is None]
-        if any(self._log.newest(one.name) is None and self._log.silence(one.name) is None for one in servers):
-            return False
-        failed_or_told = [
-            *((one.failure, one.age_s) for one in snapshot.nodes if one.name in nodes),
-            *((one.failure, one.age_s) for one in snapshot.routers if one.url in urls),
-        ]
-        return all(failure is not None or age_s is not None for failure, age_s in failed_or_told)
+def _fit(worker: SweepWorker) -> int | None:
+    """Return how many connections the load generator may open at once; None if unknown."""
+    return worker.ready.most_connections if worker.ready is not None else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sparktop.model.load import LoadMode
 from sparktop.sweep.generator.wire.messages import ClientHealth
-from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.plan.plan import ENOUGH_S, Plan
 from sparktop.sweep.result.results import LevelResult, NodeSide, TargetResult, Validity
 from sparktop.sweep.run.load import BackendQueue, queue_reason
 from sparktop.sweep.run.server_side import Counters
@@ -37,7 +37,6 @@ MOST_CPU_PERCENT = 80.0
 MOST_HIT_SHARE = 0.01
 MOST_MISMATCH = 0.01
 LEAST_OUTPUT_SHARE = 0.95
-LEAST_S = 10.0
 LEAST_LIFETIMES = 3
 LEAST_RUNS = 3
 MOST_THROTTLED_PERCENT = 1.0
@@ -240,14 +239,14 @@ def _length(plan: Plan, level: LevelResult, facts: LevelFacts) -> Iterator[Valid
     if plan.mode is LoadMode.STEADY:
         shortest = min(facts.run_s, default=0.0)
         life = (level.e2e_ms.p50 or 0.0) / 1000 if level.e2e_ms is not None else 0.0
-        needed = max(LEAST_S, LEAST_LIFETIMES * life)
+        needed = max(ENOUGH_S, LEAST_LIFETIMES * life)
         if shortest < needed:
             message = f"the window is {shortest:.1f} s; it takes {needed:.0f} s (10 s, and three lifetimes)"
             yield Validity(code=TOO_SHORT, message=message)
-    elif (level.duration_s or 0.0) < LEAST_S:
+    elif (level.duration_s or 0.0) < ENOUGH_S:
         yield Validity(
             code=TOO_SHORT,
-            message=f"all runs together lasted {level.duration_s or 0.0:.1f} s, it takes {LEAST_S:.0f} s",
+            message=f"all runs together lasted {level.duration_s or 0.0:.1f} s, it takes {ENOUGH_S:.0f} s",
         )
     if level.runs < LEAST_RUNS:
         few = "a single run has" if level.runs == 1 else f"{level.runs} runs have"

@@ -88,7 +88,22 @@ class PlanLedger:
             self._leave()
         self.present = key
         self._began_at = now if state is LevelState.RUNNING else None
-        self._levels[key] = replace(before, state=state, runs=event.runs or before.runs)
+        self._enter(replace(before, state=state, runs=event.runs or before.runs))
+
+    def _enter(self, level: PlannedLevel) -> None:
+        """Store a level; one that is not planned comes after the last one of its target and prompt length."""
+        key = level.key
+        alike = [
+            one for one in self._levels if (one.target, one.prompt_tokens) == (key.target, key.prompt_tokens)
+        ]
+        if key in self._levels or not alike:
+            self._levels[key] = level
+            return
+        found = list(self._levels.items())
+        below = [one for one in alike if one.concurrency < key.concurrency]
+        place = list(self._levels).index(below[-1]) + 1 if below else list(self._levels).index(alike[0])
+        found.insert(place, (key, level))
+        self._levels = dict(found)
 
     def run_over(self, event: RunTold) -> None:
         """Record that a run of a level has ended; warm-up runs are ignored."""

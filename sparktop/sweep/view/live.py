@@ -343,7 +343,14 @@ class LiveView:
             return plan_words(self._result.plan, self._result.prompt_lengths())
         most = max(plan.concurrency, default=1)
         pp = plan.lengths[0] if len(plan.lengths) == 1 else None
-        made = PlanResult(pp=pp, tg=plan.tg, runs=plan.runs_of(most), mode=plan.mode, order=plan.order)
+        made = PlanResult(
+            pp=pp,
+            tg=plan.tg,
+            runs=plan.runs_of(most),
+            more_runs=plan.more_runs,
+            mode=plan.mode,
+            order=plan.order,
+        )
         return plan_words(made, plan.lengths)
 
     def _left_s(self, now: float) -> float | None:

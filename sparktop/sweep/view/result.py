@@ -133,7 +133,8 @@ def plan_words(plan: PlanResult, lengths: Sequence[int] = ()) -> str:
     several = f"{min(lengths)}–{max(lengths)}" if len(set(lengths)) > 1 else None
     tokens = f"{several or _known(plan.pp)} → {_known(plan.tg)} tokens"
     shape = "bursts" if plan.mode is LoadMode.BURST else "steady"
-    runs = "" if plan.runs is None else f", {plan.runs} run{'' if plan.runs == 1 else 's'}"
+    more = "+" if plan.more_runs else ""
+    runs = "" if plan.runs is None else f", {plan.runs}{more} run{'' if plan.runs == 1 and not more else 's'}"
     order = ", interleaved" if plan.order is Order.ABBA else ""
     return f"{tokens}, {shape}{runs}{order}"
 

@@ -44,7 +44,7 @@ def problems(**changes: object) -> dict[str, str]:
 
 def test_quick_fills_the_fields() -> None:
     """Each field of the preset stands there as one would type it, the guard's limits too."""
-    assert (QUICK.concurrency, QUICK.pp, QUICK.tg, QUICK.runs) == ("1,4,16", "128", "64", "3")
+    assert (QUICK.concurrency, QUICK.pp, QUICK.tg, QUICK.runs) == ("1,4,16..256", "128", "64", "3+")
     assert (QUICK.duration, QUICK.requests, QUICK.mode, QUICK.order) == ("", "", "burst", "ascending")
     assert (QUICK.headroom, QUICK.gpu, QUICK.slo, QUICK.model) == ("8", "85.5", "", "")
 
@@ -65,6 +65,8 @@ sweeps = st.builds(
     prompt_lengths=lists,
     tg=counts,
     runs=counts,
+    climb_to=counts,
+    more_runs=st.booleans(),
     mode=st.sampled_from([None, "burst", "steady"]),
     duration_s=st.none() | st.floats(0.1, 86_400),
     requests=counts,
@@ -85,6 +87,18 @@ def test_a_configured_preset_is_a_plan_or_a_line(preset: SweepSettings) -> None:
     assert found.plan.mode.value == (preset.mode or "burst")
     if found.plan.mode is LoadMode.BURST:
         assert found.plan.requests == preset.requests
+
+
+def test_a_limit_and_more_runs_are_typed_behind() -> None:
+    """After two dots stands the highest level to go on to; a plus sign means more runs where these are short."""
+    plan = plan_of(replace(QUICK, concurrency="1, 4 .. 64", runs=" 2+ "))
+    assert (plan.concurrency, plan.climb_to, plan.runs, plan.more_runs) == ((1, 4), 64, 2, True)
+    plan = plan_of(replace(QUICK, concurrency="1,4…64", runs="2"))
+    assert (plan.climb_to, plan.more_runs) == (64, False)
+    plain = plan_of(replace(QUICK, concurrency="1,4", runs="2"))
+    assert (plain.climb_to, plain.more_runs) == (None, False)
+    found = checked(replace(QUICK, concurrency="1,16..8"), TARGETS)
+    assert found.problems == {"concurrency": "the limit after '..' must be 16 or more, not 8"}
 
 
 def test_numbers_may_be_typed_loosely() -> None:
@@ -210,7 +224,7 @@ def test_a_search_takes_one_length_and_runs() -> None:
 def test_another_mode_brings_what_it_needs() -> None:
     """Steady fills in its usual time, and burst takes that away again; a time of one's own stays."""
     steady = with_mode(QUICK, "steady")
-    assert (steady.duration, steady.runs) == ("30", "3")
+    assert (steady.duration, steady.runs) == ("30", "3+")
     assert with_mode(steady, "burst") == QUICK
     own = with_mode(replace(steady, duration="12"), "burst")
     assert own.duration == "12"

@@ -14,7 +14,7 @@ from sparktop.model.load import LoadMode
 from sparktop.sweep.plan.plan import Order, Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import BUILT_IN, make_plan
 from sparktop.sweep.result.results import LevelResult, RanRun, Requests, SweepResult, Validity
-from sparktop.sweep.run.forecast import Forecast, forecast, pieces, time_words
+from sparktop.sweep.run.forecast import Forecast, forecast, pieces, plan_line, time_words
 from sparktop.sweep.terms.doubts import CUT_SHORT
 from tests.sweep.made_results import BEGAN, made_level, made_sweep, simulated_level
 
@@ -34,17 +34,41 @@ def swept(*levels: LevelResult, days: int = 0) -> SweepResult:
     return result.model_copy(update={"started_at": BEGAN + timedelta(days=days)})
 
 
-def test_quick_is_63_requests_and_21_to_warm_up() -> None:
-    """Three runs of 1, 4 and 16 requests, 128 tokens in and 64 out; a run ahead of each level."""
+def test_quick_is_63_requests_at_least_and_21_to_warm_up() -> None:
+    """Three runs or more of 1, 4 and 16 requests, 128 tokens in and 64 out; a run ahead of each level."""
     found = forecast(make_plan(BUILT_IN[0], [A]), [])
     assert (found.requests, found.warm_ups) == (63, 21)
     assert (found.prompt_tokens, found.output_tokens) == (63 * 128, 63 * 64)
-    assert (found.seconds, found.why) == (None, "unknown: the first sweep of a")
+    assert (found.seconds, found.most_concurrency) == (30.0, 256)
     assert pieces(found) == (
-        "63 requests + 21 warm-up",
+        "at least 63 requests + 21 warm-up",
         "8,064 prompt + 4,032 output tokens",
-        "time unknown: the first sweep of a",
+        "at least 30 s (longer if it goes on to c = 256) of load, and what lies between: "
+        "the first sweep of a",
     )
+
+
+def test_a_plan_that_may_go_on_says_how_far() -> None:
+    """With an earlier sweep both times are known: to the last planned level, and to the limit."""
+    plan = replace(PLAN, climb_to=8)
+    found, plain = forecast(plan, [swept()]), forecast(PLAN, [swept()])
+    assert (found.seconds, found.most_concurrency, found.at_least) == (plain.seconds, 8, True)
+    assert found.seconds is not None
+    assert found.most_seconds is not None
+    assert found.most_seconds > found.seconds
+    assert " (up to " in pieces(found)[2]
+    assert " if it goes on to c = 8)" in pieces(found)[2]
+    assert plan_line(plan).startswith("c = 1, 2, then up to 8 while tokens/s rise: at least 9 requests + ")
+    assert forecast(replace(PLAN, climb_to=2), [swept()]) == plain
+
+
+def test_short_runs_are_repeated_until_a_level_is_long_enough() -> None:
+    """Each level of a plan that adds runs takes 10 s and half a run at least, and its warm-up."""
+    plan = replace(PLAN, more_runs=True, warmup=False)
+    found, plain = forecast(plan, [swept()]), forecast(replace(PLAN, warmup=False), [swept()])
+    assert found.seconds is not None
+    assert plain.seconds is not None
+    assert found.seconds == pytest.approx(plain.seconds + 2 * (10.0 + RUN_S / 2 - 3 * RUN_S))
 
 
 def test_everything_counts_for_each_target_and_length() -> None:

@@ -22,10 +22,10 @@ from sparktop.model.load import (
 )
 from sparktop.sweep.generator.wire.messages import Batch, Calibrated, Refused, RunLoad, WorkerEnded
 from sparktop.sweep.plan.order import Load, Stint
-from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.plan.plan import ENOUGH_S, Plan
 from sparktop.sweep.run.brake import Brake
 from sparktop.sweep.run.context_length import REFUSING
-from sparktop.sweep.run.estimate import Estimate
+from sparktop.sweep.run.estimate import MOST_RUNS, Estimate
 from sparktop.sweep.run.guard import GuardWatch
 from sparktop.sweep.run.level.record import LevelRecord, named
 from sparktop.sweep.run.preparation import PreparedTarget, WorkerGoneError
@@ -111,7 +111,7 @@ class LevelMaker:
                 # figures.
                 paused_s = await self._pause(names)
                 measured_from = self._run_from = self._at_rest(names)
-            for run in self._numbers(stint):
+            for run in self._numbers(stint, record):
                 if self.brake.pulled:
                     break
                 tells = await self._run(stint, record, run, warm_up=False)
@@ -171,9 +171,14 @@ class LevelMaker:
         what = ", ".join(busy) or "the counters still moved"
         return f"the servers did not come to rest within {limit_s:.0f} s of our last request: {what}"
 
-    def _numbers(self, stint: Stint) -> Iterator[int]:
+    def _numbers(self, stint: Stint, record: LevelRecord) -> Iterator[int]:
+        """Yield the numbers of the stint's runs, from 0, as long as another run is to be made."""
         if stint.runs is not None:
             yield from stint.runs
+            run = len(stint.runs)
+            while self.plan.more_runs and record.lasted_s < ENOUGH_S and run < MOST_RUNS:
+                yield run
+                run += 1
             return
         end = self.clock() + (self.plan.duration_s or 0.0)
         run = 0
@@ -252,7 +257,8 @@ class LevelMaker:
     def _phase(self, phase: Phase, stint: Stint, run: int | None = None) -> PhaseChanged:
         runs = None if stint.runs is None else self.plan.runs_of(stint.load.concurrency)
         if stint.runs is not None and stint.first and stint.last:
-            runs = len(stint.runs)  # a search makes more runs than the plan has
+            # A search makes more runs than the plan has, and a level of short runs may too.
+            runs = max(self.estimate.runs_of(stint) or 0, 0 if run is None else run + 1)
         return PhaseChanged(phase, stint.target.name, stint.load, run, runs, self.eta_s(self._made))
 
     def _emit_load(self, stint: Stint, event: LoadEvent) -> None:

@@ -12,6 +12,7 @@ from sparktop.model.targets import ModelFacts
 from sparktop.sweep.generator.wire.messages import ClientHealth
 from sparktop.sweep.plan.plan import Plan, TargetKind
 from sparktop.sweep.result.level import level_result, run_starts, uncounted
+from sparktop.sweep.result.measure import by_run, run_duration_s
 from sparktop.sweep.result.results import BackendSide, LevelResult, ServerSide, UncountedRequests
 from sparktop.sweep.result.trace import RequestTrace, collect
 from sparktop.sweep.run.load import BackendQueue, InFlight, backend_queue, busy_batch, same_moment
@@ -71,6 +72,11 @@ class LevelRecord:
     def runs(self) -> int:
         """Number of measured runs that were completed."""
         return len(self.run_s)
+
+    @property
+    def lasted_s(self) -> float:
+        """Seconds that the completed runs lasted together, from the first start to the last end of each."""
+        return sum(run_duration_s(run) for run in by_run(self.traces))
 
     def add_run(self, record: RunRecord, events: list[LoadEvent], *, warm_up: bool) -> None:
         """Add a load run, completed or interrupted. Of a warm-up run, add only its token counts.

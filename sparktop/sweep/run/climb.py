@@ -1,0 +1,119 @@
+"""Decides whether a sweep goes on to a higher concurrency, from the token rates measured so far.
+
+A level *rises* if its token rate exceeds that of the best level below it by more than the noise floor and
+significantly (Welch's test over runs, two-sided, 5 %). The concurrency doubles as long as the last level
+rises. It stops where a rise of 5 % or more is ruled out by the 95 % interval, or after two levels in a row
+that are not shown to rise. Then the gap below the best level is halved (on a logarithmic scale) until it is
+a factor of two at most, so that the best level is not twice as large as it needs to be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparktop.sweep.compare.best_level import best_of, main_rate, rate_ratio
+from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT
+from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.run.preparation import PreparedTarget
+
+WORTH_PERCENT = 5.0
+"""A rise of the token rate below this percentage is not worth another level."""
+_MOST_UNSURE = 2
+"""Levels in a row that are not shown to rise, after which the concurrency grows no further."""
+_GAP = 2.0
+"""Largest ratio of the best concurrency to the next lower one that was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The next concurrency to measure, or why there is none."""
+
+    concurrency: int | None
+    words: str = ""
+    """Why the concurrency grows no further, as text; "" while it grows."""
+
+
+def next_step(levels: Sequence[LevelResult], most: int, max_error_share: float) -> Step:
+    """Return the next concurrency to measure after `levels`, which have one prompt length on one target.
+
+    Never exceed `most`, and do not grow where more than `max_error_share` (0 to 1) of the requests of a level
+    failed.
+    """
+    metric = main_rate(levels)
+    known = [one for one in sorted(levels, key=lambda one: one.concurrency) if metric and one.rate(metric)]
+    if metric is None or not known or any(_is_failing(one, max_error_share) for one in levels):
+        return Step(None, "requests failed" if levels else "nothing was measured")
+    leader, unsure = _leader(known, metric)
+    top = known[-1].concurrency
+    if unsure < _MOST_UNSURE and top < most:
+        return Step(min(2 * top, most))
+    between = _between(known, metric)
+    return Step(between, "" if between is not None else _end_words(known, leader, metric, most))
+
+
+def most_concurrency(most: int, prepared: PreparedTarget, fit: int | None) -> int:
+    """Return the highest concurrency worth measuring on a target, at most `most`.
+
+    Beyond the slots of all its servers requests only wait, if all of them report their slots. `fit` is the
+    number of connections that the load generator may open; None if unknown.
+    """
+    return min(most, slots_of(prepared) or most, fit or most)
+
+
+def slots_of(prepared: PreparedTarget) -> int | None:
+    """Return the slots of all servers of a target together; None if a server does not report its slots."""
+    known = [prepared.slots.get(name) for name in prepared.backends]
+    counts = [count for count in known if count is not None]
+    return sum(counts) if counts and len(counts) == len(known) else None
+
+
+def _is_failing(level: LevelResult, max_error_share: float) -> bool:
+    ended = level.requests.ok + level.requests.failed
+    return level.error is not None or not ended or level.requests.failed > max_error_share * ended
+
+
+def _leader(known: Sequence[LevelResult], metric: str) -> tuple[LevelResult, int]:
+    """Return the last level that rises, and how many levels above it are not shown to rise.
+
+    A level at which a rise worth another level is ruled out counts as `_MOST_UNSURE` levels. `known` are in
+    ascending order of concurrency.
+    """
+    leader, unsure = known[0], 0
+    for level in known[1:]:
+        ratio = rate_ratio(level, leader, metric)
+        if ratio is None:
+            unsure += 1
+            continue
+        tested = ratio.significant(NOISE_FLOOR_PERCENT)
+        # Single runs have no test: their means decide.
+        rises = ratio.percent > 0 and (tested if tested is not None else ratio.percent >= WORTH_PERCENT)
+        ruled_out = ratio.ci95 is not None and ratio.ci95[1] < 1 + WORTH_PERCENT / 100
+        if rises:
+            leader, unsure = level, 0
+        else:
+            unsure += _MOST_UNSURE if ruled_out else 1
+    return leader, unsure
+
+
+def _end_words(known: Sequence[LevelResult], leader: LevelResult, metric: str, most: int) -> str:
+    top = known[-1]
+    if leader is top:
+        return f"tokens/s still rise at c = {top.concurrency}; the limit is {most}"
+    ratio = rate_ratio(top, leader, metric)
+    found = "no value to compare" if ratio is None else f"{ratio.percent:+.1f} %"
+    if ratio is not None and ratio.ci95 is not None:
+        low, high = (100 * (end - 1) for end in ratio.ci95)
+        found += f", 95 % interval {low:+.1f} to {high:+.1f} %"
+    return f"c = {top.concurrency} gives no more tokens/s than c = {leader.concurrency} ({found})"
+
+
+def _between(known: Sequence[LevelResult], metric: str) -> int | None:
+    """Return a concurrency between the best level and the next lower one; None if the gap is small enough."""
+    best = best_of(known, metric)
+    below = [one.concurrency for one in known if one.concurrency < best.concurrency]
+    if not below or best.concurrency <= _GAP * below[-1]:
+        return None
+    middle = round(math.sqrt(below[-1] * best.concurrency))
+    return None if middle in {below[-1], best.concurrency} else middle

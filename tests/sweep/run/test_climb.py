@@ -1,0 +1,149 @@
+"""Whether a sweep goes on to a higher concurrency, decided from the token rates of the levels so far."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
+from sparktop.model.load import LoadMode
+from sparktop.model.targets import SweepSettings
+from sparktop.sweep.compare.best_level import best_of, main_rate
+from sparktop.sweep.plan.plan import Order, SloCondition, SweepTarget
+from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
+from sparktop.sweep.result.figures import Rate
+from sparktop.sweep.result.results import LevelResult, Requests
+from sparktop.sweep.run.climb import next_step
+from stage.sweep import RehearsedSweep
+
+MOST = 256
+TARGETS = (SweepTarget("a", "http://127.0.0.1:8000"),)
+
+
+def level(concurrency: int, *values: float, failed: int = 0) -> LevelResult:
+    """Return a level whose runs decode at the given rates."""
+    rate = Rate.of_runs(values)
+    requests = Requests(ok=10 - failed, failed=failed)
+    return LevelResult(concurrency=concurrency, pp=128, runs=len(values), requests=requests, decode_tps=rate)
+
+
+def climbed(*levels: LevelResult, most: int = MOST) -> int | None:
+    """Return the concurrency that comes after the levels; None if the sweep is over."""
+    return next_step(levels, most, 0.01).concurrency
+
+
+def test_it_doubles_while_tokens_rise() -> None:
+    """From 16 to 32 and on, as long as each level is significantly better than the best before."""
+    first = [level(1, 9, 10, 11), level(4, 30, 31, 32), level(16, 100, 101, 102)]
+    assert climbed(*first) == 32
+    assert climbed(*first, level(32, 150, 151, 152)) == 64
+
+
+def test_it_stops_where_a_rise_is_ruled_out() -> None:
+    """One level that is certainly no better by 5 % ends the climb, and the reason has its interval."""
+    levels = [level(8, 100, 101, 102), level(16, 100, 101, 102), level(32, 100.5, 101.5, 102)]
+    step = next_step(levels, MOST, 0.01)
+    assert step.concurrency is None
+    assert step.words.startswith("c = 32 gives no more tokens/s than c = 8 (+0.3 %, 95 % interval -")
+
+
+def test_an_unsure_level_costs_one_more_not_two() -> None:
+    """+10 % with runs from 80 to 140 may be a rise: the next level decides."""
+    known, unsure = level(16, 99, 100, 101), level(32, 80, 110, 140)
+    assert climbed(level(8, 60, 61, 62), known, unsure) == 64
+    again = level(64, 85, 112, 139)
+    assert climbed(level(8, 60, 61, 62), known, unsure, again) != 128
+    risen = level(64, 180, 181, 182)
+    assert climbed(level(8, 60, 61, 62), known, unsure, risen) == 128
+
+
+def test_the_limit_is_kept_and_named() -> None:
+    """It never exceeds the limit, also where that is no power of two, and says that tokens still rise."""
+    levels = [level(16, 100, 101, 102), level(32, 190, 191, 192)]
+    assert climbed(*levels, most=48) == 48
+    step = next_step([*levels, level(48, 280, 281, 282)], 48, 0.01)
+    assert (step.concurrency, step.words) == (None, "tokens/s still rise at c = 48; the limit is 48")
+
+
+def test_the_gap_below_the_best_level_is_closed() -> None:
+    """16 is no better than 32, and 4 is worse: where between 4 and 16 is it reached?"""
+    levels = [level(1, 9, 10, 11), level(4, 30, 31, 32), level(16, 100, 101, 102), level(32, 99, 101, 102)]
+    assert climbed(*levels) == 8
+    assert climbed(*levels, level(8, 99.5, 100, 101)) is None
+
+
+def test_failed_requests_end_it() -> None:
+    """A server that fails under load is not loaded more."""
+    step = next_step([level(4, 10, 11, 12), level(16, 40, 41, 42, failed=2)], MOST, 0.01)
+    assert (step.concurrency, step.words) == (None, "requests failed")
+    assert next_step([], MOST, 0.01).concurrency is None
+
+
+def test_single_runs_go_by_their_means() -> None:
+    """Without a test, 5 % more tokens are a rise; two levels without one end the climb."""
+    assert climbed(level(4, 100), level(8, 110)) == 16
+    assert climbed(level(4, 100), level(8, 104)) == 16
+    assert climbed(level(4, 100), level(8, 104), level(16, 104)) is None
+
+
+def test_the_best_level_is_the_lowest_that_reaches_the_most() -> None:
+    """Within the noise floor of 3 % fewer requests at once are better."""
+    levels = [level(4, 50, 51), level(16, 98.5, 98.5), level(32, 100, 100)]
+    assert main_rate(levels) == "decode_tps"
+    assert best_of(levels, "decode_tps").concurrency == 16
+
+
+@pytest.mark.parametrize(
+    "wishes",
+    [
+        Wishes(order=Order.ABBA),
+        Wishes(slo=(SloCondition("ttft_p90_ms", 2000.0),)),
+        Wishes(concurrency=(1, 2), runs=3),
+    ],
+)
+def test_levels_that_are_given_are_all_that_is_measured(wishes: Wishes) -> None:
+    """Listed levels, interleaved targets and a search have no further levels and equal numbers of runs."""
+    plan = make_plan(find_preset("quick"), TARGETS, wishes)
+    assert (plan.climb_to, plan.more_runs) == (None, False)
+
+
+def test_only_bursts_by_runs_get_more_runs() -> None:
+    """Where seconds or requests bound a level, these decide."""
+    preset = find_preset("quick")
+    assert make_plan(preset, TARGETS).more_runs
+    for wishes in (Wishes(duration_s=5.0), Wishes(requests=20), Wishes(mode=LoadMode.STEADY)):
+        assert not make_plan(preset, TARGETS, wishes).more_runs
+    configured = SweepSettings("own", concurrency=(2,), climb_to=8, more_runs=True)
+    plan = make_plan(configured, TARGETS)
+    assert (plan.climb_to, plan.more_runs) == (8, True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("slots", [8, 32, 128])
+@pytest.mark.parametrize("known", ["reported", "unknown"])
+async def test_quick_finds_where_a_server_is_full(
+    slots: int, known: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `slots` requests at once it has its most tokens/s; whether or not the server reports its slots."""
+    if known == "unknown":
+        monkeypatch.setattr("sparktop.sweep.run.climb.slots_of", lambda _: None)
+    scenario = SCENARIOS[DEFAULT_SCENARIO]
+    profile = replace(scenario.profile, max_num_seqs=slots, kv_blocks=100_000)
+    sweep = RehearsedSweep(scenario=replace(scenario, profile=profile))
+    plan = make_plan(find_preset("quick"), [sweep.targets["spark-a"]])
+    live = await sweep.play(plan)
+    result = sweep.result
+    assert result is not None
+    assert result.status == "done"
+    (target,) = result.targets
+    assert best_of(target.levels, "decode_tps").concurrency == slots
+    highest = max(one.concurrency for one in target.levels)
+    assert highest <= (max(slots, 16) if known == "reported" else 2 * max(slots, 16))
+    assert "too_short" not in {mark.code for one in target.levels for mark in one.validity}
+    assert all(one.runs >= 3 for one in target.levels)
+    keys = [one.key.concurrency for one in live.view().levels]
+    assert keys == sorted(one.concurrency for one in target.levels)
+    took_s = live.view().elapsed_s
+    assert took_s is not None
+    assert took_s < 330
