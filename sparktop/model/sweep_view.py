@@ -337,8 +337,10 @@ class SweepView:
     """Messages for the user, newest last."""
     doubts: tuple[str, ...] = ()
     """Why the load generator's measurements are unreliable; empty where they are reliable."""
+    headline: str | None = None
+    """The answer of the sweep in one sentence; None before the first level."""
     verdict: tuple[str, ...] = ()
-    """The findings of the sweep, in sentences that state their certainty."""
+    """The findings of the sweep below the headline, in sentences that state their certainty."""
 
     @property
     def several_lengths(self) -> bool:

@@ -226,6 +226,7 @@ def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
     from sparktop.commands.sweep.run import Keeper, make_sweep
     from sparktop.sweep.compare.resolution import resolution_words
     from sparktop.sweep.run.forecast import plan_line
+    from sparktop.sweep.view.result import findings
 
     tell(plan_line(plan))
     if len(plan.targets) > 1:
@@ -236,7 +237,11 @@ def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
     if output is None:
         (write_markdown if form == "md" else write_out)(render(result, form))
     _draw(result)
-    return verdict(result, plan)
+    code = verdict(result, plan)
+    found = findings(result).headline
+    if found is not None:
+        tell(found)  # last, where the eye is after pages of tables and plots
+    return code
 
 
 def render(result: SweepResult, form: str) -> str:

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from sparktop.model.sweep_view import SweepView
+from sparktop.model.sweep_view import SweepStatus, SweepView
 from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.rows import Row, fit_row, merged
+from sparktop.panels.sweep.curves import plots_rows
 from sparktop.panels.sweep.live import live_rows
-from sparktop.panels.sweep.table import level_row, table_heading
+from sparktop.panels.sweep.table import best_key, level_row, shown_levels, table_heading
 from sparktop.panels.sweep.tracks import letters
-from sparktop.panels.sweep.words import found_rows, now_rows, status_run, title_run
+from sparktop.panels.sweep.words import found_rows, headline_rows, now_rows, status_run, title_run
 
 _BESIDE_FROM = 110
 """Width in cells from which on text and graphs stand side by side."""
 _WORDS, _WORDS_SHARE = 44, 0.3
 """Least width in cells of the text beside graphs, and its share of the width of wide panels."""
 _LEAST_TRACKS = 4
+_TABLE, _TABLE_SHARE = 52, 0.48
+"""Least width in cells of the table of levels beside curves, and its share of the width of wide panels."""
+_LEAST_CURVES = 8
+_LEAST_LEVELS = 3
+"""Rows kept for the table of levels below the text: its heading, and two levels."""
 
 
 def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = False) -> list[Row]:
     """Draw a sweep (a benchmark), running or finished, as exactly `height` rows of `width` cells."""
     inner, inside = width - 4, height - 2
-    names = letters([target.name for target in view.targets])
-    if view.live is not None and width >= _BESIDE_FROM and inside >= _LEAST_TRACKS:
-        cells = max(_WORDS, int(_WORDS_SHARE * inner))
-        words = _words(view, cells, inside)
-        tracks = live_rows(view.live, names, inner - cells - 2, inside, lengths=view.several_lengths)
-        rows = [[*a, ("  ", "text"), *b] for a, b in zip(words, tracks, strict=True)]
-    elif view.live is not None and inside >= _LEAST_TRACKS + 2:
-        words = _words(view, inner, 2)
-        rows = [*words, *live_rows(view.live, names, inner, inside - 2, lengths=view.several_lengths)]
-    else:
-        rows = _words(view, inner, inside)
+    rows = _answer(view, inner, inside) if view.status.over else _running(view, inner, inside)
     return [
         merged(row)
         for row in framed(
@@ -45,11 +41,56 @@ def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = Fal
     ]
 
 
+def _running(view: SweepView, width: int, height: int) -> list[Row]:
+    """Draw a running sweep as exactly `height` rows: its progress and newest levels, and graphs over time."""
+    names = letters([target.name for target in view.targets])
+    if view.live is not None and width + 4 >= _BESIDE_FROM and height >= _LEAST_TRACKS:
+        cells = max(_WORDS, int(_WORDS_SHARE * width))
+        tracks = live_rows(view.live, names, width - cells - 2, height, lengths=view.several_lengths)
+        return _beside(_words(view, cells, height), tracks)
+    if view.live is not None and height >= _LEAST_TRACKS + 2:
+        tracks = live_rows(view.live, names, width, height - 2, lengths=view.several_lengths)
+        return [*_words(view, width, 2), *tracks]
+    return _words(view, width, height)
+
+
+def _beside(left: list[Row], right: list[Row]) -> list[Row]:
+    return [[*a, ("  ", "text"), *b] for a, b in zip(left, right, strict=True)]
+
+
+def _answer(view: SweepView, width: int, height: int) -> list[Row]:
+    """Draw a finished sweep as exactly `height` rows: its answer, the table of levels, and curves beside."""
+    if view.plots and width + 4 >= _BESIDE_FROM and height >= _LEAST_CURVES:
+        cells = max(_TABLE, int(_TABLE_SHARE * width))
+        words = _levels_and_findings(view, cells, height)
+        return _beside(words, plots_rows(view.plots, width - cells - 2, height))
+    return _levels_and_findings(view, width, height)
+
+
+def _levels_and_findings(view: SweepView, width: int, height: int) -> list[Row]:
+    """Return `height` rows: a sweep's headline, how it ended, its table of levels, and its findings.
+
+    Where rows are few, the findings go first and then the levels furthest from the best one.
+    """
+    rows = headline_rows(view, width)
+    if not rows or view.status is not SweepStatus.DONE:
+        rows += now_rows(view, width)
+    rows = rows[: max(1, height - _LEAST_LEVELS)]
+    room = height - len(rows) - 1
+    if view.rows and room > 0:
+        made = {row.key: row for row in view.rows}
+        levels = shown_levels(view, room + 2, best_key(view))
+        rows.append(table_heading(view, width))
+        rows += [level_row(view, one, made.get(one.key), width) for one in levels]
+    rows += found_rows(view, width)
+    return [fit_row(rows[index] if index < len(rows) else (), width) for index in range(height)]
+
+
 def _words(view: SweepView, width: int, height: int) -> list[Row]:
-    """Return `height` rows of text on a sweep: its progress, and newest levels or findings if they fit."""
+    """Return `height` rows of text on a running sweep: its progress, and newest levels if they fit."""
     rows = now_rows(view, width)
     room = height - len(rows)
-    if room >= 3 and view.rows and not view.status.over:
+    if room >= 3 and view.rows:
         rows.append(table_heading(view, width))
         planned = {level.key: level for level in view.levels}
         newest = [row for row in view.rows if row.key in planned][-(room - 1) :]

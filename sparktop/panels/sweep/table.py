@@ -171,6 +171,13 @@ def shown_levels(view: SweepView, height: int, chosen: LevelKey | None) -> tuple
     return levels[first : first + room]
 
 
+def best_key(view: SweepView) -> LevelKey | None:
+    """Return the key of the level with the best token rate; None if levels are not ranked."""
+    names = ("sustained_tps", "decode_tps")
+    best = (row.key for name in names for row in view.rows if row.ranks.get(name) is Rank.BEST)
+    return next(best, None)
+
+
 def newest_begun(levels: Sequence[PlannedLevel]) -> int:
     """Return the index of the last of `levels` that has begun; 0 if none has begun."""
     begun = [

@@ -109,11 +109,19 @@ def guard_rows(view: SweepView, width: int) -> list[Row]:
     return sentence_rows(("· ", "muted"), view.guard, role, width)
 
 
+def headline_rows(view: SweepView, width: int) -> list[Row]:
+    """Return rows with the answer of a finished sweep; empty while it runs, and without measured levels."""
+    if not view.status.over or view.headline is None:
+        return []
+    return [[(line, "title")] for line in wrapped(view.headline, width)]
+
+
 def word_rows(view: SweepView, width: int, most: int) -> list[Row]:
     """Return a sweep's progress and findings in at most `most` rows; the last row counts rows left out."""
     guard, found = guard_rows(view, width), found_rows(view, width)
-    # The guard of a finished sweep no longer matters: its findings come first.
-    rows = [*now_rows(view, width), *([*found, *guard] if view.status.over else [*guard, *found])]
+    # The guard of a finished sweep no longer matters: its answer comes first, then its findings.
+    over = [*headline_rows(view, width), *now_rows(view, width), *found, *guard]
+    rows = over if view.status.over else [*now_rows(view, width), *guard, *found]
     if len(rows) > most:
         hidden = len(rows) - most + 1
         rows = [*rows[: most - 1], [label(f"… {hidden} more rows: n shows all")]] if most > 1 else rows[:1]
@@ -124,8 +132,8 @@ def found_rows(view: SweepView, width: int) -> list[Row]:
     """Return rows with the verdict of a finished sweep and doubts, or the newest notice of a running one."""
     rows: list[Row] = []
     if view.status.over:
-        for index, sentence in enumerate(view.verdict):
-            rows += sentence_rows(("· ", "muted"), sentence, "muted" if index else "text", width)
+        for sentence in view.verdict:
+            rows += sentence_rows(("· ", "muted"), sentence, "muted", width)
         for doubt in view.doubts:
             rows += sentence_rows(("! ", "warn"), doubt, "warn", width)
     elif view.notices:

@@ -1,6 +1,6 @@
 """Writes the first sentences of a report, which answer the sweep's question.
 
-The sentences state where the SLO conditions hold, or else which target or which level is best.
+The headline comes first: where the SLO conditions hold, or else which target or which level is best.
 """
 
 from __future__ import annotations
@@ -19,26 +19,23 @@ from sparktop.model.sweep_comparison import (
 from sparktop.model.text import names_in_words
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.proof import main_metrics
-from sparktop.sweep.result.results import LevelResult, SweepResult
-from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.view.headline import headline
 from sparktop.sweep.view.result import Findings
 from sparktop.sweep.view.slo_words import slo_sentences
 from sparktop.sweep.view.verdict import best_level
-
-_DECODES = ("sustained_tps", "decode_tps", "output_tps")
 
 
 def answer(result: SweepResult, found: Findings) -> list[str]:
     """Return the first sentences of a report as Markdown, the most important first; the list may be empty."""
     several = sum(bool(target.levels) for target in result.targets) > 1
-    sentences = list(slo_sentences(result, code))
-    if not sentences and found.topologies is not None:
-        sentences = list(_targets(found.topologies))
-    if not sentences:
-        sentences = [_capital(one) for one in best_level(found.rows, code if several else None)]
-    if not sentences and not several:
-        sentences = list(_lengths(result))
-    return [*sentences, *_refusals(result)]
+    first = headline(result, found.topologies, code)
+    sentences = list(slo_sentences(result, code)) or ([first] if first is not None else [])
+    if result.slo is None and found.topologies is not None:
+        sentences += _targets(found.topologies)
+    elif result.slo is None:
+        sentences += best_level(found.rows, code if several else None)
+    return [*map(_capital, sentences), *_refusals(result)]
 
 
 def _targets(compared: Topologies) -> Iterator[str]:
@@ -97,27 +94,6 @@ def _range(words: Sequence[str], between: str) -> str:
     return words[0] if len(words) == 1 else f"{words[0]}{between}{words[-1]}"
 
 
-def _lengths(result: SweepResult) -> Iterator[str]:
-    """Yield a sentence with the token rates for the shortest and the longest prompt.
-
-    Yield nothing unless several prompt lengths were measured at a single concurrency.
-    """
-    levels = [level for target in result.targets for level in target.levels if level.error is None]
-    metric = next((name for name in _DECODES if any(level.rate(name) for level in levels)), None)
-    if metric is None or len({level.concurrency for level in levels}) != 1:
-        return
-    known = [level for level in levels if level.pp is not None and level.rate(metric) is not None]
-    if len(known) > 1:
-        known.sort(key=lambda level: level.pp or 0)
-        parts = (f"{_rate(level, metric)} with {level.pp:,} tokens in" for level in (known[0], known[-1]))
-        yield f"{METRICS[metric].title} at c{known[0].concurrency}: {', '.join(parts)}"
-
-
-def _rate(level: LevelResult, metric: str) -> str:
-    rate = level.rate(metric)
-    return f"{METRICS[metric].text(rate.mean if rate else None)} {METRICS[metric].unit}"
-
-
 def _refusals(result: SweepResult) -> Iterator[str]:
     """Yield one sentence per target with the prompt lengths that the server refused."""
     for target in result.targets:
@@ -127,4 +103,4 @@ def _refusals(result: SweepResult) -> Iterator[str]:
 
 
 def _capital(sentence: str) -> str:
-    return sentence[0].upper() + sentence[1:]
+    return sentence[:1].upper() + sentence[1:]

@@ -234,6 +234,8 @@ class TargetResult(Part):
 
     `cache_salt`: each request has a salt; prompts depend on the plan's seed alone. `nonce`: prompts depend on
     the seed and on a word unique to this sweep, because the server is not known to accept a salt."""
+    slots: Count | None = None
+    """Requests that all its servers together can run at once; None if one of them does not report it."""
     levels: tuple[LevelResult, ...] = ()
     """In the order of measurement, which is not ascending in a search for SLO limits."""
 
@@ -346,6 +348,9 @@ class SweepResult(Part):
     ran: tuple[RanRun, ...] = ()
     comparison: ComparisonResult | None = None
     slo: SloResult | None = None
+    headline: Text | None = None
+    """The answer of the sweep in one sentence, in reports as JSON; None in stored files, from which it is
+    computed, and where nothing was measured."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 

@@ -26,6 +26,7 @@ from sparktop.sweep.result.results import (
     SweepResult,
     TargetResult,
 )
+from sparktop.sweep.run.climb import slots_of
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.router_side import direct_overhead_ms
 from sparktop.sweep.run.slo.search import SloSearch
@@ -62,6 +63,7 @@ class ResultBook:
                 "engine": prepared.engine,
                 "model": prepared.model,
                 "error": prepared.error,
+                "slots": slots_of(prepared),
                 "fresh_by": "cache_salt" if prepared.takes_salt else "nonce" if prepared.lengths else None,
             }
         )

@@ -199,6 +199,7 @@ class LiveView:
             slo=found.slo,
             notices=tuple(self._notices),
             doubts=found.doubts,
+            headline=found.headline,
             verdict=found.verdict,
         )
 

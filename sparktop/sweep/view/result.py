@@ -22,6 +22,7 @@ from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.plan.plan import Order
 from sparktop.sweep.result.results import PlanResult, SweepResult
 from sparktop.sweep.view.curves import sweep_plots
+from sparktop.sweep.view.headline import headline
 from sparktop.sweep.view.levels import stored_levels
 from sparktop.sweep.view.rows import result_rows
 from sparktop.sweep.view.topologies import topologies
@@ -43,6 +44,7 @@ class Findings:
     rows: tuple[ResultRow, ...] = ()
     plots: tuple[CurvePlot, ...] = ()
     topologies: Topologies | None = None
+    headline: str | None = None
     verdict: tuple[str, ...] = ()
     targets: tuple[SweptTarget, ...] = ()
     slo: Slo | None = None
@@ -70,6 +72,7 @@ def findings(
         rows=rows,
         plots=sweep_plots(result, references),
         topologies=compared,
+        headline=headline(result, compared),
         verdict=verdict(result, rows, compared),
         targets=tuple(
             SweptTarget(one.name, one.kind.value, one.model, one.engine, one.error) for one in result.targets
@@ -109,6 +112,7 @@ def result_view(result: SweepResult, *, title: str = "", references: Sequence[Re
         topologies=found.topologies,
         slo=found.slo,
         doubts=found.doubts,
+        headline=found.headline,
         verdict=found.verdict,
     )
 

@@ -8,18 +8,17 @@ from sparktop.model.sweep_comparison import NO_DIFFERENCE, AdviceRow, Topologies
 from sparktop.model.sweep_view import Rank, ResultRow
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.definitions import METRICS
-from sparktop.sweep.view.slo_words import slo_sentences
 
 _PRIMARY = ("sustained_tps", "decode_tps")
 
 
 def verdict(result: SweepResult, rows: Sequence[ResultRow], compared: Topologies | None) -> tuple[str, ...]:
-    """Return the sentences that summarise a sweep; empty if there is nothing to report yet.
+    """Return the sentences that explain a sweep's headline; empty if there is nothing to report yet.
 
     `rows` are the rows of the result table, `compared` is the comparison of several targets.
     """
     names = [target.name for target in result.targets if target.levels]
-    sentences = list(slo_sentences(result))
+    sentences: list[str] = []
     sentences += advised(compared.advice if compared is not None else ())
     sentences += best_level(rows, str if len(names) > 1 else None)
     made = [row for row in rows if row.error is None]

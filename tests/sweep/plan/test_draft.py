@@ -90,7 +90,7 @@ def test_a_configured_preset_is_a_plan_or_a_line(preset: SweepSettings) -> None:
 
 
 def test_a_limit_and_more_runs_are_typed_behind() -> None:
-    """After two dots stands the highest level to go on to; a plus sign means more runs where these are short."""
+    """After two dots: the highest level to go on to. A plus sign: more runs where these are short."""
     plan = plan_of(replace(QUICK, concurrency="1, 4 .. 64", runs=" 2+ "))
     assert (plan.concurrency, plan.climb_to, plan.runs, plan.more_runs) == ((1, 4), 64, 2, True)
     plan = plan_of(replace(QUICK, concurrency="1,4…64", runs="2"))

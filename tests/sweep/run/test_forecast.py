@@ -40,11 +40,11 @@ def test_quick_is_63_requests_at_least_and_21_to_warm_up() -> None:
     assert (found.requests, found.warm_ups) == (63, 21)
     assert (found.prompt_tokens, found.output_tokens) == (63 * 128, 63 * 64)
     assert (found.seconds, found.most_concurrency) == (30.0, 256)
+    goes_on = "longer if it goes on to c = 256"
     assert pieces(found) == (
         "at least 63 requests + 21 warm-up",
         "8,064 prompt + 4,032 output tokens",
-        "at least 30 s (longer if it goes on to c = 256) of load, and what lies between: "
-        "the first sweep of a",
+        f"at least 30 s ({goes_on}) of load, and what lies between: the first sweep of a",
     )
 
 

@@ -1,0 +1,242 @@
+"""The answer of a sweep in one sentence, which every screen and report shows first.
+
+For one target it is the best level: the lowest concurrency that reaches the highest token rate, and up to
+which concurrency the first token comes soon enough. For several targets it is which one wins, and where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from sparktop.model.sweep_comparison import ComparedLevel, ComparedMetric, Topologies
+from sparktop.sweep.compare.advice import signed
+from sparktop.sweep.compare.best_level import best_of, main_rate, rate_ratio
+from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT
+from sparktop.sweep.compare.proof import main_metrics
+from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
+from sparktop.sweep.run.slo.judgement import quantile_interval
+from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.view.marks import marks_of
+from sparktop.sweep.view.slo_words import slo_sentences
+
+TTFT_LIMIT_MS = 2000.0
+"""The time to first token that the headline holds levels against: longer waits are felt in a conversation."""
+_P90 = 0.9
+_MOST_FAILED = 0.01
+"""A level in which a larger share of the requests failed is not recommended."""
+NOT_CERTAIN = "not certain"
+
+
+def headline(
+    result: SweepResult, compared: Topologies | None, name: Callable[[str], str] = str
+) -> str | None:
+    """Return the sweep's answer as one sentence; None if nothing was measured.
+
+    `compared` is the comparison of several targets; `name` escapes their names for the output format.
+    """
+    found = "; ".join(slo_sentences(result, name))
+    if found:
+        return found
+    targets = [one for one in result.targets if any(level.error is None for level in one.levels)]
+    if len(targets) == 1:
+        return _of_target(result, targets[0])
+    if compared is not None and (found := _of_comparison(compared, name)):
+        return found
+    found = "; ".join(f"{name(one.name)}: {words}" for one in targets if (words := _of_target(result, one)))
+    return found or None
+
+
+def _of_target(result: SweepResult, target: TargetResult) -> str | None:
+    """Return the headline of one target; None if no level has a token rate."""
+    levels = [level for level in target.in_order() if level.error is None and level.requests.ok]
+    metric = main_rate(levels)
+    known = [level for level in levels if metric is not None and level.rate(metric) is not None]
+    if metric is None or not known:
+        return None
+    lengths = list(dict.fromkeys(level.pp for level in known))
+    if len(lengths) > 1 and len({level.concurrency for level in known}) == 1:
+        ends = (known[0], known[-1])
+        parts = (f"{_rate(level, metric)} with {level.pp or 0:,} tokens in" for level in ends)
+        return f"{METRICS[metric].title.lower()} at c = {known[0].concurrency}: {', '.join(parts)}"
+    among = [(length, [level for level in known if level.pp == length]) for length in lengths]
+    return "; ".join(
+        (f"{length or 0:,} tokens in: " if len(lengths) > 1 else "")
+        + _of_length(result, target, part, metric)
+        for length, part in among
+    )
+
+
+def _of_length(result: SweepResult, target: TargetResult, levels: Sequence[LevelResult], metric: str) -> str:
+    """Return the headline of one target's levels with the same prompt length, in ascending order."""
+    good = [one for one in levels if one.requests.failed <= _MOST_FAILED * (one.requests.ok or 1)] or levels
+    best = best_of(good, metric)
+    word = "best: " if len(levels) > 1 else ""
+    if len(levels) > 1 and result.status not in {"done", None}:
+        word = "best of what was measured: "
+    words = f"{word}c = {best.concurrency}, {_rate(best, metric)}"
+    words += _doubt(good, best, metric) + _end(result, target, good, best, metric)
+    return "; ".join((words, *_first_tokens(levels)))
+
+
+def _doubt(levels: Sequence[LevelResult], best: LevelResult, metric: str) -> str:
+    """Return why the best level is not certain, in brackets; "" if it is."""
+    marks = [mark.word for mark in marks_of(best) if mark.doubt]
+    reasons = [f"doubt: {marks[0]}"] if marks else []
+    ratios = [(one.concurrency, rate_ratio(best, one, metric)) for one in levels if one is not best]
+    beyond = [(at, ratio) for at, ratio in ratios if ratio is not None and ratio.beyond(NOISE_FLOOR_PERCENT)]
+    tests = [(at, ratio.significant(NOISE_FLOOR_PERCENT)) for at, ratio in beyond]
+    unsure = [f"c = {at}" for at, test in tests if test is False]
+    if unsure:
+        reasons.append(f"{NOT_CERTAIN}: {' and '.join(unsure[-2:])} may be as good")
+    elif any(test is None for _, test in tests):
+        reasons.append(f"{NOT_CERTAIN}: single runs")
+    return f" ({'; '.join(reasons)})" if reasons else ""
+
+
+def _end(
+    result: SweepResult, target: TargetResult, levels: Sequence[LevelResult], best: LevelResult, metric: str
+) -> str:
+    """Return what lies above the best level: that tokens still rise, or that no more come; "" if unknown."""
+    top = levels[-1]
+    if top is not best:
+        ratio = rate_ratio(top, best, metric)
+        return "" if ratio is None else f", c = {top.concurrency} gives {_more(ratio.percent)}"
+    if len(levels) == 1:
+        return ""
+    if target.slots is not None and best.concurrency >= target.slots:
+        return f", all {target.slots} slots in use"
+    ratio = rate_ratio(best, levels[-2], metric)
+    if ratio is None or ratio.significant(NOISE_FLOOR_PERCENT) is False:
+        return ""
+    if best.concurrency == result.plan.climb_to:
+        return f", still rising at the limit of {best.concurrency}"
+    return f", still rising: try c = {2 * best.concurrency}"
+
+
+def _more(percent: float) -> str:
+    return "no more" if abs(percent) < NOISE_FLOOR_PERCENT else signed(percent)
+
+
+def _first_tokens(levels: Sequence[LevelResult]) -> Iterator[str]:
+    """Yield up to which concurrency 90 % of the first tokens come within the limit; nothing if unknown.
+
+    Levels with too few requests for a 90th percentile count as good if all of their first tokens are.
+    """
+    holding: LevelResult | None = None
+    limit = f"{TTFT_LIMIT_MS / 1000:g} s"
+    for level in levels:
+        ttft = level.ttft_ms
+        longest = None if ttft is None else ttft.p90 if ttft.p90 is not None else ttft.max
+        if ttft is None or longest is None or (ttft.p90 is None and longest > TTFT_LIMIT_MS):
+            break
+        if longest > TTFT_LIMIT_MS:
+            if holding is None:
+                yield f"TTFT p90 is over {limit} from c = {level.concurrency} on"
+                return
+            break
+        holding = level
+    if holding is None or holding.ttft_ms is None or all(one.ttft_ms is None for one in levels):
+        return
+    if holding.ttft_ms.p90 is None and holding is levels[-1]:
+        yield f"every TTFT under {limit}"
+        return
+    doubt = "" if _is_sure(holding) else f" ({NOT_CERTAIN})"
+    yield f"TTFT p90 stays under {limit} up to c = {holding.concurrency}{doubt}"
+
+
+def _is_sure(level: LevelResult) -> bool:
+    """Return whether the 95 % interval of the level's 90th percentile of TTFT is below the limit.
+
+    A level with too few requests for the percentile counts as sure: all of its first tokens were in time.
+    """
+    if level.ttft_ms is None or level.ttft_ms.p90 is None:
+        return True
+    each = level.each
+    if each is None:
+        return False
+    by_run: dict[int, list[float]] = {}
+    for run, ttft_ms in zip(each.run, each.ttft_ms, strict=False):
+        if ttft_ms is not None:
+            by_run.setdefault(run, []).append(ttft_ms)
+    interval = quantile_interval([by_run[run] for run in sorted(by_run)], _P90)
+    return interval is not None and interval[1] <= TTFT_LIMIT_MS
+
+
+def _rate(level: LevelResult, metric: str) -> str:
+    rate = level.rate(metric)
+    value = None if rate is None else rate.mean
+    whole = value is not None and value >= 100  # noqa: PLR2004 - three digits are enough
+    return f"{value:,.0f} tok/s" if whole else f"{METRICS[metric].text(value)} tok/s"
+
+
+def _of_comparison(compared: Topologies, name: Callable[[str], str]) -> str:
+    """Return which target wins at which levels, by how much; or the largest lead, which may be chance.
+
+    Return "" if the targets have no level in common.
+    """
+    known = {one.metric: one for one in compared.metrics if one.levels}
+    metrics = [known[one] for one in main_metrics(known)]
+    if not metrics:
+        return ""
+    first = metrics[0]
+    winners = dict.fromkeys(level.winner for level in first.levels if level.winner is not None)
+    if not winners:
+        return _without_winner(first, name)
+    beside = [one for one in metrics[1:] if one.metric == "ttft_ms"]
+    return "; ".join(_win(winner, first, beside, compared, name) for winner in winners)
+
+
+def _win(
+    winner: str,
+    first: ComparedMetric,
+    beside: Sequence[ComparedMetric],
+    compared: Topologies,
+    name: Callable[[str], str],
+) -> str:
+    """Return where one target wins and by how much: "a wins from c4 up: +24 to +28 % decode"."""
+    won = [level for level in first.levels if level.winner == winner]
+    wanted = {(level.concurrency, level.prompt_tokens) for level in won}
+    leads = [_lead(first, won)]
+    for metric in beside:
+        alike = [one for one in metric.levels if (one.concurrency, one.prompt_tokens) in wanted]
+        if alike and all(one.winner == winner for one in alike):
+            leads.append(_lead(metric, alike))
+    return f"{name(winner)} wins {_where(won, first.levels, compared)}: {', '.join(leads)}"
+
+
+def _lead(metric: ComparedMetric, levels: Sequence[ComparedLevel]) -> str:
+    percents = [level.percent for level in levels if level.percent is not None]
+    title = metric.title if metric.title.isupper() else metric.title.lower()
+    if not percents:
+        return title
+    low, high = sorted((min(percents), max(percents)), key=abs)
+    both = signed(low) == signed(high)
+    return f"{signed(high) if both else f'{signed(low)} to {signed(high)}'} {title}"
+
+
+def _where(won: Sequence[ComparedLevel], levels: Sequence[ComparedLevel], compared: Topologies) -> str:
+    if len(won) == len(levels):
+        return "at every level"
+    places = [index for index, level in enumerate(levels) if level in won]
+    names = [_place(level, compared) for level in won]
+    if len(won) > 1 and places == list(range(places[0], len(levels))):
+        return f"from {names[0]} up"
+    if len(won) > 1 and places == list(range(places[0], places[-1] + 1)):
+        return f"at {names[0]} to {names[-1]}"
+    return f"at {', '.join(names)}"
+
+
+def _place(level: ComparedLevel, compared: Topologies) -> str:
+    length = f" of {level.prompt_tokens or 0:,} tokens in" if compared.several_lengths else ""
+    return f"c = {level.concurrency}{length}"
+
+
+def _without_winner(metric: ComparedMetric, name: Callable[[str], str]) -> str:
+    """Return that no target is shown to be better, and the largest lead, which is not certain."""
+    leads = [one for one in metric.levels if one.ahead is not None and one.lead_percent is not None]
+    most = max(leads, key=lambda one: abs(one.lead_percent or 0.0), default=None)
+    words = f"no difference between the targets is shown in {metric.title.lower()}"
+    if most is None or most.ahead is None:
+        return words
+    where = f"at c = {most.concurrency}"
+    return f"{words}; {name(most.ahead)} {signed(most.lead_percent or 0.0)} {where} ({NOT_CERTAIN})"
