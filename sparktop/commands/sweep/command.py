@@ -223,9 +223,9 @@ def _ask_first(targets: tuple[SweepTarget, ...], *, is_sure: bool) -> None:
 def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
     import asyncio
 
+    from sparktop.commands.sweep.progress import plan_line
     from sparktop.commands.sweep.run import Keeper, make_sweep
     from sparktop.sweep.compare.resolution import resolution_words
-    from sparktop.sweep.run.forecast import plan_line
     from sparktop.sweep.view.result import findings
 
     tell(plan_line(plan))

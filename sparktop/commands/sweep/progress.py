@@ -9,7 +9,9 @@ from time import monotonic
 from typing import TextIO
 
 from sparktop.model.text import clean
+from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.run.forecast import forecast, pieces
 from sparktop.sweep.run.progress import (
     GuardSet,
     LevelMeasured,
@@ -83,6 +85,15 @@ class SweepLine:
             self.stream.flush()
         except (OSError, ValueError):
             self.stream = None
+
+
+def plan_line(plan: Plan) -> str:
+    """Return a line on what a sweep is about to do: concurrencies, number of requests and least duration."""
+    expected = forecast(plan, ())
+    more = expected.most_concurrency
+    levels = ", ".join(map(str, plan.concurrency))
+    levels += "" if more is None else f", then up to {more} while tokens/s rise"
+    return f"c = {levels}: {', '.join(pieces(expected))}"
 
 
 def progress_line(now: Progress) -> str:

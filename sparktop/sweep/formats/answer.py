@@ -35,7 +35,9 @@ def answer(result: SweepResult, found: Findings) -> list[str]:
         sentences += _targets(found.topologies)
     elif result.slo is None:
         sentences += best_level(found.rows, code if several else None)
-    return [*map(_capital, sentences), *_refusals(result)]
+    first, *others = map(_capital, sentences) if sentences else ("",)
+    # The headline may say the same with fewer words.
+    return [*filter(None, [first]), *(one for one in others if not first.startswith(one)), *_refusals(result)]
 
 
 def _targets(compared: Topologies) -> Iterator[str]:

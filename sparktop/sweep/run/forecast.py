@@ -394,12 +394,3 @@ def pieces(found: Forecast) -> tuple[str, str, str]:
         goes_on = f"{most} if it goes on to c = {found.most_concurrency}"
         time = f"{least}{time_words(found.seconds)} ({goes_on}) {found.why}"
     return f"{least}{sent}{warm}", tokens, time
-
-
-def plan_line(plan: Plan) -> str:
-    """Return a line on what a sweep is about to do: concurrencies, number of requests and least duration."""
-    listed = ", ".join(map(str, plan.concurrency))
-    farther = _farthest(plan) is not None
-    more = f", then up to {plan.climb_to} while tokens/s rise" if farther else ""
-    sent, tokens, time = pieces(forecast(plan, ()))
-    return f"c = {listed}{more}: {sent}, {tokens}, {time}"

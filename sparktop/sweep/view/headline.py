@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from sparktop.model.sweep_comparison import ComparedLevel, ComparedMetric, Topologies
+from sparktop.model.sweep_comparison import NONE_OF_LEADERS, ComparedLevel, ComparedMetric, Topologies
+from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.advice import signed
 from sparktop.sweep.compare.best_level import best_of, main_rate, rate_ratio
 from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT
@@ -181,7 +182,7 @@ def _of_comparison(compared: Topologies, name: Callable[[str], str]) -> str:
     first = metrics[0]
     winners = dict.fromkeys(level.winner for level in first.levels if level.winner is not None)
     if not winners:
-        return _without_winner(first, name)
+        return _without_winner(metrics, compared, name)
     beside = [one for one in metrics[1:] if one.metric == "ttft_ms"]
     return "; ".join(_win(winner, first, beside, compared, name) for winner in winners)
 
@@ -206,12 +207,11 @@ def _win(
 
 def _lead(metric: ComparedMetric, levels: Sequence[ComparedLevel]) -> str:
     percents = [level.percent for level in levels if level.percent is not None]
-    title = metric.title if metric.title.isupper() else metric.title.lower()
     if not percents:
-        return title
+        return _title(metric)
     low, high = sorted((min(percents), max(percents)), key=abs)
-    both = signed(low) == signed(high)
-    return f"{signed(high) if both else f'{signed(low)} to {signed(high)}'} {title}"
+    lowest = "" if signed(low) == signed(high) else f"{signed(low).removesuffix(' %')} to "
+    return f"{lowest}{signed(high)} {_title(metric)}"
 
 
 def _where(won: Sequence[ComparedLevel], levels: Sequence[ComparedLevel], compared: Topologies) -> str:
@@ -227,16 +227,43 @@ def _where(won: Sequence[ComparedLevel], levels: Sequence[ComparedLevel], compar
 
 
 def _place(level: ComparedLevel, compared: Topologies) -> str:
-    length = f" of {level.prompt_tokens or 0:,} tokens in" if compared.several_lengths else ""
-    return f"c = {level.concurrency}{length}"
+    """Return the name of a level: its concurrency, its prompt length where levels differ in it, or both."""
+    length = f"{level.prompt_tokens or 0:,} tokens in" if compared.several_lengths else ""
+    alone = len({one.concurrency for metric in compared.metrics for one in metric.levels}) == 1
+    return length if length and alone else " of ".join(filter(None, (f"c = {level.concurrency}", length)))
 
 
-def _without_winner(metric: ComparedMetric, name: Callable[[str], str]) -> str:
-    """Return that no target is shown to be better, and the largest lead, which is not certain."""
-    leads = [one for one in metric.levels if one.ahead is not None and one.lead_percent is not None]
-    most = max(leads, key=lambda one: abs(one.lead_percent or 0.0), default=None)
-    words = f"no difference between the targets is shown in {metric.title.lower()}"
-    if most is None or most.ahead is None:
+def _without_winner(
+    metrics: Sequence[ComparedMetric], compared: Topologies, name: Callable[[str], str]
+) -> str:
+    """Return the headline where no target wins in the first of `metrics`, the main token rate.
+
+    It names the targets that lead together, or the largest lead, which is not certain.
+    """
+    first = metrics[0]
+    leading = [level for level in first.levels if level.leaders]
+    if leading:
+        who = names_in_words([name(one) for one in leading[-1].leaders])
+        alike = [level for level in leading if level.leaders == leading[-1].leaders]
+        return f"{who} lead {_where(alike, first.levels, compared)}: {NONE_OF_LEADERS}"
+    even = [one for one in metrics if all(not level.beats and level.winner is None for level in one.levels)]
+    *most, last = [_title(one) for one in even]
+    words = f"no difference between the targets is shown in {', '.join(most)}{' or ' if most else ''}{last}"
+    leads = [level for level in first.levels if level.ahead is not None and _percent(level) is not None]
+    level = max(leads, key=lambda one: abs(_percent(one) or 0.0), default=None)
+    floor = first.noise_floor_percent
+    if level is None or level.ahead is None or abs(_percent(level) or 0.0) <= floor:
         return words
-    where = f"at c = {most.concurrency}"
-    return f"{words}; {name(most.ahead)} {signed(most.lead_percent or 0.0)} {where} ({NOT_CERTAIN})"
+    why = f"single runs: {NOT_CERTAIN}" if level.significant is None else NOT_CERTAIN
+    lead = (
+        f"{name(level.ahead)} {signed(_percent(level) or 0.0)} {_title(first)} at {_place(level, compared)}"
+    )
+    return f"{lead} ({why})" if level.significant is None else f"{words}; {lead} ({why})"
+
+
+def _percent(level: ComparedLevel) -> float | None:
+    return level.percent if level.percent is not None else level.lead_percent
+
+
+def _title(metric: ComparedMetric) -> str:
+    return metric.title if metric.title.isupper() else metric.title.lower()

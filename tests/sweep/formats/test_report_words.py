@@ -28,7 +28,7 @@ def test_markdown_of_several_targets_says_when_to_use_which() -> None:
     """The answer names the best target, a list what for."""
     fast, slow = made_level(2), made_level(2, step=0.5)
     text = markdown.render(made_sweep(("fast", [fast]), ("slow", [slow])))
-    assert text.splitlines()[2] == "**Decode: `fast` best at c2**"
+    assert text.splitlines()[2] == "**`fast` wins at every level: +100 % decode**"
     assert "### When to use which\n\n- few users, low latency, c2: fast is best: +" in text
 
 
@@ -48,19 +48,19 @@ def test_the_headline_says_what_was_compared_and_names_whom_the_tables_name() ->
     prompts = Rate(mean=900.0, std=5.0, values=(895.0, 900.0, 905.0))
     fast = slow.model_copy(update={"prefill_tps": prompts})
     text = markdown.render(made_sweep(("fast", [fast]), ("slow", [slow])))
-    assert text.splitlines()[2] == "**Decode: no difference shown at c2**"
+    assert text.splitlines()[2] == "**No difference between the targets is shown in decode or TTFT**"
     assert "\n- Prefill: `fast` best at c2\n" in text
     assert re.search(r"\| `fast` \(\+\d+%\) +\|", text)
     behind = made_level(2, step=0.5)
     three = markdown.render(made_sweep(("one", [slow]), ("two", [slow]), ("behind", [behind])))
-    assert "**Decode: `one` and `two` lead, no difference between them shown, at c2**" in three.splitlines()
+    assert "**`one` and `two` lead at every level: no difference between them shown**" in three.splitlines()
 
 
 def test_the_headline_of_single_runs_names_no_best() -> None:
     """Who is ahead in the table is ahead in the headline, and no test was possible."""
     fast, slow = made_level(2, runs=1), made_level(2, step=0.5, runs=1)
     text = markdown.render(made_sweep(("fast", [fast]), ("slow", [slow])))
-    assert text.splitlines()[2] == "**Decode: `fast` ahead at c2 (single runs: no test possible)**"
+    assert text.splitlines()[2] == "**`fast` +100 % decode at c = 2 (single runs: not certain)**"
 
 
 def at_length(pp: int, step: float = 0.25) -> LevelResult:
@@ -71,7 +71,9 @@ def test_the_headline_of_several_prompt_lengths_names_them() -> None:
     """One server: from the shortest to the longest; several: who is best with which, and who refuses."""
     refused = LevelResult(concurrency=1, pp=39000, tg=4, error="too long")
     lone = markdown.render(made_sweep(("a", [at_length(5000), at_length(20000, 0.5), refused])))
-    assert lone.splitlines()[2].startswith("**Decode at c1: 4.0 tok/s with 5,000 tokens in, 2.0 tok/s with")
+    assert lone.splitlines()[2].startswith(
+        "**Decode at c = 1: 4.0 tok/s with 5,000 tokens in, 2.0 tok/s with"
+    )
     assert "\n- `a` refused 39,000 tokens in\n" in lone
     assert "- c16: 16 requests at once; in, out: tokens of each prompt and of each answer." in " ".join(
         lone.split()
@@ -79,7 +81,7 @@ def test_the_headline_of_several_prompt_lengths_names_them() -> None:
     fast = [at_length(5000), at_length(20000), at_length(39000)]
     slow = [at_length(5000), at_length(20000, 0.5), refused]
     both = markdown.render(made_sweep(("a", fast), ("b", slow)))
-    assert both.splitlines()[2] == "**Decode: no difference shown at 5,000 in; `a` best at 20,000 in**"
+    assert both.splitlines()[2] == "**`a` wins at 20,000 tokens in: +100 % decode**"
     assert "\n- `b` refused 39,000 tokens in\n" in both
     assert "5,000, 20,000 and 39,000 tokens in, 4 out" in " ".join(both.split())
 

@@ -1,0 +1,166 @@
+"""The answer of a sweep in one sentence: the best level or target, how certain, and the limit of TTFT."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from sparktop.sweep.formats import json_file, markdown
+from sparktop.sweep.formats.written import sweep_report
+from sparktop.sweep.result.figures import Latency, Rate
+from sparktop.sweep.result.results import (
+    EachRequest,
+    Holds,
+    LevelResult,
+    Requests,
+    SloResult,
+    SweepResult,
+    Validity,
+)
+from sparktop.sweep.view.result import findings
+from tests.sweep.made_results import made_level, made_sweep
+
+
+def level(concurrency: int, *rates: float, ttft_ms: float = 100.0, requests: int = 120) -> LevelResult:
+    """Return a level whose runs decode at `rates`; requests waited from 0.9 to 1.1 times `ttft_ms`."""
+    waits = [ttft_ms * (0.9 + 0.2 * (index % 10) / 9) for index in range(requests)]
+    runs = [index * 3 // requests for index in range(requests)]
+    return made_level(concurrency).model_copy(
+        update={
+            "decode_tps": Rate.of_runs(rates),
+            "ttft_ms": Latency.of_values(waits),
+            "requests": Requests(ok=requests),
+            "validity": (),
+            "each": EachRequest(run=tuple(runs), ttft_ms=tuple(waits)),
+        }
+    )
+
+
+def answered(levels: Sequence[LevelResult], **changes: object) -> str:
+    """Return the headline of a sweep of one target with the given levels."""
+    plan = made_sweep(("a", levels)).plan.model_copy(update=changes)
+    return findings(made_sweep(("a", levels)).model_copy(update={"plan": plan})).headline or ""
+
+
+def test_the_best_level_and_where_first_tokens_are_in_time() -> None:
+    """32 is the fewest requests with the most tokens; up to 16 the first of them come within 2 s."""
+    levels = [
+        level(1, 45, 46, 47),
+        level(16, 300, 301, 302, ttft_ms=1500),
+        level(32, 409, 410, 411, ttft_ms=3000),
+        level(64, 408, 410, 412, ttft_ms=9000),
+    ]
+    words = "best: c = 32, 410 tok/s, c = 64 gives no more; TTFT p90 stays under 2 s up to c = 16"
+    assert answered(levels) == words
+
+
+def test_what_rises_is_said_to_rise() -> None:
+    """The best is the last: the limit of a sweep that goes on is named, else the next level is suggested."""
+    levels = [level(1, 45, 46, 47), level(4, 150, 151, 152)]
+    assert answered(levels).startswith("best: c = 4, 151 tok/s, still rising: try c = 8; ")
+    assert ", still rising at the limit of 4; " in answered(levels, climb_to=4)
+    result = made_sweep(("a", levels))
+    full = result.with_target(result.targets[0].model_copy(update={"slots": 4}))
+    assert ", all 4 slots in use; " in (findings(full).headline or "")
+
+
+def test_chance_is_named() -> None:
+    """A lower level that may be as good makes the best one uncertain; single runs always are."""
+    unsure = [level(4, 80, 100, 120), level(8, 90, 110, 130)]
+    assert "c = 8, 110 tok/s (not certain: c = 4 may be as good)" in answered(unsure)
+    single = [level(4, 100), level(8, 110)]
+    assert "c = 8, 110 tok/s (not certain: single runs)" in answered(single)
+
+
+def test_a_doubtful_best_level_says_so() -> None:
+    """A mark that makes its values unreliable stands in the headline."""
+    doubtful = level(8, 110, 111, 112).model_copy(
+        update={"validity": (Validity(code="throttled", message="a was throttled"),)}
+    )
+    assert "c = 8, 111 tok/s (doubt: throttled)" in answered([level(4, 80, 81, 82), doubtful])
+
+
+def test_few_requests_are_held_against_the_limit_by_their_longest_wait() -> None:
+    """Seven requests have no 90th percentile: if all were in time, the next level decides."""
+    few = level(1, 45, 46, 47, requests=7)
+    assert answered([few]) == "c = 1, 46.0 tok/s; every TTFT under 2 s"
+    late = level(1, 45, 46, 47, requests=7, ttft_ms=2500)
+    assert answered([late]) == "c = 1, 46.0 tok/s"
+    slow = level(4, 150, 151, 152, ttft_ms=2500)
+    assert answered([slow]).endswith("; TTFT p90 is over 2 s from c = 4 on")
+    waits = tuple(1400.0 + 200 * (index // 40) + index % 40 for index in range(120))
+    each = EachRequest(run=tuple(index // 40 for index in range(120)), ttft_ms=waits)
+    close = level(4, 150, 151, 152).model_copy(update={"ttft_ms": Latency.of_values(waits), "each": each})
+    assert answered([few, close]).endswith("TTFT p90 stays under 2 s up to c = 4 (not certain)")
+
+
+def test_a_level_with_failures_is_not_recommended() -> None:
+    """More tokens with one request in ten lost are no answer."""
+    failing = level(8, 200, 201, 202).model_copy(update={"requests": Requests(ok=108, failed=12)})
+    assert answered([level(4, 80, 81, 82), failing]).startswith("best: c = 4, 81.0 tok/s")
+
+
+def test_an_early_end_is_named() -> None:
+    """What was measured until then has a best level, but not "the best"."""
+    result = made_sweep(("a", [level(1, 45, 46, 47), level(4, 150, 151, 152)]))
+    cancelled = result.model_copy(update={"status": "cancelled"})
+    assert (findings(cancelled).headline or "").startswith("best of what was measured: c = 4")
+
+
+def test_nothing_measured_has_no_headline() -> None:
+    """No level, no answer."""
+    assert findings(made_sweep(("a", []))).headline is None
+
+
+def test_several_lengths_have_an_answer_each() -> None:
+    """By length where levels differ too; of one level the shortest and the longest prompt."""
+    short, long = level(1, 45, 46, 47), level(1, 20, 21, 22)
+    both = [short.model_copy(update={"pp": 5000}), long.model_copy(update={"pp": 39_000})]
+    assert (
+        answered(both) == "decode at c = 1: 46.0 tok/s with 5,000 tokens in, 21.0 tok/s with 39,000 tokens in"
+    )
+    more = [*both, level(4, 150, 151, 152).model_copy(update={"pp": 5000})]
+    assert answered(more).startswith("5,000 tokens in: best: c = 4, 151 tok/s")
+    assert "; 39,000 tokens in: c = 1, 21.0 tok/s" in answered(more)
+
+
+def targets(*rates: tuple[float, float, float], at: Sequence[int] = (1, 4, 16)) -> SweepResult:
+    """Return a sweep of "a" with 100, 101 and 102 tokens/s at each level, and of "b" with the given rates."""
+    one = [level(concurrency, 100, 101, 102) for concurrency in at]
+    other = [level(concurrency, *rate) for concurrency, rate in zip(at, rates, strict=True)]
+    return made_sweep(("a", one), ("b", other))
+
+
+def test_the_winner_of_several_targets() -> None:
+    """From where up it wins and by how much, of the main token rate first."""
+    result = targets((100, 101, 102), (124, 125, 126), (128, 129, 130))
+    assert findings(result).headline == "b wins from c = 4 up: +24 to +28 % decode"
+    assert findings(targets((124, 125, 126), (124, 125, 126), (124, 125, 126))).headline == (
+        "b wins at every level: +24 % decode"
+    )
+
+
+def test_no_winner_names_the_largest_lead_as_chance() -> None:
+    """A lead that no test shows is there with its doubt."""
+    result = targets((80, 101, 140), (100, 101, 102), (100, 101, 102))
+    found = findings(result).headline or ""
+    assert found.startswith("no difference between the targets is shown in decode, TTFT or prefill; ")
+
+
+def test_a_search_is_answered_by_its_range() -> None:
+    """The conditions of a search are its question."""
+    holds = {"a": Holds(concurrency=16, interval=(16, 16))}
+    slo = SloResult(conditions=("ttft_p90_ms ≤ 2000",), holds_to=holds)
+    result = made_sweep(("a", [level(4, 100, 101, 102)])).model_copy(update={"slo": slo})
+    assert findings(result).headline == "a: ttft_p90_ms ≤ 2000 holds to c = 16 and no further"
+
+
+def test_every_report_begins_with_it() -> None:
+    """Markdown, HTML and JSON; the stored file does not hold it, so that rules may become better."""
+    result = made_sweep(("a", [level(1, 45, 46, 47), level(4, 150, 151, 152)]))
+    words = findings(result).headline or ""
+    capital = words[0].upper() + words[1:]
+    assert f"**{capital}**" == " ".join(markdown.render(result).split("\n\n")[1].split())
+    assert capital in sweep_report(result, "html")
+    assert json.loads(json_file.render(result))["headline"] == words
+    assert result.to_json()["headline"] is None
