@@ -72,9 +72,9 @@ def _levels_and_findings(view: SweepView, width: int, height: int) -> list[Row]:
 
     Where rows are few, the findings go first and then the levels furthest from the best one.
     """
-    rows = headline_rows(view, width)
+    rows, end = headline_rows(view, width), now_rows(view, width)
     if not rows or view.status is not SweepStatus.DONE:
-        rows += now_rows(view, width)
+        rows, end = [*rows, *end], []
     rows = rows[: max(1, height - _LEAST_LEVELS)]
     room = height - len(rows) - 1
     if view.rows and room > 0:
@@ -82,7 +82,7 @@ def _levels_and_findings(view: SweepView, width: int, height: int) -> list[Row]:
         levels = shown_levels(view, room + 2, best_key(view))
         rows.append(table_heading(view, width))
         rows += [level_row(view, one, made.get(one.key), width) for one in levels]
-    rows += found_rows(view, width)
+    rows += [*end, *found_rows(view, width)]
     return [fit_row(rows[index] if index < len(rows) else (), width) for index in range(height)]
 
 

@@ -49,7 +49,7 @@ async def test_a_finished_run_stands_on_the_board(size: tuple[int, int]) -> None
     """Its tool, its end and its answer are there, above the monitor."""
     app = make_app(RECORDED)
     async with app.run_test(size=size):
-        await shows(app, "sweep llama-benchy 0.4.0", "done: 2 levels", "most decode at c4", "spark-a")
+        await shows(app, "sweep llama-benchy 0.4.0", "┐done┌", "best: c = 4", "spark-a")
         assert {row_width(row) for row in app.overview.canvas.rows} == {size[0]}
 
 
@@ -64,7 +64,7 @@ async def test_a_file_that_is_not_there_is_waited_for_on_the_board(tmp_path: Pat
         await shows(app, "c = 4: run 1")
         with path.open("ab") as file:
             file.writelines(lines[60:])
-        await shows(app, "done: 2 levels")
+        await shows(app, "┐done┌")
         path.write_bytes(lines[0].replace(b"0.4.0", b"0.4.1") + b"".join(lines[2:60]))
         await shows(app, "llama-benchy 0.4.1", "c = 4: run 1")
 
@@ -86,7 +86,7 @@ async def test_the_full_screen_has_its_table_and_its_requests() -> None:
     """As of a sweep of our own: a row a level, and the timeline behind each."""
     app = make_app(RECORDED)
     async with app.run_test(size=(120, 36)) as pilot:
-        await shows(app, "done: 2 levels")
+        await shows(app, "┐done┌")
         await pilot.press("z")
         screen = app.screen
         assert isinstance(screen, SweepScreen)
@@ -100,7 +100,7 @@ async def test_esc_takes_a_finished_run_off_the_board() -> None:
     """What is over keeps nobody from a sweep of his own, though the next run of its file would be shown."""
     app = make_app(RECORDED)
     async with app.run_test(size=(120, 36)) as pilot:
-        await shows(app, "done: 2 levels")
+        await shows(app, "┐done┌")
         assert not app.desk.busy
         await pilot.press("escape")
         await pilot.pause()
@@ -113,7 +113,7 @@ async def test_a_sweep_of_our_own_takes_the_place_of_a_finished_run() -> None:
     """The countdown begins at once, and the end of the following does not end it."""
     app = make_app(RECORDED)
     async with app.run_test(size=(120, 36)) as pilot:
-        await shows(app, "done: 2 levels")
+        await shows(app, "┐done┌")
         await pilot.press("s")
         await shows(app, "starts in")
         followed = app.desk.sweeping
