@@ -151,6 +151,11 @@ class FrameReader:
         """
         return (located for located in self._scan(start, waits=False) if located is not None)
 
+    def first(self, frame: int) -> Record | None:
+        """Return the first record of the frame at the offset `frame`; None if no frame can be read there."""
+        located = next(self._frame(frame, waits=False), None)
+        return None if located is None else located.record
+
     def following(self, start: int = 0) -> Iterator[Located | None]:
         """Yield the records from the frame at or after `start` on, and None where there is no more yet."""
         return self._scan(start, waits=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -16,7 +16,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep_view import SweepView
 from sparktop.model.text import clean
 from sparktop.recording.calls import call_of, sweep_of
-from sparktop.recording.frames import MAGIC, Damage, FrameReader, Located
+from sparktop.recording.frames import MAGIC, Damage, FrameReader
 from sparktop.recording.head import SCHEMA, Head, Landmarks, key_of, read_head, read_landmarks
 from sparktop.recording.record import Kind, Record, RecordError
 from sparktop.store import Store
@@ -39,6 +39,8 @@ class FrameStart:
     path: Path
     offset: int
     instant: Instant
+    """Time of its first record, with a wall time that was moved on by `ahead`."""
+    ahead: timedelta
     boot_id: str
     read_head: Callable[[], Head]
     """Reads the head from the file: a day has 1,440 heads, and hardly any of them is needed."""
@@ -48,6 +50,34 @@ class FrameStart:
     def head(self) -> Head:
         """The head, read from the file at each use."""
         return self.read_head()
+
+
+class ForwardClock:
+    """Moves wall times on from where the clock was set back, so that a recording has one order of time.
+
+    The time that passed meanwhile is that of the monotonic clock.
+    """
+
+    def __init__(self, start: FrameStart | None = None) -> None:
+        """Begin at the first record of a file, or at that of the frame `start`."""
+        self.ahead = timedelta() if start is None else start.ahead
+        self._last = None if start is None else start.instant
+
+    def moved(self, instant: Instant) -> Instant:
+        """Return the time of the next record, with its wall time moved on if the clock was set back."""
+        last, wall = self._last, instant.wall + self.ahead
+        if last is not None and instant.wall >= last.wall:  # the clock was not set back, or is right again
+            self.ahead, wall = timedelta(), instant.wall
+        elif last is not None and wall < last.wall - timedelta(seconds=_CLOCK_ERROR_S):
+            wall = last.wall + timedelta(seconds=max(0.0, instant.at - last.at))
+            self.ahead = wall - instant.wall
+        self._last = Instant(instant.at, wall)
+        return self._last
+
+    def record(self, record: Record) -> Record:
+        """Return the next record of the file with its time moved on."""
+        instant = self.moved(record.instant)
+        return replace(record, instant=instant) if self.ahead else record
 
 
 class Recording:
@@ -122,19 +152,22 @@ class Recording:
 
     def records(self, start: FrameStart) -> Iterator[Record]:
         """Yield the records from a frame on, through all later files, until the present end."""
+        clock = ForwardClock(start)
         for path, offset in self._rest(start):
             for located in self._reader(path).records(offset):
-                yield located.record
+                yield clock.record(located.record)
+            clock = ForwardClock()
 
     def following(self, start: FrameStart) -> Iterator[Record | None]:
         """Yield the records from a frame on, and None each time the last file has no more yet."""
-        rest = self._rest(start)
+        clock, rest = ForwardClock(start), self._rest(start)
         for path, offset in rest[:-1]:
             for located in self._reader(path).records(offset):
-                yield located.record
+                yield clock.record(located.record)
+            clock = ForwardClock()
         path, offset = rest[-1]
         for found in self._reader(path).following(offset):
-            yield None if found is None else found.record
+            yield None if found is None else clock.record(found.record)
 
     def _rest(self, start: FrameStart) -> list[tuple[Path, int]]:
         """Return the files from that of a frame on, each with the offset to begin at."""
@@ -154,13 +187,16 @@ class Recording:
             path = self.frames[-1].path
             self._tail = (path, FrameReader(self._descriptors[[one for one, _ in self._files].index(path)]))
             self._news = self._tail[1].following(self.frames[-1].offset)
+            self._clock = ForwardClock(self.frames[-1])
         found = False
         while (located := next(self._news, None)) is not None:
             found = True
-            self.end = max(self.end, located.record.instant.wall)
-            self.is_over, self.was_cut = located.record.kind == Kind.END, False
-            if located.frame > self.frames[-1].offset and (start := _start(*self._tail, located)):
-                self.frames.append(start)
+            record = self._clock.record(located.record)
+            self.end = max(self.end, record.instant.wall)
+            self.is_over, self.was_cut = record.kind == Kind.END, False
+            if located.frame > self.frames[-1].offset:
+                start = _start(*self._tail, located.frame, record, self._clock.ahead)
+                self.frames += [] if start is None else [start]
         if not found and not self.is_over:
             self.is_over = self.was_cut = self._tail[1].is_abandoned()
         return found
@@ -168,22 +204,28 @@ class Recording:
 
 def _starts(path: Path, reader: FrameReader) -> Iterator[FrameStart]:
     """Yield the beginnings of a file's frames; frames whose head cannot be read are passed over."""
+    clock = ForwardClock()
     for offset in reader.starts():
-        first = next(reader.records(offset), None)
-        if first is not None and first.frame == offset and (start := _start(path, reader, first)) is not None:
+        first = reader.first(offset)
+        if first is None or first.kind != Kind.HEAD:
+            continue
+        first = clock.record(first)
+        if (start := _start(path, reader, offset, first, clock.ahead)) is not None:
             yield start
 
 
-def _start(path: Path, reader: FrameReader, located: Located) -> FrameStart | None:
-    record, offset = located.record, located.frame
+def _start(
+    path: Path, reader: FrameReader, offset: int, record: Record, ahead: timedelta
+) -> FrameStart | None:
+    """Return the beginning of the frame at `offset`, whose first record is `record`; None without a head."""
     if record.kind != Kind.HEAD or record.fields.get("schema") != SCHEMA:
         return None
 
     def read(parse: Callable[[Record], Value], default: Value) -> Value:
         """Return what `parse` reads from the head, else `default`."""
-        first = next(reader.records(offset), None)
+        first = reader.first(offset)
         try:
-            return default if first is None else parse(first.record)
+            return default if first is None else parse(first)
         except RecordError:
             return default
 
@@ -191,6 +233,7 @@ def _start(path: Path, reader: FrameReader, located: Located) -> FrameStart | No
         path,
         offset,
         record.instant,
+        ahead,
         clean(record.fields.get("boot_id", ""), 200),
         lambda: read(read_head, Head()),
         lambda: read(read_landmarks, Landmarks()),

@@ -11,7 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from sparktop.recording import frames
-from sparktop.recording.frames import EMPTY_LAST_BLOCK, MAGIC, MOST_DAMAGE, FrameReader
+from sparktop.recording.frames import EMPTY_LAST_BLOCK, MAGIC, MOST_DAMAGE, FrameReader, FrameWriter
+from sparktop.recording.head import Head, record_of_head
+from sparktop.recording.player import Recording
 from sparktop.recording.record import Record, decode, encode
 from sparktop.recording.zstandard import ZstdDecompressor
 from tests.recording.conftest import A_FRAME, Made, read
@@ -152,6 +154,25 @@ def test_a_file_of_nothing_but_frame_beginnings_is_read_in_a_few_passes(
     found, reader = read(tmp_path / "a", data)
     assert (found, len(reader.damage)) == ([], MOST_DAMAGE)
     assert count < 2_000 * len(data)
+
+
+def test_a_recording_before_many_frame_beginnings_is_opened_in_a_few_passes(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each of them only its own frame is read, not all that follows."""
+    head = record_of_head(made.records[0].instant, Head())
+    frame, count = FrameWriter(3), 0
+    data = frame.add(encode(head)) + frame.end() + MAGIC * 5_000
+    (tmp_path / "a").write_bytes(data)
+
+    def pread(descriptor: int, length: int, offset: int) -> bytes:
+        nonlocal count
+        count += 1
+        return os.pread(descriptor, length, offset)
+
+    monkeypatch.setattr(frames, "os", SimpleNamespace(pread=pread, fstat=os.fstat))
+    assert len(Recording([tmp_path / "a"]).frames) == 1
+    assert count < 10 * 5_000
 
 
 def test_a_record_in_blocks_of_one_byte_is_decoded_a_few_times(

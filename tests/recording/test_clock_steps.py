@@ -1,0 +1,87 @@
+"""Wall clocks that are set while a recording is made: all of it is played, in one order of time."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.instant import Instant
+from sparktop.model.targets import BackendTarget, Watch
+from sparktop.recording.player import ForwardClock, Player, Recording
+from sparktop.recording.recorder import Recorder
+from sparktop.store import SourceKey, Store
+from tests.recording.conftest import instant, read
+
+WATCH = Watch(backends=(BackendTarget("a", "http://127.0.0.1:1"),))
+SECONDS, SET_AT_S = 200, 100
+HOUR = timedelta(hours=1)
+
+
+def recorded(path: Path, step: timedelta) -> None:
+    """Record failed polls for 200 s; the wall clock is set by `step` in the middle."""
+    at = 0.0
+    recorder = Recorder(WATCH, next_path=lambda _: path)
+    store = Store(
+        WATCH,
+        clock=lambda: at,
+        now=lambda: instant(at).wall + (step if at > SET_AT_S else timedelta()),
+        journal=recorder,
+    )
+    recorder.start(store)
+    for second in range(SECONDS):
+        at = float(second)
+        store.accept(SourceKey.backend("a"), Failure(FailureKind.REFUSED, f"poll {second}", at), 1.0)
+        store.judge()
+    recorder.stop("quit")
+
+
+def last_poll(player: Player) -> str:
+    """Return the message of the newest poll at the moment that the player has reached."""
+    failure = player.snapshot().backends[0].failure
+    assert failure is not None
+    return failure.message
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize("step", [HOUR, -HOUR, timedelta()])
+def test_all_of_it_is_played_in_order(tmp_path: Path, step: timedelta) -> None:
+    """From the beginning, and to moments before and after the step."""
+    recorded(tmp_path / "a", step)
+    recording = Recording([tmp_path / "a"])
+    whole, _ = read(tmp_path / "copy", (tmp_path / "a").read_bytes())
+    walls = [record.instant.wall for record in recording.records(recording.frames[0])]
+    assert (len(walls), walls) == (len(whole), sorted(walls))
+    assert [start.offset for start in recording.frames] == sorted(start.offset for start in recording.frames)
+    ahead = max(step, timedelta())
+    for second in (30, 99, 150, 199):
+        player = Player(recording)
+        player.seek(instant(second + 0.5).wall + (ahead if second > SET_AT_S else timedelta()))
+        assert last_poll(player) == f"poll {second}"
+    assert recording.end == instant(SECONDS - 1.0).wall + ahead
+
+
+def test_a_clock_that_is_right_again_is_believed() -> None:
+    """An hour back and then forward again: later times are those of the clock."""
+    clock = ForwardClock()
+    given = [(0.0, 0.0), (1.0, 1.0), (2.0, -3_598.0), (3.0, -3_597.0), (4.0, 4.0), (5.0, 5.0)]
+    moved = [clock.moved(Instant(at, instant(wall).wall)).wall for at, wall in given]
+    assert moved == [instant(at).wall for at, _ in given]
+    assert clock.ahead == timedelta()
+
+
+def test_small_corrections_are_no_steps() -> None:
+    """A clock that is slewed by some milliseconds keeps its own times."""
+    clock = ForwardClock()
+    times = [Instant(0.0, instant(0.0).wall), Instant(0.2, instant(-0.5).wall)]
+    assert [clock.moved(one) for one in times] == times
+
+
+def test_another_boot_with_an_older_clock_goes_on_after_the_first() -> None:
+    """The monotonic clock begins again, so nothing is known of the time between."""
+    clock = ForwardClock()
+    clock.moved(Instant(5_000.0, instant(100.0).wall))
+    assert clock.moved(Instant(2.0, instant(50.0).wall)).wall == instant(100.0).wall
+    assert clock.moved(Instant(3.0, instant(51.0).wall)).wall == instant(101.0).wall
