@@ -32,12 +32,18 @@ class RecordingFile:
         """
         self.path = path
         self._is_new = not path.exists()
-        self._descriptor = _open(path)
-        try:
-            self._good_end = self._resume()
-        except OutputError:
+        for _ in range(_LOCK_TRIES):
+            self._descriptor = _open(path)
+            try:
+                self._good_end = self._resume()
+            except OutputError:
+                os.close(self._descriptor)
+                raise
+            if not self.is_gone():  # deleted by another process before it was locked
+                break
             os.close(self._descriptor)
-            raise
+        else:
+            raise OutputError(f"{clean(path, 300)}: another process deletes this recording")
         self._frame_open = False
 
     @property

@@ -213,6 +213,25 @@ def test_a_lock_that_is_only_tested_refuses_no_writer(
     os.close(holder)
 
 
+def test_a_file_deleted_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another viewer deletes old files: nothing is written to one that no path leads to."""
+    path, plain = tmp_path / "a", recording_file._is_locked
+    deleted: list[Path] = []
+
+    def late(descriptor: int) -> bool:
+        if not deleted:
+            path.unlink()
+            deleted.append(path)
+        return plain(descriptor)
+
+    monkeypatch.setattr(recording_file, "_is_locked", late)
+    file = RecordingFile(path)
+    assert (deleted, file.is_gone()) == ([path], False)
+    file.close()
+
+
 def test_a_deleted_file_is_made_again(tmp_path: Path) -> None:
     """A file that somebody removed, or whose folder was renamed, is begun anew."""
     run = Recorded(tmp_path / "a")
