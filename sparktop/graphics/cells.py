@@ -51,6 +51,19 @@ def fit(text: str, width: int, align: Literal["left", "right", "center"] = "left
     return text + " " * spare
 
 
+def fit_name(name: str, width: int) -> str:
+    """Return the name of a source in exactly `width` cells, as `fit` does.
+
+    Of a name with a suffix, such as "spark-a@before", the beginning is cut off instead of the end: the suffix
+    tells it from its counterpart.
+    """
+    if "@" not in name or cell_width(name) <= width:
+        return fit(name, width)
+    while cell_width(name) > width:
+        name = name[1:]
+    return fit(name, width)
+
+
 def _cut(text: str, width: int) -> str:
     room = width - 1
     if text.isascii() and text.isprintable():

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from sparktop.graphics.cells import cell_width, fit
+from sparktop.graphics.cells import cell_width, fit, fit_name
 
 TEXT = st.text(alphabet="abc…é日本한ｱ👍\u0301\u093e\u200b ", max_size=12)
 
@@ -79,3 +79,20 @@ def test_padding_goes_where_it_belongs() -> None:
         "   ab",
         " ab  ",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "fitted"),
+    [
+        ("spark-a", 8, "spark-a "),
+        ("spark-alpha", 8, "spark-a…"),
+        ("spark-a@before", 8, "a@before"),
+        ("spark-a@before", 16, "spark-a@before  "),
+        ("机器@x", 3, " @x"),
+        ("a@b", 0, ""),
+    ],
+)
+def test_a_name_keeps_its_suffix(name: str, width: int, fitted: str) -> None:
+    """What tells the two sides of a comparison apart is at the end."""
+    assert fit_name(name, width).strip() == fitted.strip()
+    assert cell_width(fit_name(name, width)) == width

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sparktop.graphics import numbers
-from sparktop.graphics.cells import cell_width, fit
+from sparktop.graphics.cells import cell_width, fit, fit_name
 from sparktop.model.snapshot import BackendView
 from sparktop.panels.backend.panel import (
     GroupScale,
@@ -119,7 +119,7 @@ class Table:
     def rows(self, view: BackendView, height: int, *, selected: bool = False) -> list[Row]:
         """Return one backend as `height` rows: a line of values, further values below it, and its graphs."""
         name, columns, spark = self._shape()
-        line: Row = [(fit(view.name, name), "title")]
+        line: Row = [(fit_name(view.name, name), "title")]
         for column in columns:
             text, role = column.cell(view)
             line.append((" " + fit(text.strip(), column.width, column.align), role))
@@ -169,7 +169,7 @@ def short_entry(view: BackendView, width: int, *, selected: bool = False) -> Row
     name = width - _SHORT_REST
     run, wait = numbers.count(view.running, 4).strip(), numbers.count(view.waiting, 4).strip()
     row: Row = [
-        (fit(view.name, name), "title"),
+        (fit_name(view.name, name), "title"),
         (f" {fit(view.state.value, _SHORT_STATE)}", STATE_ROLES[view.state]),
         figure(numbers.rate(view.generation_tps, 5), known=view.generation_tps is not None),
         figure(f" {run}+{wait}", known=view.running is not None, role="warn" if view.waiting else LIVE),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sparktop.graphics import numbers
 from sparktop.graphics.braille import mirrored
-from sparktop.graphics.cells import cell_width, fit
+from sparktop.graphics.cells import cell_width, fit_name
 from sparktop.graphics.opposed import opposed
 from sparktop.graphics.shares import lead_row
 from sparktop.model.balance import Balance, BalanceWord
@@ -71,7 +71,7 @@ def balance_band(
 
 def group_entry(balance: Balance, width: int, *, selected: bool = False) -> Row:
     """Return one group's balance as a line of a list, without the list's frame of `width` cells."""
-    row: Row = [mark(selected=selected), (fit(balance.group, _NAME), "title"), (" ", "text")]
+    row: Row = [mark(selected=selected), (fit_name(balance.group, _NAME), "title"), (" ", "text")]
     return fit_row([*row, *verdict_line(balance, width - 2 - _NAME - 2)], width - 2)
 
 
@@ -81,14 +81,14 @@ def edge_verdict(groups: Sequence[Balance], width: int) -> Row:
         return []
     worst = min(groups, key=lambda group: (not group.bad, list(BalanceWord).index(group.word)))
     more: Row = [label(f" +{len(groups) - 1} groups")] if len(groups) > 1 else []
-    name: Row = [label(f"{fit(worst.group, min(_NAME, cell_width(worst.group)))}: ")]
+    name: Row = [label(f"{fit_name(worst.group, min(_NAME, cell_width(worst.group)))}: ")]
     room = width - row_width([*name, *more]) - 2
     return tab(*name, *verdict_line(worst, room), *more)
 
 
 def group_tab(balance: Balance, word: str = "") -> Row:
     """Return the group's name as a tab for the frame; `word` replaces the word "balance"."""
-    return name_tab("balance", fit(balance.group, 24).rstrip(), word)
+    return name_tab("balance", fit_name(balance.group, 24).rstrip(), word)
 
 
 def members(balance: Balance) -> Row:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparktop.graphics import numbers
-from sparktop.graphics.cells import fit
+from sparktop.graphics.cells import fit, fit_name
 from sparktop.model.snapshot import NodeView
 from sparktop.panels.node.memory_bar import used_percent
 from sparktop.panels.node.panel import figure_rows, gpu_totals
@@ -74,7 +74,7 @@ def node_line(view: NodeView, width: int) -> Row:
 
     Values that do not fit are left out, the least important first.
     """
-    row: Row = [(fit(view.name, _NAME), "title"), (" ", "text")]
+    row: Row = [(fit_name(view.name, _NAME), "title"), (" ", "text")]
     if view.failure is not None:
         return fit_row([*row, (f"✖ {view.failure.message}", "bad")], width)
     if view.sample is None:
