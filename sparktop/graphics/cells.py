@@ -54,8 +54,8 @@ def fit(text: str, width: int, align: Literal["left", "right", "center"] = "left
 def fit_name(name: str, width: int) -> str:
     """Return the name of a source in exactly `width` cells, as `fit` does.
 
-    Of a name with a suffix, such as "spark-a@before", the beginning is cut off instead of the end: the suffix
-    tells it from its counterpart.
+    Of a name with a suffix, such as "spark-a@before", the beginning is cut off instead of the end, because
+    its counterpart "spark-a@after" differs at the end.
     """
     if "@" not in name or cell_width(name) <= width:
         return fit(name, width)
