@@ -71,7 +71,7 @@ KEYS = (
     ),
     Key("record", ("r",), "r", "app.record", "start a recording in this folder, and stop it", "record"),
     Key("mark", ("M",), "M", "app.mark", "mark this moment with a word, for recordings and events", "mark"),
-    Key("palette", ("ctrl+p",), "ctrl+p", "app.command_palette", "command palette"),
+    Key("palette", ("ctrl+p",), "ctrl+p", "app.help(True)", "search this help, and run what was found"),
     Key("step-back", ("left_square_bracket",), "[", "step(-10)", "10 s back in time", yields=True),
     Key("step-on", ("right_square_bracket",), "]", "step(10)", "10 s forward", yields=True),
     Key("event-back", ("left_curly_bracket",), "{", "step_event(-1)", "to the event before", yields=True),

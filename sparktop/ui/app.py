@@ -5,15 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
-from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
-from textual.markup import escape
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Input
@@ -43,6 +40,7 @@ from sparktop.watch.monitor import Monitor
 
 if TYPE_CHECKING:
     from sparktop.moments.moment import Moment
+    from sparktop.ui.options.configured import Configured
 
 INTERVALS_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Poll intervals in seconds that the keys + and - step through."""
@@ -68,7 +66,7 @@ class SparktopApp(ThemedApp):
     """The Textual application of sparktop."""
 
     TITLE = "sparktop"
-    ENABLE_COMMAND_PALETTE = True
+    ENABLE_COMMAND_PALETTE = False
     CSS = "OverviewScreen { background: $background; }" + NOTICE_CSS
     # With priority: keys of the application do not reach it from a dialog.
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "interrupt", show=False, priority=True)]
@@ -112,13 +110,15 @@ class SparktopApp(ThemedApp):
         super().__init__(TerminalDriver, ansi_color=True if self.no_color_wanted else None)
         self.register_theme(textual_theme(palette))
         self._monitor = monitor
-        self._store, self._events = store, (watch or Watch()).events
+        self._store = store
         self.cadence = Cadence(interval_s, low_bandwidth=low_bandwidth)
         self.animation_level = "none"
         self._state = state
         self._take = take
         self.rewind = Rewind()
         self.timeline: Timeline = timeline or self.rewind
+        self._env = env
+        self._configured: Configured | None = None
         self.meter = TerminalMeter()
         self.role_styles = RoleStyles(palette, color=not self.no_color_wanted)
         self.overview = OverviewScreen(
@@ -160,7 +160,7 @@ class SparktopApp(ThemedApp):
             self._driver.output.count = self.meter.count
             ENDING.restore = self._driver.restore
             self.desk.handle_signals()
-            notify_of_events(self._store, self._events, self._driver.notify)
+            notify_of_events(self._store, lambda: self.desk.watch.events, self._driver.notify)
         self.theme_changed_signal.subscribe(self, lambda _: self._restyle())
         # The program that had the terminal meanwhile has drawn on it.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
@@ -264,10 +264,15 @@ class SparktopApp(ThemedApp):
     def action_menu(self) -> None:
         """Show the menu of all settings."""
         # Late, like other screens that the first picture does not need.
-        from sparktop.ui.screens.menu import MenuScreen
-        from sparktop.ui.settings import settings
+        from sparktop.ui.options.configured import Configured
+        from sparktop.ui.options.settings import menu_screen
 
-        self.push_screen(MenuScreen(settings(self, self)))
+        self._configured = self._configured or Configured(self.desk.watch, self._apply, self._env)
+        self.push_screen(menu_screen(self, self, self._configured))
+
+    def _apply(self, watch: Watch) -> None:
+        """Put changed settings into effect."""
+        self.desk.watch = watch
 
     def action_next_interval(self) -> None:
         """Change to the next longer poll interval; after the longest, to the shortest."""
@@ -279,22 +284,11 @@ class SparktopApp(ThemedApp):
         self.cadence.low_bandwidth = not self.cadence.low_bandwidth
         self._redraw()
 
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Yield the entries of the command palette: the action of each key of the overview."""
-        del screen
-        for key in self.overview.key_table:
-            if key.keys and key.name != "palette":
-                # The palette interprets markup, and a preset may have any name.
-                yield SystemCommand(escape(key.help), f"key {key.shown}", partial(self._do, key.action))
-
-    async def _do(self, action: str) -> None:
-        await self.overview.run_action(action)
-
-    def action_help(self) -> None:
-        """Show the help."""
+    def action_help(self, searching: bool = False) -> None:  # noqa: FBT001, FBT002 - arguments by place
+        """Show the help; with `searching`, all that is typed next belongs to the search."""
         from sparktop.ui.screens.help import HelpScreen
 
-        self.push_screen(HelpScreen(self.overview.key_table))
+        self.push_screen(HelpScreen(self.overview.key_table, searching=searching))
 
     def action_save_snapshot(self) -> None:
         """Write a report of the minutes up to the moment on screen, and its snapshot, into this folder."""
@@ -331,7 +325,9 @@ class SparktopApp(ThemedApp):
         from sparktop.ui.screens.mark import MarkScreen  # late: the first picture does not need it
 
         recordings = self.recordings
-        if recordings is not None:
+        if recordings is None:
+            self.notify("nothing is read here that a mark could stand in", markup=False)
+        else:
             at = recordings.now()
             self.push_screen(MarkScreen(), lambda word: None if word is None else recordings.mark(at, word))
 

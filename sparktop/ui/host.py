@@ -15,6 +15,7 @@ class Host(Protocol):
     overview: OverviewScreen
     cadence: Cadence
     role_styles: RoleStyles
+    no_color_wanted: bool
 
     def end_in_time(self, code: int) -> None:
         """Start a timer that forces the process to exit with `code` if the normal shutdown takes too long."""
@@ -32,8 +33,12 @@ class Host(Protocol):
         """Switch the low-bandwidth mode (fewer drawings) on or off."""
         ...
 
-    def action_next_theme(self) -> None:
-        """Change to the next of sparktop's themes."""
+    def action_interval(self, step: int) -> None:
+        """Change to the next longer (`step` 1) or shorter (-1) poll interval."""
+        ...
+
+    def action_next_theme(self, step: int = 1) -> None:
+        """Change to the next (1) or previous (-1) of sparktop's themes."""
         ...
 
     def action_save_snapshot(self) -> None:

@@ -71,7 +71,8 @@ class SweepDesk:
         stored). The editor's last draft is stored next to the file `state` (None: it is not stored).
         """
         self._app, self._host = app, host
-        self._watch = watch
+        self.watch = watch
+        """What is watched, with the present settings."""
         self._store = store
         self._env = env
         self._choice = None if state is None else state.with_name("sweep.json")
@@ -110,7 +111,7 @@ class SweepDesk:
         """Return every preset by name."""
         from sparktop.sweep.plan.presets import all_presets
 
-        return all_presets(self._watch.sweeps)
+        return all_presets(self.watch.sweeps)
 
     def start_usual(self, selected: PanelKey | None) -> None:
         """Start the countdown of the default preset on the selected panel's targets."""
@@ -120,7 +121,7 @@ class SweepDesk:
 
     def start_preset(self, number: int, selected: PanelKey | None) -> None:
         """Start the countdown of preset `number`, on its own targets or else the selected panel's."""
-        self._start(self._watch.sweeps[number], selected)
+        self._start(self.watch.sweeps[number], selected)
 
     def _start(self, preset: SweepSettings, selected: PanelKey | None) -> None:
         from sparktop.errors import UsageError
@@ -130,7 +131,7 @@ class SweepDesk:
         if found is None:
             return
         try:
-            plan = make_plan(preset, found, guard=self._watch.guard)
+            plan = make_plan(preset, found, guard=self.watch.guard)
         except UsageError as error:
             self.say(f"preset {preset.name}: {error}", Severity.WARNING)
             return
@@ -160,7 +161,7 @@ class SweepDesk:
         from sparktop.sweep.plan.watched_targets import watched_targets
 
         snapshot = self._snapshot()
-        return () if snapshot is None else watched_targets(self._watch, snapshot)
+        return () if snapshot is None else watched_targets(self.watch, snapshot)
 
     def _meant(
         self, targets: Sequence[SweepTarget], wanted: Sequence[str], selected: PanelKey | None
@@ -216,7 +217,7 @@ class SweepDesk:
         from sparktop.ui.screens.sweep_editor import SweepEditor
 
         known = await asyncio.to_thread(self._known_results)
-        targets, presets, guard = self._watched(), self.presets(), self._watch.guard
+        targets, presets, guard = self._watched(), self.presets(), self.watch.guard
         meant = self._meant(targets, (), selected)
         last = None if self._choice is None else recall(self._choice)
         draft = last or draft_of(presets[DEFAULT], meant, guard)
@@ -392,7 +393,7 @@ class SweepDesk:
             self.sweeping = Sweeping(
                 self._store,
                 folder=self.folder(),
-                models=self._watch.models,
+                models=self.watch.models,
                 say=self.say,
                 changed=self._host.sweep_changed,
             )

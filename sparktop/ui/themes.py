@@ -44,14 +44,14 @@ class ThemedApp(NoticeApp):
                 for canvas in screen.query(Canvas):
                     canvas.restyle(self.role_styles)
 
-    def action_next_theme(self) -> None:
-        """Change to the next of sparktop's themes."""
+    def action_next_theme(self, step: int = 1) -> None:
+        """Change to the next (1) or previous (-1) of sparktop's themes."""
         names = list(palettes())
         if self.no_color_wanted:
             self.notify("NO_COLOR is set: themes have no colours to show")
             return
         index = names.index(self.theme) if self.theme in names else -1
-        name = names[(index + 1) % len(names)]
+        name = names[(index + step) % len(names)]
         self.register_theme(textual_theme(palettes()[name]))
         self.theme = name
         self.notify(f"theme {self.theme}", timeout=2, markup=False)

@@ -24,7 +24,7 @@ class Terminal:
         self.at = 100.0
         self.sent: list[str] = []
         settings = EventSettings(bell=bell, notify=notify)
-        self.notifier = Notifier(settings, self.sent.append, clock=lambda: self.at)
+        self.notifier = Notifier(lambda: settings, self.sent.append, clock=lambda: self.at)
 
     def happen(
         self, message: str = "down", severity: Severity = Severity.CRITICAL, subject: str = "b"
@@ -87,16 +87,17 @@ def test_inside_tmux_a_notification_is_passed_on() -> None:
     """Its one escape is doubled and the whole wrapped; the bell needs no wrapping."""
     sent: list[str] = []
     settings = EventSettings(bell=True, notify="osc9")
-    notifier = Notifier(settings, sent.append, clock=lambda: 0.0, in_tmux=True)
+    notifier = Notifier(lambda: settings, sent.append, clock=lambda: 0.0, in_tmux=True)
     notifier.hear(Event(NOON, Severity.CRITICAL, "b", "down"))
     assert sent == ["\a\x1bPtmux;\x1b\x1b]9;sparktop: b: down\a\x1b\\"]
 
 
 def test_it_is_off_by_default() -> None:
-    """A store has no listener unless the configuration asks for one."""
-    store, sent = Store(Watch()), list[str]()
-    notify_of_events(store, EventSettings(), sent.append)
-    assert store._events._listeners == ()
-    notify_of_events(store, EventSettings(bell=True), sent.append)
+    """Nothing is sent unless the settings ask for it, which the user can change at any time."""
+    store, sent, settings = Store(Watch()), list[str](), [EventSettings()]
+    notify_of_events(store, lambda: settings[0], sent.append)
     store.note("a", "b", Severity.WARNING)
+    assert sent == []
+    settings[0] = EventSettings(bell=True)
+    store.note("a", "c", Severity.WARNING)
     assert sent == ["\a"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingsMap
@@ -17,7 +16,7 @@ from sparktop.panels.board.too_small import too_small_rows
 from sparktop.panels.parts.rows import Row
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.keys import bindings
-from sparktop.ui.screens.help import HelpScreen
+from sparktop.ui.screens.help import HelpScreen, Section, key_section, word_section
 from sparktop.ui.styles import RoleStyles
 from sparktop.ui.terminal.frugal import FrugalCompositor
 
@@ -26,10 +25,10 @@ class KeysScreen(HelpScreen):
     """Help on the keys of one screen."""
 
     @staticmethod
-    def text(keys: Sequence[Key]) -> Text:
+    def sections(keys: Sequence[Key]) -> list[Section]:
         """Return the help on the keys and the mouse."""
-        text = HelpScreen.keys_text(keys)
-        return text.append("mouse     a word of the last line does what its key does; the wheel scrolls\n")
+        mouse = ("mouse", "a word of the last line does what its key does; the wheel scrolls")
+        return [key_section("Keys", keys), word_section("Mouse", [mouse])]
 
 
 class StyledCanvas(Canvas):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from rich.style import Style
 from rich.text import Text
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import VerticalScroll
@@ -14,7 +17,23 @@ from textual.widgets import Static
 
 from sparktop.config.keys import KEYS, Key
 from sparktop.graphics.cells import fit
+from sparktop.panels.parts.sentences import wrapped
+from sparktop.ui.styles import RoleStyles
 
+_GROUPS = (
+    ("Views", "view zoom open back balance why processes events sort filter"),
+    ("Sweeps (load tests)", "sweep sweep-editor stop-sweep history"),
+    ("Move", "next previous page-down page-up turn turn-back"),
+    ("Back in time", "freeze step-back step-on event-back event-on go play first live"),
+    ("Show, poll, save", "nodes backends events-box self slower faster theme snapshot record mark"),
+    ("Program", "menu help palette quit"),
+)
+"""Headings of the help on the overview, each with the names of its keys."""
+_PRESETS = "preset-"
+_MOUSE = ("mouse", "click selects, click again zooms, the wheel scrolls")
+_HEAD = 12
+"""Cells of the first column: keys, labels and signs."""
+_UNWRAPPED = 10_000
 _WORDS = (
     ("unreachable", "no answer; the lower edge of its panel says why and since when"),
     ("engine dead", "vLLM's HTTP server answers, its engine has died: restart it"),
@@ -44,10 +63,62 @@ _SWEEP_SIGNS = (
     ("◐", "some of its runs are made; ◔ cut short, – not made, ✗ left out"),
     ("*", "where curves meet in one cell"),
 )
+_GRAPHS = (
+    ("", "Backends of one group share scale and time axis. A gap is a gap: nothing was read."),
+    ("", "Rates are over 10 s, latencies over 60 s. – is unknown, never zero. Dimmed: stale."),
+)
+_SWEEP_FIGURES = (
+    ("decode", "tokens a second of all requests together"),
+    ("TTFT", "from sending to the first token"),
+    ("95 %", "half the width of the interval over the runs"),
+    ("t/s each", "of one request, the median"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of the help: what it explains, the explanation, and the key whose action it describes."""
+
+    head: str
+    text: str
+    key: Key | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A group of entries under a heading."""
+
+    title: str
+    entries: tuple[Entry, ...]
+
+    def matching(self, words: Sequence[str]) -> Section:
+        """Return the section with only those entries that contain all `words`, in upper or lower case.
+
+        If the heading contains them, all entries are kept.
+        """
+        if _contains(self.title, words):
+            return self
+        return replace(
+            self, entries=tuple(one for one in self.entries if _contains(f"{one.head} {one.text}", words))
+        )
+
+
+def _contains(text: str, words: Sequence[str]) -> bool:
+    return all(word in text.casefold() for word in words)
+
+
+def key_section(title: str, keys: Sequence[Key]) -> Section:
+    """Return a section with an entry for each of `keys` that has a key at all."""
+    return Section(title, tuple(Entry(key.shown, key.help, key) for key in keys if key.keys))
+
+
+def word_section(title: str, pairs: Sequence[tuple[str, str]]) -> Section:
+    """Return a section of explanations; `pairs` are (label or sign, meaning)."""
+    return Section(title, tuple(Entry(head, text) for head, text in pairs))
 
 
 class HelpScreen(ModalScreen[None]):
-    """Help on the keys and labels of the overview."""
+    """Help on the keys and labels of the overview; typed words search it, and Enter runs what was found."""
 
     DEFAULT_CSS = """
     HelpScreen { align: center middle; }
@@ -60,67 +131,149 @@ class HelpScreen(ModalScreen[None]):
         scrollbar-background-hover: $background; scrollbar-background-active: $background;
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        ("escape,question_mark,f1,q,enter", "dismiss", "close"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [("f1", "dismiss", "close")]
 
-    def __init__(self, keys: Sequence[Key] = KEYS) -> None:
-        """Show the help on `keys`."""
+    def __init__(self, keys: Sequence[Key] = KEYS, *, searching: bool = False) -> None:
+        """Show the help on `keys`; with `searching`, each letter typed belongs to the search, "q" too."""
         super().__init__()
         self._keys = keys
+        self._searching = searching
+        self._words = ""
+        self._marked = 0
 
     def compose(self) -> ComposeResult:
         """Yield the widgets of the dialog."""
-        with VerticalScroll() as box:
-            box.border_title = "help"
-            box.border_subtitle = "esc closes"
-            yield Static(self.text(self._keys))
+        with VerticalScroll():
+            yield Static(id="help")
+
+    def on_resize(self) -> None:
+        """Wrap the lines to the new width."""
+        self._draw()
 
     @staticmethod
-    def keys_text(keys: Sequence[Key]) -> Text:
-        """Return one line of text for each key."""
-        text = Text()
-        for key in keys:
-            text.append(fit(key.shown, 9), style="bold")
-            text.append(f" {key.help}\n")
-        return text
-
-    @staticmethod
-    def text(keys: Sequence[Key]) -> Text:
+    def sections(keys: Sequence[Key]) -> list[Section]:
         """Return the complete help of the overview."""
-        text = HelpScreen.keys_text(keys)
-        text.append("mouse     click selects, click again zooms, the wheel scrolls\n")
-        text.append("\nThe word of a backend, the first that holds\n", style="bold")
-        for word, meaning in _WORDS:
-            text.append(fit(word, 12), style="bold")
-            text.append(f"{meaning}\n")
-        text.append("\nThe word of a group of backends (b shows it, w says why)\n", style="bold")
-        for word, meaning in _BALANCE_WORDS:
-            text.append(fit(word, 12), style="bold")
-            text.append(f"{meaning}\n")
-        text.append("\nGraphs\n", style="bold")
-        text.append("Backends of one group share scale and time axis. A gap is a gap: nothing was read.\n")
-        text.append("Rates are over 10 s, latencies over 60 s. – is unknown, never zero. dimmed: stale.")
-        return text
+        by_name = {key.name: key for key in keys}
+        groups = [
+            (title, [by_name.pop(name) for name in names.split() if name in by_name])
+            for title, names in _GROUPS
+        ]
+        groups[1][1].extend(by_name.pop(name) for name in list(by_name) if name.startswith(_PRESETS))
+        groups[-1][1].extend(by_name.values())
+        return [
+            *(key_section(title, some) for title, some in groups),
+            word_section("Mouse", [_MOUSE]),
+            word_section("State of a backend, the first that holds", _WORDS),
+            word_section("Verdict on a group of backends (b shows it, w says why)", _BALANCE_WORDS),
+            word_section("Graphs", _GRAPHS),
+        ]
+
+    @classmethod
+    def text(cls, keys: Sequence[Key]) -> Text:
+        """Return the complete help as text without colours and without wrapped lines."""
+        return _drawn(cls.sections(keys), _UNWRAPPED, None, None)
+
+    def _found(self) -> list[Section]:
+        words = self._words.casefold().split()
+        found = [one.matching(words) for one in self.sections(self._keys)]
+        return [one for one in found if one.entries]
+
+    def _found_keys(self) -> list[Key]:
+        """Return the keys that were found, in their order; empty while nothing is searched."""
+        if not self._words.strip():
+            return []
+        return [entry.key for one in self._found() for entry in one.entries if entry.key is not None]
+
+    def _draw(self) -> None:
+        box = self.query_one(VerticalScroll)
+        styles = getattr(self.app, "role_styles", None)
+        keys = self._found_keys()
+        marked = keys[self._marked] if keys else None
+        width = min(78, self.size.width * 96 // 100) - 6
+        self.query_one("#help", Static).update(_drawn(self._found(), width, styles, marked))
+        seeks = self._searching or bool(self._words)
+        box.border_title = Text(f"help: {self._words}▏") if seeks else "help"
+        runs = "enter runs ▸ · ↑↓ · " if keys else ""
+        box.border_subtitle = f"{runs}esc ends the search" if seeks else "type to search · esc closes"
+
+    def on_key(self, event: events.Key) -> None:
+        """Add a typed character to the search, or handle a key of the search."""
+        seeks = self._searching or bool(self._words)
+        keys = self._found_keys()
+        if event.key == "escape" or (not seeks and event.key in {"q", "question_mark", "enter"}):
+            event.stop()
+            self._stop_or_close(seeks=seeks)
+        elif event.key == "enter" and keys:
+            event.stop()
+            self._run(keys[self._marked])
+        elif event.key in {"up", "down"} and keys:
+            event.stop()
+            event.prevent_default()
+            self._marked = (self._marked + (1 if event.key == "down" else -1)) % len(keys)
+            self._draw()
+        elif event.key == "backspace":
+            self._seek(self._words[:-1])
+        elif event.key == "slash" and not seeks:
+            self._searching = True
+            self._seek("")
+        elif event.character is not None and event.is_printable:
+            event.stop()
+            self._seek(self._words + event.character)
+
+    def _seek(self, words: str) -> None:
+        self._words, self._marked = words[:40], 0
+        self._draw()
+        self.query_one(VerticalScroll).scroll_home(animate=False)
+
+    def _stop_or_close(self, *, seeks: bool) -> None:
+        """End the search if words were typed, else close the help."""
+        if seeks and self._words:
+            self._searching = False
+            self._seek("")
+        else:
+            self.dismiss()
+
+    def _run(self, key: Key) -> None:
+        """Close the help and run the action of `key` on the screen below."""
+        below = self.app.screen_stack[-2]
+        self.dismiss()
+        self.app.call_later(below.run_action, key.action)
+
+
+def _drawn(sections: Sequence[Section], width: int, styles: RoleStyles | None, marked: Key | None) -> Text:
+    """Return the sections as text of `width` cells; further rows of an entry are indented like its first.
+
+    `styles` is None for text without colours. The entry of the key `marked` has a mark in front.
+    """
+
+    def style(role: str) -> Style:
+        return Style() if styles is None else styles[role]
+
+    text = Text()
+    for number, section in enumerate(sections):
+        title = "\n".join(wrapped(section.title, width))
+        text.append(f"{'' if not number else chr(10)}{title}\n", style("accent"))
+        for entry in section.entries:
+            head = _HEAD if entry.head else 0
+            mark = "▸" if marked is not None and entry.key is marked else " "
+            text.append(mark + fit(entry.head, head), style("key"))
+            for line, part in enumerate(wrapped(entry.text, width - head - 1)):
+                text.append(f"{' ' * (head + 1) if line else ''}{part}\n", style("text"))
+    if not sections:
+        text.append("nothing found: fewer letters find more\n", style("muted"))
+    text.right_crop(1)
+    return text
 
 
 class SweepHelpScreen(HelpScreen):
     """Help on the keys and signs of the full screen of a sweep."""
 
     @staticmethod
-    def text(keys: Sequence[Key]) -> Text:
+    def sections(keys: Sequence[Key]) -> list[Section]:
         """Return the complete help of the full screen of a sweep."""
-        text = HelpScreen.keys_text(keys)
-        text.append("mouse     click chooses a level, click again says why, wheel scrolls\n")
-        text.append("\nSigns of the table and the curves\n", style="bold")
-        for sign, meaning in _SWEEP_SIGNS:
-            text.append(fit(sign, 4), style="bold")
-            text.append(f"{meaning}\n")
-        text.append("\nFigures\n", style="bold")
-        text.append(
-            "decode: tokens a second of all requests together. TTFT: from sending to the first token.\n"
-        )
-        text.append(
-            "95 %: half the width of the interval over the runs. t/s each: of one request, the median."
-        )
-        return text
+        return [
+            key_section("Keys", keys),
+            word_section("Mouse", [("mouse", "click chooses a level, click again says why, wheel scrolls")]),
+            word_section("Signs of the table and the curves", _SWEEP_SIGNS),
+            word_section("Figures", _SWEEP_FIGURES),
+        ]

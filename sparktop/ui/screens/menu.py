@@ -1,72 +1,179 @@
-"""The menu: every setting with its present value, which Enter changes."""
+"""The options menu: pages of settings, each with its value and, below the list, its explanation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+from rich.style import Style
 from rich.text import Text
+from textual import events
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import OptionList
+from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from sparktop.graphics.cells import fit
+from sparktop.graphics.cells import cell_width, fit
+from sparktop.ui.options.setting import Setting, Tab
+from sparktop.ui.styles import RoleStyles
 
 _NAME = 25
-_VALUE = 22
+_VALUE = 20
+_KEY = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A setting as one line of the menu: its name, its present value and the function that changes it."""
+class Tabs(Static):
+    """The row of page titles, of which a click chooses one."""
 
-    name: str
-    value: Callable[[], str]
-    """Returns the present value as text."""
-    change: Callable[[], None]
-    """Changes the setting to its next value."""
-    key: str = ""
-    """The key that changes the setting without the menu; "" if there is none."""
+    def __init__(self, titles: Sequence[str], choose: Callable[[int], None]) -> None:
+        """Show `titles`; a click calls `choose` with the index of the page."""
+        super().__init__(id="tabs")
+        self._titles = titles
+        self._choose = choose
+
+    def show(self, chosen: int, styles: RoleStyles) -> None:
+        """Draw the titles, with their digits as keys; the chosen one is marked."""
+        text = Text()
+        for index, title in enumerate(self._titles):
+            here = index == chosen
+            text.append(f"{'▸' if here else ' '}{index + 1} ", styles["key"])
+            text.append(f"{title} ", styles["title" if here else "muted"])
+        self.update(text)
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose the page whose title was clicked."""
+        at = 0
+        for index, title in enumerate(self._titles):
+            at += cell_width(title) + 4
+            if event.x < at:
+                self._choose(index)
+                return
 
 
 class MenuScreen(ModalScreen[None]):
-    """Shows all settings and lets the user change them."""
+    """Shows all settings in pages, lets the user change them and save them in the configuration file."""
 
     DEFAULT_CSS = """
     MenuScreen { align: center middle; }
-    MenuScreen > OptionList {
-        width: 62; max-width: 96%; height: auto; max-height: 94%;
+    MenuScreen > Vertical {
+        width: 64; max-width: 100%; height: 22; max-height: 100%;
         border: round $border; background: $background; padding: 0 1;
         border-title-color: $foreground; border-subtitle-color: $foreground;
     }
-    MenuScreen > OptionList:focus { border: round $border; }
+    MenuScreen #tabs { height: 1; margin-bottom: 1; }
+    MenuScreen OptionList, MenuScreen OptionList:focus {
+        height: 1fr; border: none; padding: 0; background: $background; background-tint: $background 0%;
+        scrollbar-size-vertical: 1; scrollbar-color: $border; scrollbar-background: $background;
+    }
+    MenuScreen:nocolor OptionList > .option-list--option-highlighted { text-style: reverse; }
+    MenuScreen #about { height: 6; border-top: solid $border; color: $foreground; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [("escape,m,q", "dismiss", "close")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("escape,m,q", "dismiss", "close"),
+        Binding("tab", "turn(1)", "next page", priority=True),
+        Binding("shift+tab", "turn(-1)", "previous page", priority=True),
+        Binding("right,plus,equals_sign,space", "change(1)", "next value", priority=True),
+        Binding("left,minus", "change(-1)", "previous value", priority=True),
+        ("j", "move(1)", "down"),
+        ("k", "move(-1)", "up"),
+        ("s", "save", "save"),
+        *((str(number), f"page({number - 1})", "page") for number in range(1, 10)),
+    ]
 
-    def __init__(self, settings: list[Setting]) -> None:
-        """Show `settings` in their order."""
+    def __init__(
+        self, tabs: Sequence[Tab], styles: Callable[[], RoleStyles], save: Callable[[], str] | None = None
+    ) -> None:
+        """Show `tabs`; `styles` returns the present styles, `save` saves and returns a message."""
         super().__init__()
-        self._settings = settings
+        self._tabs = tabs
+        self._styles = styles
+        self._save = save
+        self._page = 0
 
     def compose(self) -> ComposeResult:
-        """Yield the list of settings."""
-        options = OptionList(*(Option(self._line(setting)) for setting in self._settings))
-        options.border_title = "settings"
-        options.border_subtitle = "enter changes · esc closes"
-        yield options
+        """Yield the titles of the pages, the list of settings and the explanation."""
+        with Vertical() as box:
+            box.border_title = "options"
+            saves = "s saves · " if self._save is not None else ""
+            box.border_subtitle = f"←→ changes · tab next page · {saves}esc closes"
+            yield Tabs([tab.title for tab in self._tabs], self.action_page)
+            yield OptionList()
+            yield Static(id="about")
 
-    @staticmethod
-    def _line(setting: Setting) -> Text:
+    def on_mount(self) -> None:
+        """Show the first page."""
+        self._fill()
+
+    @property
+    def _list(self) -> OptionList:
+        return self.query_one(OptionList)
+
+    @property
+    def _chosen(self) -> Setting:
+        return self._tabs[self._page].settings[self._list.highlighted or 0]
+
+    def _fill(self) -> None:
+        """Show the settings of the present page."""
+        self._list.clear_options()
+        self._list.add_options([Option(self._line(one)) for one in self._tabs[self._page].settings])
+        self._list.highlighted = 0
+        self._list.focus()
+        self._draw()
+
+    def _draw(self) -> None:
+        """Show all values of the page again, since one may affect another, and the explanation."""
+        styles = self._styles()
+        self.query_one(Tabs).show(self._page, styles)
+        for index, setting in enumerate(self._tabs[self._page].settings):
+            self._list.replace_option_prompt_at_index(index, self._line(setting))
+        chosen = self._chosen
+        about = Text(chosen.help, styles["text"])
+        if not chosen.live:
+            about.append("\ntakes effect at the next start", styles["warn"])
+        if chosen.file_name:
+            about.append(f"\nin the file: {chosen.file_name}", styles["muted"])
+        self.query_one("#about", Static).update(about)
+
+    def _line(self, setting: Setting) -> Text:
+        styles = self._styles()
         line = Text(fit(setting.name, _NAME))
-        line.append(fit(setting.value(), _VALUE), style="bold")
-        line.append(fit(setting.key, 8, "right"))
+        # Without a background of its own: the highlight must cover it.
+        line.append(fit(setting.value(), _VALUE), Style(color=styles["key"].color))
+        line.append(fit(setting.key, _KEY, "right"))
         return line
 
+    def on_option_list_option_highlighted(self) -> None:
+        """Explain the setting."""
+        self._draw()
+
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Change the selected setting and show all values again, since one may affect another."""
-        self._settings[event.option_index].change()
-        for index, setting in enumerate(self._settings):
-            event.option_list.replace_option_prompt_at_index(index, self._line(setting))
+        """Change the setting to its next value, and after the last to its first."""
+        event.stop()
+        self.action_change(0)
+
+    def action_change(self, step: int) -> None:
+        """Change the highlighted setting: to its next value (1), its previous (-1), or around (0)."""
+        self._chosen.change(step)
+        if self.is_current:  # the filter closes the menu
+            self._draw()
+
+    def action_move(self, step: int) -> None:
+        """Move the highlight by one line: 1 down, -1 up."""
+        self._list.action_cursor_down() if step > 0 else self._list.action_cursor_up()
+
+    def action_turn(self, step: int) -> None:
+        """Show the next (1) or previous (-1) page."""
+        self.action_page((self._page + step) % len(self._tabs))
+
+    def action_page(self, number: int) -> None:
+        """Show page `number`, from 0; do nothing if there is no such page."""
+        if number < len(self._tabs):
+            self._page = number
+            self._fill()
+
+    def action_save(self) -> None:
+        """Save the changed settings in the configuration file, and say what was saved where."""
+        message = self._save() if self._save is not None else "there is no configuration file here"
+        self.notify(message, timeout=6, markup=False)

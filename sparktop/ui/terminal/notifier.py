@@ -25,13 +25,15 @@ class Notifier:
 
     def __init__(
         self,
-        settings: EventSettings,
+        settings: Callable[[], EventSettings],
         write: Callable[[str], None],
         *,
         clock: Callable[[], float] = time.monotonic,
         in_tmux: bool = False,
     ) -> None:
-        """Send the kinds of notification that `settings` enable; `write` sends an escape sequence.
+        """Send the kinds of notification that the settings enable; `write` sends an escape sequence.
+
+        `settings` returns the present settings, which the user can change.
 
         With `in_tmux`, a desktop notification is wrapped so that tmux forwards it to the terminal if the
         tmux option allow-passthrough is set; without this option, tmux drops the notification.
@@ -45,13 +47,15 @@ class Notifier:
 
     def hear(self, event: Event) -> None:
         """Notify the user of an event, if it is severe enough and the last notification is not too recent."""
-        if event.importance.rank < self._settings.severity.rank:
+        settings = self._settings()
+        silent = not settings.bell and settings.notify == "off"
+        if silent or event.importance.rank < settings.severity.rank:
             return
         now = self._clock()
         if self._sent_at is not None and now - self._sent_at < PAUSE_S:
             self._held_back += 1
             return
-        sequence = ("\a" if self._settings.bell else "") + self._notification(event)
+        sequence = ("\a" if self._settings().bell else "") + self._notification(event)
         self._sent_at, self._held_back = now, 0
         if sequence:
             self._write(sequence)
@@ -61,7 +65,7 @@ class Notifier:
         more = f" (and {self._held_back} more)" if self._held_back else ""
         # Clean text holds no control character that could end the sequence; a semicolon would divide it.
         text = clean(f"{event.subject}: {event.message}", _LONGEST).replace(";", ",") + more
-        match self._settings.notify:
+        match self._settings().notify:
             case "osc9":
                 # With the title in front: a text that begins with "4;" would be a progress bar.
                 sequence = f"\x1b]9;{_TITLE}: {text}\a"
@@ -72,7 +76,9 @@ class Notifier:
         return f"\x1bPtmux;\x1b{sequence}\x1b\\" if self._in_tmux else sequence
 
 
-def notify_of_events(store: Store | None, settings: EventSettings, write: Callable[[str], None]) -> None:
-    """Notify the user of the store's events from now on, if `settings` enable bell or notifications."""
-    if store is not None and (settings.bell or settings.notify != "off"):
+def notify_of_events(
+    store: Store | None, settings: Callable[[], EventSettings], write: Callable[[str], None]
+) -> None:
+    """Notify the user of the store's events from now on, as `settings` returns at each event."""
+    if store is not None:
         store.listen_events(Notifier(settings, write, in_tmux="TMUX" in os.environ).hear)

@@ -1,20 +1,27 @@
-"""The menu: every setting with its value, changed by Enter."""
+"""The options menu: pages of settings with values and explanations, changed by keys and mouse, and saved."""
 
 from __future__ import annotations
 
 import json
+import tomllib
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+from textual.geometry import Size
 from textual.pilot import Pilot
-from textual.widgets import Input, OptionList
+from textual.widgets import Input, OptionList, Static
 
 from sparktop.config.keys import KEYS
 from sparktop.model.snapshot import Snapshot
+from sparktop.model.targets import Watch
 from sparktop.ui.app import SparktopApp
-from sparktop.ui.settings import settings
+from sparktop.ui.options.setting import Setting
+from sparktop.ui.screens.menu import MenuScreen
 from stage.rehearsal import Rehearsal
+
+SIZES = [(60, 16), (80, 24), (200, 50)]
 
 
 @cache
@@ -23,81 +30,221 @@ def picture() -> Snapshot:
     return Rehearsal().play(10).snapshot()
 
 
-def make_app(keys: dict[str, str] | None = None) -> SparktopApp:
-    return SparktopApp(picture, keys=keys)
+def make_app(keys: dict[str, str] | None = None, home: Path | None = None, source: str = "x") -> SparktopApp:
+    env = None if home is None else {"HOME": str(home)}
+    return SparktopApp(picture, keys=keys, env=env, watch=Watch(source=source))
 
 
-def menu(app: SparktopApp) -> OptionList:
-    return app.screen.query_one(OptionList)
+def menu(app: SparktopApp) -> MenuScreen:
+    assert isinstance(app.screen, MenuScreen)
+    return app.screen
+
+
+def settings(app: SparktopApp) -> list[Setting]:
+    """Return the settings of the page on the screen."""
+    return list(menu(app)._tabs[menu(app)._page].settings)
 
 
 def lines(app: SparktopApp) -> list[str]:
-    options = menu(app)
+    options = menu(app).query_one(OptionList)
     return [str(options.get_option_at_index(i).prompt) for i in range(options.option_count)]
 
 
-async def choose(pilot: Pilot[None], app: SparktopApp, name: str) -> str:
-    """Press Enter on the setting `name` of the open menu; give its line."""
-    index = [setting.name for setting in settings(app, app)].index(name)
-    menu(app).highlighted = index
-    await pilot.press("enter")
+def about(app: SparktopApp) -> str:
+    return str(menu(app).query_one("#about", Static).render())
+
+
+async def press(pilot: Pilot[None], *keys: str) -> None:
+    await pilot.press(*keys)
     await pilot.pause()
+
+
+async def choose(pilot: Pilot[None], app: SparktopApp, name: str, key: str = "enter") -> str:
+    """Press a key on the setting `name` of the open page; give its line."""
+    index = [setting.name for setting in settings(app)].index(name)
+    menu(app).query_one(OptionList).highlighted = index
+    await press(pilot, key)
     return lines(app)[index]
 
 
-async def test_the_menu_fits_the_smallest_usual_terminal() -> None:
-    """At 80x24 every setting is on the screen at once, each in one line that is not cut."""
+@pytest.mark.parametrize("size", SIZES)
+async def test_every_page_fits(size: tuple[int, int]) -> None:
+    """At each size names and values are whole, and each explanation is on the screen to its end."""
+    app, size_of = make_app(), Size(*size)
+    async with app.run_test(size=size) as pilot:
+        await press(pilot, "m")
+        for tab in menu(app)._tabs:
+            box = menu(app).query_one("#about").parent
+            assert box is not None
+            assert box.region.right <= size[0]
+            assert box.region.bottom <= size[1]
+            options = menu(app).query_one(OptionList)
+            assert max(map(len, lines(app))) <= options.scrollable_content_region.width
+            assert not any("…" in line for line in lines(app))
+            for index in range(len(tab.settings)):
+                options.highlighted = index
+                await pilot.pause()
+                text = menu(app).query_one("#about", Static)
+                region = text.content_region
+                assert text.get_content_height(size_of, size_of, region.width) <= region.height, index
+            await press(pilot, "tab")
+
+
+async def test_at_80x24_no_page_scrolls() -> None:
+    """Every setting of a page is on the screen at once."""
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("m")
-        await pilot.pause()
-        region = menu(app).region
-        assert (region.x >= 0, region.y >= 0, region.right <= 80, region.bottom <= 24) == (True,) * 4
-        assert menu(app).max_scroll_y == 0
-        assert len(lines(app)) == len(settings(app, app)) == menu(app).virtual_size.height
-        assert max(map(len, lines(app))) <= menu(app).scrollable_content_region.width
+        await press(pilot, "m")
+        for _ in menu(app)._tabs:
+            assert menu(app).query_one(OptionList).max_scroll_y == 0
+            await press(pilot, "tab")
 
 
-ROUNDS = {
+BOARD = {
     "view": ["compact", "one backend", "wall", "watch"],
     "sorted by": ["name", "tokens/s", "load", "memory", "state", "as configured"],
-    "poll every": ["2 s", "5 s", "10 s", "0.25 s", "0.5 s", "1 s"],
-    "low bandwidth": ["on", "off"],
     "picture": ["past", "live"],
     "box: nodes": ["hidden", "shown"],
     "box: backends": ["hidden", "shown"],
     "box: alerts and events": ["shown", "hidden"],
     "box: self": ["shown", "hidden"],
 }
+PROGRAM = {"poll every": ["2 s", "5 s", "10 s", "0.25 s", "0.5 s", "1 s"], "low bandwidth": ["on", "off"]}
 
 
 async def test_enter_goes_to_the_next_value_and_round() -> None:
     """Each Enter shows the setting's next value in its line, and the last is where it began."""
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("m")
-        for name, values in ROUNDS.items():
-            seen = [await choose(pilot, app, name) for _ in values]
-            assert [value in line for value, line in zip(values, seen, strict=True)] == [True] * len(values)
-            assert {one.name: one.value() for one in settings(app, app)}[name] == values[-1]
+        await press(pilot, "m")
+        for page, rounds in (("1", BOARD), ("6", PROGRAM)):
+            await press(pilot, page)
+            for name, values in rounds.items():
+                seen = [await choose(pilot, app, name) for _ in values]
+                assert [value in line for value, line in zip(values, seen, strict=True)] == [True] * len(
+                    values
+                )
 
 
-async def test_enter_on_the_theme_goes_to_the_next() -> None:
+async def test_arrows_go_up_and_down_and_stop_at_the_ends() -> None:
+    """Right is the next value, left the one before; an alert's limit stops at its last value."""
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "m", "2")
+        assert "13 GiB" in await choose(pilot, app, "headroom, warning", "right")
+        assert "11 GiB" in [await choose(pilot, app, "headroom, warning", "left") for _ in range(2)][-1]
+        seen = [await choose(pilot, app, "headroom, critical", "left") for _ in range(9)]
+        assert " 1 GiB" in seen[-1] == seen[-2]
+        assert "13 GiB" not in seen[-1]
+
+
+async def test_the_chosen_setting_is_explained() -> None:
+    """Below the list stand its meaning, its name in the file, and that it waits for the next start."""
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "m", "4", "down")
+        assert "Rings the terminal's bell" in about(app)
+        assert "events.bell" in about(app)
+        assert "next start" not in about(app)
+        await press(pilot, "6", "down", "down")
+        assert "takes effect at the next start" in about(app)
+
+
+async def test_what_is_live_holds_at_once() -> None:
+    """Bell and guard are what later events and sweeps are given."""
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "m", "4")
+        await choose(pilot, app, "bell")
+        await choose(pilot, app, "severity")
+        await press(pilot, "5")
+        await choose(pilot, app, "least headroom")
+        assert app.desk.watch.events.bell
+        assert app.desk.watch.events.severity == "critical"
+        assert app.desk.watch.guard.min_headroom_gib == 8
+
+
+async def test_the_mouse_chooses_pages_and_settings() -> None:
+    """A click on a title opens its page; a click on a line changes it."""
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "m")
+        await pilot.click("#tabs", offset=(13, 0))
+        await pilot.pause()
+        assert settings(app)[0].name == "headroom, warning"
+        await pilot.click(OptionList, offset=(3, 1))
+        await pilot.pause()
+        assert "9 GiB" in lines(app)[1]
+
+
+async def test_s_saves_what_was_changed_and_nothing_else(tmp_path: Path) -> None:
+    """The file keeps its comments and its other values; a second s has nothing to save."""
+    path = tmp_path / "mine.toml"
+    text = '# mine\ntheme = "spark-light"  # the best\ninterval_s = 1.0\n\n[[nodes]]\nname = "n"\n'
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o640)
+    app = make_app(home=tmp_path, source=str(path))
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await press(pilot, "m", "6")
+        await choose(pilot, app, "poll every", "right")
+        await press(pilot, "4")
+        await choose(pilot, app, "bell")
+        await press(pilot, "s")
+        assert [note.message for note in app._notifications] == [f"saved in {path}: events.bell, interval_s"]
+        await press(pilot, "s")
+        assert [note.message for note in app._notifications] == ["nothing was changed since the last save"]
+    expected = text.replace("interval_s = 1.0", "interval_s = 2.0") + "\n[events]\nbell = true\n"
+    assert path.read_text(encoding="utf-8") == expected
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+async def test_without_a_file_one_is_made_in_its_usual_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the user's configuration folder, with what was changed."""
+    monkeypatch.chdir(tmp_path)
+    app = make_app(home=tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "m", "2")
+        await choose(pilot, app, "slow clock", "left")
+        await press(pilot, "s")
+    made = tmp_path / ".config" / "sparktop" / "sparktop.toml"
+    assert tomllib.loads(made.read_text(encoding="utf-8")) == {"alerts": {"slow_clock_mhz": 900}}
+
+
+async def test_a_file_that_cannot_be_changed_stays_as_it_is(tmp_path: Path) -> None:
+    """A file broken meanwhile, and one with its table in one line: a message, and not one byte written."""
+    path = tmp_path / "mine.toml"
+    for text in ("[alerts", "alerts = { slow_clock_mhz = 1000.0 }\n"):
+        path.write_text(text, encoding="utf-8")
+        app = make_app(home=tmp_path, source=str(path))
+        async with app.run_test(size=(80, 24), notifications=True) as pilot:
+            await press(pilot, "m", "2")
+            await choose(pilot, app, "slow clock", "left")
+            await press(pilot, "s")
+            (note,) = app._notifications
+            assert note.message.startswith("not saved: ")
+        assert path.read_text(encoding="utf-8") == text
+
+
+async def test_the_theme_changes_at_once() -> None:
     """The theme's line names the theme that is in use after each Enter."""
     app = make_app()
     async with app.run_test(size=(120, 36)) as pilot:
-        await pilot.press("m")
+        await press(pilot, "m")
         first = app.theme
         line = await choose(pilot, app, "theme")
         assert app.theme != first
         assert app.theme in line
+        await choose(pilot, app, "theme", "left")
+        assert app.theme == first
 
 
 async def test_the_last_box_cannot_be_hidden() -> None:
     """With all other boxes hidden the menu goes on to say that the last one is shown."""
     app = make_app()
     async with app.run_test(size=(120, 36)) as pilot:
-        await pilot.press("m")
+        await press(pilot, "m")
         assert "hidden" in await choose(pilot, app, "box: nodes")
         assert "shown" in await choose(pilot, app, "box: backends")
 
@@ -106,32 +253,26 @@ async def test_the_filter_is_asked_on_the_board() -> None:
     """Enter on the filter closes the menu and opens the line; the menu then shows what was typed."""
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("m")
-        menu(app).highlighted = 2
-        await pilot.press("enter")
-        await pilot.pause()
+        await press(pilot, "m", "down", "down", "enter")
         assert app.screen is app.overview
         assert isinstance(app.focused, Input)
-        await pilot.press("b", "u", "s", "enter", "m")
-        await pilot.pause()
+        await press(pilot, "b", "u", "s", "enter", "m")
         assert "bus" in lines(app)[2]
 
 
-def saved(folder: Path) -> object:
-    (path,) = folder.iterdir()
+def saved(folder: Path) -> Any:  # noqa: ANN401 - JSON
+    (path,) = folder.glob("*.json")
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 async def test_a_snapshot_is_saved_from_the_menu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Enter on the last line writes the picture into the current folder; the menu stays."""
+    """Enter on its line writes the picture into the current folder; the menu stays."""
     monkeypatch.chdir(tmp_path)
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("m")
+        await press(pilot, "m")
         await choose(pilot, app, "save a snapshot")
-    data = saved(tmp_path)
-    assert isinstance(data, dict)
-    assert data["schema"] == "sparktop.snapshot/1"
+    assert saved(tmp_path)["schema"] == "sparktop.snapshot/1"
 
 
 async def test_the_menu_shows_moved_keys() -> None:
@@ -139,9 +280,8 @@ async def test_the_menu_shows_moved_keys() -> None:
     usual = {key.name: key.shown for key in KEYS}
     app = make_app({"freeze": "f9", "menu": "Q"})
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("Q")
-        await pilot.pause()
-        by_name = {setting.name: setting.key for setting in settings(app, app)}
+        await press(pilot, "Q")
+        by_name = {setting.name: setting.key for setting in settings(app)}
         assert by_name["picture"] == "f9"
         assert by_name["view"] == usual["view"]
         assert any(line.rstrip().endswith("f9") for line in lines(app))
@@ -152,7 +292,6 @@ async def test_the_menu_closes() -> None:
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         for key in ("escape", "m", "q"):
-            await pilot.press("m", key)
-            await pilot.pause()
+            await press(pilot, "m", key)
             assert app.screen is app.overview
             assert app.is_running

@@ -1,0 +1,262 @@
+"""The settings of the configuration file that the options menu can change, with values and meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sparktop.config.edit import Place, Value
+from sparktop.model.event import Severity
+from sparktop.model.targets import Watch
+
+_FIELDS = {"alerts": "node_thresholds", "thresholds": "thresholds", "events": "events", "guard": "guard"}
+"""The field of `Watch` that holds a table of the configuration file."""
+
+_AT_START = frozenset({"alerts", "thresholds", "recorder"})
+"""Tables whose settings take effect at the next start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A setting of the configuration file with the values that the menu steps through."""
+
+    place: Place
+    """Path of the setting in the file."""
+    name: str
+    choices: tuple[Value, ...]
+    """Values in ascending order; a value between two of them is possible in the file."""
+    help: str
+    unit: str = ""
+    """Unit of the value, after it in the menu; "" for none."""
+    none: Value | None = None
+    """The value that stands for None, which is what holds while the file does not have the setting."""
+
+    @property
+    def live(self) -> bool:
+        """Whether a change takes effect at once; otherwise when sparktop is started again."""
+        return self.place[0] not in _AT_START
+
+    def value(self, watch: Watch) -> Value | None:
+        """Return the present value in `watch`; None if the setting has no value, so that a default holds."""
+        holder = getattr(watch, _FIELDS[self.place[0]]) if self.place[0] in _FIELDS else watch
+        value: Value | None = getattr(holder, self.place[-1])
+        return value.value if isinstance(value, Severity) else value
+
+    def put(self, watch: Watch, value: Value) -> Watch:
+        """Return `watch` with another value of this setting."""
+        key = self.place[-1]
+        if self.place[0] not in _FIELDS:
+            return replace(watch, **{key: value})  # type: ignore[arg-type]  # of the field's type by the table
+        field = _FIELDS[self.place[0]]
+        new = Severity(str(value)) if key == "severity" else value
+        holder = replace(getattr(watch, field), **{key: new})
+        return replace(watch, **{field: holder})
+
+    def step(self, now: Value | None, step: int, *, around: bool = False) -> Value:
+        """Return the next larger (`step` 1) or smaller (-1) choice after `now`, at most the last one.
+
+        With `around`, the first choice follows the last. Words and true and false are in the order of
+        `choices`.
+        """
+        if now is None:
+            return self.choices[0 if self.none is None else self.choices.index(self.none)]
+        if now in self.choices:
+            index = self.choices.index(now) + step
+        else:
+            below = sum(isinstance(one, int | float) and one < float(now) for one in self.choices)
+            index = below if step > 0 else below - 1
+        last = len(self.choices) - 1
+        return self.choices[index % (last + 1) if around else max(0, min(last, index))]
+
+
+_SWITCH = (False, True)
+
+
+def _steps(first: float, last: float, by: float) -> tuple[float, ...]:
+    return tuple(round(first + index * by, 6) for index in range(round((last - first) / by) + 1))
+
+
+_LOWER = "Raise it to be warned earlier."
+ALERTS = (
+    Option(
+        ("alerts", "headroom_warn_gib"),
+        "headroom, warning",
+        _steps(1, 64, 1),
+        "Memory that can still be allocated on a machine whose GPU shares the memory (GB10). "
+        f"Below it, an alert begins. {_LOWER}",
+        "GiB",
+    ),
+    Option(
+        ("alerts", "headroom_critical_gib"),
+        "headroom, critical",
+        _steps(1, 64, 1),
+        "Below it the alert is critical: the kernel may end programs, or the machine may hang.",
+        "GiB",
+    ),
+    Option(
+        ("alerts", "available_warn_percent"),
+        "free memory, warning",
+        _steps(1, 50, 1),
+        f"Available memory of machines whose GPUs have memory of their own. {_LOWER}",
+        "%",
+    ),
+    Option(
+        ("alerts", "available_critical_percent"),
+        "free memory, critical",
+        _steps(1, 50, 1),
+        "Available memory below which the alert is critical.",
+        "%",
+    ),
+    Option(
+        ("alerts", "thermal_margin_warn_c"),
+        "thermal margin, warning",
+        _steps(1, 30, 1),
+        f"Degrees left to the GPU's thermal limit, where its clock begins to fall. {_LOWER}",
+        "°C",
+    ),
+    Option(
+        ("alerts", "thermal_margin_critical_c"),
+        "thermal margin, critical",
+        _steps(1, 30, 1),
+        "Degrees left to the thermal limit below which the alert is critical.",
+        "°C",
+    ),
+    Option(
+        ("alerts", "throttled_warn_percent"),
+        "throttled",
+        _steps(1, 100, 1),
+        "Share of the last minute in which one reason slowed the GPU.",
+        "%",
+    ),
+    Option(
+        ("alerts", "swap_in_warn_mib_per_s"),
+        "swap-in",
+        (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0),
+        "Memory read back from swap: a server that swaps is slow.",
+        "MiB/s",
+    ),
+    Option(
+        ("alerts", "rdma_errors_warn_per_s"),
+        "RDMA errors",
+        (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0),
+        "Errors of the network between two machines that serve one model.",
+        "/s",
+    ),
+    Option(
+        ("alerts", "slow_clock_mhz"),
+        "slow clock",
+        _steps(400, 2400, 100),
+        "A GB10 under load whose clock stays below it is slow. A fault of its power supply looks like this.",
+        "MHz",
+    ),
+    Option(
+        ("alerts", "slow_step_ratio"),
+        "slow steps",
+        _steps(1.1, 3, 0.1),
+        "At a healthy clock, a step of the engine that takes so many times its earlier time is slow.",
+        "×",
+    ),
+)
+STATES = (
+    Option(
+        ("thresholds", "kv_full_percent"),
+        "KV-full from",
+        _steps(50, 100, 1),
+        "Use of the KV cache from which a backend is KV-full: new requests wait, others may be evicted.",
+        "%",
+    ),
+    Option(
+        ("thresholds", "busy_share"),
+        "busy from",
+        _steps(0.05, 1, 0.05),
+        "Share of its slots in use from which a backend is busy; below it, it is bored.",
+        "of its slots",
+    ),
+    Option(
+        ("thresholds", "busy_running"),
+        "busy, slots unknown",
+        _steps(1, 256, 1),
+        "Running requests from which a backend is busy where it does not report its number of slots.",
+        "requests",
+    ),
+    Option(
+        ("thresholds", "queueing_share"),
+        "queueing from",
+        _steps(0.05, 1, 0.05),
+        "Share of the window in which requests waited from which a backend is queueing.",
+        "of the window",
+    ),
+    Option(
+        ("thresholds", "window_s"),
+        "window",
+        (1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0),
+        "Seconds over which queueing and preemptions are judged.",
+        "s",
+    ),
+)
+EVENTS = (
+    Option(
+        ("events", "severity"),
+        "severity",
+        ("info", "warning", "critical"),
+        "Least severity of an event that rings or notifies. The hook program and the webhook take it at "
+        "the next start.",
+    ),
+    Option(
+        ("events", "bell"), "bell", _SWITCH, "Rings the terminal's bell at an event, at most once every 10 s."
+    ),
+    Option(
+        ("events", "notify"),
+        "notification",
+        ("off", "osc9", "osc777"),
+        "Desktop notification by the terminal: osc9 (iTerm2, kitty, WezTerm) or osc777 (foot, Ghostty). "
+        "tmux needs allow-passthrough.",
+    ),
+)
+GUARD = (
+    Option(
+        ("guard", "min_headroom_gib"),
+        "least headroom",
+        (0.0, *_steps(1, 64, 1)),
+        "A sweep stops itself below this headroom, and keeps its result. 0 switches it off; unset: "
+        "8 GiB where GPU and CPU share the memory.",
+        "GiB",
+        none=8.0,
+    ),
+    Option(
+        ("guard", "max_gpu_c"),
+        "highest GPU temperature",
+        (0.0, *_steps(60, 110, 1)),
+        "A sweep stops itself above this temperature. 0 switches it off; unset: 92 °C where GPU and CPU "
+        "share the memory.",
+        "°C",
+        none=92.0,
+    ),
+)
+RECORDER = (
+    Option(
+        ("recorder", "flight"),
+        "flight recorder",
+        _SWITCH,
+        "Keeps the newest hours of all that is seen in files, to replay what was before a crash.",
+    ),
+    Option(
+        ("recorder", "flight_mib"),
+        "its files",
+        (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536),
+        "Most that these files may take; the oldest ten minutes are deleted first.",
+        "MiB",
+    ),
+)
+INTERVAL = Option(
+    ("interval_s",),
+    "poll every",
+    (0.25, 0.5, 1.0, 2.0, 5.0, 10.0),
+    "Time between two polls of a server; machines are polled half as often.",
+    "s",
+)
+LOW_BANDWIDTH = Option(
+    ("low_bandwidth",),
+    "low bandwidth",
+    _SWITCH,
+    "Draws every 4 s and coarsely, under 2 kB/s at 120×36: for slow lines.",
+)

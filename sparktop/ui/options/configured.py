@@ -1,0 +1,110 @@
+"""The settings of the configuration file while sparktop runs: changed at once, and saved on request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from sparktop.config.edit import Place, Value, with_values
+from sparktop.config.options import ALERTS, EVENTS, GUARD, INTERVAL, LOW_BANDWIDTH, RECORDER, STATES, Option
+from sparktop.config.watch import read_config
+from sparktop.errors import ConfigError
+from sparktop.files import PRIVATE, find_config, usual_places, write_whole
+from sparktop.model.targets import Watch
+from sparktop.model.text import clean
+from sparktop.ui.options.setting import Setting
+
+THEME = Option(("theme",), "theme", (), "Colours of everything on the screen; sparktop themes lists them.")
+_ALL = (*ALERTS, *STATES, *EVENTS, *GUARD, *RECORDER, INTERVAL, LOW_BANDWIDTH, THEME)
+_HERE = ", this machine"
+"""Follows the file's path in `Watch.source` where the file names no targets."""
+
+
+class Configured:
+    """The present values of the settings, and those of the configuration file."""
+
+    def __init__(self, watch: Watch, apply: Callable[[Watch], None], env: Mapping[str, str] | None) -> None:
+        """Start with the settings `watch`, as read from the file; `apply` puts changed ones into effect.
+
+        `env` determines the file; with None nothing can be saved.
+        """
+        self.watch = watch
+        self._saved = watch
+        self._apply = apply
+        self._env = env
+
+    def setting(self, option: Option) -> Setting:
+        """Return the line of the menu for `option`."""
+        return Setting(
+            option.name,
+            lambda: self._text(option),
+            lambda step: self._change(option, step),
+            option.help,
+            live=option.live,
+            file_name=".".join(option.place),
+        )
+
+    def _text(self, option: Option) -> str:
+        value = option.value(self.watch)
+        if value is None:
+            return "unset"
+        shown = ("on" if value else "off") if isinstance(value, bool) else value
+        text = f"{shown:g}" if isinstance(shown, float | int) else shown
+        return f"{text} {option.unit}".rstrip()
+
+    def _change(self, option: Option, step: int) -> None:
+        value = option.step(option.value(self.watch), step or 1, around=step == 0)
+        self.watch = option.put(self.watch, value)
+        self._apply(self.watch)
+
+    def unsaved(self) -> dict[Place, Value]:
+        """Return the values that were changed and not saved yet, by their place in the file."""
+        pairs = ((option.place, option.value(self.watch), option.value(self._saved)) for option in _ALL)
+        return {place: now for place, now, saved in pairs if now is not None and now != saved}
+
+    @property
+    def path(self) -> Path | None:
+        """The configuration file, which may not exist yet; None if nothing can be saved."""
+        if self._env is None:
+            return None
+        named = Path(self._saved.source.removesuffix(_HERE))
+        if named.suffix == ".toml" and named.is_file():
+            return named
+        return find_config(None, self._env) or usual_places(self._env)[-1]
+
+    def save(self, *, interval_s: float, low_bandwidth: bool, theme: str | None) -> str:
+        """Write the changed values into the file, and nothing else; return a message for the user.
+
+        The arguments are settings that keys change too; a `theme` of None is not saved.
+        """
+        theme = theme or self.watch.theme
+        self.watch = replace(self.watch, interval_s=interval_s, low_bandwidth=low_bandwidth, theme=theme)
+        path, values = self.path, self.unsaved()
+        if path is None:
+            return "there is no configuration file here"
+        if not values:
+            return "nothing was changed since the last save"
+        try:
+            _write(path, values)
+        except (ConfigError, OSError) as error:
+            return f"not saved: {clean(error, 300)}"
+        self._saved = self.watch
+        return f"saved in {clean(path, 200)}: {', '.join('.'.join(place) for place in values)}"
+
+
+def _write(path: Path, values: Mapping[Place, Value]) -> None:
+    """Write the file with other values.
+
+    Raises:
+        ConfigError: the file cannot be read or changed, or it would not be valid afterwards.
+        OSError: the file cannot be written; the old one is unchanged.
+    """
+    from sparktop.config.schema import check  # late: pydantic is loaded only here
+
+    there = path.exists()
+    text = with_values(read_config(path) if there else "", values)
+    check(path, text)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A link stays one: its target is replaced.
+    write_whole(path.resolve(), text, path.stat().st_mode & 0o777 if there else PRIVATE)

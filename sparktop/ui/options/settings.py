@@ -1,0 +1,144 @@
+"""The pages of the options menu: every setting with its value, its meaning and how it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from textual.app import App
+
+from sparktop.config.options import ALERTS, EVENTS, GUARD, INTERVAL, LOW_BANDWIDTH, RECORDER, STATES
+from sparktop.panels.board.view import Preset, Sort, View
+from sparktop.ui.host import Host
+from sparktop.ui.options.configured import THEME, Configured
+from sparktop.ui.options.setting import Setting, Tab
+from sparktop.ui.screens.menu import MenuScreen
+
+_BOXES = {
+    "nodes": ("nodes", "nodes", "Machines: CPU, memory, GPU, network."),
+    "backends": ("backends", "backends", "Inference servers: load, token rates, latencies."),
+    "events": ("alerts and events", "events-box", "What needs attention now, and what happened."),
+    "self_cost": ("self", "self", "What sparktop itself costs: CPU, memory, bytes to the terminal."),
+}
+"""By field name of `Boxes`: the name of a box, the name of its key in the table of keys, what it shows."""
+_VIEW = (
+    "How backends are shown: watch (panels with graphs), compact (a table), one backend (all of it), "
+    "wall (small tiles). It is remembered."
+)
+_SORT = "Order of backends and nodes. Live values are sorted every 5 s. It is remembered."
+_FILTER = "Shows only backends and nodes with all these words in name, model, URL or state."
+_PICTURE = "Live, or paused at a moment of the last 30 minutes, while polling goes on."
+_SNAPSHOT = "Writes this moment as JSON, Markdown and HTML into the current folder."
+
+
+def menu_screen(app: App[None], host: Host, configured: Configured) -> MenuScreen:
+    """Return the menu, which saves in the configuration file what was changed here and by keys."""
+
+    def save() -> str:
+        return configured.save(
+            interval_s=host.cadence.asked_s,
+            low_bandwidth=host.cadence.low_bandwidth,
+            theme=None if host.no_color_wanted else app.theme,
+        )
+
+    return MenuScreen(pages(app, host, configured), lambda: host.role_styles, save)
+
+
+def pages(app: App[None], host: Host, configured: Configured) -> list[Tab]:
+    """Return the pages of the menu in their order."""
+    option = configured.setting
+    return [
+        Tab("board", tuple(_board(app, host))),
+        Tab("alerts", tuple(map(option, ALERTS))),
+        Tab("states", tuple(map(option, STATES))),
+        Tab("events", tuple(map(option, EVENTS))),
+        Tab("sweeps", tuple(map(option, GUARD))),
+        Tab("program", (*_program(host), *map(option, RECORDER))),
+    ]
+
+
+def _board(app: App[None], host: Host) -> list[Setting]:
+    overview = host.overview
+    shown = {key.name: key.shown for key in overview.key_table}
+
+    def box(name: str) -> Setting:
+        def value() -> str:
+            return "shown" if getattr(overview.view.boxes, name) else "hidden"
+
+        words, key, about = _BOXES[name]
+        return Setting(f"box: {words}", value, lambda _: overview.action_box(name), about, shown[key])
+
+    def ask_filter(_: int) -> None:
+        app.pop_screen()
+        overview.action_filter()
+
+    def view(step: int) -> None:
+        presets = list(Preset)
+        at = presets.index(overview.view.preset) + (step or 1)
+        _show(host, replace(overview.view, preset=presets[at % len(presets)]))
+
+    def sort(step: int) -> None:
+        sorts = list(Sort)
+        at = sorts.index(overview.view.sort) + (step or 1)
+        _show(host, replace(overview.view, sort=sorts[at % len(sorts)]))
+
+    def picture() -> str:
+        return "past" if overview.frozen else "live"
+
+    return [
+        Setting("view", lambda: overview.view.preset.value, view, _VIEW, shown["view"]),
+        Setting("sorted by", lambda: overview.view.sort.value, sort, _SORT, shown["sort"]),
+        Setting("filter", lambda: overview.view.filter or "none", ask_filter, _FILTER, shown["filter"]),
+        *(box(name) for name in _BOXES),
+        Setting(
+            THEME.name,
+            lambda: app.theme,
+            lambda step: host.action_next_theme(step or 1),
+            THEME.help,
+            shown["theme"],
+            file_name="theme",
+        ),
+        Setting("picture", picture, lambda _: overview.action_freeze(), _PICTURE, shown["freeze"]),
+        Setting(
+            "save a snapshot",
+            lambda: "in this folder",
+            lambda _: host.action_save_snapshot(),
+            _SNAPSHOT,
+            shown["snapshot"],
+        ),
+    ]
+
+
+def _show(host: Host, view: View) -> None:
+    host.overview.zoomed = None
+    host.overview.show_as(view)
+
+
+def _program(host: Host) -> list[Setting]:
+    cadence = host.cadence
+    shown = {key.name: key.shown for key in host.overview.key_table}
+
+    def interval(step: int) -> None:
+        host.action_interval(step) if step else host.action_next_interval()
+
+    return [
+        Setting(
+            INTERVAL.name,
+            lambda: f"{cadence.asked_s:g} s",
+            interval,
+            INTERVAL.help,
+            f"{shown['slower']} {shown['faster']}",
+            file_name="interval_s",
+        ),
+        Setting(
+            LOW_BANDWIDTH.name,
+            _either(lambda: cadence.low_bandwidth),
+            lambda _: host.action_low_bandwidth(),
+            LOW_BANDWIDTH.help,
+            file_name="low_bandwidth",
+        ),
+    ]
+
+
+def _either(now: Callable[[], bool]) -> Callable[[], str]:
+    return lambda: "on" if now() else "off"

@@ -1,0 +1,97 @@
+"""Single values of a configuration file are changed; the rest of the text stays byte for byte."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparktop.config.edit import Place, Value, with_values
+from sparktop.config.options import ALERTS, EVENTS, GUARD, INTERVAL, LOW_BANDWIDTH, RECORDER, STATES
+from sparktop.config.schema import Settings, default_toml
+from sparktop.errors import ConfigError
+
+TEXT = """# mine
+interval_s = 1.0   # often enough
+theme = 'nord'
+
+[[nodes]]
+name = "n"
+
+[alerts]
+# below this I want to know
+headroom_warn_gib = 12.0# tight
+"""
+
+
+def test_a_value_is_replaced_and_its_comment_stays() -> None:
+    """Only the value differs."""
+    changed = with_values(TEXT, {("interval_s",): 2.0, ("alerts", "headroom_warn_gib"): 20.0})
+    assert changed == TEXT.replace("= 1.0", "= 2.0").replace("= 12.0", "= 20.0")
+    assert with_values(TEXT, {("theme",): "paper"}) == TEXT.replace("'nord'", '"paper"')
+
+
+def test_a_missing_key_is_added_where_it_belongs() -> None:
+    """At the top behind the first comment, in its table, or in a table of its own at the end."""
+    assert with_values(TEXT, {("low_bandwidth",): True}) == TEXT.replace(
+        "# mine\n", "# mine\nlow_bandwidth = true\n"
+    )
+    assert with_values(TEXT, {("alerts", "slow_clock_mhz"): 800.0}) == TEXT.replace(
+        "[alerts]\n", "[alerts]\nslow_clock_mhz = 800.0\n"
+    )
+    assert with_values(TEXT, {("events", "bell"): True}) == TEXT + "\n[events]\nbell = true\n"
+    assert with_values("", {("events", "notify"): "osc9"}) == '[events]\nnotify = "osc9"\n'
+    assert with_values('theme = "x"', {("interval_s",): 5.0}) == 'interval_s = 5.0\ntheme = "x"\n'
+
+
+def test_windows_line_ends_stay() -> None:
+    """A file with CRLF keeps it in the line that is changed."""
+    assert with_values("interval_s = 1.0 # a\r\n", {("interval_s",): 2.0}) == "interval_s = 2.0 # a\r\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "alerts = { headroom_warn_gib = 12.0, slow_clock_mhz = 900.0 }\n",
+        "alerts = { slow_clock_mhz = 900.0 }\n",
+        '[alerts]\nheadroom_warn_gib = """\n12"""\n',
+        "not toml",
+    ],
+)
+def test_what_cannot_be_changed_alone_is_refused(text: str) -> None:
+    """Rather than a file that says something else."""
+    with pytest.raises(ConfigError):
+        with_values(text, {("alerts", "headroom_warn_gib"): 20.0})
+
+
+PLACES = [one.place for one in (*ALERTS, *STATES, *GUARD)]
+
+
+@given(st.dictionaries(st.sampled_from(PLACES), st.floats(0.1, 1e6), min_size=1))
+def test_the_example_file_takes_any_values(values: dict[Place, Value]) -> None:
+    """Each value is then in the file, all other settings are as before, and no comment is lost."""
+    before = default_toml()
+    after = with_values(before, values)
+    data = tomllib.loads(after)
+    assert all(data[place[0]][place[-1]] == value for place, value in values.items())
+    rest = {key: value for key, value in data.items() if key not in {"alerts", "thresholds", "guard"}}
+    assert rest == tomllib.loads(before)
+    assert [line for line in before.splitlines() if line not in after.splitlines()] == []
+
+
+def test_every_option_is_a_setting_of_the_file() -> None:
+    """Its place is known to the schema, and so are its first, second and last value."""
+    for option in (*ALERTS, *STATES, *EVENTS, *GUARD, *RECORDER, INTERVAL, LOW_BANDWIDTH):
+        for value in (*option.choices[:2], option.choices[-1]):
+            Settings.model_validate(tomllib.loads(with_values("", {option.place: value})))
+
+
+def test_steps_go_on_from_a_value_between_two_choices() -> None:
+    """Up to the next, down to the one before, and never beyond the ends unless it goes around."""
+    headroom = ALERTS[0]
+    assert (headroom.step(12.5, 1), headroom.step(12.5, -1)) == (13, 12)
+    assert (headroom.step(64, 1), headroom.step(1, -1), headroom.step(900.0, 1)) == (64, 1, 64)
+    assert headroom.step(64, 1, around=True) == 1
+    assert GUARD[0].step(None, 1) == 8

@@ -1,0 +1,105 @@
+"""The help: in groups, wrapped with its indent, searched by typing; Enter runs what was found."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Static
+
+from sparktop.config.keys import KEYS
+from sparktop.model.snapshot import Snapshot
+from sparktop.panels.board.scene import PanelKey
+from sparktop.panels.parts.sentences import wrapped
+from sparktop.ui.app import SparktopApp
+from sparktop.ui.screens.help import HelpScreen
+from stage.rehearsal import Rehearsal
+
+
+@cache
+def picture() -> Snapshot:
+    """Return a snapshot shared by all tests: it is immutable."""
+    return Rehearsal().play(10).snapshot()
+
+
+async def press(pilot: Pilot[None], *keys: str) -> None:
+    await pilot.press(*keys)
+    await pilot.pause()
+
+
+def told(app: SparktopApp) -> list[str]:
+    return str(app.screen.query_one("#help", Static).render()).splitlines()
+
+
+def test_every_key_is_in_a_group() -> None:
+    """Once, under a heading, whatever its name is."""
+    found = [entry.key for section in HelpScreen.sections(KEYS) for entry in section.entries if entry.key]
+    assert sorted(key.name for key in found) == sorted(key.name for key in KEYS)
+
+
+@pytest.mark.parametrize("size", [(60, 16), (80, 24), (200, 50)])
+async def test_wrapped_lines_keep_their_indent(size: tuple[int, int]) -> None:
+    """A line begins with a heading, a key or label, or the blanks of the second column."""
+    app = SparktopApp(picture)
+    async with app.run_test(size=size) as pilot:
+        await press(pilot, "question_mark")
+        lines = told(app)
+        width = app.screen.query_one("#help", Static).content_region.width
+        assert max(map(len, lines)) <= width
+        headings = {part for one in HelpScreen.sections(KEYS) for part in wrapped(one.title, width - 1)}
+        graphs = next(at for at, line in enumerate(lines) if line == "Graphs")
+        for line in lines[:graphs]:
+            assert not line or line in headings or line.startswith(" ")
+            assert line[:13].strip() == "" or line in headings or line[12] == " "
+
+
+async def test_typing_searches_and_esc_goes_back_step_by_step() -> None:
+    """Only entries with all words stay; backspace and esc widen the search, esc then closes."""
+    app = SparktopApp(picture)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "question_mark")
+        everything = told(app)
+        await press(pilot, *"ktv ", *["backspace"] * 3, *"v")
+        assert any("98 % of the KV cache" in line for line in told(app))
+        assert len(told(app)) < 9
+        await press(pilot, *"zzz")
+        assert told(app) == ["nothing found: fewer letters find more"]
+        await press(pilot, "escape")
+        assert told(app) == everything
+        await press(pilot, "escape")
+        assert app.screen is app.overview
+
+
+async def test_enter_runs_what_was_found() -> None:
+    """The marked key's action happens on the screen below, as if the key had been pressed."""
+    app = SparktopApp(picture)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "ctrl+p", *"alerts full")
+        assert told(app)[1].startswith("▸e")
+        await press(pilot, "enter")
+        assert app.screen is app.overview
+        assert app.overview.zoomed == PanelKey("events", "")
+        await press(pilot, "ctrl+p", *"quit", "escape", "escape", "escape")
+        assert app.overview.zoomed is None
+
+
+async def test_arrows_mark_another_of_the_keys_found() -> None:
+    """Down goes to the next and round; Enter runs the one that is marked."""
+    app = SparktopApp(picture)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "ctrl+p", *"show or hide", "down")
+        assert [line[1] for line in told(app) if line.startswith("▸")] == ["2"]
+        await press(pilot, "enter")
+        assert not app.overview.view.boxes.backends
+
+
+async def test_q_closes_unless_it_is_searched() -> None:
+    """As the first key q, ? and Enter close; after / they belong to the search."""
+    app = SparktopApp(picture)
+    async with app.run_test(size=(80, 24)) as pilot:
+        for key in ("q", "question_mark", "enter", "f1"):
+            await press(pilot, "question_mark", key)
+            assert app.screen is app.overview
+        await press(pilot, "question_mark", "slash", *"queueing")
+        assert any("requests waited" in line for line in told(app))
