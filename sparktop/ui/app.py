@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
@@ -75,6 +76,7 @@ class SparktopApp(ThemedApp):
 
     recordings: Recordings | None = None
     """What is recorded; None if nothing can be."""
+    _configured: Configured | None = None
     _painted = False
     _timer: Timer | None = None
     _remembered: View | None = None
@@ -117,8 +119,6 @@ class SparktopApp(ThemedApp):
         self._take = take
         self.rewind = Rewind()
         self.timeline: Timeline = timeline or self.rewind
-        self._env = env
-        self._configured: Configured | None = None
         self.meter = TerminalMeter()
         self.role_styles = RoleStyles(palette, color=not self.no_color_wanted)
         self.overview = OverviewScreen(
@@ -267,7 +267,7 @@ class SparktopApp(ThemedApp):
         from sparktop.ui.options.configured import Configured
         from sparktop.ui.options.settings import menu_screen
 
-        self._configured = self._configured or Configured(self.desk.watch, self._apply, self._env)
+        self._configured = self._configured or Configured(self.desk.watch, self._apply, self.desk.env)
         self.push_screen(menu_screen(self, self, self._configured))
 
     def _apply(self, watch: Watch) -> None:

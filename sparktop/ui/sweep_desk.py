@@ -74,7 +74,7 @@ class SweepDesk:
         self.watch = watch
         """What is watched, with the present settings."""
         self._store = store
-        self._env = env
+        self.env = env
         self._choice = None if state is None else state.with_name("sweep.json")
         self.sweeping: Sweeping | None = None
         """The sweep session; None until the first sweep."""
@@ -101,11 +101,11 @@ class SweepDesk:
 
     def folder(self) -> Path | None:
         """Return the folder of stored results; None if results are not stored."""
-        if self._env is None:
+        if self.env is None:
             return None
         from sparktop.sweep.result.store import sweeps_folder
 
-        return sweeps_folder(self._env)
+        return sweeps_folder(self.env)
 
     def presets(self) -> dict[str, SweepSettings]:
         """Return every preset by name."""

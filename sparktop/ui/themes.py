@@ -9,9 +9,6 @@ from sparktop.ui.canvas import Canvas
 from sparktop.ui.notices import NoticeApp
 from sparktop.ui.styles import RoleStyles, textual_theme
 
-_PROBLEMS_SHOWN = 4
-"""The most lines in the notice about themes that cannot be used."""
-
 
 class ThemedApp(NoticeApp):
     """An application whose theme has a colour for each role of what is drawn, such as "title" or "warn"."""
@@ -31,10 +28,9 @@ class ThemedApp(NoticeApp):
         problems = theme_problems()
         if not problems:
             return
-        lines = list(problems[:_PROBLEMS_SHOWN])
-        if len(problems) > len(lines):
-            lines.append(f"and {len(problems) - len(lines)} more: see sparktop themes")
-        self.notify("\n".join(lines), title="themes", severity="warning", timeout=12, markup=False)
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        words = f"theme {problems[0]}{more}: sparktop themes lists all"
+        self.notify(words, severity="warning", timeout=12, markup=False)
 
     def _restyle(self) -> None:
         palette = find_palette(self.theme)

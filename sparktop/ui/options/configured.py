@@ -13,7 +13,7 @@ from sparktop.errors import ConfigError
 from sparktop.files import PRIVATE, find_config, usual_places, write_whole
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
-from sparktop.ui.options.setting import Setting
+from sparktop.ui.screens.setting import Setting
 
 THEME = Option(("theme",), "theme", (), "Colours of everything on the screen; sparktop themes lists them.")
 _ALL = (*ALERTS, *STATES, *EVENTS, *GUARD, *RECORDER, INTERVAL, LOW_BANDWIDTH, THEME)

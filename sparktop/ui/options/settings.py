@@ -11,8 +11,8 @@ from sparktop.config.options import ALERTS, EVENTS, GUARD, INTERVAL, LOW_BANDWID
 from sparktop.panels.board.view import Preset, Sort, View
 from sparktop.ui.host import Host
 from sparktop.ui.options.configured import THEME, Configured
-from sparktop.ui.options.setting import Setting, Tab
 from sparktop.ui.screens.menu import MenuScreen
+from sparktop.ui.screens.setting import Setting, Tab
 
 _BOXES = {
     "nodes": ("nodes", "nodes", "Machines: CPU, memory, GPU, network."),

@@ -16,7 +16,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from sparktop.graphics.cells import cell_width, fit
-from sparktop.ui.options.setting import Setting, Tab
+from sparktop.ui.screens.setting import Setting, Tab
 from sparktop.ui.styles import RoleStyles
 
 _NAME = 25

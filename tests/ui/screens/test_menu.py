@@ -6,9 +6,9 @@ import json
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
+from textual.containers import Vertical
 from textual.geometry import Size
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Static
@@ -17,8 +17,8 @@ from sparktop.config.keys import KEYS
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
 from sparktop.ui.app import SparktopApp
-from sparktop.ui.options.setting import Setting
 from sparktop.ui.screens.menu import MenuScreen
+from sparktop.ui.screens.setting import Setting
 from stage.rehearsal import Rehearsal
 
 SIZES = [(60, 16), (80, 24), (200, 50)]
@@ -74,8 +74,7 @@ async def test_every_page_fits(size: tuple[int, int]) -> None:
     async with app.run_test(size=size) as pilot:
         await press(pilot, "m")
         for tab in menu(app)._tabs:
-            box = menu(app).query_one("#about").parent
-            assert box is not None
+            box = menu(app).query_one(Vertical)
             assert box.region.right <= size[0]
             assert box.region.bottom <= size[1]
             options = menu(app).query_one(OptionList)
@@ -260,9 +259,9 @@ async def test_the_filter_is_asked_on_the_board() -> None:
         assert "bus" in lines(app)[2]
 
 
-def saved(folder: Path) -> Any:  # noqa: ANN401 - JSON
+def schema(folder: Path) -> object:
     (path,) = folder.glob("*.json")
-    return json.loads(path.read_text(encoding="utf-8"))
+    return json.loads(path.read_text(encoding="utf-8"))["schema"]
 
 
 async def test_a_snapshot_is_saved_from_the_menu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,7 +271,8 @@ async def test_a_snapshot_is_saved_from_the_menu(tmp_path: Path, monkeypatch: py
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "m")
         await choose(pilot, app, "save a snapshot")
-    assert saved(tmp_path)["schema"] == "sparktop.snapshot/1"
+        await app.workers.wait_for_complete()
+    assert schema(tmp_path) == "sparktop.snapshot/1"
 
 
 async def test_the_menu_shows_moved_keys() -> None:
