@@ -39,14 +39,14 @@ class Tabs(Static):
         for index, title in enumerate(self._titles):
             here = index == chosen
             text.append(f"{'▸' if here else ' '}{index + 1} ", styles["key"])
-            text.append(f"{title} ", styles["title" if here else "muted"])
+            text.append(title, styles["title" if here else "muted"])
         self.update(text)
 
     def on_click(self, event: events.Click) -> None:
         """Choose the page whose title was clicked."""
         at = 0
         for index, title in enumerate(self._titles):
-            at += cell_width(title) + 4
+            at += cell_width(title) + 3
             if event.x < at:
                 self._choose(index)
                 return

@@ -77,6 +77,8 @@ async def test_every_page_fits(size: tuple[int, int]) -> None:
             box = menu(app).query_one(Vertical)
             assert box.region.right <= size[0]
             assert box.region.bottom <= size[1]
+            titles = menu(app).query_one("#tabs", Static)
+            assert len(str(titles.render())) <= titles.content_region.width
             options = menu(app).query_one(OptionList)
             assert max(map(len, lines(app))) <= options.scrollable_content_region.width
             assert not any("…" in line for line in lines(app))
@@ -168,7 +170,7 @@ async def test_the_mouse_chooses_pages_and_settings() -> None:
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "m")
-        await pilot.click("#tabs", offset=(13, 0))
+        await pilot.click("#tabs", offset=(11, 0))
         await pilot.pause()
         assert settings(app)[0].name == "headroom, warning"
         await pilot.click(OptionList, offset=(3, 1))
