@@ -31,12 +31,13 @@ from sparktop.ui.terminal.frugal import FrugalCompositor
 _BOXES = {"nodes": "nodes", "backends": "backends", "events-box": "events", "self": "self_cost"}
 """Field of `Boxes` by the name of the key that shows or hides it."""
 HEADER = 1
-FOOTER = 1
 
 
 class OverviewScreen(SweepActions, FilterActions):
     """The main screen, which shows all panels on one board."""
 
+    footer_rows = 1
+    """1 for the row of keys at the bottom, 0 for a picture without it."""
     AUTO_FOCUS = "#canvas"
     DEFAULT_CSS = """
     OverviewScreen > Input {
@@ -127,7 +128,7 @@ class OverviewScreen(SweepActions, FilterActions):
             self._report_processes(())
             return
         bar = self._bar_rows(width)
-        self._room = room = height - HEADER - FOOTER - len(bar)
+        self._room = room = height - HEADER - self.footer_rows - len(bar)
         snapshot = self._arrangement.of(self._shown, self.view)
         zoomed = self._zoomed(snapshot)
         # A zoomed panel fills the board; the header still shows a sweep's progress.
@@ -156,7 +157,7 @@ class OverviewScreen(SweepActions, FilterActions):
         board = flatten(self._drawn, width, self._board_height)[self._scroll : self._scroll + room]
         header = header_row(self._shown, width, moment=self._moment(), notice=self.notice, sweep=self._word)
         footer, self._spots = footer_row(self._footer_keys(), width)
-        self._canvas.show([header, *board, *bar, footer])
+        self._canvas.show([header, *board, *bar, footer][:height])
 
     def _report_processes(self, names: tuple[str, ...]) -> None:
         if names != self._processes_of:
