@@ -40,6 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.commands.choice import chosen_of
     from sparktop.doctor.check import failed, to_json, to_text
     from sparktop.doctor.limits import check_open_files, open_file_limits
+    from sparktop.doctor.recordings import check_recorder
     from sparktop.doctor.software import check_versions
     from sparktop.doctor.terminal import check_terminal, look_at_terminal
     from sparktop.logfile import open_log
@@ -53,6 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         # With JSON, standard output must hold nothing else, so the terminal is not queried.
         *check_terminal(look_at_terminal(os.environ, ask=arguments.form == "txt")),
         check_open_files(*open_file_limits(), wanted),
+        *check_recorder(watch, os.environ),
     ]
     machine, servers = asyncio.run(_examine(watch, named=bool(arguments.targets)))
     checks = [*own, *machine, *servers]

@@ -1,0 +1,65 @@
+"""Checks of the flight recorder: where it writes, how many hours it keeps, and what it cannot record."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from sparktop.doctor.check import Check, Status
+from sparktop.files import Place, folder_of
+from sparktop.graphics import numbers
+from sparktop.model.targets import Watch
+from sparktop.model.text import clean
+from sparktop.recording.flight import flight_folder, is_network, make_folder, parts
+from sparktop.recording.incidents import incident_folder
+
+_TITLE = "recorder"
+_HOUR_S = 3600.0
+
+
+def check_recorder(watch: Watch, env: Mapping[str, str]) -> list[Check]:
+    """Return the checks of the flight recorder's folder, and advice about machines that may hang."""
+    if not watch.flight:
+        return [Check(_TITLE, Status.SKIP, "the flight recorder is off ([recorder] flight = false)")]
+    folder = flight_folder(env)
+    return [_check_folder(folder, watch, env), *_check_own_machine(watch)]
+
+
+def _check_folder(folder: Path, watch: Watch, env: Mapping[str, str]) -> Check:
+    where = clean(folder, 200)
+    try:
+        make_folder(folder)
+    except OSError as error:
+        advice = "nothing is recorded in the background: make the folder writable or set XDG_STATE_HOME"
+        return Check(_TITLE, Status.WARN, f"{where}: {clean(error.strerror)}", advice)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return Check(_TITLE, Status.WARN, f"{where}: not writable", "nothing is recorded in the background")
+    usual = folder_of(env, Place.STATE) / "flight"
+    moved = f"; not in {clean(usual, 200)}, which is on a network file system" if usual != folder else ""
+    message = f"{where}: {_kept(folder)} of at most {watch.flight_mib} MiB{moved}"
+    if is_network(folder):
+        advice = "each second of recording waits for the network: set XDG_STATE_HOME to a local disk"
+        return Check(_TITLE, Status.WARN, f"{message}; on a network file system", advice)
+    return Check(_TITLE, Status.OK, message)
+
+
+def _kept(folder: Path) -> str:
+    """Return the size of the recorded files, the hours since the oldest was last written, and incidents."""
+    found = [one.stat() for one in parts(folder)]
+    size = numbers.data(sum(one.st_size for one in found), 12).strip()
+    if not found:
+        return "nothing recorded yet,"
+    hours = (max(one.st_mtime for one in found) - min(one.st_mtime for one in found)) / _HOUR_S
+    saved = len(parts(incident_folder(folder)))
+    incidents = f", {saved} {'incident' if saved == 1 else 'incidents'} saved" if saved else ""
+    return f"{size} over {hours:.1f} h{incidents},"
+
+
+def _check_own_machine(watch: Watch) -> list[Check]:
+    """Return advice if this machine is the only one that records itself."""
+    if not any(node.via == "local" for node in watch.nodes):
+        return []
+    message = "this machine is recorded by itself: if it hangs, its last seconds are not written"
+    advice = "run `sparktop record` on another machine, too (sparktop record --systemd-unit)"
+    return [Check(_TITLE, Status.OK, message, advice)]
