@@ -82,14 +82,20 @@ def span_words(moment: Moment) -> str:
 
 def _summary(moment: Moment) -> str:
     words = [
-        f"{code(one.subject)} {one.word} since {cell.time_of(one.start)}" for one in bad_balances(moment)
+        f"{code(one.subject)} {one.word} "
+        + (
+            f"since {cell.time_of(one.start)}"
+            if one.end >= moment.end
+            else f"for {seconds_words(one.seconds)} until {cell.time_of(one.end)}"
+        )
+        for one in bad_balances(moment)
     ]
     means = [
         found.mean
         for figure, _, found in moment.figures(BACKEND, names=_names(moment, BACKEND))
         if figure.field == "generation_tps" and found.mean is not None
     ]
-    words += [f"{cell.rate(sum(means))} tokens/s on average"] if means else []
+    words += [f"{cell.rate(sum(means))} tok/s on average"] if means else []
     down = [code(one.name) for one in moment.shown.backends if not one.ok]
     words += [f"no answer of {', '.join(down)} at the end"] if down else []
     critical = sum(one.severity is Severity.CRITICAL for one in moment.shown.alerts)

@@ -57,9 +57,9 @@ def _is_shown(spell: Spell) -> bool:
 
 
 def bad_balances(moment: Moment) -> list[Spell]:
-    """Return the bad verdicts on groups that hold at the end."""
+    """Return the last bad verdict on each group, in the order of their beginning."""
     bad = {word.value for word in BalanceWord if word.bad}
-    return [one for one in moment.spells if one.word in bad and one.end >= moment.end and not one.speed]
+    return [*{one.subject: one for one in moment.spells if one.word in bad and not one.speed}.values()]
 
 
 def _judged(moment: Moment) -> list[Spell]:
