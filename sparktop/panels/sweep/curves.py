@@ -1,4 +1,4 @@
-"""Plots metrics of a sweep against the concurrency, with a letter and a line pattern for each target.
+"""Plots metrics of a sweep against the concurrency, with a letter and a colour for each target.
 
 The axis of concurrency is logarithmic.
 """
@@ -13,7 +13,7 @@ from itertools import pairwise
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.curve import PlotAxis, labelled
-from sparktop.graphics.dots import NOTHING, PATTERNS, SPARSE, DotGrid
+from sparktop.graphics.dots import NOTHING, SOLID, SPARSE, DotGrid
 from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint
 from sparktop.model.sweep_view import SweepView
@@ -28,6 +28,8 @@ _EDGE = 7
 """Width in cells of the scale at the left of a plot."""
 _LEAST_ROWS = 8
 _TENFOLD = 10.0
+_NAME = 20
+"""Greatest width in cells of a line's name beside its last point."""
 _WIDE = 56
 """Least width in cells of a plot beside another plot."""
 _LIMIT = 1000
@@ -85,6 +87,8 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     # Letters last: they must be visible on top of intervals and of other lines.
     for index, line in enumerate(plot.lines):
         _draw_marks(place, line, line_letter(plot.lines, index), index)
+    for index, line in enumerate(plot.lines):
+        _draw_name(place, line, index)
     body = [[*_scale(row, tall, place), *_colored(runs)] for row, runs in enumerate(grid.rows())]
     below = labelled([(one, str(one)) for one in concurrencies], axis)
     better = "higher is better" if plot.more_is_better else "lower is better"
@@ -162,7 +166,7 @@ def _draw_limit(place: _Place, value: float, *, upright: bool) -> None:
 
 
 def _draw_line(place: _Place, line: CurveLine, index: int) -> None:
-    pattern = SPARSE if line.reference is not None else PATTERNS[index % len(PATTERNS)]
+    pattern = SPARSE if line.reference is not None else SOLID
     dots = [(place.x(point.concurrency), place.y(point.value.mean)) for point in line.points]
     for start, end in pairwise(dots):
         place.grid.line(start, end, index, pattern)
@@ -175,13 +179,31 @@ def _draw_interval(place: _Place, point: CurvePoint, index: int) -> None:
     if low is None or high is None:
         return
     grid = place.grid
-    column = place.x(point.concurrency) // 2
+    column, middle = place.x(point.concurrency) // 2, grid.row_of(place.y(point.value.mean))
     first, last = grid.row_of(place.y(max(0.0, high))), grid.row_of(place.y(max(0.0, low)))
-    for row in range(first, last + 1):
-        if first < last:
-            beyond = high > place.top
-            ends = {first: "│" if beyond else "┬", last: "┴"}
+    if first == middle == last:
+        return
+    # Both sides or none: an end within the point's own cell is drawn in the next cell.
+    ends = {min(first, middle - 1): "│" if high > place.top else "┬", max(last, middle + 1): "┴"}
+    for row in range(min(ends), max(ends) + 1):
+        if row != middle:
             grid.put(column, row, ends.get(row, "│"), index)
+
+
+def _draw_name(place: _Place, line: CurveLine, index: int) -> None:
+    """Write the name of a line near its last point, where a row has enough empty cells; else nowhere."""
+    grid, last = place.grid, line.points[-1]
+    name = fit(line.name, min(_NAME, cell_width(line.name)))
+    if len(name) != cell_width(name):
+        return
+    end = min(grid.width, place.x(last.concurrency) // 2 + 2)
+    start, at = max(0, end - len(name)), grid.row_of(place.y(last.value.mean))
+    for row in (at - 1, at + 1, at - 2, at + 2):
+        cells = range(max(0, start - 1), min(grid.width, end + 1))
+        if 0 <= row < grid.height and all(grid.is_empty(column, row) for column in cells):
+            for offset, char in enumerate(name):
+                grid.put(start + offset, row, char, index)
+            return
 
 
 def _draw_marks(place: _Place, line: CurveLine, letter: str, index: int) -> None:
@@ -194,22 +216,22 @@ def _draw_marks(place: _Place, line: CurveLine, letter: str, index: int) -> None
 
 
 def legend_pieces(plots: Sequence[CurvePlot]) -> list[Row]:
-    """Return the legend of the plots as pieces of text: letter, line pattern, and name of each line.
+    """Return the legend of the plots as pieces of text: letter, line, and name of each line.
 
     The name of a published reference is followed by its source.
     """
     lines = max((plot.lines for plot in plots), key=len, default=())
-    samples = ("⠤⠤⠤", "⠤⠄⠠⠤", "⠄⠄⠄⠄", "⠤⠤⠠⠄")
     pieces: list[Row] = []
     for index, line in enumerate(lines):
-        sample = "⠄ ⠄" if line.reference is not None else samples[index % len(samples)]
+        sample = "⠄ ⠄" if line.reference is not None else "⠤⠤⠤"
         name = fit(line.name, min(24, cell_width(line.name)))
         where = [label(f" ({line.reference})")] if line.reference is not None else []
         letter = line_letter(lines, index)
         pieces.append([(f"{letter} {sample} ", part_role(index)), (name, "text"), *where])
     if any(point.value.low is not None for line in lines for point in line.points):
         pieces.append([("┬┴", "text"), label(" 95 % interval over runs")])
-    pieces.append([(SEVERAL, "text"), label(" several")])
+    if len(lines) > 1:
+        pieces.append([(SEVERAL, "text"), label(" several")])
     return pieces
 
 

@@ -115,19 +115,31 @@ def _tps(axis: SweepAxis, height: int) -> list[Row]:
     total = axis.columns(live.tps)
     top = nice_ceiling(max((value for value in total if value is not None), default=0.0), _LEAST_TPS)
     words = value_now(numbers.rate(_last(live.tps, live.step_s), 6), "t/s")
-    if len(known) == _PAIR:
+    # Two colours only where the gutter has a row to name them.
+    several = len(known) == _PAIR and height > 3
+    if several:
         lower, upper = (axis.columns(line.tps) for line in known)
         roles = ("generation", "prompt")
         rows = stacked_rows(lower, upper, axis.width, height, top, roles, end_slot=1)
     else:
         rows = area_rows(total, axis.width, height, top, "generation", end_slot=1)
     left = gutter(("tokens/s", "accent"), words, numbers.tick(top), "0", height)
-    if len(known) == _PAIR and height > 3:
+    if several:
         signs = (("⣿", "generation/10"), ("⡪", "prompt/10"))
-        for index, (sign, line) in enumerate(zip(signs, known, strict=True)):
-            if 2 + index < height - 1:
-                left[2 + index] = [sign, label(f" {line.name}")]
+        named = [[sign, label(f" {line.name}")] for sign, line in zip(signs, known, strict=True)]
+        if height > 4:
+            left[2:4] = named
+        else:
+            first, second = (f"{_end_of(line.name, known)} " for line in known)
+            left[2] = [signs[0], label(f" {first}"), signs[1], label(f" {second}")]
     return beside_gutter(left, with_edges(rows, axis.edges))
+
+
+def _end_of(name: str, among: Sequence[BackendLine]) -> str:
+    """Return the part of a name in which the servers' names differ, such as "…a" of "spark-a"."""
+    places = zip(*(line.name for line in among), strict=False)
+    shared = next((at for at, chars in enumerate(places) if len(set(chars)) > 1), 0)
+    return f"…{name[shared:]}" if shared > 1 else name
 
 
 def _last(values: Slots, step_s: float) -> float | None:

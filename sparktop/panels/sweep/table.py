@@ -22,9 +22,9 @@ DOUBT, SLOW = "!", "▾"
 """Marks of a reason not to trust a level's result, and of a reason why a level is slow."""
 STATES = {
     LevelState.AHEAD: ("·", "muted"),
-    LevelState.WARMING_UP: ("▷", "accent"),
-    LevelState.RUNNING: ("▶", "accent"),
-    LevelState.SETTLING: ("▷", "accent"),
+    LevelState.WARMING_UP: ("○", "accent"),
+    LevelState.RUNNING: ("●", "accent"),
+    LevelState.SETTLING: ("○", "accent"),
     LevelState.PART: ("◐", "text"),
     LevelState.DONE: ("✓", "good"),
     LevelState.CUT_SHORT: ("◔", "warn"),

@@ -175,7 +175,17 @@ def level_strip(axis: SweepAxis, names: dict[str, str], *, lengths: bool) -> Row
         role = "accent" if ended is None else "muted"
         row += [("▏", "border"), (text, role), ("─" * (room - len(text)), "border")]
         used = stop
+        if ended is None and not text:
+            row = _with_end(fit_row(row, used), f"▏{word}")
     return merged(fit_row(row, axis.width))
+
+
+def _with_end(row: Row, word: str) -> Row:
+    """Return `row` with its last cells replaced by `word`: a level that just began is named, too."""
+    width = row_width(row)
+    if len(word) > width:
+        return row
+    return [*fit_row(row, width - len(word)), (word, "accent")]
 
 
 def time_row(axis: SweepAxis) -> Row:

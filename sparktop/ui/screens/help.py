@@ -59,7 +59,7 @@ _BALANCE_WORDS = (
 _SWEEP_SIGNS = (
     ("◆", "the best of its column; ◇ no difference to the best is shown"),
     ("!", "a reason to doubt a level; ▾ a reason found why it is slow"),
-    ("✓", "done; ▶ running, ▷ warming up or coming to rest, · ahead"),
+    ("✓", "done; ● running, ○ warming up or coming to rest, · ahead"),
     ("◐", "some of its runs are made; ◔ cut short, – not made, ✗ left out"),
     ("*", "where curves meet in one cell"),
 )

@@ -186,7 +186,7 @@ class SweepScreen(Screen[None]):
             return notices_screen(view, width, room)
         self.page = Page.MAIN
         note = "" if self.reference is None else f"beside it: {fit(self.reference.title, 44).rstrip()}"
-        drawn = drawn_sweep(view, width, room, chosen=self.chosen, curves=not self.tracks, note=note)
+        drawn = drawn_sweep(view, width, room, chosen=self._level(view), curves=not self.tracks, note=note)
         self._rows_of, self._first_cell = drawn.spots, drawn.first_cell
         return drawn.rows
 

@@ -17,6 +17,7 @@ from sparktop.model.sweep_comparison import (
     Measured,
 )
 from sparktop.model.sweep_view import LevelKey, RequestBar, Timeline
+from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, row_text
 from sparktop.panels.sweep.curves import curve_rows, legend_rows
 from sparktop.panels.sweep.difference import difference_screen
@@ -91,6 +92,22 @@ def test_an_interval_is_a_bar_over_its_point() -> None:
     letters = [row for row, _ in column_of(rows, "a")]
     ends = [row for row, row_text_ in enumerate(rows) if row_text_[column] == "┴"]
     assert any(top < row < max(ends) for row in letters)
+
+
+def test_an_interval_has_both_ends_or_none() -> None:
+    """Whatever cells the ends fall into: an upper end never stands without a lower one."""
+    for half in range(1, 30):
+        rows = texts(curve_rows(plot(line("x", {1: 50.0, 2: 60.0}, half=float(half))), 60, 12))[1:-1]
+        ends = ["".join(row).count(sign) for sign in "┬┴" for row in [rows]]
+        assert ends[0] == ends[1]
+
+
+def test_a_line_is_solid_and_has_its_name_at_its_end() -> None:
+    """The name stands in the line's colour near its last point, where there is room."""
+    drawn = plot(line("simple-shuffle", {1: 10.0, 16: 50.0}), line("least-busy", {1: 10.0, 16: 90.0}))
+    rows = curve_rows(drawn, 80, 20)
+    assert [name for name in ("simple-shuffle", "least-busy") if name in "".join(texts(rows))]
+    assert ("least-busy", part_role(1)) in [(text.strip(), role) for row in rows for text, role in row]
 
 
 def test_a_limit_is_a_dotted_line_with_its_words() -> None:
