@@ -159,6 +159,7 @@ class SparktopApp(ThemedApp):
         if isinstance(self._driver, TerminalDriver):
             self._driver.output.count = self.meter.count
             ENDING.restore = self._driver.restore
+            self._limit_colors(self.overview.canvas)
             self.desk.handle_signals()
             notify_of_events(self._store, lambda: self.desk.watch.events, self._driver.notify)
         self.theme_changed_signal.subscribe(self, lambda _: self._restyle())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparktop.colors.limited import limited
 from sparktop.colors.palette import Palette, find_palette, palettes, theme_problems
 from sparktop.errors import ConfigError
 from sparktop.model.text import clean
@@ -17,6 +18,8 @@ class ThemedApp(NoticeApp):
     """Whether NO_COLOR is set: themes then have no effect."""
     role_styles: RoleStyles
     """The present style of each role."""
+    color_system: str | None = None
+    """Colours of the terminal as Rich names them, such as "256"; None before they are known."""
 
     def _register_themes(self) -> None:
         """Register all themes with Textual, in addition to the initial one."""
@@ -32,13 +35,27 @@ class ThemedApp(NoticeApp):
         words = f"theme {problems[0]}{more}: sparktop themes lists all"
         self.notify(words, severity="warning", timeout=12, markup=False)
 
+    def _limit_colors(self, canvas: Canvas) -> None:
+        """Draw with the colours that the terminal has: 256 or 16, if it does not report more.
+
+        `canvas` is that of the first screen, which is not mounted yet.
+        """
+        self.color_system = self.console.color_system
+        palette = limited(self.role_styles.palette, self.color_system)
+        if palette is not self.role_styles.palette:
+            self._draw_with(palette)
+            canvas.restyle(self.role_styles)
+
+    def _draw_with(self, palette: Palette) -> None:
+        self.role_styles = RoleStyles(palette, color=not self.no_color_wanted)
+        for screen in self.screen_stack:
+            for canvas in screen.query(Canvas):
+                canvas.restyle(self.role_styles)
+
     def _restyle(self) -> None:
         palette = find_palette(self.theme)
-        if palette is not None and palette is not self.role_styles.palette:
-            self.role_styles = RoleStyles(palette, color=not self.no_color_wanted)
-            for screen in self.screen_stack:
-                for canvas in screen.query(Canvas):
-                    canvas.restyle(self.role_styles)
+        if palette is not None and palette.name != self.role_styles.palette.name:
+            self._draw_with(limited(palette, self.color_system))
 
     def action_next_theme(self, step: int = 1) -> None:
         """Change to the next (1) or previous (-1) of sparktop's themes."""
@@ -48,7 +65,7 @@ class ThemedApp(NoticeApp):
             return
         index = names.index(self.theme) if self.theme in names else -1
         name = names[(index + step) % len(names)]
-        self.register_theme(textual_theme(palettes()[name]))
+        self.register_theme(textual_theme(limited(palettes()[name], self.color_system)))
         self.theme = name
         self.notify(f"theme {self.theme}", timeout=2, markup=False)
 

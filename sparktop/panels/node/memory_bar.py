@@ -86,7 +86,7 @@ def memory_section(memory: MemoryReading, headroom: Headroom, width: int) -> Sec
             figure(numbers.data(used, 9).strip(), known=used is not None),
             label(" of "),
             figure(numbers.data(total, 9).strip(), known=total is not None),
-            (f" {numbers.percent(percent, 4)}", share_role(percent, 85, 93)),
+            (f" {numbers.percent(percent, 4)}", share_role(percent, 85, 101)),
         ]
     ]
     parts = memory_parts(memory, short=width < WIDE_FACTS)

@@ -64,7 +64,7 @@ def _memory(memory: MemoryReading, width: int) -> Row:
     length, used = _BAR - max(0, FIGURES_WIDTH - width), used_percent(memory)
     return [
         label(name, 4),
-        *_percent(used, "memory", share_role(used, 85, 93), length=length),
+        *_percent(used, "memory", share_role(used, 85, 101), length=length),
         (" ", "text"),
         *_used_of(memory.used_bytes, memory.total_bytes),
     ]

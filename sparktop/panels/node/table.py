@@ -97,7 +97,7 @@ def _pieces(view: NodeView, width: int) -> list[Row]:
     used = used_percent(sample.memory)
     memory = "UMA" if sample.memory.unified else "MEM"
     ends: list[Row] = [
-        [label(f" {memory}"), (numbers.percent(used, 4), share_role(used, 85, 93))],
+        [label(f" {memory}"), (numbers.percent(used, 4), share_role(used, 85, 101))],
         [label(" CPU"), (numbers.percent(cpu, 4), share_role(cpu, 101, 101))],
     ]
     if not sample.gpus:

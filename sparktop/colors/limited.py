@@ -1,0 +1,89 @@
+"""Themes on terminals with 256 or 16 colours: greys stay grey, and hues keep their names."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import lru_cache
+
+from sparktop.colors.btop_theme import DEFAULT, seen_background
+from sparktop.colors.derived import EDGES, OPTIONAL_ROLES
+from sparktop.colors.palette import COLOR_ROLES, Palette
+from sparktop.colors.vision import chroma, hue, seen
+from sparktop.graphics.gradient import contrast
+
+_GREY_BELOW = 18.0
+"""Chroma (CIELAB) below which a colour counts as grey."""
+_CUBE = (0, 95, 135, 175, 215, 255)
+_GREYS = tuple("#" + 3 * f"{round(10.2 * step):02x}" for step in range(1, 25))
+"""The greys that Rich sends as xterm's 24; they differ from these by 7 of 255 at most."""
+_HUES = ("red", "yellow", "green", "cyan", "blue", "magenta")
+_READABLE = 4.5
+_BEHIND = {"background", "cursor_background"}
+"""Roles of colours that are behind text."""
+_LIGHT, _DARK = 88.0, 30.0
+"""Lightness above which a grey counts as bright white, and below which it counts as black."""
+
+
+@lru_cache(maxsize=16)
+def limited(palette: Palette, system: str | None) -> Palette:
+    """Return a theme with only the colours that a terminal has.
+
+    `system` is what Rich calls it: "256" or "standard" (16 colours). For any other, return the theme itself.
+    """
+    if palette.ansi or system not in {"256", "standard"}:
+        return palette
+    few = system == "standard"
+    back = palette.color("background")
+    seen_back = seen_background(back if back == DEFAULT else _of_256(back, None), palette.color("text"))
+
+    def turned(color: str, behind: str | None = None) -> str:
+        return _of_16(color, dark=palette.dark) if few else _of_256(color, behind)
+
+    roles = (*COLOR_ROLES, *OPTIONAL_ROLES, *EDGES)
+    colors = {role: turned(palette.color(role), None if role in _BEHIND else seen_back) for role in roles}
+    if few:
+        colors |= {"background": DEFAULT, "cursor_background": "bright_black" if palette.dark else "white"}
+    gradients = {
+        name: tuple(turned(palette.color(f"{name}/{step}")) for step in range(len(steps)))
+        for name, steps in palette.gradients.items()
+    }
+    return replace(palette, ansi=few, colors=colors, gradients=gradients, borrowed=False)
+
+
+@lru_cache(maxsize=1024)
+def _of_256(color: str, behind: str | None) -> str:
+    """Return the nearest colour of xterm's 256 as "#rrggbb"; a grey for a grey.
+
+    If possible, its contrast with the colour `behind` it is at least `_READABLE` or that of `color` itself.
+    """
+    if color == DEFAULT:
+        return color
+    lab, pool = seen(color)[0], [*_GREYS]
+    if chroma(color) >= _GREY_BELOW:
+        red, green, blue = (_around(int(color[at : at + 2], 16)) for at in (1, 3, 5))
+        cube = [f"#{r:02x}{g:02x}{b:02x}" for r in red for g in green for b in blue]
+        pool = [each for each in cube if chroma(each) >= _GREY_BELOW] + (pool if behind is None else [])
+    pool.sort(key=lambda each: math.dist(seen(each)[0], lab))
+    if behind is None:
+        return pool[0]
+    least = min(_READABLE, contrast(color, behind))
+    return next((each for each in pool if contrast(each, behind) >= least), pool[0])
+
+
+def _around(value: int) -> tuple[int, ...]:
+    """Return the three levels of xterm's colour cube that are nearest to `value`."""
+    return tuple(sorted(_CUBE, key=lambda level: abs(level - value))[:3])
+
+
+def _of_16(color: str, *, dark: bool) -> str:
+    """Return the name of the terminal's colour that has the hue of `color`; a grey for a grey."""
+    if color == DEFAULT:
+        return color
+    if chroma(color) < _GREY_BELOW:
+        lightness = seen(color)[0][0]
+        if dark:
+            return "bright_white" if lightness > _LIGHT else "white"
+        return "black" if lightness < _DARK else "bright_black"
+    name = _HUES[round(hue(color) / 60) % len(_HUES)]
+    return f"bright_{name}" if dark else name

@@ -1,0 +1,59 @@
+"""Themes on terminals with few colours: what is grey stays grey, and nothing becomes unreadable."""
+
+from __future__ import annotations
+
+import pytest
+from rich.color import Color, ColorSystem
+
+from sparktop.colors.derived import EDGES, INFO, KINDS
+from sparktop.colors.limited import limited
+from sparktop.colors.palette import GRADIENT_ROLES, LEVELS, Palette, shipped_palettes
+from sparktop.graphics.gradient import contrast
+
+OWN = [palette for palette in shipped_palettes().values() if not palette.ansi]
+GREY = ("text", "title", "muted", "stale", "border", "bar_empty")
+WORDS = ("text", "muted", "stale", "title", "key", "accent", "good", "warn", "bad", INFO, *KINDS)
+STEPS = [f"{role}/{level}" for role in GRADIENT_ROLES for level in range(LEVELS)]
+
+
+def rgb(color: str) -> tuple[int, int, int]:
+    return int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16)
+
+
+@pytest.mark.parametrize("palette", OWN, ids=lambda p: p.name)
+def test_256_colours_are_sent_as_they_are(palette: Palette) -> None:
+    """Rich's own conversion changes no hue, and greys by less than a step of the ramp."""
+    few = limited(palette, "256")
+    for role in (*WORDS, *EDGES, "background", *STEPS):
+        color = few.color(role)
+        sent = Color.parse(color).downgrade(ColorSystem.EIGHT_BIT).get_truecolor()
+        assert max(abs(one - other) for one, other in zip(sent, rgb(color), strict=True)) <= 7, role
+
+
+@pytest.mark.parametrize("name", ["spark-dark", "spark-light", "spark-contrast"])
+def test_greys_stay_grey(name: str) -> None:
+    """Labels and borders are neither teal nor violet on 256 colours, and no colour on 16."""
+    palette = shipped_palettes()[name]
+    for role in GREY:
+        red, green, blue = rgb(limited(palette, "256").color(role))
+        assert red == green == blue, role
+        assert limited(palette, "standard").color(role).removeprefix("bright_") in {"white", "black"}
+
+
+@pytest.mark.parametrize("palette", OWN, ids=lambda p: p.name)
+def test_words_can_still_be_read_and_signals_differ(palette: Palette) -> None:
+    """On 256 colours each word keeps a contrast of 4 or more; good, warn and bad have three colours on 16."""
+    few = limited(palette, "256")
+    for role in WORDS:
+        assert contrast(few.color(role), few.color("background")) >= 4.0, role
+    least = limited(palette, "standard")
+    assert least.ansi
+    assert len({least.color(role) for role in ("bad", "warn", "good")}) == 3
+
+
+def test_other_terminals_get_the_theme_itself() -> None:
+    """With true colour, and for the theme of 16 colours, nothing changes."""
+    palette = shipped_palettes()["spark-dark"]
+    assert limited(palette, "truecolor") is limited(palette, None) is palette
+    ansi = shipped_palettes()["spark-ansi"]
+    assert limited(ansi, "256") is ansi
