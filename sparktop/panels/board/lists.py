@@ -16,6 +16,10 @@ from sparktop.panels.parts.frame import frame_role, framed, name_tab
 from sparktop.panels.parts.graph import TimeWindow, with_time_axis
 from sparktop.panels.parts.rows import Row, Run, fit_row, merged
 
+_WIDE_ROWS = 3
+"""Most rows of an entry of a list with many columns; in higher entries, graphs use the cells better."""
+_View = TypeVar("_View", NodeView, BackendView)
+
 
 @dataclass(frozen=True, slots=True)
 class Listed:
@@ -74,6 +78,7 @@ def backend_list(
     """
     views = snapshot.backends
     each, heading = entry_rows(place, len(views))
+    wide = wide and each <= _WIDE_ROWS
     heading = heading or wide
     shown = views[first : first + visible(place, len(views), wide=wide)]
     table = Table(place.width, window, scale, wide)
@@ -107,9 +112,6 @@ def visible(place: Place, count: int, *, wide: bool) -> int:
     each, heading = entry_rows(place, count)
     lines = (place.height - 2 - int(heading or wide)) // each
     return max(1, lines * place.columns)
-
-
-_View = TypeVar("_View", NodeView, BackendView)
 
 
 def _short(place: Place, views: Sequence[_View], draw: Callable[[_View, int], Row]) -> list[Row]:

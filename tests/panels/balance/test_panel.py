@@ -136,16 +136,16 @@ def test_a_gap_is_a_gap_on_both_sides_and_in_the_sum() -> None:
     assert {row[cell] for row in part(rows, "tokens/s of the group")} <= {" ", "┄"}
 
 
-def test_more_than_two_are_shares_and_shades_with_letters() -> None:
-    """The shares fill the whole height, each backend has a row with its letter, and the key stands above."""
-    rows = picture(herd(4), 120, 34)
-    shares = part(rows, "share of all requests")
-    assert all(" " not in row[18:-2] for row in shares)
-    assert [row[-3] for row in shares] == sorted(row[-3] for row in shares)
-    heat = part(rows, "requests")
-    assert [row[2:11] for row in heat] == [f"{one} spark-{one}" for one in "abcd"]
-    assert all(set(row[18:-2]) <= set("·░▒▓█wW ") for row in heat)
-    assert any("·none ░▒▓█ w some wait W most" in row for row in rows)
+@pytest.mark.parametrize("count", [4, 8])
+def test_more_than_two_have_a_row_each_on_one_scale(count: int) -> None:
+    """Each backend has equally many rows with its name before them; the graph is of braille dots alone."""
+    rows = picture(herd(count), 120, 34)
+    loads = part(rows, "requests of each")
+    names = [row[2:9] for row in loads if row[2:9].strip()]
+    assert names == [f"spark-{one}" for one in "abcdefgh"[:count]]
+    assert len(loads) % count == 0
+    assert all(char == " " or "\u2800" <= char <= "\u28ff" for row in loads for char in row[18:-2])
+    assert any("⣿ running ⡪ waiting" in row and "max " in row for row in rows)
 
 
 def test_what_an_even_spread_would_make_is_a_line_over_the_tokens() -> None:
