@@ -8,24 +8,25 @@ from sparktop.panels.backend.panel import load_rows, name_and_state
 from sparktop.panels.parts.figures import LIVE, figure, label, share_role
 from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.graph import TimeWindow
-from sparktop.panels.parts.rows import Row, fit_row, in_role
+from sparktop.panels.parts.rows import Row, fit_row, in_role, row_width
 
 
 def _figures(view: BackendView, width: int) -> Row:
+    """Return a backend's values in one row of `width` cells; narrow rows leave out the KV cache."""
     row: Row = [
-        figure(numbers.rate(view.generation_tps, 6), known=view.generation_tps is not None, role=LIVE),
-        label(" t/s "),
-        figure(numbers.count(view.running, 3), known=view.running is not None, role=LIVE),
-        label("+"),
+        figure(numbers.rate(view.generation_tps, 5), known=view.generation_tps is not None, role=LIVE),
+        label(" t/s run "),
+        figure(numbers.count(view.running, 3).strip(), known=view.running is not None, role=LIVE),
+        label(" wait "),
         figure(
             numbers.count(view.waiting, 3).strip(),
             known=view.waiting is not None,
             role="warn" if view.waiting else LIVE,
         ),
-        label("  KV "),
-        (numbers.percent(view.kv_cache_percent, 4).strip(), share_role(view.kv_cache_percent, 90, 98)),
     ]
-    return fit_row(row, width)
+    percent = numbers.percent(view.kv_cache_percent, 4).strip()
+    cache: Row = [label("  KV "), (percent, share_role(view.kv_cache_percent, 90, 98))]
+    return fit_row([*row, *cache] if row_width([*row, *cache]) <= width else row, width)
 
 
 def tile_panel(

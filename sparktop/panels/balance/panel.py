@@ -119,12 +119,16 @@ def _in_frame(
 
 
 def _words(balance: Balance, snapshot: Snapshot, width: int, most: int) -> list[Row]:
-    """Return the verdict and its reasons in at most `most` rows; the last row counts rows that do not fit."""
-    rows = flowed(verdict_pieces(balance, snapshot.routers), width)
-    rows += reason_rows(balance, width)
+    """Return the verdict and its reasons in at most `most` rows; the last row counts rows that do not fit.
+
+    No sentence is cut: one that does not fit is left out.
+    """
+    verdict = flowed(verdict_pieces(balance, snapshot.routers), width)
+    rows = [*verdict, *reason_rows(balance, width)]
     if len(rows) > most:
-        hidden = len(rows) - most + 1
-        rows = [*rows[: most - 1], [label(f"… {hidden} more rows: w shows all")]]
+        total = len(rows)
+        rows = [*verdict, *reason_rows(balance, width, most - 1 - len(verdict))][: most - 1]
+        rows.append([label(f"… {total - len(rows)} more rows: w shows all")])
     return [fit_row(row, width) for row in rows]
 
 

@@ -54,7 +54,7 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
     pieces += [[label("also "), (word.value, WORD_ROLES[word])] for word in balance.also]
     if balance.word is not balance.word_now:
         role = word_role(replace(balance, word=balance.word_now))
-        pieces.append([(balance.word_now.value, role), label(" in this window, not confirmed yet")])
+        pieces.append([(balance.word_now.value, role), label(" in this window, unconfirmed")])
     if balance.word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}:
         pieces += _judged(balance)
     pieces += _window_pieces(balance)

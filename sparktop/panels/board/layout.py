@@ -38,7 +38,6 @@ _LEAST_BACKENDS = 4
 """Least number of lines of the list of backends; if there are more backends, the list scrolls."""
 _TILE_WIDTHS = (38, 26)
 """Usual and least width in cells of a tile."""
-_TILE_HEIGHTS = (5, 4, 3)
 _LISTS = frozenset({"nodes", "groups", "table", "empty"})
 """Kinds of places that have one rectangle for all their entries."""
 
@@ -150,7 +149,7 @@ def arrange(
     ladders = {
         "nodes": _node_forms(width, nodes, height),
         "router": _router_forms(width, routers, height),
-        "balance": _balance_forms(width, groups),
+        "balance": _balance_forms(width, groups, tiling),
         "backends": _backend_forms(width, backends, tiling) if boxes.backends else [[_NONE]],
     }
     chosen = _choose(ladders, height - low)
@@ -203,6 +202,8 @@ def _choose(ladders: dict[str, _Ladder], room: int) -> dict[str, _Form]:
 def _smallest(ladders: dict[str, _Ladder], room: int) -> dict[str, _Form]:
     """Return the first pair of small forms for nodes and backends that fits; the last pair if none fits."""
     chosen = dict.fromkeys(ladders, _NONE)
+    chosen["balance"] = ladders["balance"][0][0]
+    room -= chosen["balance"].height
     for chosen["backends"] in ladders["backends"][0]:
         for chosen["nodes"] in ladders["nodes"][0]:
             if chosen["nodes"].height + chosen["backends"].height <= room:
@@ -284,12 +285,10 @@ def _backend_forms(width: int, count: int, tiling: Tiling) -> _Ladder:
 
 
 def _tile_forms(width: int, count: int) -> _Ladder:
-    """Return the forms of tiles: as tall as possible at the usual width, then narrower."""
-    forms: list[_Form] = []
-    for least in _TILE_WIDTHS:
-        columns = max(1, min(count, width // least))
-        forms += [_panels("tile", count, columns, each) for each in _TILE_HEIGHTS]
-    return [forms]
+    """Return the forms of tiles: lower and narrower ones as rows get short; the lowest have no graph."""
+    wide, narrow = (max(1, min(count, width // least)) for least in _TILE_WIDTHS)
+    shapes = [(wide, 5), (wide, 4), (narrow, 5), (narrow, 4), (wide, 3), (narrow, 3)]
+    return [[_panels("tile", count, columns, each) for columns, each in shapes]]
 
 
 def _router_forms(width: int, count: int, height: int) -> _Ladder:
@@ -298,14 +297,22 @@ def _router_forms(width: int, count: int, height: int) -> _Ladder:
     return [[_NONE], *([_panels("router", count, columns, each)] for each in heights)]
 
 
-def _balance_forms(width: int, count: int) -> _Ladder:
-    """Return the forms of the groups' balance; with no rows, the verdict is in the frame of the backends."""
+def _balance_forms(width: int, count: int, tiling: Tiling) -> _Ladder:
+    """Return the forms of the groups' balance.
+
+    Without rows of its own, the verdict is in the frame of the list of backends. Tiles have no such frame.
+    """
     if not count:
         return [[_NONE]]
     columns = max(1, min(count, width // BALANCE_WIDTH))
     panels = [_panels("balance", count, columns, each) for each in (3, 5, 6, 7, 9)]
     slim = [panels[0], _list("groups", count, 1)] if count > 1 else [panels[0]]
-    return [[_NONE], slim, [panels[3], panels[2], panels[1]], [panels[4]]]
+    return [
+        slim[-1:] if tiling is Tiling.TILES else [_NONE],
+        slim,
+        [panels[3], panels[2], panels[1]],
+        [panels[4]],
+    ]
 
 
 def _placed(form: _Form, count: int, y: int, width: int) -> list[Place]:

@@ -15,6 +15,22 @@ from sparktop.panels.parts.columns import graph_columns, graph_starts
 from sparktop.panels.parts.rows import Row, Run, merged, spread_row
 from sparktop.panels.parts.slots import held_slots, hold_last
 
+_SELDOM = 1.9
+"""Least number of time slots between the samples of a series that is computed for pairs of slots."""
+
+
+_DOT_ROWS = (0xC0, 0x24, 0x12, 0x09)
+"""Bits of the dots in each row of a braille cell, from the bottom up."""
+
+
+def _topmost(row: int) -> str:
+    """Return the braille characters whose highest dot is in the row of dots `row`; 0 is the lowest."""
+    above = sum(_DOT_ROWS[row + 1 :])
+    return "".join(chr(0x2800 + bits) for bits in range(256) if bits & _DOT_ROWS[row] and not bits & above)
+
+
+_BY_HEIGHT = re.compile(f"([ {_topmost(0)}]+)|([{_topmost(1)}]+)|([{_topmost(2)}]+)|([{_topmost(3)}]+)")
+
 
 @dataclass(frozen=True, slots=True)
 class TimeAxis:
@@ -42,15 +58,27 @@ class TimeAxis:
         """
         cached = self._read.get((series, width))
         if cached is None:
-            end = self.end_slot
-            cached = held_slots((series,), end, self.step, 2 * width - (1 - end % 2))[0]
-            hold_last(cached, series, end, self.step)
+            cached = _slots(series, self.end_slot, self.step, 2 * width - (1 - self.end_slot % 2))
             self._read[series, width] = cached
         return cached
 
     def span_s(self, width: int) -> float:
         """Return the seconds that `width` cells show."""
         return 2 * width * self.step
+
+
+def _slots(series: Series, end_slot: int, step: float, count: int) -> list[float | None]:
+    """Return the means of `series` in `count` time slots of `step` seconds, up to slot number `end_slot`."""
+    usual = series.interval_s
+    if usual is not None and usual >= _SELDOM * step:
+        # Most single slots of such a series are empty: pairs of slots cost half as much to compute.
+        odd = end_slot % 2
+        pairs = _slots(series, end_slot // 2, 2 * step, count // 2 + 1)
+        slots = [value for value in pairs for _ in range(2)]
+        return slots[len(slots) - count - 1 + odd : len(slots) - 1 + odd]
+    means = held_slots((series,), end_slot, step, count)[0]
+    hold_last(means, series, end_slot, step)
+    return means
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +116,17 @@ def area_rows(
     `end_slot` is the number of the newest value's time slot: two slots share a cell.
     """
     lines = area(values, width, height, top, end_slot=end_slot)
+    if height == 1:
+        return [_by_height(lines[0], gradient)]
     return [[(line, row_role(gradient, index, height))] for index, line in enumerate(lines)]
+
+
+def _by_height(line: str, gradient: str) -> Row:
+    """Return a graph of one row as styled text: the colour of a cell depends on its height, as in a bar."""
+    return [
+        (match.group(), f"{gradient}/{round((LEVELS - 1) * ((match.lastindex or 1) - 1) / 3)}")
+        for match in _BY_HEIGHT.finditer(line)
+    ]
 
 
 def stacked_rows(
