@@ -136,7 +136,7 @@ class Table:
         """Return (cells of a name, columns of values, cells of the graph after them if the table is wide)."""
         if self.wide:
             columns, room = _columns(self.width - 3, _LONG_NAME, _SPARK_MIN)
-            return _LONG_NAME, columns, room - 1 if room > _SPARK_MIN else 0
+            return _LONG_NAME, columns, room - 2 if room > _SPARK_MIN else 0
         return _NAME, _columns(figures_width(self.width), _NAME, 0)[0], 0
 
     def _with_graphs(
@@ -156,9 +156,10 @@ class Table:
         ]
 
     def _beside(self, row: Row, graph: Row, spark: int, *, lead: Run = (" ", "text")) -> Row:
-        """Return a row of the wide table with the row `graph` of `spark` cells at its right end."""
-        left = fit_row([lead, *row], self.width - 2 - spark)
-        return [*left, *graph] if spark else left
+        """Return a row of the wide table with the row `graph` of `spark` cells and a blank at its right end."""
+        if not spark:
+            return fit_row([lead, *row], self.width - 2)
+        return [*fit_row([lead, *row], self.width - 3 - spark), *graph, (" ", "text")]
 
 
 def short_entry(view: BackendView, width: int, *, selected: bool = False) -> Row:
