@@ -156,7 +156,7 @@ class Table:
         ]
 
     def _beside(self, row: Row, graph: Row, spark: int, *, lead: Run = (" ", "text")) -> Row:
-        """Return a row of the wide table with the row `graph` of `spark` cells and a blank at its right end."""
+        """Return a row of the wide table with the row `graph` of `spark` cells before its right end."""
         if not spark:
             return fit_row([lead, *row], self.width - 2)
         return [*fit_row([lead, *row], self.width - 3 - spark), *graph, (" ", "text")]
