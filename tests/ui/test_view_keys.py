@@ -205,6 +205,17 @@ async def test_moved_keys_do_what_their_entry_does() -> None:
         assert "F view" in text(app).splitlines()[-1]
 
 
+async def test_frames_name_the_keys_that_work() -> None:
+    """The key in a panel's frame is the one from the configuration; one that has no room is left out."""
+    app = make_app(keys={"nodes": "N", "processes": "ctrl+o", "faster": "a"})
+    async with app.run_test(size=(120, 36)):
+        assert "┐Nnode spark-a┌" in text(app)
+        assert "¹" not in text(app)
+        assert "Processes" not in text(app)
+        assert "²" in text(app)
+        assert " a 1 s + " in text(app).splitlines()[0]
+
+
 async def test_moved_keys_leave_the_line_usable() -> None:
     """Esc leaves the line wherever "back" was put; a palette on a letter does not steal it."""
     app = make_app(keys={"back": "u", "palette": "y"})

@@ -21,7 +21,7 @@ from sparktop.panels.board.view import Preset, Sort, View
 from sparktop.panels.node.processes import ProcessSort
 from sparktop.ui.arrangement import Arrangement
 from sparktop.ui.canvas import Canvas
-from sparktop.ui.keys import bindings
+from sparktop.ui.keys import bindings, with_moved_keys
 from sparktop.ui.screens.filter_actions import FilterActions, filter_line
 from sparktop.ui.screens.rewind_actions import time_line
 from sparktop.ui.screens.sweep_actions import SWEEP, SweepActions
@@ -157,7 +157,7 @@ class OverviewScreen(SweepActions, FilterActions):
         board = flatten(self._drawn, width, self._board_height)[self._scroll : self._scroll + room]
         header = header_row(self._shown, width, moment=self._moment(), notice=self.notice, sweep=self._word)
         footer, self._spots = footer_row(self._footer_keys(), width)
-        self._canvas.show([header, *board, *bar, footer][:height])
+        self._canvas.show([*with_moved_keys([header, *board], self.key_table), *bar, footer][:height])
 
     def _report_processes(self, names: tuple[str, ...]) -> None:
         if names != self._processes_of:
