@@ -14,9 +14,10 @@ from sparktop.model.text import clean
 from sparktop.moments.moment import MARK, Collector, Moment, Readings, SweepSpan
 from sparktop.recording.calls import sweep_of
 from sparktop.recording.past import Picture
-from sparktop.recording.player import WARM_UP_S, FrameStart, Player, Recording
+from sparktop.recording.player import WARM_UP_S, Player, Recording
 from sparktop.recording.record import Kind, Record, RecordError
 from sparktop.recording.span import Span, records_in, snapshots_in
+from sparktop.recording.time_line import FrameStart
 from sparktop.recording.when import time_words
 from sparktop.store.journal import Change
 

@@ -22,8 +22,9 @@ from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.recording.calls import Target
 from sparktop.recording.head import Announced, Head, Landmarks, key_of
-from sparktop.recording.player import WARM_UP_S, FrameStart, Player, Recording
+from sparktop.recording.player import WARM_UP_S, Player, Recording
 from sparktop.recording.record import Record
+from sparktop.recording.time_line import FrameStart
 from sparktop.store import SourceKey
 from sparktop.store.figures import totals
 from sparktop.store.journal import Call, Change

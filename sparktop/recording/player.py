@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -19,6 +18,7 @@ from sparktop.recording.calls import call_of, sweep_of
 from sparktop.recording.frames import MAGIC, Damage, FrameReader
 from sparktop.recording.head import SCHEMA, Head, Landmarks, key_of, read_head, read_landmarks
 from sparktop.recording.record import Kind, Record, RecordError
+from sparktop.recording.time_line import CLOCK_ERROR_S, ForwardClock, FrameStart, TimeLine, pieces_from
 from sparktop.store import Store
 from sparktop.store.journal import Call
 
@@ -26,58 +26,8 @@ Value = TypeVar("Value")
 WARM_UP_S = 900.0
 """Seconds replayed before a moment, so that graphs, windows and verdicts there are as they were."""
 
-_CLOCK_ERROR_S = 1.0
-"""Between two records, the monotonic time is estimated from the wall clock."""
 _READINGS = frozenset({Kind.PAGE, Kind.NODE, Kind.MEMORY, Kind.ROUTER, Kind.TICK})
 """Kinds of records that cost time to apply, and that later ones replace."""
-
-
-@dataclass(frozen=True, slots=True)
-class FrameStart:
-    """The beginning of a frame."""
-
-    path: Path
-    offset: int
-    instant: Instant
-    """Time of its first record, with a wall time that was moved on by `ahead`."""
-    ahead: timedelta
-    boot_id: str
-    read_head: Callable[[], Head]
-    """Reads the head from the file: a day has 1,440 heads, and hardly any of them is needed."""
-    read_landmarks: Callable[[], Landmarks]
-
-    @property
-    def head(self) -> Head:
-        """The head, read from the file at each use."""
-        return self.read_head()
-
-
-class ForwardClock:
-    """Moves wall times on from where the clock was set back, so that a recording has one order of time.
-
-    The time that passed meanwhile is that of the monotonic clock.
-    """
-
-    def __init__(self, start: FrameStart | None = None) -> None:
-        """Begin at the first record of a file, or at that of the frame `start`."""
-        self.ahead = timedelta() if start is None else start.ahead
-        self._last = None if start is None else start.instant
-
-    def moved(self, instant: Instant) -> Instant:
-        """Return the time of the next record, with its wall time moved on if the clock was set back."""
-        last, wall = self._last, instant.wall + self.ahead
-        if last is not None and instant.wall >= last.wall:  # the clock was not set back, or is right again
-            self.ahead, wall = timedelta(), instant.wall
-        elif last is not None and wall < last.wall - timedelta(seconds=_CLOCK_ERROR_S):
-            wall = last.wall + timedelta(seconds=max(0.0, instant.at - last.at))
-            self.ahead = wall - instant.wall
-        self._last = Instant(instant.at, wall)
-        return self._last
-
-    def record(self, record: Record) -> Record:
-        """Return the next record of the file with its time moved on."""
-        instant = self.moved(record.instant)
-        return replace(record, instant=instant) if self.ahead else record
 
 
 class Recording:
@@ -151,29 +101,23 @@ class Recording:
         return self.frames[max(0, index - 1)]
 
     def records(self, start: FrameStart) -> Iterator[Record]:
-        """Yield the records from a frame on, through all later files, until the present end."""
-        clock = ForwardClock(start)
-        for path, offset in self._rest(start):
-            for located in self._reader(path).records(offset):
-                yield clock.record(located.record)
-            clock = ForwardClock()
+        """Yield the records from a frame on, through all later frames of all files, until the present end."""
+        return (record for record in self._read(start, follows=False) if record is not None)
 
     def following(self, start: FrameStart) -> Iterator[Record | None]:
         """Yield the records from a frame on, and None each time the last file has no more yet."""
-        clock, rest = ForwardClock(start), self._rest(start)
-        for path, offset in rest[:-1]:
-            for located in self._reader(path).records(offset):
-                yield clock.record(located.record)
-            clock = ForwardClock()
-        path, offset = rest[-1]
-        for found in self._reader(path).following(offset):
-            yield None if found is None else clock.record(found.record)
+        return self._read(start, follows=True)
 
-    def _rest(self, start: FrameStart) -> list[tuple[Path, int]]:
-        """Return the files from that of a frame on, each with the offset to begin at."""
-        order = list(dict.fromkeys(one.path for one in self.frames))
-        later = order[order.index(start.path) + 1 :]
-        return [(start.path, start.offset), *((path, 0) for path in later)]
+    def _read(self, start: FrameStart, *, follows: bool) -> Iterator[Record | None]:
+        pieces = pieces_from(start, self.frames)
+        line = TimeLine()
+        for index, piece in enumerate(pieces):
+            after = pieces[index + 1] if index + 1 < len(pieces) else None
+            reader, offset = self._reader(piece.start.path), piece.start.offset
+            follows_on = follows and after is None
+            yield from line.records(
+                piece, reader.following(offset) if follows_on else reader.records(offset), after
+            )
 
     def _reader(self, path: Path) -> FrameReader:
         return next(reader for one, reader in self._files if one == path)
@@ -349,14 +293,14 @@ class Player:
         The monotonic clock starts again at each boot, so the old store cannot continue.
         """
         head = read_head(record)
-        if head.boot_id != self._boot_id or record.instant.at < self.instant.at - _CLOCK_ERROR_S:
+        if head.boot_id != self._boot_id or record.instant.at < self.instant.at - CLOCK_ERROR_S:
             self._boot_id = head.boot_id
             self._new_store(head, record.instant)
         else:
             self.instant = record.instant
             self._catch_up(head)
         at, instant = head.announced.at, record.instant
-        is_new = at is None or abs(at - instant.at) <= _CLOCK_ERROR_S
+        is_new = at is None or abs(at - instant.at) <= CLOCK_ERROR_S
         if self._target is not None and instant.wall <= self._target and is_new:
             self._adopt(head)
 

@@ -15,7 +15,8 @@ from sparktop.model.sweep_view import SweepView
 from sparktop.panels.board.time_bar import TimeBar
 from sparktop.recording.compare import Comparison, ComparisonPlayer
 from sparktop.recording.past import RECENT_S, Past, Picture
-from sparktop.recording.player import WARM_UP_S, FrameStart, Player, Recording
+from sparktop.recording.player import WARM_UP_S, Player, Recording
+from sparktop.recording.time_line import FrameStart
 from sparktop.recording.when import TimeRange
 
 SPEEDS = (1, 2, 4, 8, 16, 32, 64)

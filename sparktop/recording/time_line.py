@@ -1,0 +1,143 @@
+"""One time line of recorded frames: of files that overlap, and with a wall clock that was set back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+from sparktop.model.instant import Instant
+from sparktop.recording.frames import Located
+from sparktop.recording.head import Head, Landmarks
+from sparktop.recording.record import Kind, Record
+
+CLOCK_ERROR_S = 1.0
+"""Between two records, the monotonic time is estimated from the wall clock."""
+_CONTINUOUS = timedelta(seconds=90)
+"""Two frames of a file whose beginnings are farther apart have a gap between them."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameStart:
+    """The beginning of a frame."""
+
+    path: Path
+    offset: int
+    instant: Instant
+    """Time of its first record, with a wall time that was moved on by `ahead`."""
+    ahead: timedelta
+    boot_id: str
+    read_head: Callable[[], Head]
+    """Reads the head from the file: a day has 1,440 heads, and hardly any of them is needed."""
+    read_landmarks: Callable[[], Landmarks]
+
+    @property
+    def head(self) -> Head:
+        """The head, read from the file at each use."""
+        return self.read_head()
+
+
+class ForwardClock:
+    """Moves wall times on from where the clock was set back, so that a recording has one order of time.
+
+    The time that passed meanwhile is that of the monotonic clock.
+    """
+
+    def __init__(self, start: FrameStart | None = None) -> None:
+        """Begin at the first record of a file, or at that of the frame `start`."""
+        self.ahead = timedelta() if start is None else start.ahead
+        self._last = None if start is None else start.instant
+
+    def moved(self, instant: Instant) -> Instant:
+        """Return the time of the next record, with its wall time moved on if the clock was set back."""
+        last, wall = self._last, instant.wall + self.ahead
+        if last is not None and instant.wall >= last.wall:  # the clock was not set back, or is right again
+            self.ahead, wall = timedelta(), instant.wall
+        elif last is not None and wall < last.wall - timedelta(seconds=CLOCK_ERROR_S):
+            wall = last.wall + timedelta(seconds=max(0.0, instant.at - last.at))
+            self.ahead = wall - instant.wall
+        self._last = Instant(instant.at, wall)
+        return self._last
+
+    def record(self, record: Record) -> Record:
+        """Return the next record of the file with its time moved on."""
+        instant = self.moved(record.instant)
+        return replace(record, instant=instant) if self.ahead else record
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Successive frames of one file."""
+
+    start: FrameStart
+    """The first frame."""
+    end: int | None
+    """Offset of the frame after the last one; None: the end of the file."""
+
+
+def _place(frame: FrameStart) -> tuple[Path, int]:
+    return frame.path, frame.offset
+
+
+def pieces_from(start: FrameStart, frames: Sequence[FrameStart]) -> list[Piece]:
+    """Return the parts of files to play from the frame `start` on, in the order of time.
+
+    `frames` are those of all files, by wall time. A file that is played goes on up to its end or a gap;
+    other files fill gaps.
+    """
+    places = pairwise(sorted(frames, key=_place))
+    later = {_place(one): other for one, other in places if one.path == other.path}
+    chosen = [start]
+    index = [_place(one) for one in frames].index(_place(start))
+    for frame in frames[index + 1 :]:
+        follower = later.get(_place(chosen[-1]))
+        goes_on = follower is not None and follower.instant.wall - chosen[-1].instant.wall <= _CONTINUOUS
+        if frame.path == chosen[-1].path or not goes_on:
+            chosen.append(frame)
+    pieces: list[Piece] = []
+    for before, frame in zip([None, *chosen], chosen, strict=False):
+        follower = later.get(_place(frame))
+        end = None if follower is None else follower.offset
+        if before is not None and later.get(_place(before)) is frame:
+            pieces[-1] = replace(pieces[-1], end=end)
+        else:
+            pieces.append(Piece(frame, end))
+    return pieces
+
+
+class TimeLine:
+    """Puts the records of successive pieces in one order of time; where files overlap, some are left out."""
+
+    def __init__(self) -> None:
+        """Begin before the first piece."""
+        self._played: datetime | None = None
+        self._path: Path | None = None
+
+    def records(
+        self, piece: Piece, found: Iterable[Located | None], after: Piece | None
+    ) -> Iterator[Record | None]:
+        """Yield the records of a piece that are not older than those of the pieces before it.
+
+        `found` are the records of the file from the piece's start on; None is passed on. `after` is the next
+        piece, which fills a gap within this one.
+        """
+        clock, path = ForwardClock(piece.start), piece.start.path
+        for located in found:
+            if located is None:
+                yield None
+                continue
+            if piece.end is not None and located.frame >= piece.end:
+                return
+            record = clock.record(located.record)
+            wall = record.instant.wall
+            before = self._played or wall
+            if after is not None and before < after.start.instant.wall < wall and wall - before > _CONTINUOUS:
+                return  # the first records after a gap still belong to the frame before it
+            if self._played is None or wall > self._played or path == self._path:
+                self._played, self._path = wall, path
+                yield record
+            elif record.kind == Kind.HEAD:  # what it says of targets holds later, too
+                later_s = (self._played - wall).total_seconds()
+                yield replace(record, instant=Instant(record.instant.at + later_s, self._played))
