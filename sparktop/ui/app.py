@@ -247,7 +247,10 @@ class SparktopApp(ThemedApp):
         if self.overview.refuses():
             return
         nearest = min(range(len(INTERVALS_S)), key=lambda i: abs(INTERVALS_S[i] - self.interval_s))
-        self.cadence.ask(INTERVALS_S[max(0, min(len(INTERVALS_S) - 1, nearest + step))])
+        wanted = INTERVALS_S[max(0, min(len(INTERVALS_S) - 1, nearest + step))]
+        if wanted == self.interval_s:
+            self.notify(f"{wanted:g} s is the {'longest' if step > 0 else 'shortest'} interval", timeout=2)
+        self.cadence.ask(wanted)
         if self._monitor is not None:
             self._monitor.set_interval(self.cadence.interval_s)
         self._redraw()

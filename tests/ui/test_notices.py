@@ -66,6 +66,20 @@ async def test_the_last_box_says_why_it_stays() -> None:
         ]
 
 
+async def test_the_interval_says_where_it_ends() -> None:
+    """Beyond the longest and the shortest interval + and - say so, before that nothing."""
+    app = SparktopApp(picture)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        for key, many, words in (("plus", 3, "10 s is the longest"), ("minus", 5, "0.25 s is the shortest")):
+            app.clear_notifications()
+            await pilot.press(*[key] * many)
+            await pilot.pause()
+            assert not list(app._notifications)
+            await pilot.press(key)
+            await pilot.pause()
+            assert [one.message for one in app._notifications] == [f"{words} interval"]
+
+
 async def test_ctrl_c_quits() -> None:
     """Where nothing runs, at once, from a dialog too."""
     for keys in (["ctrl+c"], ["question_mark", "ctrl+c"], ["slash", "a", "ctrl+c"]):
