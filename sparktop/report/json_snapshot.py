@@ -14,6 +14,7 @@ the key is absent. Example:
 from __future__ import annotations
 
 from sparktop import __version__
+from sparktop.analysis.verdict import verdict
 from sparktop.events.document import event_json
 from sparktop.model.engine import COUNTER_FIGURES
 from sparktop.model.event import Alert
@@ -67,6 +68,7 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
         "backends": [_backend(backend) for backend in snapshot.backends],
         "routers": [_router(router) for router in snapshot.routers],
         "balance": [balance_json(balance, json_time) for balance in snapshot.balance],
+        "verdict": _verdict(snapshot),
         "alerts": [_alert(alert, snapshot.at) for alert in snapshot.alerts],
         "events": [event_json(event) for event in snapshot.events],
         "self": {
@@ -77,6 +79,13 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
         },
     }
     return {key: plain(value) for key, value in body.items()}
+
+
+def _verdict(snapshot: Snapshot) -> dict[str, str | None]:
+    """Return the worst thing that holds; its severity is null if all is well."""
+    found = verdict(snapshot)
+    severity = None if found.severity is None else found.severity.value
+    return {"severity": severity, "words": found.words, "hint": found.hint or None}
 
 
 def _count(value: float | None) -> float | None:

@@ -7,6 +7,7 @@ from datetime import UTC
 from textwrap import wrap
 
 from sparktop import __version__
+from sparktop.analysis.verdict import verdict
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
 from sparktop.model.failure import Failure
@@ -59,7 +60,7 @@ _ALERT_COLUMNS = (("alert", -8), ("about", -16), ("what", -60))
 def render(snapshot: Snapshot, width: int) -> str:
     """Return a snapshot as lines of text that are at most `width` cells wide."""
     snapshot = current(snapshot)
-    lines = [*_head(snapshot), ""]
+    lines = [*_head(snapshot), *_verdict_lines(snapshot, width), ""]
     if snapshot.nodes:
         lines += [_titles(_NODE_COLUMNS), *_node_lines(snapshot.nodes, width), ""]
     if snapshot.backends:
@@ -101,6 +102,12 @@ def _search_lines(snapshot: Snapshot, width: int) -> Iterator[str]:
     for event in snapshot.events:
         if event.subject == "discovery":
             yield from wrap(clean(event.message), width, initial_indent="  ", subsequent_indent="  ")
+
+
+def _verdict_lines(snapshot: Snapshot, width: int) -> list[str]:
+    found = verdict(snapshot)
+    hint = f" · {found.hint}" if found.hint else ""
+    return wrap(f"{found.words}{hint}", width)
 
 
 def _titles(columns: Sequence[tuple[str, int]]) -> str:

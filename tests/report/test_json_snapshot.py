@@ -17,7 +17,8 @@ from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapsho
 from sparktop.report import markdown, text_snapshot
 from sparktop.report.json_snapshot import SCHEMA, to_json
 
-TOP = """schema taken_at sparktop interval_s simulated nodes backends routers balance alerts events self"""
+TOP = """schema taken_at sparktop interval_s simulated nodes backends routers balance verdict
+    alerts events self"""
 NODE = """name via ok error age_s os driver product cpu memory gpus network sensors
     maker processor headroom speed gpu_note gpus_lost boot_id throttled_60s_percent rails processes
     engine_processes"""
@@ -68,6 +69,7 @@ def has_keys(thing: dict[str, object], keys: str, *, besides: frozenset[str] = f
 def check_shape(data: Any) -> None:  # noqa: ANN401 - what json gives
     assert has_keys(data, TOP)
     assert has_keys(data["self"], SELF)
+    assert has_keys(data["verdict"], "severity words hint")
     for node in data["nodes"]:
         assert has_keys(node, NODE)
         assert has_keys(node["cpu"], CPU)

@@ -68,6 +68,7 @@ def test_a_search_without_result_says_why(empty_snapshot: Snapshot) -> None:
 def test_nothing_watched_is_said(empty_snapshot: Snapshot) -> None:
     """An empty report says that it is empty."""
     text = render(empty_snapshot, 100)
+    assert "no backend to watch" in text
     assert "no backends" in text
     assert "no alerts" in text
 
