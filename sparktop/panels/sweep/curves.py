@@ -84,9 +84,12 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
         _draw_limit(place, limit.value, upright=limit.upright)
     for index, line in enumerate(plot.lines):
         _draw_line(place, line, index)
-    # Letters last: they must be visible on top of intervals and of other lines.
+    # Letters are visible on top of lines, and no end of an interval is in the cell of a letter.
     for index, line in enumerate(plot.lines):
         _draw_marks(place, line, line_letter(plot.lines, index), index)
+    for index, line in enumerate(plot.lines):
+        for point in line.points:
+            _draw_interval(place, point, index)
     for index, line in enumerate(plot.lines):
         _draw_name(place, line, index)
     body = [[*_scale(row, tall, place), *_colored(runs)] for row, runs in enumerate(grid.rows())]
@@ -170,8 +173,6 @@ def _draw_line(place: _Place, line: CurveLine, index: int) -> None:
     dots = [(place.x(point.concurrency), place.y(point.value.mean)) for point in line.points]
     for start, end in pairwise(dots):
         place.grid.line(start, end, index, pattern)
-    for point in line.points:
-        _draw_interval(place, point, index)
 
 
 def _draw_interval(place: _Place, point: CurvePoint, index: int) -> None:
@@ -185,8 +186,10 @@ def _draw_interval(place: _Place, point: CurvePoint, index: int) -> None:
         return
     # Both sides or none: an end within the point's own cell is drawn in the next cell.
     ends = {min(first, middle - 1): "│" if high > place.top else "┬", max(last, middle + 1): "┴"}
+    if any(grid.char_at(column, row) not in {None, "┄"} for row in ends):
+        return  # half an interval of each of two curves would be read as one
     for row in range(min(ends), max(ends) + 1):
-        if row != middle:
+        if row != middle and grid.char_at(column, row) in {None, "┄"}:
             grid.put(column, row, ends.get(row, "│"), index)
 
 
@@ -229,7 +232,7 @@ def legend_pieces(plots: Sequence[CurvePlot]) -> list[Row]:
         letter = line_letter(lines, index)
         pieces.append([(f"{letter} {sample} ", part_role(index)), (name, "text"), *where])
     if any(point.value.low is not None for line in lines for point in line.points):
-        pieces.append([("┬┴", "text"), label(" 95 % interval over runs")])
+        pieces.append([("┬┴", "text"), label(" 95 % interval over runs, where there is room")])
     if len(lines) > 1:
         pieces.append([(SEVERAL, "text"), label(" several")])
     return pieces

@@ -174,7 +174,11 @@ def _level_row(
         role = "muted" if value is None else "good" if first else "title"
         row += [(" ", "text"), (fit(f"{sign}{text}", columns[index], "right"), role)]
     against = compared.baseline if metric.winner_vs == "baseline" else level.against
-    return [*row, ("  ", "text"), *fit_row(_winner(level, winner, against), winner)]
+    return [
+        *row,
+        ("  ", "text"),
+        *fit_row(_winner(level, winner, against, metric.noise_floor_percent), winner),
+    ]
 
 
 def _figure(metric: ComparedMetric, value: Measured | None) -> str:
@@ -184,16 +188,17 @@ def _figure(metric: ComparedMetric, value: Measured | None) -> str:
     return f"{value.mean:,.{decimals}f}"
 
 
-def _winner(level: ComparedLevel, width: int, against: str | None) -> Row:
+def _winner(level: ComparedLevel, width: int, against: str | None, floor: float) -> Row:
     """Return the winner of a level and its lead in percent, or that no significant difference was found.
 
     If no significance test was possible, name the target that is ahead. If the percentage is relative to
-    another target than `against` (which the column's title names), name that target, too.
+    another target than `against` (which the column's title names), name that target, too. A lead that is not
+    significant is shown as not certain if it exceeds the noise floor, `floor` in percent.
     """
     if level.ahead is None and level.winner is None:
         return [label("even")]
     if level.significant is False:
-        words = _longest(_undecided(level), width)
+        words = _longest(_undecided(level, floor), width)
         indent = " " * _PERCENT if cell_width(words) <= width - _PERCENT else ""
         return [label(indent + words)]
     percent = UNKNOWN if level.percent is None else signed_percent(level.percent)
@@ -206,12 +211,16 @@ def _winner(level: ComparedLevel, width: int, against: str | None) -> Row:
     return [(percent, role), (f"{sign} ", "warn"), (who, "text")]
 
 
-def _undecided(level: ComparedLevel) -> tuple[str, ...]:
+def _undecided(level: ComparedLevel, floor: float) -> tuple[str, ...]:
     """Return alternative labels, longest first, for a level whose best targets do not differ significantly.
 
     The caller uses the first label that fits.
     """
     if not level.leaders:
+        lead_percent = level.lead_percent or 0.0
+        if not level.beats and level.ahead is not None and abs(lead_percent) > floor:
+            percent = signed_percent(lead_percent)
+            return f"{level.ahead} {percent} (not certain)", f"{percent} (not certain)", *_NONE
         return _NO_WINNER if level.beats else _NONE
     lead = f"{', '.join(level.leaders)} lead"
     return f"{names_in_words(level.leaders)} lead, {NONE_OF_LEADERS}", lead, *_NONE_OF_LEADERS

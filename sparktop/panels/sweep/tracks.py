@@ -182,10 +182,17 @@ def level_strip(axis: SweepAxis, names: dict[str, str], *, lengths: bool) -> Row
 
 def _with_end(row: Row, word: str) -> Row:
     """Return `row` with its last cells replaced by `word`: a level that just began is named, too."""
-    width = row_width(row)
-    if len(word) > width:
+    left = row_width(row) - len(word)
+    if left < 0:
         return row
-    return [*fit_row(row, width - len(word)), (word, "accent")]
+    kept: Row = []
+    for text, role in row:
+        if len(text) > left:
+            # A name that is cut would be read as another one.
+            return [*kept, ("─" * left, "border"), (word, "accent")]
+        kept.append((text, role))
+        left -= len(text)
+    return row
 
 
 def time_row(axis: SweepAxis) -> Row:

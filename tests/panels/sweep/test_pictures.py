@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sparktop.graphics.dots import DASHED, DOTTED, NOTHING, SOLID, DotGrid
 from sparktop.model.sweep_comparison import (
+    ComparedLevel,
     CurveLine,
     CurvePlot,
     CurvePoint,
@@ -24,7 +25,7 @@ from sparktop.panels.sweep.difference import difference_screen
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.history import history_screen
 from sparktop.panels.sweep.timeline import MOST_ROWS, timeline_rows
-from sparktop.panels.sweep.topology import signed_percent, topology_screen
+from sparktop.panels.sweep.topology import _winner, signed_percent, topology_screen
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.view.topologies import topologies
 from tests.panels.sweep_views import evidence, published
@@ -274,6 +275,14 @@ def test_a_row_without_a_winner_has_no_percentage_but_its_leaders() -> None:
         assert all(words in row and "%" not in row for row in rows)
     both = "simple-shuffle and least-busy lead, no difference between them shown"
     assert both in " ".join(" ".join(row.strip("│ ") for row in undecided(80)).split())
+
+
+def test_a_lead_that_may_be_chance_is_shown_as_not_certain() -> None:
+    """+20 % is not hidden behind "no difference"; a lead within the noise floor is."""
+    level = ComparedLevel(4, (), ahead="b", lead_percent=20.0, significant=False)
+    assert row_text(_winner(level, 29, "a", 3.0)).strip() == "b +20 % (not certain)"
+    small = ComparedLevel(4, (), ahead="b", lead_percent=2.0, significant=False)
+    assert "not certain" not in row_text(_winner(small, 29, "a", 3.0))
 
 
 def test_a_percentage_against_another_than_the_title_says_whom() -> None:

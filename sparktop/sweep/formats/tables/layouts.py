@@ -12,6 +12,7 @@ from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.sweep_comparison import NO_DIFFERENCE, NO_WINNER, NONE_OF_LEADERS
 from sparktop.report.document.grid import Cell, Grid, Outside
 from sparktop.report.markdown import code
+from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT
 from sparktop.sweep.compare.independent import made_of
 from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, loads
@@ -322,7 +323,7 @@ def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
     if row.significant is False:
         if row.leaders:
             return Outside(", ".join(row.leaders), f" lead, {NONE_OF_LEADERS}")
-        return NO_WINNER if row.beats else NO_DIFFERENCE
+        return NO_WINNER if row.beats else _unsure_lead(row)
     best = row.winner or row.ahead
     if best is None or row.percent is None:
         return UNKNOWN
@@ -330,6 +331,21 @@ def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
     ahead = " ahead" if row.winner is None else ""
     over = f" over {code(row.against)}" if row.against and row.winner_vs != vs else ""
     return Outside(best, f"{ahead} ({row.percent:+.0f}%{over}){mark}")
+
+
+def _unsure_lead(row: ComparisonRow) -> Cell:
+    """Return the table cell of a row without a significant difference: its lead, which is not certain.
+
+    A lead within the noise floor is no difference.
+    """
+    own = row.values.get(row.ahead or "")
+    others = [value for name, value in row.values.items() if name != row.ahead and value]
+    if row.ahead is None or not own or not others or row.ranges:
+        return NO_DIFFERENCE
+    percent = 100 * min((own / value - 1 for value in others), key=abs)
+    if abs(percent) <= NOISE_FLOOR_PERCENT:
+        return NO_DIFFERENCE
+    return Outside(row.ahead, f" ({percent:+.0f}%, not certain)")
 
 
 def _value(row: ComparisonRow, name: str, metric: Metric) -> str:
