@@ -333,7 +333,19 @@ def test_the_configuration_says_the_same_as_the_watch(tmp_path: Path) -> None:
     router = RouterTarget("proxy", "http://127.0.0.1:3", "least-busy", (name,), api_key=KEY)
     sweeps = (
         *demo_sweeps((backend,), (router,)),
-        SweepSettings(name, (), (1, 4), (8, 16), 3, 2, 128, True, "steady", 7.5, 100, "abba", None),
+        SweepSettings(
+            name,
+            concurrency=(1, 4),
+            prompt_lengths=(8, 16),
+            tg=3,
+            runs=2,
+            climb_to=128,
+            more_runs=True,
+            mode="steady",
+            duration_s=7.5,
+            requests=100,
+            order="abba",
+        ),
         SweepSettings("bare"),
     )
     watch = Watch(
