@@ -336,7 +336,7 @@ def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
 def _unsure_lead(row: ComparisonRow) -> Cell:
     """Return the table cell of a row without a significant difference: its lead, which is not certain.
 
-    A lead within the noise floor is no difference.
+    A lead within the noise floor does not count as one.
     """
     own = row.values.get(row.ahead or "")
     others = [value for name, value in row.values.items() if name != row.ahead and value]
