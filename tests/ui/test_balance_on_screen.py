@@ -93,7 +93,7 @@ async def test_b_opens_the_gravest_group_and_tab_the_next() -> None:
         assert "group 2 of 2" in text(app)
         await press(pilot, "tab")
         assert alone(app) == HERD
-        assert "share of all requests" in text(app)
+        assert "requests of each" in text(app)
         await press(pilot, "w", "shift+tab")
         assert alone(app) == PanelKey("evidence", "proxy")
         await press(pilot, "right", "escape")
