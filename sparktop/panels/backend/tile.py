@@ -6,9 +6,12 @@ from sparktop.graphics import numbers
 from sparktop.model.snapshot import BackendView
 from sparktop.panels.backend.panel import load_rows, name_and_state
 from sparktop.panels.parts.figures import LIVE, figure, label, share_role
-from sparktop.panels.parts.frame import frame_role, framed
+from sparktop.panels.parts.frame import frame_role, framed, tab
 from sparktop.panels.parts.graph import TimeWindow
 from sparktop.panels.parts.rows import Row, fit_row, in_role, row_width
+
+_WITH_ENGINE = 38
+"""Width in cells of a tile from which on its name follows that of the engine."""
 
 
 def _figures(view: BackendView, width: int) -> Row:
@@ -44,6 +47,8 @@ def tile_panel(
     if view.failure is not None or view.age_s is None:
         rows = [in_role(row, "stale") for row in rows]
     title, state = name_and_state(view)
+    if width < _WITH_ENGINE:
+        title = tab((view.name, "title"))
     footnote: Row = [(f" {view.failure.message} ", "bad")] if view.failure else []
     role = frame_role("backend", selected=selected, failed=view.failure is not None)
     return framed(rows, width, height, role=role, title=title, state=state, footnote=footnote)
