@@ -102,10 +102,10 @@ def _short_of_room(load: LoadFigures, thresholds: StateThresholds) -> JudgedStat
 
 
 def _by_requests(running: float, load: LoadFigures, thresholds: StateThresholds) -> JudgedState:
-    """Return whether a backend is busy, bored or idle, by its requests and with an explanation.
+    """Return the state busy, bored or idle of a backend, by its requests, with an explanation.
 
-    If no request runs now, the mean of the last seconds decides. It is idle if no request ran in these
-    seconds.
+    If no request runs now, the mean of the last seconds decides. If no request ran in these seconds either,
+    the backend is bored if tokens were generated, else idle.
     """
     if running > 0:
         state, rule = _busy_or_bored(running, load.slots, thresholds)

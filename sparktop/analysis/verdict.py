@@ -1,4 +1,4 @@
-"""The worst thing that holds now, in words: the line that a user reads first."""
+"""The summary of a snapshot in one line, which a user reads first: its most severe problem."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WELL = {BackendState.BUSY, BackendState.BORED, BackendState.IDLE}
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The worst thing that holds now, or that all is well."""
+    """The most severe problem at present as text, or that all is well."""
 
     severity: Severity | None
     """Severity of the alert behind it, INFO for what is worth knowing without one; None if all is well."""
@@ -54,15 +54,15 @@ class Verdict:
 
     @property
     def short_hint(self) -> str:
-        """The first of several things to try."""
+        """The first of the suggestions in `hint`."""
         return _FIRST_CHOICE.split(self.hint)[0]
 
 
 def verdict(snapshot: Snapshot) -> Verdict:
-    """Return the worst thing that holds in a snapshot, from its alerts and its backends' states.
+    """Return the most severe alert of a snapshot as text; without alerts, a summary of the servers' states.
 
-    A critical alert comes first. Among alerts of one severity, uneven load that a user can mend is reported
-    before others, as all backends suffer from it, then the oldest alert.
+    Among alerts of equal severity, the first choice is uneven load that a user can mend, because all backends
+    suffer from it, and the second is the oldest alert. Alerts of severity INFO are ignored.
     """
     groups = {f"balance:{one.group}:{one.word.value}": one for one in snapshot.balance}
     hinted = {alert_id for alert_id, balance in groups.items() if balance.hint}

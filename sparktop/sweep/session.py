@@ -120,7 +120,7 @@ class LiveSweep:
             _log.exception("the picture of a sweep could not take %s", type(event).__name__)
 
     def _digest(self, make: Callable[[], Findings], adopt: Callable[[Findings], None]) -> None:
-        """Call `make` in a thread, then `adopt` with its result; while one runs, only the newest waits."""
+        """Call `make` in a thread, then `adopt` with its result; only the newest of waiting calls is kept."""
         self._wanted = make, adopt
         if self._making is None or self._making.done():
             self._making = asyncio.get_running_loop().create_task(self._make_all())
@@ -202,7 +202,7 @@ class Sweeping:
 
     @property
     def _rests(self) -> bool:
-        """True if a followed benchmark has ended but its file is still read, as another one may begin."""
+        """True if a followed benchmark is over, but its file is still read in case another one begins."""
         source = self._source
         if self.stage is not Stage.RUNNING or self.loads or source is None:
             return False

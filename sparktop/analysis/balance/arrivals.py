@@ -158,7 +158,7 @@ def _parts(
 
     `served` has the indexes of the compared backends by short period ("piece"), and `totals` the requests
     of all backends by period. Only the periods in which a backend is compared count for its part, so the
-    parts need not add up to 1: divide by the sum over the backends of a period.
+    parts need not add up to 1; for one period, divide them by their sum over its compared backends.
     """
     parts: list[float] = []
     for index, column in enumerate(columns):

@@ -39,7 +39,7 @@ def find_convoys(grid: LoadGrid, slots: Sequence[int]) -> Convoys | None:
     """Compare how evenly requests are split at full load with how evenly at about half load, over time slots.
 
     `slots` are indexes of time slots of `grid`. At full load nearly all requests are present. Return None
-    if the load never falls to about half of that. The significance test is Fisher's F, the ratio of the
+    if the load never falls to about half of full load. The significance test is Fisher's F, the ratio of the
     two spreads. Slow servers cause no false alarm: they make random routing less even at full load, and
     the test looks for the opposite.
     """

@@ -52,8 +52,8 @@ class GroupPace:
     def usual(self) -> StepTime | None:
         """The step-time line that stands for the whole group; None if no line is known.
 
-        A line is step time as a linear function of the batch size. If backends differ and each has its own
-        line, this is the line with the median growth per request, relative to its value at batch 0.
+        A line is step time as a linear function of the batch size. If the backends have lines of their own,
+        these are sorted by (growth per request / step time at batch 0), and the middle one is returned.
         """
         ordered = sorted(self.own.values(), key=lambda one: (one.per_request_s / one.base_s, one.base_s))
         return self.common or (ordered[len(ordered) // 2] if ordered else None)

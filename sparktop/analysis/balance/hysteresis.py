@@ -79,10 +79,11 @@ class BalanceWatch:
         return replace(balance, word=after, since=self._since), change
 
     def adopt(self, word: BalanceWord, since: datetime, at_s: float) -> bool:
-        """Date the announced verdict from `since` if it is `word`; return whether it is.
+        """Apply a recorded verdict: if `word` is announced now, set its beginning to `since`, return True.
 
-        Otherwise `word` is dated so if it is announced within `CONFIRMED_WITHIN_S` of `at_s` (monotonic
-        seconds). That is not a change then.
+        Otherwise store `word` and `since`, and return False. If `word` is then announced within
+        `CONFIRMED_WITHIN_S` of `at_s` (monotonic seconds), its beginning is `since`, and `update` returns no
+        change.
         """
         if word is self._word and self._since is not None:
             self._since, self._adopted = since, None
@@ -91,7 +92,10 @@ class BalanceWatch:
         return False
 
     def _confirms(self, word: BalanceWord, at_s: float) -> bool:
-        """Date the verdict `word`, just announced, as the recorded verdict if it is the same."""
+        """Return whether `word`, just announced, is the verdict that `adopt` stored, and still in time.
+
+        If so, its beginning becomes the recorded one. The stored verdict is removed in any case.
+        """
         adopted, self._adopted = self._adopted, None
         if adopted is None or word is not adopted[0] or at_s > adopted[2]:
             return False

@@ -179,11 +179,11 @@ def _words(figures: Figures, measured: Balance, held: frozenset[str]) -> tuple[l
 
 
 def _holds_longer(figures: Figures, now_s: float) -> bool:
-    """Return whether the load of one backend is above its even share over 300 s too.
+    """Return whether a backend with too much load in the judged time window also has it over 300 s.
 
-    The limits are those of the verdict "uneven". The backend must be the one with the highest load in the
-    judged time window. True if that window already lasts 300 s. Groups with many requests must pass this
-    longer test, because random routing alone lets their loads drift apart for minutes.
+    Over 300 s, the same backend must exceed its even share most, by the limits of the verdict "uneven". True
+    if the judged window already lasts 300 s, False if the history is shorter. Groups with many requests must
+    pass this longer test, because random routing alone lets their loads drift apart for minutes.
     """
     if figures.grid.span_s >= limits.MANY_S - figures.grid.step_s:
         return True
@@ -290,9 +290,10 @@ def _rhythm_says_most(swing: Swing | None, held: frozenset[str]) -> bool:
 
 
 def _description(found: Balance, grid: LoadGrid) -> Balance:
-    """Return `found`, a balance with a bad verdict, changed to "uneven" and to sentences on the loads only.
+    """Return a copy of `found`, which has a bad verdict, with the verdict "uneven" and other reasons.
 
-    Used where no router is known that could have split the requests evenly.
+    Used where no router is known that could have split the requests evenly. The reasons describe the loads
+    and how to configure a router; the lost throughput becomes None.
     """
     return replace(
         found,
@@ -313,10 +314,11 @@ def _other_swing(result: Balance, held: frozenset[str]) -> str:
 
 
 def _period(figures: Figures, held: frozenset[str]) -> float | None:
-    """Return the swing's period in seconds, measured by the rule that decided on "oscillating".
+    """Return the period of a swing in seconds; None if unknown.
 
-    `held` are the names of the rules that are met: the period is that of lead changes (for two backends),
-    of the rhythm or of convoys, else that of backends going from full to empty and back. None if unknown.
+    `held` has the names of the rules that are met. The period is that of the first of these that applies:
+    changes of the lead (for two backends only), the rhythm (if it describes the swing best), convoys, and
+    otherwise backends that go from full to empty and back.
     """
     swing, swap, convoys = figures.swing, figures.lead.swap_s, figures.convoys
     if "lead" in held and len(figures.grid.loads) == limits.PAIR and swap is not None:

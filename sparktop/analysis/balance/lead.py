@@ -35,10 +35,11 @@ class Lead:
 
 
 def lead_margin(total: float, backends: int, factor: float) -> float:
-    """Return by which part of its even share a backend must exceed this share to take the lead: 0.5 to 0.9.
+    """Return by how much a backend must exceed its even share to take the lead, as a part of this share.
 
-    Within these limits it is 3 standard deviations of random routing. `total` is the number of requests;
-    `factor` is the variance of a backend's load under random routing, relative to the multinomial's.
+    The result is 3 standard deviations of a load under random routing, limited to 0.5 to 0.9. `total` is the
+    number of requests in the group; `factor` is the variance of a backend's load under random routing,
+    relative to the multinomial's.
     """
     if total <= 0:
         return _LARGEST

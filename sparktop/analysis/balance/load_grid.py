@@ -158,7 +158,10 @@ def lay_out(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> LoadG
 
 
 def _slowest_step(points: Sequence[_Points]) -> float:
-    """Return the longest polling interval of any backend in seconds, at the first or the last samples."""
+    """Return the longest polling interval in seconds among all backends.
+
+    A backend's interval is measured twice, over its first few and over its last few samples (median).
+    """
     ends = (part for one in points for part in (one.times[:_FEW], one.times[-_FEW:]) if len(part) > 1)
     return max(median(later - earlier for earlier, later in pairwise(part)) for part in ends)
 

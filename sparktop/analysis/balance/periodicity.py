@@ -92,14 +92,13 @@ def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swi
 
 
 def _mutual(grid: LoadGrid, slots: Sequence[int]) -> float | None:
-    """Return how far the most varying backend's load and the sum of the others' move in opposite directions.
+    """Return how far the load of one backend and the sum of the other loads move in opposite directions.
 
-    1: one rises exactly as the others fall. 0 or less: only one side moves, or both move alike. None: the
-    backend's load stays a constant away from its due share of the total. The most varying backend is
-    compared because, if only one has bursts, it is that one.
-
-    With x = the backend's load minus its due share of the total, the result is the smaller of
-    cov(its load, x) and -cov(sum of the other loads, x), divided by the variance of x.
+    The backend is that whose load varies most: if only one backend has bursts, it is this one. The result is
+    1 if its load rises exactly as the sum of the others falls; 0 or less if only one of the two varies, or
+    if both move alike. With x = the backend's load minus its due share of the total, the result is the
+    smaller of cov(its load, x) and -cov(sum of the other loads, x), divided by the variance of x. Return
+    None if x does not vary.
     """
     pick = picker(grid, slots)
     columns, totals = [pick(column) for column in grid.loads], pick(grid.totals)
@@ -129,11 +128,11 @@ def _held(points: Sequence[float], there: Sequence[float]) -> list[float]:
 
 
 def _turning_lag(correlation: Sequence[float], step: float, points: int, e2e_s: float | None) -> int | None:
-    """Return after how many points the load clearly repeats; None if there are too few points for any period.
+    """Return the lag, in points, at which the load repeats most clearly; None with too few points.
 
-    This is the lag at which the autocorrelation `correlation` is high, while it is low at half of this
-    lag. `step` is the time between points in seconds, `points` their number, `e2e_s` the duration of a
-    request.
+    There the autocorrelation `correlation` is high, while it is low at half of this lag. A much shorter lag
+    that is nearly as clear is preferred. `step` is the time between points in seconds, `points` their
+    number, `e2e_s` the duration of a request.
     """
     low, high = (e2e_s * life / step for life in LIVES) if e2e_s else (0.0, math.inf)
     first = max(_SHORTEST_STEPS, math.floor(low))

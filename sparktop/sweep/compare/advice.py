@@ -64,7 +64,7 @@ def _row(primary: ComparedMetric, part: _Part, beside: Sequence[ComparedMetric])
 
 
 def leaders(part: _Part) -> tuple[str, ...]:
-    """Return the targets that share the lead at the levels `part`, none of which has a single winner.
+    """Return the targets that share the lead at the levels `part`; no level of `part` has a single winner.
 
     The targets are in order of first appearance. Return an empty tuple if one of the levels has no leading
     targets, or if there is no target that is significantly worse than the best target at every level.
@@ -109,7 +109,7 @@ def not_shown(metric: ComparedMetric, part: _Part) -> str:
 
 
 def _no_winner(part: _Part) -> str:
-    """Return a text that no target wins.
+    """Return a text which states that no target wins.
 
     If one target is the best at every level, the text also names the targets that it beats at every level.
     """
@@ -169,7 +169,10 @@ def _leads(won: Sequence[tuple[str, str]]) -> str:
 
 
 def _other(metric: ComparedMetric, levels: _Part, winners: set[str | None]) -> str:
-    """Return the text for a metric that the recommended target does not win at every level."""
+    """Return the text for a metric that the recommended target does not win at all of `levels`.
+
+    `winners` has the metric's winners at these levels; None stands for a level without a winner.
+    """
     if len(winners) > 1:
         return "not the same winner at all of these levels"
     if (winner := next(iter(winners))) is not None:

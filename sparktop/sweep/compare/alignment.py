@@ -21,7 +21,7 @@ _Aligned = list[dict[Load, SeriesLevel]]
 def aligned(series: Sequence[Series]) -> _Aligned:
     """Return one mapping per series, in order: from each table row to the level of the series in that row.
 
-    A row is identified by a load, because similar loads share a row.
+    A row is identified by a load; levels whose loads are similar share a row.
     """
     if not _several(series):
         return [{Load(level.load.concurrency): level for level in one.levels} for one in series]

@@ -302,10 +302,10 @@ def _changes_of_winner(rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
 
 
 def _left(earlier: Sequence[ComparisonRow], winner: str, after: ComparisonRow) -> ComparisonRow | None:
-    """Return the row from which a crossover leads to the new `winner` in the row `after`.
+    """Return the row before a crossover, which another target has won; None if there is no such row.
 
-    This is the last row of `earlier` that has values of both the old and the new winner; the old winner must
-    have won it, and must also have a value in `after`. Return None if there is no such row.
+    `winner` is the new winner, in the row `after`. The returned row is the last of `earlier` with values of
+    both the old and the new winner. The old winner must also have a value in `after`.
     """
     for other in dict.fromkeys(row.winner for row in reversed(earlier)):
         if other is None or other == winner or other not in after.values:

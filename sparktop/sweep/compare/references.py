@@ -56,7 +56,7 @@ class _Rule(_Strict):
 
 
 class StatedChanges(_Strict):
-    """Differences in percent between a series of a published table and the others, as stated there."""
+    """Differences in percent between a series of a published table and the others, as stated by the table."""
 
     baseline_of: str
     metric: str

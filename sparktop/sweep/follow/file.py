@@ -70,7 +70,7 @@ class FileTail:
                 os.close(fd)
 
     def _open(self) -> str | None:
-        """Open the file or pipe; return None, or as text the reason why it cannot be opened now."""
+        """Open the file or pipe; return None on success, else as text why it cannot be opened now."""
         try:
             # Non-blocking, because a pipe may not have a writer.
             fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -56,9 +56,10 @@ class FollowedRequest:
 
     @property
     def start(self) -> float:
-        """Start time: `sent_at`, or before the first chunk of the answer `told_at`.
+        """Start time of the request: `sent_at`, or `told_at` as long as `sent_at` is None.
 
-        `sent_at` is computed from the tool's measurement, `told_at` is when the request was announced.
+        `sent_at` is computed from the tool's measurement once the first chunk of the answer has arrived;
+        `told_at` is the time when the request was announced.
         """
         return self.told_at if self.sent_at is None else self.sent_at
 

@@ -51,8 +51,8 @@ class Asked:
 class Begun:
     """A line of the progress stream that is the first of a benchmark.
 
-    `at` is its Unix time in seconds by the clock of the machine that wrote the stream. The same holds for
-    the classes below.
+    `at` is the line's Unix time in seconds by the clock of the machine that wrote the stream. The field `at`
+    of the other kinds of lines has the same meaning.
     """
 
     at: float

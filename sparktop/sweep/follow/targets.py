@@ -27,7 +27,7 @@ class FollowedTargets:
     """Context tokens of each level, by (name, concurrency, all prompt tokens)."""
 
     def name(self, asked: Asked, snapshot: Snapshot | None) -> str:
-        """Return the name of the target that the level `asked` loads; a target that is new gets a new name.
+        """Return the name of the target that receives the requests `asked`; a new target gets a new name.
 
         Levels of the same load that differ in context length count as different targets, because a table
         has only one row for each load of a target.

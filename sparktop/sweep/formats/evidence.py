@@ -44,9 +44,10 @@ def hardware_grid(result: SweepResult) -> Grid:
 
 
 def _machine_cells(sides: Sequence[NodeSide]) -> tuple[str, ...]:
-    """Return the cells of a machine: highest GPU temperature, ranges of means over levels, least headroom.
+    """Return the cells of a machine: GPU temperature, power, SM clock, throttled time, memory headroom.
 
-    `sides` has the machine's measurements, one for each level. Headroom is the memory left to programs.
+    The temperature is the highest of all levels, and the headroom (memory left to programs) the lowest. The
+    other cells have the range of the levels' means. `sides` has the machine's measurements at each level.
     """
     hottest = max((side.gpu_c_max for side in sides if side.gpu_c_max is not None), default=None)
     least = min((one for side in sides if (one := side.headroom_min_bytes) is not None), default=None)

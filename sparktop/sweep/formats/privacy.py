@@ -90,7 +90,7 @@ class SweepPrivacy(Privacy):
 
 
 def _names_of(result: SweepResult) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return (names of targets and servers, each with its kind; names of machines), in a fixed order."""
+    """Return (list of (name of a target or server, its kind), names of machines), both in a fixed order."""
     levels = [level for target in result.targets for level in target.levels]
     servers = {name for level in levels for name in level.known_servers}
     servers |= {name for level in levels for split in level.runs_split for name in split}

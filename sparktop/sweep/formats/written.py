@@ -57,7 +57,7 @@ def sweep_report(
 
 
 def _more(result: SweepResult, privacy: SweepPrivacy) -> list[Section]:
-    """Return the last sections of a report: addresses if they may be shown, and the command to repeat it.
+    """Return the last sections of a report: addresses that may be shown, and the command to repeat the sweep.
 
     An anonymous report has no command.
     """

@@ -53,7 +53,7 @@ Tree = Annotated[dict[str, JsonValue], BeforeValidator(_clean_tree)]
 class Part(BaseModel):
     """Base model of every object in a result file: frozen, unknown keys ignored.
 
-    It can also be validated from any object that has attributes of the same names.
+    A model can also be validated from any object whose attributes have the names of its fields.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, from_attributes=True)

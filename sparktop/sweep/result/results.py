@@ -193,7 +193,10 @@ class LevelResult(Part):
 
     @property
     def own_overhead_ms(self) -> float | None:
-        """Latency in ms that a router adds; None if unknown or (older files) if uneven load may affect it."""
+        """Latency in milliseconds that a router adds to a request; None if unknown.
+
+        Also None in files of older versions at concurrencies above 1, where uneven load may affect the value.
+        """
         is_own = self.router_overhead_from is not None or self.concurrency == 1
         return self.router_overhead_ms if is_own else None
 

@@ -1,10 +1,10 @@
 """Decides whether a sweep goes on to a higher concurrency, from the token rates measured so far.
 
 A level *rises* if its token rate exceeds that of the best level below it by more than the noise floor and
-significantly (Welch's test over runs, two-sided, 5 %). The concurrency doubles as long as the last level
-rises. It stops where a rise of 5 % or more is ruled out by the 95 % interval, or after two levels in a row
-that are not shown to rise. Then the gap below the best level is halved (on a logarithmic scale) until it is
-a factor of two at most, so that the best level is not twice as large as it needs to be.
+significantly (Welch's test over runs, two-sided, 5 %). The concurrency is doubled until the 95 % interval
+rules out a rise of 5 % or more, or until two levels in a row are not shown to rise. Then the gap between the
+best level and the next lower one is halved (on a logarithmic scale) until it is a factor of two at most, so
+that the best level is not twice as large as it needs to be.
 """
 
 from __future__ import annotations
@@ -54,16 +54,17 @@ def next_step(levels: Sequence[LevelResult], most: int, max_error_share: float) 
 
 
 def most_concurrency(most: int, prepared: PreparedTarget, fit: int | None) -> int:
-    """Return the highest concurrency worth measuring on a target, at most `most`.
+    """Return the highest concurrency worth measuring on a target: the lowest of `most` and two limits.
 
-    Beyond the slots of all its servers requests only wait, if all of them report their slots. `fit` is the
-    number of connections that the load generator may open; None if unknown.
+    The first limit is the number of requests that all servers of the target can run at once, if every server
+    reports it: more requests would only wait. The second limit is `fit`, the number of connections that the
+    load generator may open; None if unknown.
     """
     return min(most, slots_of(prepared) or most, fit or most)
 
 
 def slots_of(prepared: PreparedTarget) -> int | None:
-    """Return the slots of all servers of a target together; None if a server does not report its slots."""
+    """Return how many requests all servers of a target can run at once; None if any does not report it."""
     known = [prepared.slots.get(name) for name in prepared.backends]
     counts = [count for count in known if count is not None]
     return sum(counts) if counts and len(counts) == len(known) else None
@@ -75,10 +76,11 @@ def _is_failing(level: LevelResult, max_error_share: float) -> bool:
 
 
 def _leader(known: Sequence[LevelResult], metric: str) -> tuple[LevelResult, int]:
-    """Return the last level that rises, and how many levels above it are not shown to rise.
+    """Return (last level that rises, number of levels above this level that are not shown to rise).
 
-    A level at which a rise worth another level is ruled out counts as `_MOST_UNSURE` levels. `known` are in
-    ascending order of concurrency.
+    A level rises if its token rate is significantly above that of the previous level that rises; the first
+    one always counts. A level counts as `_MOST_UNSURE` levels if its confidence interval rules out a rise of
+    `WORTH_PERCENT`. `known` are in ascending order of concurrency.
     """
     leader, unsure = known[0], 0
     for level in known[1:]:

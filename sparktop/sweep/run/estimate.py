@@ -73,9 +73,10 @@ class Estimate:
         return max(len(stint.runs), min(MOST_RUNS, math.ceil(ENOUGH_S / seconds)) if seconds else 0)
 
     def sweep_s(self, todo: Sequence[Stint], made: int) -> float | None:
-        """Return the expected seconds until all stints in `todo` have ended; None if there are none.
+        """Return the expected seconds until all stints in `todo` have ended; None if empty or unknown.
 
-        `made` runs of the first one, the current stint, have ended; its next run is about to begin.
+        A stint is a series of consecutive runs of one level. The first of `todo` is the current stint, of
+        which `made` runs have ended and the next run is about to begin.
         """
         if not todo:
             return None
@@ -90,7 +91,7 @@ class Estimate:
         return replace(stint, runs=tuple(range(count or 0))) if more else stint
 
     def left_s(self, left: Iterable[Stint], run_elapsed_s: float = 0.0) -> float | None:
-        """Return the expected seconds until all stints in `left` have ended; None before any run has ended.
+        """Return the expected seconds until all stints in `left` have ended; None if not yet known.
 
         A stint is a series of consecutive runs of one level. `left` begins with the current stint, reduced to
         its remaining runs; the current run has lasted `run_elapsed_s` seconds so far.

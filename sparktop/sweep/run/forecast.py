@@ -132,14 +132,14 @@ def forecast(plan: Plan, known: Sequence[SweepResult]) -> Forecast:
 
 
 def _most_s(farther: Plan, known: Sequence[SweepResult]) -> float | None:
-    """Return the expected seconds of the plan `farther`; None if a target was not measured before."""
+    """Return the expected duration of the plan `farther` in s; None if a target was not measured before."""
     if any(_earlier(target, farther, known) is None for target in farther.targets):
         return None
     return _seconds(farther, known)[0]
 
 
 def _farthest(plan: Plan) -> Plan | None:
-    """Return the plan with all concurrencies to which the sweep may go on; None if there are none."""
+    """Return `plan` with the higher concurrencies added to which the sweep may go on; None without any."""
     top, most = max(plan.concurrency, default=1), plan.climb_to or 0
     more = []
     while top < most:

@@ -93,7 +93,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class GuardSet:
-    """Sent once before the first level: `words` states which limits stop the sweep, on which machines."""
+    """Event before the first level: the text `words` states which limits stop the sweep on which machines."""
 
     words: str
 

@@ -238,9 +238,9 @@ class SweepRunner:
                 )
 
     def _go_on(self, prepared: PreparedTarget, load: Load, worker: SweepWorker) -> None:
-        """After the last level of a prompt length on a target, add another one if the plan goes on.
+        """After the last level of a prompt length on a target, add the level that `next_step` suggests.
 
-        It does while the token rate rises, see `next_step`; else send a notice that says why not.
+        Do nothing without `climb_to` in the plan. If no level is added, send the reason as a notice.
         """
         name, length, most = prepared.target.name, load.prompt_tokens, self._plan.climb_to
         target = self.result.target(name)
@@ -368,7 +368,7 @@ class SweepRunner:
             listener(event)
 
     def _take_reading(self, key: SourceKey, reading: Reading) -> None:
-        """Store a sample or failure of a source, and stop the sweep if it violates a limit of the guard."""
+        """Store a sample or failure of a source; stop the sweep if a limit of `Plan.guard` is violated."""
         self._log.accept(key, reading)
         maker = self._maker
         if maker is None or maker.present is None or self._stopped():

@@ -80,7 +80,7 @@ def _of_length(result: SweepResult, target: TargetResult, levels: Sequence[Level
 
 
 def _doubt(levels: Sequence[LevelResult], best: LevelResult, metric: str) -> str:
-    """Return why the best level is not certain, in brackets; "" if it is."""
+    """Return why it is not certain that `best` is the best level, in brackets; "" if it is certain."""
     marks = [mark.word for mark in marks_of(best) if mark.doubt]
     reasons = [f"doubt: {marks[0]}"] if marks else []
     ratios = [(one.concurrency, rate_ratio(best, one, metric)) for one in levels if one is not best]
@@ -97,7 +97,7 @@ def _doubt(levels: Sequence[LevelResult], best: LevelResult, metric: str) -> str
 def _end(
     result: SweepResult, target: TargetResult, levels: Sequence[LevelResult], best: LevelResult, metric: str
 ) -> str:
-    """Return what lies above the best level: that tokens still rise, or that no more come; "" if unknown."""
+    """Return what is known of concurrencies above the best: ", still rising: try c = 64"; "" if nothing."""
     top = levels[-1]
     if top is not best:
         ratio = rate_ratio(top, best, metric)
@@ -119,9 +119,9 @@ def _more(percent: float) -> str:
 
 
 def _first_tokens(levels: Sequence[LevelResult]) -> Iterator[str]:
-    """Yield up to which concurrency 90 % of the first tokens come within the limit; nothing if unknown.
+    """Yield up to which concurrency the p90 of TTFT is within `TTFT_LIMIT_MS`, as text; nothing if unknown.
 
-    Levels with too few requests for a 90th percentile count as good if all of their first tokens are.
+    A level with too few requests for a 90th percentile counts as within if the TTFT of every request is.
     """
     holding: LevelResult | None = None
     limit = f"{TTFT_LIMIT_MS / 1000:g} s"
@@ -146,9 +146,10 @@ def _first_tokens(levels: Sequence[LevelResult]) -> Iterator[str]:
 
 
 def _is_sure(level: LevelResult) -> bool:
-    """Return whether the 95 % interval of the level's 90th percentile of TTFT is below the limit.
+    """Return whether the 95 % interval of the p90 of the level's TTFT is within `TTFT_LIMIT_MS`.
 
-    A level with too few requests for the percentile counts as sure: all of its first tokens were in time.
+    False if the interval is unknown. True for a level with too few requests for a 90th percentile, because
+    the caller has checked that the TTFT of each request is within the limit.
     """
     if level.ttft_ms is None or level.ttft_ms.p90 is None:
         return True

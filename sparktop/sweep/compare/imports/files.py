@@ -42,7 +42,7 @@ def read_file(path: Path) -> list[Series]:
     """Read a result file of sparktop or of another known tool; return its series, at least one.
 
     Raises:
-        UsageError: the file cannot be read, is from an unknown tool, or has no level; one line of text.
+        UsageError: the file cannot be read, has an unknown format, or has no level; the message is one line.
     """
     name, data = clean(path), read_json(path)
     if _is_progress(data):

@@ -80,7 +80,11 @@ def _ordered(words: Sequence[str], index: int) -> Iterator[str]:
 
 
 def _turned(words: list[str], random: Random) -> list[str]:
-    """Return the words in a random order that is fast to make: rotated, then every n-th word in n passes."""
+    """Return the words in a random order that is fast to make.
+
+    The list is rotated by a random number of words. Then every n-th word is selected, beginning with the
+    first word, then with the second, up to the n-th; n is random too.
+    """
     if not words:
         return words
     begin, step = random.randrange(len(words)), random.randint(1, _MOST_STEP)
@@ -111,7 +115,8 @@ class PassageSearch:
     def __init__(self, book: Book, length: int, count: Count, known: tuple[int, int]) -> None:
         """Prepare to search for a passage of `length` tokens made of words of `book`.
 
-        `count` asks the server for the tokens of a prompt. `known` is (words, tokens) of an earlier prompt.
+        `count` asks the server for the tokens of a prompt. `known` is (number of words, of tokens)
+        of an earlier prompt.
         """
         self._length = length
         self._count_prompt = count
@@ -187,8 +192,8 @@ class PassageSearch:
     def _guess(self, low: _Found | None, high: _Found | None) -> int:
         """Return the number of pieces (words and punctuation marks) to try next.
 
-        Interpolated between `low`, which has too few tokens, and `high`, which has too many, where both are
-        known.
+        If both `low` (too few tokens) and `high` (too many tokens) are known, interpolate between them;
+        otherwise use the estimate of tokens per word.
         """
         if low is not None and high is not None:
             share = (self._length - low.tokens) / (high.tokens - low.tokens)

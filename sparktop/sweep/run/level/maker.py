@@ -42,7 +42,7 @@ REST_INTERVALS = 6.0
 
 
 class TargetFailedError(Exception):
-    """No run can begin on this target, because requests to it fail, whatever they ask for."""
+    """No run can begin on this target: its requests fail for a reason that does not depend on the level."""
 
 
 class LevelRefusedError(Exception):
@@ -92,7 +92,7 @@ class LevelMaker:
         Before it returns, wait until the servers are idle again.
 
         Raises:
-            TargetFailedError: requests to the target fail, whatever they ask for.
+            TargetFailedError: requests to the target fail for a reason that does not depend on the level.
             LevelRefusedError: the server rejected every request of the level.
             WorkerGoneError: the load generator's process exited.
         """
@@ -190,7 +190,7 @@ class LevelMaker:
         """Execute one load run and enter it into `record`; return whether any answer named its backend.
 
         Raises:
-            TargetFailedError: requests to the target fail, whatever they ask for.
+            TargetFailedError: requests to the target fail for a reason that does not depend on the level.
             LevelRefusedError: the server rejected every request of the level.
             WorkerGoneError: the load generator's process exited.
         """

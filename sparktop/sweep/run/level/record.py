@@ -107,8 +107,8 @@ class LevelRecord:
     ) -> None:
         """Add how much the servers' counters grew over a stint (a series of consecutive runs of the level).
 
-        Each argument has one sample per server, taken while the server was idle: `before` the stint, after
-        its warm-up run (`warm`), and `after` the stint.
+        Each argument has one sample per server, taken while the server was idle: `before` before the stint,
+        `warm` after the warm-up run of the stint, and `after` after the stint.
         """
         for name in self.prepared.backends:
             first, middle, last = before.get(name), warm.get(name), after.get(name)
@@ -288,7 +288,7 @@ class LevelRecord:
     def _roofline(self, made: LevelResult) -> float | None:
         """Return the decode rate in percent of the maximum that the memory bandwidth allows.
 
-        None at a concurrency other than 1, or if either rate is unknown.
+        None at a concurrency other than 1, or if the decode rate or this maximum is unknown.
         """
         limit = self.prepared.roofline_tps
         if self.level.concurrency != 1 or made.decode_tps is None or not limit:
