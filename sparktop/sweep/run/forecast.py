@@ -390,7 +390,9 @@ def pieces(found: Forecast) -> tuple[str, str, str]:
     if found.seconds is not None:
         time = f"{least or 'about '}{time_words(found.seconds)} {found.why}"
     if found.seconds is not None and found.most_concurrency is not None:
-        most = "longer" if found.most_seconds is None else f"up to {time_words(found.most_seconds)}"
-        goes_on = f"{most} if it goes on to c = {found.most_concurrency}"
-        time = f"{least}{time_words(found.seconds)} ({goes_on}) {found.why}"
-    return f"{least}{sent}{warm}", tokens, time
+        time = f"{least}{time_words(found.seconds)}"
+        if found.most_seconds is None:
+            time += f", longer up to c = {found.most_concurrency}: {found.why.rpartition(': ')[2]}"
+        else:
+            time += f", up to {time_words(found.most_seconds)} to c = {found.most_concurrency}, {found.why}"
+    return f"{'' if found.requests is None else least}{sent}{warm}", tokens, time

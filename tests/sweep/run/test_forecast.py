@@ -41,11 +41,10 @@ def test_quick_is_63_requests_at_least_and_21_to_warm_up() -> None:
     assert (found.requests, found.warm_ups) == (63, 21)
     assert (found.prompt_tokens, found.output_tokens) == (63 * 128, 63 * 64)
     assert (found.seconds, found.most_concurrency) == (30.0, 256)
-    goes_on = "longer if it goes on to c = 256"
     assert pieces(found) == (
         "at least 63 requests + 21 warm-up",
         "8,064 prompt + 4,032 output tokens",
-        f"at least 30 s ({goes_on}) of load, and what lies between: the first sweep of a",
+        "at least 30 s, longer up to c = 256: the first sweep of a",
     )
 
 
@@ -57,8 +56,8 @@ def test_a_plan_that_may_go_on_says_how_far() -> None:
     assert found.seconds is not None
     assert found.most_seconds is not None
     assert found.most_seconds > found.seconds
-    assert " (up to " in pieces(found)[2]
-    assert " if it goes on to c = 8)" in pieces(found)[2]
+    assert ", up to " in pieces(found)[2]
+    assert " to c = 8, " in pieces(found)[2]
     assert plan_line(plan).startswith("c = 1, 2, then up to 8 while tokens/s rise: at least 9 requests + ")
     assert forecast(replace(PLAN, climb_to=2), [swept()]) == plain
 
