@@ -41,8 +41,8 @@ class Figure:
 
 
 FIGURES = (
-    Figure(BACKEND, "generation_tps", "Tokens/s", "tokens/s", "generated tokens per second, over about 1 s"),
-    Figure(BACKEND, "prompt_tps", "Prompt tokens/s", "tokens/s", "prompt tokens computed, over about 1 s"),
+    Figure(BACKEND, "generation_tps", "Tokens/s", "tok/s", "generated tokens per second, over about 1 s"),
+    Figure(BACKEND, "prompt_tps", "Prompt tokens/s", "tok/s", "prompt tokens computed, over about 1 s"),
     Figure(BACKEND, "running", "Running", "", "requests that the engine works on"),
     Figure(BACKEND, "waiting", "Waiting", "", "requests in the engine's queue"),
     Figure(BACKEND, "kv_cache_percent", "KV cache", "%", "part of the KV cache in use"),
@@ -75,7 +75,7 @@ FIGURES = (
         rare=True,
     ),
     Figure(NODE, "cpu_percent", "CPU", "%"),
-    Figure(ALL, "generation_tps", "Tokens/s", "tokens/s", "sum of all servers"),
+    Figure(ALL, "generation_tps", "Tokens/s", "tok/s", "sum of all servers"),
     Figure(ALL, "requests", "Requests", "", "running and waiting, sum of all servers"),
     Figure(ALL, "headroom_gib", "Headroom", "GiB", "of the machine with the least"),
 )
@@ -95,7 +95,7 @@ class PlotOf:
 
 
 PLOTS = (
-    PlotOf("Generated", "tokens/s", BACKEND, ("generation_tps",)),
+    PlotOf("Generated", "tok/s", BACKEND, ("generation_tps",)),
     PlotOf("Running", "requests", BACKEND, ("running", "waiting"), "waiting"),
     PlotOf("KV cache in use", "%", BACKEND, ("kv_cache_percent",)),
     PlotOf("TTFT p50", "s", BACKEND, ("ttft_p50_s", "ttft_p95_s"), "p95"),
@@ -106,7 +106,7 @@ PLOTS = (
     PlotOf("Running, last minute", "requests", BACKEND, ("running", "waiting"), "waiting", last_s=60.0),
 )
 MINUTE_PLOTS = (
-    PlotOf("Generated", "tokens/s", ALL, ("generation_tps",)),
+    PlotOf("Generated", "tok/s", ALL, ("generation_tps",)),
     PlotOf("Running and waiting", "requests", ALL, ("requests",)),
     PlotOf("Least memory headroom", "GiB", ALL, ("headroom_gib",)),
 )

@@ -27,7 +27,7 @@ def backend_load(backends: Sequence[BackendView]) -> Table:
     columns = (
         Column("backend", Kind.NAME),
         Column("state", Kind.WORD),
-        *(Column(title) for title in ("gen t/s", "prompt t/s", "running", "waiting", "KV", "req/s")),
+        *(Column(title) for title in ("gen tok/s", "prompt tok/s", "running", "waiting", "KV", "req/s")),
     )
     rows = (
         (

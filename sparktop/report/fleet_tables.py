@@ -31,8 +31,8 @@ def totals(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
     """Return (title, value) pairs of text: the totals over all answering backends, and the alert count."""
     fleet = snapshot.totals
     return (
-        ("generation t/s", cell.rate(fleet.generation_tps)),
-        ("prompt t/s", cell.rate(fleet.prompt_tps)),
+        ("generation tok/s", cell.rate(fleet.generation_tps)),
+        ("prompt tok/s", cell.rate(fleet.prompt_tps)),
         ("running", cell.count(fleet.running)),
         ("waiting", cell.count(fleet.waiting)),
         ("alerts", str(len(snapshot.alerts))),

@@ -37,7 +37,7 @@ _NODE_COLUMNS = (
 _BACKEND_COLUMNS = (
     ("backend", -16),
     ("state", -12),
-    ("gen t/s", 7),
+    ("gen tok/s", 7),
     ("prompt", 7),
     ("run", 4),
     ("wait", 4),
@@ -87,8 +87,8 @@ def _head(snapshot: Snapshot) -> Iterator[str]:
     totals = snapshot.totals
     yield " · ".join(
         (
-            f"generation {numbers.rate(totals.generation_tps, 8).strip()} t/s",
-            f"prompt {numbers.rate(totals.prompt_tps, 8).strip()} t/s",
+            f"generation {numbers.rate(totals.generation_tps, 8).strip()} tok/s",
+            f"prompt {numbers.rate(totals.prompt_tps, 8).strip()} tok/s",
             *([f"rates {rate_windows(snapshot.backends)}"] if snapshot.backends else []),
             f"running {_whole(totals.running)}",
             f"waiting {_whole(totals.waiting)}",

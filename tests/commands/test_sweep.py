@@ -178,20 +178,20 @@ def test_the_live_line_has_the_figures_of_the_moment() -> None:
     """Level, run, in flight, tokens per second, TTFT, failures and what is left; unknown is a dash."""
     now = Progress(Phase.RUNNING, "solo", Load(128, 16), 1, 3, 16, 183.44, 412.0, 20, 1, 900, 130.0)
     assert progress_line(now) == (
-        "solo · c=16 · run 2/3 · 16 in flight · 183 t/s · TTFT p50 412 ms · 1 failed · eta 2 min 10 s"
+        "solo · c=16 · run 2/3 · 16 in flight · 183 tok/s · TTFT p50 412 ms · 1 failed · eta 2 min 10 s"
     )
-    assert "– t/s · TTFT p50 – ms" in progress_line(Progress(Phase.RUNNING, "solo", Load(128, 16), 0))
+    assert "– tok/s · TTFT p50 – ms" in progress_line(Progress(Phase.RUNNING, "solo", Load(128, 16), 0))
     assert progress_line(Progress(Phase.SETTLING)) == "settling"
 
 
 def test_a_finished_level_is_one_line() -> None:
     """With its doubts by their codes."""
     assert level_line("solo", LEVEL) == (
-        "solo: c = 16, pp 128 · prefill – t/s · decode 183 t/s · TTFT p50 – ms · 2 of 48 failed "
+        "solo: c = 16, pp 128 · prefill – tok/s · decode 183 tok/s · TTFT p50 – ms · 2 of 48 failed "
         "· doubts: errors"
     )
     without = LEVEL.model_copy(update={"decode_tps": None, "output_tps": Rate(mean=150.2)})
-    assert "prefill – t/s · output 150 t/s · TTFT p50 – ms" in level_line("solo", without)
+    assert "prefill – tok/s · output 150 tok/s · TTFT p50 – ms" in level_line("solo", without)
 
 
 def test_on_a_terminal_the_line_is_redrawn_in_place() -> None:

@@ -279,10 +279,12 @@ def rates(name: str, views: list[BackendView], same: list[Page], own: list[Page]
         late_s, early_s = same[end].at - same[middle].at, same[middle].at - same[start].at
         ours = (late * late_s + early * early_s) / (late_s + early_s)
     counter = "generation_tokens_total"
-    yield near(name, "generation t/s, two windows of 10 s", "own page", ours, rate(own, counter, start, end))
-    yield near(name, "generation t/s, 10 s", "same page", late, rate(same, counter, middle, end))
+    yield near(
+        name, "generation tok/s, two windows of 10 s", "own page", ours, rate(own, counter, start, end)
+    )
+    yield near(name, "generation tok/s, 10 s", "same page", late, rate(same, counter, middle, end))
     computed = rate(same, "prompt_tokens_by_source_total", middle, end)
-    yield near(name, "prompt t/s, 10 s", "same page", views[end].prompt_tps, computed)
+    yield near(name, "prompt tok/s, 10 s", "same page", views[end].prompt_tps, computed)
 
 
 def window_start(pages: list[Page], end: int) -> int:

@@ -89,9 +89,9 @@ def _gauge(name: str, metric: str, path: str, factor: float = 1.0) -> Panel:
 
 
 PANELS = (
-    _rate("generation t/s", "generation_tokens", shown("generation_tps")),
-    _rate("prompt t/s", "prompt_tokens_by_source", shown("prompt_tps"), only='source="local_compute",'),
-    _rate("prompt t/s with cached", "prompt_tokens", _prompt_rate_with_cached),
+    _rate("generation tok/s", "generation_tokens", shown("generation_tps")),
+    _rate("prompt tok/s", "prompt_tokens_by_source", shown("prompt_tps"), only='source="local_compute",'),
+    _rate("prompt tok/s with cached", "prompt_tokens", _prompt_rate_with_cached),
     _rate("requests/s", "request_success", shown("requests_per_s")),
     _rate("preemptions/s", "num_preemptions", shown("preemptions_per_s")),
     *_latency("TTFT", "ttft", "time_to_first_token"),

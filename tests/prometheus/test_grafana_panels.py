@@ -127,7 +127,7 @@ def test_what_we_show_is_what_prometheus_says(run: Run) -> None:
 def test_the_load_was_one_that_shows(run: Run) -> None:
     """The engines were busy at most instants, and their load moved."""
     for rates in (
-        [row.answer.known or 0.0 for row in rows if row.answer.panel.name == "generation t/s"]
+        [row.answer.known or 0.0 for row in rows if row.answer.panel.name == "generation tok/s"]
         for name, rows in run.rows.items()
         if name not in SCRIPTS
     ):

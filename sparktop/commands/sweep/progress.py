@@ -110,7 +110,7 @@ def progress_line(now: Progress) -> str:
             parts.append(f"run {now.run + 1}" + (f"/{now.runs}" if now.runs else ""))
         parts += [
             f"{now.in_flight} in flight",
-            f"{_number(now.tps)} t/s",
+            f"{_number(now.tps)} tok/s",
             f"TTFT p50 {_number(now.ttft_p50_ms)} ms",
             f"{now.failed} failed",
         ]
@@ -131,10 +131,10 @@ def level_line(target: str, level: LevelResult) -> str:
     ttft = level.ttft_ms
     parts = [
         f"{clean(target, 40)}: c = {level.concurrency}" + (f", pp {level.pp}" if level.pp else ""),
-        f"prefill {_number(prefill.mean if prefill else None)} t/s",
-        f"output {_number(output.mean)} t/s"
+        f"prefill {_number(prefill.mean if prefill else None)} tok/s",
+        f"output {_number(output.mean)} tok/s"
         if output
-        else f"decode {_number(decode.mean if decode else None)} t/s",
+        else f"decode {_number(decode.mean if decode else None)} tok/s",
         f"TTFT p50 {_number(ttft.p50 if ttft else None)} ms",
     ]
     if level.requests.failed:

@@ -68,7 +68,7 @@ def _graphs(view: BackendView) -> list[Graph]:
         return numbers.count(top, 5).strip()
 
     prompt = Graph(
-        [label("t/s 1 s "), ("⣿computed", "prompt"), ("⡪cached", "generation")],
+        [label("tok/s 1 s "), ("⣿computed", "prompt"), ("⡪cached", "generation")],
         history.prompt_tps,
         "prompt",
         tokens,
@@ -78,7 +78,7 @@ def _graphs(view: BackendView) -> list[Graph]:
     )
     graphs = [
         Graph(
-            [("output", "generation"), label(" t/s 1 s")],
+            [("output", "generation"), label(" tok/s 1 s")],
             history.generation_tps,
             "generation",
             tokens,

@@ -199,7 +199,7 @@ def figure_rows(view: BackendView, width: int, height: int) -> list[Row]:
 
 def token_caption(top: float, width: int) -> Row:
     """Return the row above a graph of the token rate with the scale 0 to `top`."""
-    return caption([("t/s", "generation")], f"max {numbers.tick(top)}", width)
+    return caption([("tok/s", "generation")], f"max {numbers.tick(top)}", width)
 
 
 def load_caption(top: float, width: int) -> Row:
@@ -271,7 +271,7 @@ def footnote(view: BackendView, *, short: bool = False) -> tuple[Row, Row]:
     poll = [] if view.poll_ms is None else [(f" {view.poll_ms:.0f} ms ", "muted")]
     nodes = f" on {', '.join(view.nodes)}" if view.nodes else ""
     if view.rate_note:
-        nodes += f" · t/s {view.rate_note}"
+        nodes += f" · tok/s {view.rate_note}"
     context = (
         "" if view.max_model_len is None else f" · context {numbers.count(view.max_model_len, 5).strip()}"
     )

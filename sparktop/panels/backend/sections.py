@@ -144,10 +144,10 @@ def _throughput(view: BackendView, width: int) -> list[Row]:
     wide = width >= WIDE_FACTS
     done = sum(view.finished.values()) if view.finished else None
     cells = [
-        fact("output", numbers.rate(view.generation_tps, 6), " t/s"),
-        fact("last 1 s", numbers.rate(view.generation_tps_1s, 6), " t/s"),
-        fact("prompt" if cached is None else "computed", numbers.rate(computed, 6), " t/s"),
-        fact("cached", numbers.rate(cached, 6), f" t/s{part}" if wide else part or " t/s"),
+        fact("output", numbers.rate(view.generation_tps, 6), " tok/s"),
+        fact("last 1 s", numbers.rate(view.generation_tps_1s, 6), " tok/s"),
+        fact("prompt" if cached is None else "computed", numbers.rate(computed, 6), " tok/s"),
+        fact("cached", numbers.rate(cached, 6), f" tok/s{part}" if wide else part or " tok/s"),
         fact("requests", numbers.rate(view.requests_per_s, 6), "/s"),
         fact("finished", numbers.count(done, 6), " in all" if wide else ""),
         fact("batch", numbers.rate(view.batch_per_step, 6), " t/step" if wide else " t"),
@@ -221,7 +221,7 @@ def _roofline(view: BackendView, width: int) -> list[Row]:
     below: Row = [
         *percent_run(of_limit),
         figure(numbers.rate(stream, 6), known=stream is not None),
-        label(" t/s" if limit is None else f" of {numbers.rate(limit, 4).strip()} t/s"),
+        label(" tok/s" if limit is None else f" of {numbers.rate(limit, 4).strip()} tok/s"),
     ]
     return [
         bar_row("memory", None if percent is None else percent / 100, "load", after, width, 22),

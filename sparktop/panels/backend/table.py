@@ -55,7 +55,7 @@ def _state(view: BackendView) -> tuple[str, str]:
 
 _COLUMNS = (
     Column("state", _STATE, _state, "left"),
-    Column("t/s", 6, lambda v: _known(numbers.rate(v.generation_tps, 5), v.generation_tps, LIVE)),
+    Column("tok/s", 6, lambda v: _known(numbers.rate(v.generation_tps, 5), v.generation_tps, LIVE)),
     Column("run", 4, lambda v: _known(numbers.count(v.running, 4), v.running, LIVE)),
     Column(
         "wait", 4, lambda v: _known(numbers.count(v.waiting, 4), v.waiting, "warn" if v.waiting else LIVE)
@@ -67,7 +67,7 @@ _COLUMNS = (
     ),
     Column("TTFT p95", 9, lambda v: _known(quantile_text(v.ttft.p95), v.ttft.count)),
     Column("ITL p95", 9, lambda v: _known(quantile_text(v.itl.p95), v.itl.count)),
-    Column("prompt t/s", 11, lambda v: _known(numbers.rate(v.prompt_tps, 7), v.prompt_tps)),
+    Column("prompt tok/s", 11, lambda v: _known(numbers.rate(v.prompt_tps, 7), v.prompt_tps)),
     Column("req/s", 7, lambda v: _known(numbers.rate(v.requests_per_s, 5), v.requests_per_s)),
     Column(
         "hits",
@@ -163,7 +163,7 @@ class Table:
 
 
 def short_entry(view: BackendView, width: int, *, selected: bool = False) -> Row:
-    """Return a backend in `width` cells, for lists with several columns: name, state, t/s, and requests.
+    """Return a backend in `width` cells, for lists with several columns: name, state, tok/s, and requests.
 
     The requests are running + waiting ones.
     """

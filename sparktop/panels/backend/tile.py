@@ -18,7 +18,7 @@ def _figures(view: BackendView, width: int) -> Row:
     """Return a backend's values in one row of `width` cells; narrow rows leave out the KV cache."""
     row: Row = [
         figure(numbers.rate(view.generation_tps, 5), known=view.generation_tps is not None, role=LIVE),
-        label(" t/s run "),
+        label(" tok/s run "),
         figure(numbers.count(view.running, 3).strip(), known=view.running is not None, role=LIVE),
         label(" wait "),
         figure(

@@ -122,7 +122,7 @@ def _graphs(
     )
     if shown.even_tps is not None:
         tokens = with_level(tokens, shown.even_tps / shown.group_top)
-    words: Row = [("Σ t/s", "generation"), *_even(shown)]
+    words: Row = [("Σ tok/s", "generation"), *_even(shown)]
     left = [caption(words, f"max {numbers.tick(shown.group_top)}", width), *tokens]
     right = _pair(balance, shown, width, height) if len(lines) == _PAIR else _many(shown, width, height)
     return [left, right]

@@ -36,7 +36,7 @@ def many_rows(shown: GroupSlots, width: int, height: int) -> tuple[list[Row], li
     loads = [load_heading(shown, width)]
     for index in range(count):
         loads += _load(shown, index, width - GUTTER, each)
-    speeds = [tps_heading("tokens/s of each", shown.tps_top, width)]
+    speeds = [tps_heading("tok/s of each", shown.tps_top, width)]
     for index in range(count):
         speeds += _speed(shown, index, width - GUTTER)
     above = [*loads, *(speeds if inside else ())]

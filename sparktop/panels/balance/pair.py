@@ -40,7 +40,7 @@ def pair_rows(shown: GroupSlots, lead_margin: float | None, width: int, height: 
     load, speed, group = _heights(height)
     rows = [load_heading(shown, width), *_loads(shown, lead_margin, width - GUTTER, load)]
     if speed:
-        heading = tps_heading("tokens/s of each", shown.tps_top, width)
+        heading = tps_heading("tok/s of each", shown.tps_top, width)
         rows += [heading, *_speeds(shown, width - GUTTER, speed)]
     return [*rows, *group_speed(shown, width, group)]
 

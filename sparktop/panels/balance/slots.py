@@ -129,7 +129,7 @@ def ruled(words: Row, window: str, width: int) -> Row:
 
 def tps_heading(title: str, top: float, width: int, more: str = "") -> Row:
     """Return the title row above a graph of tokens/s, with `top`, the value of the graph's upper edge."""
-    return heading(title, f"{more}max {numbers.tick(top)} t/s", width)
+    return heading(title, f"{more}max {numbers.tick(top)} tok/s", width)
 
 
 def tps_words(sign: str, tps: float | None) -> Row:
@@ -165,9 +165,9 @@ def group_speed(shown: GroupSlots, width: int, height: int) -> list[Row]:
     if shown.even_tps is not None:
         more = f"┄ {numbers.rate(shown.even_tps, 6).strip()} if even · "
         rows = with_level(rows, shown.even_tps / shown.group_top)
-    words = [*tps_words("Σ", newest(shown.group_tps)), label(" t/s")]
+    words = [*tps_words("Σ", newest(shown.group_tps)), label(" tok/s")]
     gutter = [scale_end(words, numbers.tick(shown.group_top))]
-    return [tps_heading("tokens/s of the group", shown.group_top, width, more), *in_gutter(gutter, rows)]
+    return [tps_heading("tok/s of the group", shown.group_top, width, more), *in_gutter(gutter, rows)]
 
 
 def with_level(rows: list[Row], share: float) -> list[Row]:

@@ -13,6 +13,8 @@ from sparktop.panels.parts.figures import LIVE, figure, label, tokens_rate
 from sparktop.panels.parts.frame import hot
 from sparktop.panels.parts.rows import Row, row_width, spread_row
 
+_WIDE = 90
+"""Width in cells from which on the header's pieces stand two cells apart, not one."""
 _VERDICT_ROLES = {Severity.CRITICAL: "bad", Severity.WARNING: "warn", Severity.INFO: "text", None: "good"}
 
 
@@ -58,6 +60,7 @@ def header_row(
     rate, prompt, *load = _totals(snapshot)
     verdicts, head = _verdicts(snapshot), modes or [name]
     hinted = 2 if verdict(snapshot).hint else 0
+    gap = 2 if width >= _WIDE else 1
     # What is left out first, and how much of the verdict's words is worth that.
     choices = [
         ([name, *modes, rate, prompt, *load], [*interval, *now], verdicts[:1]),
@@ -73,10 +76,10 @@ def header_row(
     ]
     for pieces, right, wordings in choices:
         for wording in wordings:
-            row = _joined([*pieces, wording])
+            row = _joined([*pieces, wording], gap)
             if row_width(row) + row_width(right) + 1 <= width:
                 return spread_row(row, right, width)
-    return spread_row(_joined([*modes[:1], verdicts[-1]]), [], width)
+    return spread_row(_joined([*modes[:1], verdicts[-1]], gap), [], width)
 
 
 def _totals(snapshot: Snapshot) -> list[Row]:
@@ -88,17 +91,17 @@ def _totals(snapshot: Snapshot) -> list[Row]:
 
     return [
         tokens_rate(totals.generation_tps, 5),
-        [label("prompt "), figure(numbers.rate(totals.prompt_tps, 5)), label(" t/s")],
+        [label("prompt "), figure(numbers.rate(totals.prompt_tps, 5)), label(" tok/s")],
         count("run", totals.running, LIVE),
         count("wait", totals.waiting, "warn" if totals.waiting else LIVE),
     ]
 
 
-def _joined(pieces: Sequence[Row]) -> Row:
-    """Return the pieces as one row, with two cells between them, and one before the first."""
+def _joined(pieces: Sequence[Row], gap: int) -> Row:
+    """Return the pieces as one row, with `gap` cells between them, and one before the first."""
     row: Row = []
     for index, piece in enumerate(pieces):
-        row.append(("  " if index else " ", "text"))
+        row.append((" " * (gap if index else 1), "text"))
         row += piece
     return row
 

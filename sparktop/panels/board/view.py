@@ -32,7 +32,7 @@ class Sort(StrEnum):
 
     CONFIG = "as configured"
     NAME = "name"
-    TOKENS = "tokens/s"
+    TOKENS = "tok/s"
     """Generated tokens per second; nodes by GPU utilization."""
     LOAD = "load"
     """Running plus waiting requests; nodes by CPU use."""

@@ -122,7 +122,7 @@ def _backends(view: NodeView, backends: Sequence[BackendView]) -> Row:
                 (f" {backend.name} ", "title"),
                 (backend.state_text, STATE_ROLES[backend.state]),
                 figure(f" {numbers.rate(backend.generation_tps, 6).strip()}", role="text"),
-                label(" t/s  "),
+                label(" tok/s  "),
             ]
     return row if len(row) > 1 else [label("no backend names this node as its own")]
 

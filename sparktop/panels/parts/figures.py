@@ -32,8 +32,8 @@ def figure(text: str, *, known: bool = True, role: str = "text") -> Run:
 
 
 def tokens_rate(value: float | None, width: int = 6) -> Row:
-    """Return a token rate in `width` cells, followed by its unit "t/s"."""
-    return [figure(numbers.rate(value, width), known=value is not None, role=LIVE), (" t/s", "muted")]
+    """Return a token rate in `width` cells, followed by its unit "tok/s"."""
+    return [figure(numbers.rate(value, width), known=value is not None, role=LIVE), (" tok/s", "muted")]
 
 
 def quantile_text(quantile: Quantile | None, width: int = LATENCY_WIDTH) -> str:

@@ -114,7 +114,7 @@ def _tps(axis: SweepAxis, height: int) -> list[Row]:
     known = [line for line in live.backends if any(line.tps)]
     total = axis.columns(live.tps)
     top = nice_ceiling(max((value for value in total if value is not None), default=0.0), _LEAST_TPS)
-    words = value_now(numbers.rate(_last(live.tps, live.step_s), 6), "t/s")
+    words = value_now(numbers.rate(_last(live.tps, live.step_s), 6), "tok/s")
     # Two colours only where the gutter has a row to name them.
     several = len(known) == _PAIR and height > 3
     if several:
@@ -123,7 +123,7 @@ def _tps(axis: SweepAxis, height: int) -> list[Row]:
         rows = stacked_rows(lower, upper, axis.width, height, top, roles, end_slot=1)
     else:
         rows = area_rows(total, axis.width, height, top, "generation", end_slot=1)
-    left = gutter(("tokens/s", "accent"), words, numbers.tick(top), "0", height)
+    left = gutter(("tok/s", "accent"), words, numbers.tick(top), "0", height)
     if several:
         signs = (("⣿", "generation/10"), ("⡪", "prompt/10"))
         named = [[sign, label(f" {line.name}")] for sign, line in zip(signs, known, strict=True)]

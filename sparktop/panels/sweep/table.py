@@ -92,11 +92,11 @@ _COLUMNS = (
     Column("peak", 8, "peak_tps", _rate("peak_tps")),
     Column("p95", 8, None, lambda row: _ms(row.ttft_p95_ms)),
     Column("failed", 7, None, _failed),
-    Column("t/s each", 9, None, lambda row: numbers.rate(row.stream_p50_tps, 6).strip()),
+    Column("tok/s each", 9, None, lambda row: numbers.rate(row.stream_p50_tps, 6).strip()),
     Column("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
 )
 """Columns in order of importance: narrow screens show only the first ones."""
-_SHOWN = ("prefill", "decode", "95 %", "peak", "TTFT p50", "p95", "t/s each", "failed", "runs")
+_SHOWN = ("prefill", "decode", "95 %", "peak", "TTFT p50", "p95", "tok/s each", "failed", "runs")
 """Headings in the order in which columns stand in the table."""
 
 

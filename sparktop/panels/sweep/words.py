@@ -71,7 +71,7 @@ def moment_pieces(view: SweepView) -> list[Row]:
         return []
     asked = "" if now.key is None else f" of {now.key.concurrency}"
     pieces: list[Row] = [
-        [figure(numbers.rate(now.tps, 6).strip(), known=now.tps is not None), label(" t/s")],
+        [figure(numbers.rate(now.tps, 6).strip(), known=now.tps is not None), label(" tok/s")],
         [label("in flight "), figure(f"{now.in_flight}"), label(asked)],
         [
             label("TTFT p50 "),

@@ -71,7 +71,7 @@ _SWEEP_FIGURES = (
     ("decode", "tokens a second of all requests together"),
     ("TTFT", "from sending to the first token"),
     ("95 %", "half the width of the interval over the runs"),
-    ("t/s each", "of one request, the median"),
+    ("tok/s each", "of one request, the median"),
 )
 
 

@@ -61,7 +61,7 @@ def test_the_picture_needs_no_scrolling(name: str, width: int, height: int) -> N
     rows = balance_screen(shown.balance[0], shown, width, height)
     assert len(rows) == height or name == "herd4"
     if name == "herd4":
-        assert any("tokens/s of the group" in row_text(row) for row in rows[: height - 2])
+        assert any("tok/s of the group" in row_text(row) for row in rows[: height - 2])
 
 
 def test_the_verdict_names_word_period_flips_hunger_loss_and_who_routes() -> None:
@@ -133,7 +133,7 @@ def test_a_gap_is_a_gap_on_both_sides_and_in_the_sum() -> None:
     line = len(loads) // 2
     assert column[line:] == [" "] * (line + 1)
     assert column[line - 1] != " "
-    assert {row[cell] for row in part(rows, "tokens/s of the group")} <= {" ", "┄"}
+    assert {row[cell] for row in part(rows, "tok/s of the group")} <= {" ", "┄"}
 
 
 @pytest.mark.parametrize("count", [4, 8])
@@ -151,11 +151,11 @@ def test_more_than_two_have_a_row_each_on_one_scale(count: int) -> None:
 def test_what_an_even_spread_would_make_is_a_line_over_the_tokens() -> None:
     """With a loss the group's tokens lie below a dotted line, whose height is told; else there is none."""
     rows = picture(traced("cooldown-c64"), 120, 34)
-    heading = next(row for row in rows if "tokens/s of the group" in row)
-    found = re.search(r"┄ (\d+) if even · max 600 t/s", heading)
+    heading = next(row for row in rows if "tok/s of the group" in row)
+    found = re.search(r"┄ (\d+) if even · max 600 tok/s", heading)
     assert found
     assert 500 < int(found[1]) < 600
-    assert any("┄┄┄" in row for row in part(rows, "tokens/s of the group"))
+    assert any("┄┄┄" in row for row in part(rows, "tok/s of the group"))
     assert "┄" not in "".join(picture(traced("shuffle-c64"), 120, 34))
 
 

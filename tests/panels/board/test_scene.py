@@ -149,7 +149,7 @@ def test_the_header_says_the_worst_thing_in_words(width: int, said: str) -> None
     swinging = Rehearsal(nodes=2, scenario=SCENARIOS["oscillation"]).play(120).snapshot()
     header = row_text(header_row(swinging, width))
     assert said in header
-    assert "t/s" in header
+    assert "tok/s" in header
     several = replace(swinging, alerts=swinging.alerts * 3)
     assert "▲3 " in row_text(header_row(several, width))
 
@@ -185,7 +185,7 @@ def test_a_table_keeps_its_heading_and_shows_the_selected_row() -> None:
     last = PanelKey("backend", snapshot.backends[-1].name)
     scene = Scene(snapshot, 80, 22, View(preset=Preset.COMPACT), selected=last)
     text = "\n".join(row_text(row) for row in flatten(scene.draw(), 80, 22))
-    assert "t/s" in next(line for line in text.splitlines() if "TTFT p95" in line)
+    assert "tok/s" in next(line for line in text.splitlines() if "TTFT p95" in line)
     assert f"▶{last.name}" in text
     assert "of 20" in text
     assert scene.keys()[-1] == last

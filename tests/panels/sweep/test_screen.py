@@ -200,7 +200,7 @@ def test_a_live_screen_shows_servers_and_machines() -> None:
     live = running().live
     assert live is not None
     shown = text(live_rows(live, {}, 120, 40))
-    for word in ("tokens/s", "in flight", "TTFT", "60 W", "61 °C", "2400 MHz", "25 % KV"):
+    for word in ("tok/s", "in flight", "TTFT", "60 W", "61 °C", "2400 MHz", "25 % KV"):
         assert word in shown
 
 

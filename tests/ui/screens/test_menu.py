@@ -103,7 +103,7 @@ async def test_at_80x24_no_page_scrolls() -> None:
 
 BOARD = {
     "view": ["compact", "one backend", "wall", "watch"],
-    "sorted by": ["name", "tokens/s", "load", "memory", "state", "as configured"],
+    "sorted by": ["name", "tok/s", "load", "memory", "state", "as configured"],
     "picture": ["past", "live"],
     "box: nodes": ["hidden", "shown"],
     "box: backends": ["hidden", "shown"],

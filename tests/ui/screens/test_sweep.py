@@ -77,7 +77,7 @@ async def test_a_running_sweep_redraws_itself(stage: SweepStage, size: tuple[int
     async with stage.app.run_test(size=size) as pilot:
         await run_and_open(stage, pilot)
         assert "┐running┌" in stage.text()
-        assert "tokens/s" in stage.text() or size == (80, 24)
+        assert "tok/s" in stage.text() or size == (80, 24)
         assert "running" in stage.text().splitlines()[-8:][0] or "0/3 runs" in stage.text()
         stage.play(("spark-a", 4))
         await stage.settled()
