@@ -109,7 +109,10 @@ def read_configuration(name: str | None, env: Mapping[str, str]) -> tuple[list[C
 
 
 async def _examine(watch: Watch, *, named: bool) -> tuple[list[Check], list[Check]]:
-    """Return the checks of this machine, and those of nodes and servers; `named`: the user named targets."""
+    """Return (checks of this machine, checks of nodes and servers).
+
+    `named` is whether the user named the targets as arguments.
+    """
     # Late: as above.
     from sparktop.doctor.examination import examine_network
     from sparktop.doctor.machine import check_machine, look_at_machine

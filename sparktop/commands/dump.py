@@ -28,9 +28,9 @@ _LISTED_S, _LISTED_EVERY_S = 60.0, 5.0
 
 
 def span_of(recording: Recording, start: str | None, end: str | None) -> Span:
-    """Return the span that two texts mean: a time in words as everywhere, or Unix seconds; None: no limit.
+    """Return the time span from `start` to `end`, as typed by the user; None means no limit on that side.
 
-    Words such as "10m ago" count back from the recording's end.
+    Each is a time for `read_time`, or Unix seconds. "10m ago" counts back from the recording's end.
 
     Raises:
         UsageError: a text is not a time, or the start is later than the end.
@@ -58,7 +58,7 @@ def span_of(recording: Recording, start: str | None, end: str | None) -> Span:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Parse names with commas between."""
+    """Split a comma-separated list of names; empty names are left out."""
     return tuple(name for part in text.split(",") if (name := part.strip()))
 
 
@@ -180,7 +180,7 @@ def _write_openmetrics(
 
 
 def _list(recording: Recording, span: Span, form: str) -> None:
-    """Print the names of the fields, or of the metric families, at the end of the span."""
+    """Print the field names, or for "openmetrics" the metric families, of the last seconds of the span."""
     from datetime import timedelta
 
     from sparktop.dump.openmetrics import Collector

@@ -53,7 +53,7 @@ def opened(files: Sequence[str], others: Sequence[str] | None) -> Recording | Co
     """Open the recording in `files`, or its comparison with the recording in `others`.
 
     Raises:
-        UsageError: a file cannot be opened or is not a recording, or there is none to compare with.
+        UsageError: a file cannot be opened or is not a recording, or `files` is empty.
     """
     from sparktop.recording.compare import Comparison
     from sparktop.recording.player import Recording
@@ -66,7 +66,7 @@ def opened(files: Sequence[str], others: Sequence[str] | None) -> Recording | Co
 
 
 def moment(recording: Recording | Comparison, text: str | None) -> datetime:
-    """Return the moment of a recording that `text` means; None: its end.
+    """Return the moment of a recording that `text` means, or the recording's end if `text` is None.
 
     Raises:
         UsageError: the text is not a time, or not a time of the recording.
@@ -81,7 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Show a recording until the user quits; return the exit code.
 
     Raises:
-        UsageError: a file is not a recording, the time is none of it, or there is no terminal.
+        UsageError: a file is not a recording, the time is outside the recording, or there is no
+            terminal.
     """
     # Late: --help needs none of them.
     from sparktop.commands.choice import checked_theme, configured_watch

@@ -100,10 +100,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _report_past(arguments: argparse.Namespace, output: Path | None) -> int:
-    """Write the report of a moment of a recording; return the exit code.
+    """Write a report of the state at one moment of a recording; return the exit code.
 
     Raises:
-        UsageError: a file is not a recording, the time is none of it, or another option does not fit.
+        UsageError: a file is not a recording, the time is outside it, or another option does not fit.
     """
     from sparktop.commands.choice import checked_theme
 

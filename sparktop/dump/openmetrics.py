@@ -54,7 +54,7 @@ _PLAIN_NUMBER = re.compile(rb"[-+]?[0-9]{1,17}(?:\.[0-9]{1,20})?")
 
 @dataclass(slots=True)
 class _Series:
-    """One series: its samples belong to `metric`, and each line begins with `start`."""
+    """One time series: its lines are collected in `metric`; `start` (name and labels) begins each line."""
 
     metric: Metric
     start: bytes
@@ -85,7 +85,10 @@ class Collector:
     """Collects the samples of records and writes them family by family."""
 
     def __init__(self, spool: Spool, families: Sequence[str] = (), *, every_s: float | None = None) -> None:
-        """Collect into `spool`; only `families`, if any are named, and one page per source and `every_s`."""
+        """Prepare to collect into `spool` the metric families named in `families`, or all if it is empty.
+
+        With `every_s`, only one metrics page of each source is used per `every_s` seconds.
+        """
         self._spool = spool
         self._wanted = frozenset(families)
         self._every_s = every_s
@@ -104,7 +107,10 @@ class Collector:
         return sorted(self._families)
 
     def add(self, records: Iterable[Record], in_span: Callable[[Record], bool]) -> None:
-        """Collect from records; those out of the span only for the identities of nodes."""
+        """Collect the samples of the records for which `in_span` is true.
+
+        Of the other records only the identities of nodes are used, which later samples need.
+        """
         for record in records:
             try:
                 self._add(record, in_span=in_span(record))
@@ -160,7 +166,10 @@ class Collector:
         self._samples("node", record, body, round(record.instant.wall.timestamp() * 1000))
 
     def _samples(self, label: str, record: Record, body: bytes, time_ms: int) -> None:
-        """Collect the samples of a page; the value of `label` is the name of the record's source."""
+        """Collect the samples of `body`, a metrics page of the time `time_ms` (Unix time).
+
+        Each gets the label `label`, "backend" or "node", with the name of the record's source as its value.
+        """
         source = record.source or ""
         if time_ms < 0:
             self.left.records += 1

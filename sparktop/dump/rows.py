@@ -33,7 +33,7 @@ _SILENT_INTERVALS = 3.0
 
 @dataclass(slots=True)
 class Fields:
-    """The fields that a dump is limited to; every field if none is named."""
+    """The fields that the user wants in a dump (none named: all), and which of these were found."""
 
     wanted: Sequence[str] = ()
     """Names, each of a field or of all fields below it: "ttft_ms" stands for "ttft_ms.p50" and so on."""
@@ -41,7 +41,7 @@ class Fields:
     """Those of `wanted` that a row had."""
 
     def chosen(self, name: str) -> bool:
-        """Return whether the field `name` is in the dump, and note which wanted name it belongs to."""
+        """Return whether the dump includes the field `name`; add the wanted name that matches to `found`."""
         if not self.wanted:
             return True
         for one in self.wanted:
@@ -52,7 +52,7 @@ class Fields:
 
     @property
     def missing(self) -> list[str]:
-        """Wanted names that no row had."""
+        """Names in `wanted` that no row has had so far."""
         return [one for one in self.wanted if one not in self.found]
 
 
@@ -88,7 +88,10 @@ def _flat(fields: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str,
 
 
 def _by_name(parts: Iterable[object]) -> dict[str, object]:
-    """Return the parts of a list by their index, name or engine core; by their place where that repeats."""
+    """Return the parts of a list, keyed by their own index, name or engine core, or else by their position.
+
+    To a key that occurs twice, the position in the list is appended.
+    """
     named: dict[str, object] = {}
     for place, part in enumerate(parts):
         own = part if isinstance(part, Mapping) else {}
@@ -125,14 +128,20 @@ def csv_lines(rows: Iterable[Row], fields: Fields, spool: IO[str]) -> Iterator[s
 
 
 def _without_parents(columns: Iterable[str]) -> list[str]:
-    """Return columns without those that are unknown or empty where others have fields below them."""
+    """Return `columns` without each name that begins another, such as "gpus" beside "gpus.0.power_w".
+
+    Such a column comes from rows in which the whole list or object is unknown or empty.
+    """
     names = list(columns)
     parents = {name[:dot] for name in names for dot, char in enumerate(name) if char == "."}
     return [name for name in names if name not in parents]
 
 
 def _in_wanted_order(columns: list[str], wanted: Sequence[str]) -> list[str]:
-    """Return the columns in the order of the wanted names; otherwise in that of the rows."""
+    """Return the columns that head each row, then the others in the order of `wanted`.
+
+    Columns that belong to the same wanted name keep their order.
+    """
 
     def place(name: str) -> int:
         if name in HEADS:

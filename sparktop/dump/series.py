@@ -26,7 +26,7 @@ class Metric:
 
 
 class Spool:
-    """The collected samples; adding and reading do not mix."""
+    """The collected samples of all metrics; all must be added before any are read."""
 
     def __init__(self, file: IO[bytes]) -> None:
         """Collect in `file`, an empty temporary file."""

@@ -1,1 +1,1 @@
-"""Reports of a span of time: of a recording, or of the last minutes on the screen."""
+"""Reports on a span of time, taken from a recording or from the last minutes that the viewer has shown."""

@@ -31,7 +31,7 @@ class Figure:
     """Whether a table leaves it out while it is 0."""
 
     def text(self, value: float | None) -> str:
-        """Format a value with its unit where that varies; "–" for None."""
+        """Format a value, with the unit if that is s, %, GiB, W, °C or MHz; "–" for None."""
         if value is None:
             return UNKNOWN
         if self.unit == "s":

@@ -43,13 +43,13 @@ class Spell:
 
     @property
     def seconds(self) -> float:
-        """Duration of the spell."""
+        """Seconds for which the verdict held."""
         return (self.end - self.start).total_seconds()
 
 
 @dataclass(frozen=True, slots=True)
 class SweepSpan:
-    """A sweep in the range."""
+    """A load sweep that ran in the report's time range."""
 
     start: datetime
     end: datetime | None
@@ -59,7 +59,7 @@ class SweepSpan:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """Where the values come from, and what is missing."""
+    """Where the values of a report come from, and which times and records are missing in them."""
 
     source: str = ""
     """File name of a recording; "" for the running program."""
@@ -102,11 +102,14 @@ class Moment:
 
     @property
     def is_long(self) -> bool:
-        """Whether only the last minutes, and the time around events, were replayed."""
+        """Whether the range was replayed only in part: its last minutes and the times around events."""
         return self.detail > self.start
 
     def figures(self, kind: str, *, names: Iterable[str]) -> list[tuple[Figure, str, Stats]]:
-        """Return (metric, source, statistics since `detail`) for all known metrics, in the order of both."""
+        """Return (metric, source name, statistics since `detail`) for each known metric of a source.
+
+        The metrics are in the order of `FIGURES`, and the sources of each metric in that of `names`.
+        """
         rows = []
         for figure in FIGURES:
             for name in names if figure.kind == kind else ():
@@ -131,7 +134,10 @@ class Collector:
     """Builds a `Moment` from snapshots in the order of time."""
 
     def __init__(self, start: datetime, end: datetime, detail: datetime | None = None) -> None:
-        """Collect from `start` to `end`; figures, states and speeds only since `detail` (None: `start`)."""
+        """Collect from `start` to `end`; metrics, backend states and node speeds only from `detail` on.
+
+        `detail` None means `start`.
+        """
         self._start, self._end, self._detail = start, end, detail or start
         self._from = self._start
         """Earlier points of the present snapshots are left out."""
@@ -206,11 +212,17 @@ class Collector:
         self._spells[key] = Spell(group, word, key[2], until, kept)
 
     def _goes_on(self, key: tuple[str, str, datetime], since: datetime) -> bool:
-        """Return whether a verdict since `since` is that of the spell `key`; a seek may date it later."""
+        """Return whether a verdict that began at `since` is the one of the spell `key`, still holding.
+
+        `since` may be later than the spell's beginning, because a jump in a recording may date it later.
+        """
         return key[2] <= since <= self._spells[key].end + timedelta(seconds=GAP_S)
 
     def _merge_events(self, log: tuple[Event, ...]) -> None:
-        """Replace the events from the beginning of `log` on by it: repeated events change their lines."""
+        """Replace the collected events as old as the first of `log`, or newer, by `log`.
+
+        Adding the new ones would not do, because an event that repeats changes its earlier line.
+        """
         if log:
             self._events = [one for one in self._events if one.at < log[0].at] + list(log)
 
@@ -219,7 +231,10 @@ class Collector:
             self._take(self._last)
 
     def _take(self, snapshot: Snapshot) -> None:
-        """Replace the points from the beginning of the histories on: late samples may have been added."""
+        """Replace the collected points by those of the snapshot's histories, for the time that these cover.
+
+        Appending would not do, because late samples may have been added between older ones.
+        """
         self._taken = snapshot
         shift = snapshot.taken_at.timestamp() - snapshot.at
         begin, end = self._from.timestamp() - shift, self._end.timestamp() - shift

@@ -37,7 +37,11 @@ _NAME, _CELLS, _RANGE = 18, 52, 16
 
 
 def time_plots(moment: Moment) -> list[TimePlot]:
-    """Return the plots of a moment that have a value: first those of the minutes of a long range."""
+    """Return the plots of a moment that have a known value.
+
+    For a long range, plots of one-minute summaries of the whole range come first. Then come plots of the
+    time since `detail`, and plots of only its last seconds.
+    """
     marks = tuple(_marks(moment))
     found = [_plot(moment, one, moment.start, marks) for one in MINUTE_PLOTS if moment.is_long]
     found += [_plot(moment, one, moment.detail, marks) for one in PLOTS if one.last_s is None]
@@ -74,7 +78,10 @@ def _plot(moment: Moment, of: PlotOf, start: datetime, marks: Sequence[TimeMark]
 
 
 def _points(moment: Moment, key: tuple[str, str, str], start: datetime) -> list[Point | None]:
-    """Return the points of a series since `start`, with a gap where values are unknown or too far apart."""
+    """Return the points of the series `key` since `start`; None marks a gap in the curve.
+
+    There is a gap where a value is unknown or two values are too far apart. Empty if no value is known.
+    """
     values, ranges = moment.series.get(key, ()), moment.ranges.get(key)
     apart_s = _apart_s(values) if ranges is None else _MINUTES_APART_S
     points: list[Point | None] = []
@@ -98,7 +105,7 @@ def _apart_s(values: Values) -> float:
 
 
 def _in_ms(plot: TimePlot) -> TimePlot:
-    """Return a plot of seconds in milliseconds if all its values are small."""
+    """Convert a plot from seconds to milliseconds if all its values are below `_MS_BELOW_S`."""
     if max((point.high for line in plot.lines for point in line.known), default=0.0) >= _MS_BELOW_S:
         return plot
     lines = (replace(line, points=[_scaled(point) for point in line.points]) for line in plot.lines)
@@ -141,7 +148,10 @@ def _number(value: float) -> str:
 
 
 def _cells(points: Points, plot: TimePlot) -> list[float | None]:
-    """Return the value of each cell of a row; cells between two connected points have the earlier value."""
+    """Return the value for each of the `_CELLS` character cells of a curve's row; None in gaps.
+
+    Cells between two connected points have the value of the earlier point.
+    """
     start, end = plot.start.timestamp(), plot.end.timestamp()
     width = max(end - start, 1e-9) / _CELLS
     cells: list[float | None] = [None] * _CELLS
@@ -158,7 +168,7 @@ def _cells(points: Points, plot: TimePlot) -> list[float | None]:
 
 
 def _axis(plot: TimePlot) -> Iterator[str]:
-    """Yield the rows above the curves: times of day at both ends and in the middle, and signs of events."""
+    """Yield the text row of times of day above the curves, then a row with the signs of events, if any."""
     middle = plot.start + (plot.end - plot.start) / 2
     days = plot.start.date() != plot.end.date()
     form = "%m-%d %H:%M" if days else "%H:%M:%S"

@@ -130,7 +130,7 @@ def _parts(
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What the records of a range have beside readings."""
+    """What a recording has in a time range beside poll results: marks, sweeps, number of dropped items."""
 
     dropped: int
     marks: tuple[tuple[datetime, str], ...]
@@ -156,7 +156,7 @@ class _Kept:
 
 
 def _words_of(record: Record) -> str | None:
-    """Return the title and the outcome of a sweep that the board showed; None if it showed none."""
+    """Return title and outcome of the sweep in `record`, a view of a sweep; None if it shows no sweep."""
     try:
         view = sweep_of(record)
     except RecordError:
@@ -187,9 +187,9 @@ def read_again(paths: Sequence[Path], end: datetime) -> Moment:
 
 
 def moment_of(pictures: Sequence[Picture]) -> Moment:
-    """Return the moment of the 15 minutes before the last of `pictures`, or of as many as are known.
+    """Return the moment of the 15 minutes before the last of `pictures`, or of less if less is known.
 
-    There must be a picture; their histories reach back before the first of them.
+    `pictures` must not be empty. The histories in them also supply values from before the first picture.
     """
     end = pictures[-1].wall
     shown = [one for one in pictures if one.wall >= default_start(end)]

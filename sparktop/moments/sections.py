@@ -66,7 +66,10 @@ def sections(moment: Moment, form: str) -> list[Section]:
 
 
 def _drawn(moment: Moment, plots: Sequence[TimePlot]) -> Iterator[Section]:
-    """Yield the plots: of a long range first those of its minutes, then those of its end."""
+    """Yield a section with the plots.
+
+    For a long range, yield two: the plots of the whole range, then those of the last minutes.
+    """
     for title, begins in (("", False), ("The last minutes", True)) if moment.is_long else (("", True),):
         shown = [plot for plot in plots if (plot.start >= moment.detail) == begins]
         words = (_LINES,) if any(plot.marks for plot in shown) else ()
@@ -109,7 +112,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _names(moment: Moment, kind: str) -> list[str]:
-    """Return the names of all servers or machines with values: those at the end first."""
+    """Return the names of all servers or machines with values; those watched at the range's end first."""
     views = moment.shown.backends if kind == BACKEND else moment.shown.nodes
     return list(
         dict.fromkeys([*(one.name for one in views), *(name for of, name, _ in moment.series if of == kind)])
@@ -163,7 +166,10 @@ def _tables(width: int | None, *tables: Table) -> Iterator[Section]:
 
 
 def _figures(moment: Moment, kind: str, *, on_page: bool) -> Iterator[Table]:
-    """Yield the table of the figures of all servers, or of all machines."""
+    """Yield a table of metrics (smallest, mean, largest, last) of all servers or machines, by `kind`.
+
+    In Markdown (`on_page` False) yield nothing if there are more than `_FEW` of them.
+    """
     names = _names(moment, kind)
     if len(names) > _FEW and not on_page:
         return
@@ -205,7 +211,10 @@ def _percent(share: float) -> str:
 
 
 def _around(moment: Moment, most: int | None) -> Table:
-    """Return a table of the metrics in the minute before and after each warning and critical event."""
+    """Return a table of the metrics in the minute before and after each warning and critical event.
+
+    Only the newest `most` events with known values are included; None means all.
+    """
     columns = (
         Column("Time"),
         Column("About", Kind.NAME),
@@ -248,7 +257,7 @@ def _alerts(moment: Moment) -> Section:
 
 
 def _events(moment: Moment, most: int | None) -> Section:
-    """Return the newest events, in the order of time."""
+    """Return a section with the newest `most` events (None: all), oldest first."""
     newest = moment.events[-(most or len(moment.events)) :] if moment.events else ()
     left_out = f", the last {len(newest)} of {len(moment.events)}" if len(newest) < len(moment.events) else ""
     strong = {Severity.WARNING: "**warning** ", Severity.CRITICAL: "**critical** "}

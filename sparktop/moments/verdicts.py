@@ -31,9 +31,9 @@ def verdict_section(moment: Moment) -> Section:
 
 
 def test_sections(moment: Moment, *, on_page: bool) -> Iterator[Section]:
-    """Yield for each group the tests behind its last bad verdict, or behind its last one.
+    """Yield for each group a table of the tests behind its last bad verdict, else behind its last verdict.
 
-    On a page these are all rules that hold, folded; in Markdown only the first.
+    With `on_page` (HTML), the table is folded and has every rule that holds; in Markdown only the first.
     """
     for spell in _judged(moment):
         if spell.balance is not None:
@@ -63,7 +63,10 @@ def bad_balances(moment: Moment) -> list[Spell]:
 
 
 def _judged(moment: Moment) -> list[Spell]:
-    """Return of each group the last bad verdict with evidence, else the last one of any kind."""
+    """Return one verdict of each group: its last bad one, or its last one if none was bad.
+
+    Verdicts that are "unknown" or whose evidence was not replayed are left out.
+    """
     last: dict[str, Spell] = {}
     bad = {word.value for word in BalanceWord if word.bad}
     for spell in moment.spells:
@@ -92,7 +95,10 @@ def _evidence(spell: Spell) -> Iterator[str]:
 
 
 def _tests(spell: Spell, balance: Balance, *, on_page: bool) -> Grid:
-    """Return a table of the rules that hold, and of the one on whether there is enough data."""
+    """Return a table of the rule on whether there is enough data, then of the rules that hold.
+
+    In Markdown (`on_page` False), only the first rule that holds is included.
+    """
     first, *others = (make(balance) for make in RULES)
     holding = [rule for rule in others if rule.holds]
     rows = tuple(

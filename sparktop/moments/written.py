@@ -65,7 +65,7 @@ def moment_report(
 def _csv(moment: Moment) -> str:
     """Return the values behind the plots and tables as CSV: a row for each time, source and metric.
 
-    A summary of a minute has its mean, and the smallest and largest value in columns of their own.
+    For a one-minute summary, "value" is the mean, and "min" and "max" are the extremes.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -130,7 +130,7 @@ def to_json(moment: Moment) -> object:
 
 
 def _happened(moment: Moment) -> dict[str, object]:
-    """Return alerts, verdicts, events, marks and sweeps, by key."""
+    """Return lists for JSON under the keys "alerts", "verdicts", "events", "marks" and "sweeps"."""
     return {
         "alerts": [
             {

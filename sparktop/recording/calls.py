@@ -53,7 +53,10 @@ _adapters: dict[type[Any], TypeAdapter[Any]] = {}
 
 
 def adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    """Return the validator and serializer of a type; built at first use, which takes 20 ms."""
+    """Return the pydantic validator and serializer of the type `kind`.
+
+    The first call for a type builds it, which takes about 20 ms; later calls return the same object.
+    """
     if kind not in _adapters:
         _adapters[kind] = TypeAdapter(kind)
     return _adapters[kind]
@@ -94,7 +97,10 @@ def read_target(fields: object) -> Target:
 
 
 def record_of(instant: Instant, call: Call) -> Record | None:
-    """Return the record of a call; None for a sample without the page that it was read from."""
+    """Return the record of a call.
+
+    Return None if the call passes a sample that lacks the metrics page that it was read from.
+    """
     return _WRITERS[call.change](instant, *call.arguments)
 
 
@@ -152,16 +158,19 @@ _WRITERS: Mapping[Change, Callable[..., Record | None]] = {
 
 
 def record_of_sweep(instant: Instant, view: SweepView | None) -> Record | None:
-    """Return the record of what the board shows of a sweep; None if this is too large for a record."""
+    """Return a record of the view of a sweep on the overview screen; `view` is None for no sweep.
+
+    Return None if the view is larger than a record may be.
+    """
     body = b"" if view is None else adapter(SweepView).dump_json(view, fallback=dict)
     return None if len(body) > MAX_BODY_BYTES else Record(Kind.SWEEP_VIEW, instant, body=body)
 
 
 def sweep_of(record: Record) -> SweepView | None:
-    """Return what the board shows of a sweep, as `record_of_sweep` has written it; None for no sweep.
+    """Return the view of a sweep from a record that `record_of_sweep` made; None if it showed no sweep.
 
     Raises:
-        RecordError: the record is not such a record.
+        RecordError: the record does not contain a valid view of a sweep.
     """
     return cast("SweepView", _validated(SweepView, record.body)) if record.body else None
 

@@ -47,11 +47,14 @@ class Side:
 
     @property
     def shift(self) -> timedelta:
-        """What is added to wall-clock times of the recording."""
+        """Duration to add to the recording's wall-clock times to get times of the common time axis."""
         return self.start.wall - self.recording.frames[0].instant.wall
 
     def shift_s(self, instant: Instant) -> float:
-        """Return what is added to monotonic times of the boot in which `instant` was recorded."""
+        """Return the seconds to add to the recording's monotonic times to get those of the common time axis.
+
+        Holds for the times between two boots of the recorded machine, of which `instant` is one.
+        """
         passed = instant.wall + self.shift - self.start.wall
         return self.start.at + passed.total_seconds() - instant.at
 
@@ -73,7 +76,10 @@ class Side:
         return replace(target, name=name)
 
     def head(self, head: Head, shift_s: float) -> Head:
-        """Return a head with suffixes and on the common time axis."""
+        """Return a copy of `head` whose source names have the suffix, with times on the common time axis.
+
+        `shift_s` is added to its monotonic times.
+        """
         targets = [self.target(one) for one in head.targets.values()]
         state, shift = head.announced, self.shift
         alerts = [
@@ -95,7 +101,7 @@ class Side:
         )
 
     def landmarks(self, found: Landmarks) -> Landmarks:
-        """Return landmarks with suffixes and on the common time axis."""
+        """Return the load and events in `found` with suffixed names and times of the common time axis."""
         events = ((at + self.shift, name + self.suffix, severity) for at, name, severity in found.events)
         return replace(found, events=tuple(events))
 
@@ -133,9 +139,11 @@ class Side:
         return call
 
     def snapshot(self, taken: Snapshot) -> Snapshot:
-        """Return a snapshot for the common board: groups have suffixed names, but backends share their scale.
+        """Return a copy of `taken` for the screen on which both recordings are shown together.
 
-        After the end of the recording, its sources are shown as not answering.
+        Balance verdicts have suffixed group names. Backends have group names without the suffix, so that
+        those of both recordings are drawn on one scale. After the recording's end, all its sources are
+        shown as not answering.
         """
         end = self.recording.end + self.shift
         if self.recording.is_over and taken.taken_at > end + _GRACE:
@@ -174,7 +182,7 @@ def _after_end(taken: Snapshot, end: datetime) -> Snapshot:
 
 
 class _SidePlayer(Player):
-    """Plays one recording of a comparison; its store has suffixed names and the common time axis."""
+    """Plays one recording of a comparison into a store with suffixed names and times of the common axis."""
 
     def __init__(self, side: Side) -> None:
         """Prepare to play from the start."""
@@ -224,7 +232,7 @@ class ComparisonPlayer:
         return min(walls, default=None)
 
     def begin_before(self, wall: datetime, warm_up_s: float) -> None:
-        """Stand about `warm_up_s` seconds before the moment `wall`."""
+        """Prepare to play from about `warm_up_s` seconds before the moment `wall`; apply no record yet."""
         for one in self._players:
             one.begin_before(wall - one.side.shift, warm_up_s)
 
@@ -245,7 +253,10 @@ class ComparisonPlayer:
 
 
 def together(sides: Sequence[Snapshot]) -> Snapshot:
-    """Return one snapshot with the sources, alerts and events of all; like sources are side by side."""
+    """Return one snapshot with the sources, alerts and events of all snapshots in `sides`.
+
+    Its sources alternate: the first source of each snapshot, then the second of each, and so on.
+    """
     backends = _alternating([one.backends for one in sides])
     return Snapshot(
         taken_at=sides[0].taken_at,
@@ -305,12 +316,16 @@ class Comparison:
 
     @property
     def end(self) -> datetime:
-        """Wall time of the last record, of those still written the earliest: the others wait for it."""
+        """Wall time up to which the comparison can be played, on the common time axis.
+
+        This is the later end of the two recordings. While recordings are still being written, it is the
+        earliest time of the newest record of such a recording.
+        """
         written = [one.recording.end + one.shift for one in self._sides if not one.recording.is_over]
         return min(written) if written else max(one.recording.end + one.shift for one in self._sides)
 
     def look(self) -> bool:
-        """Read what was appended to the recordings; return whether that was anything."""
+        """Read the records that were appended to the recordings; return whether there were any."""
         found = [one.recording.look() for one in self._sides]
         self._add_frames()
         return any(found)

@@ -118,7 +118,7 @@ class FrameReader:
         return True
 
     def frames(self) -> Iterator[int]:
-        """Yield the offset of each frame, by its headers alone; stop at the first damage."""
+        """Yield the offset of each frame, reading only frame and block headers; stop at the first damage."""
         offset, size = 0, self.size()
         while offset < size:
             start = self._after_header(offset)
@@ -157,7 +157,10 @@ class FrameReader:
         return None if located is None else located.record
 
     def following(self, start: int = 0) -> Iterator[Located | None]:
-        """Yield the records from the frame at or after `start` on, and None where there is no more yet."""
+        """Yield the records from the first frame at or after the offset `start` on, without end.
+
+        Yield None each time the file has no further complete record yet.
+        """
         return self._scan(start, waits=True)
 
     def _scan(self, start: int, *, waits: bool) -> Iterator[Located | None]:
@@ -184,7 +187,8 @@ class FrameReader:
     def _frame(self, frame: int, *, waits: bool) -> Generator[Located | None, None, _FrameEnd]:
         """Yield the records of a frame; return where and why reading it ended.
 
-        With `waits`, yield None while the header or the next block is not complete and nothing follows it.
+        With `waits`, yield None as long as the header or the next block is incomplete at the end of the file,
+        because a process may still be writing it.
         """
         from sparktop.recording.zstandard import DecompressionParameter, ZstdDecompressor, ZstdError
 
@@ -266,7 +270,7 @@ class FrameReader:
         return length, bool(value & 1)
 
     def _next_magic(self, start: int) -> int | None:
-        """Return the offset of the next frame at or after `start`."""
+        """Return the offset of the first bytes of a frame at or after `start`; None if there are none."""
         offset, kept, step = start, b"", _SEARCHED_FIRST
         while chunk := os.pread(self._descriptor, step, offset):
             found = (kept + chunk).find(MAGIC)

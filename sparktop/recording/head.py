@@ -175,9 +175,9 @@ def announced(snapshot: Snapshot) -> Announced:
 
 
 def _range(at: float, each: Iterable[Series], *, least: bool = False) -> Range | None:
-    """Return the smallest, mean and largest value of the last minute, over the sums of `each` by second.
+    """Add up the series in `each` second by second; return the range of the sums in the minute before `at`.
 
-    With `least`, the smallest value of each second is used instead of the sum. None if no value is known.
+    With `least`, take the smallest value of each second instead of the sum. Return None if no value is known.
     """
     slots: dict[int, list[float]] = {}
     for series in each:
@@ -252,7 +252,7 @@ def read_head(record: Record) -> Head:
 
 @dataclass(frozen=True, slots=True)
 class Landmarks:
-    """What a head adds to the bar of all times: load and events, read without the rest of the head."""
+    """The parts of a head that the time bar of a replay shows: the load and the times of events."""
 
     generation_tps: float | None = None
     """Mean tokens per second of the minute before the head; None if unknown."""
@@ -295,10 +295,10 @@ def _announced(body: Mapping[str, Any]) -> Announced:
 
 
 def _unix_s(value: object) -> float:
-    """Return Unix seconds that are a time of the years 1970 to 9999.
+    """Return `value` as a number if it is a Unix time (seconds) of the years 1970 to 9999.
 
     Raises:
-        ValueError: they are not.
+        ValueError: `value` is something else.
     """
     if not isinstance(value, int | float) or not 0 <= value <= datetime.max.replace(tzinfo=UTC).timestamp():
         raise ValueError("not a time")

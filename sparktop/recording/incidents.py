@@ -165,8 +165,8 @@ class Piece:
 def frames_since(begin_s: float, sources: Iterable[Path]) -> Iterator[Piece]:
     """Yield the frames with records from the monotonic time `begin_s` on, newest first.
 
-    `sources` are files of one recorder, oldest first; files that cannot be read are left out. Frames that
-    were written before the machine's last start are left out, too: their monotonic times are others.
+    `sources` are files of one recorder, oldest first; files that cannot be read are left out. Frames
+    written before the machine's last start are left out, too, because its monotonic clock began anew then.
     """
     from sparktop.recording.frames import FrameReader
 

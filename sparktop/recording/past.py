@@ -49,9 +49,9 @@ class Picture:
 
 
 def picture_of(snapshot: Snapshot, band: Callable[[], Band]) -> Picture:
-    """Return a picture with `snapshot`, and with the sweep if `band` returns one.
+    """Return a picture with `snapshot`, and with the view of a sweep if the screen's sweep panel shows one.
 
-    `band` returns what the sweep's panel shows; a countdown to a sweep is not stored.
+    `band` returns what that panel shows: a view, a countdown to a sweep (which is not stored) or None.
     """
     sweep = band()
     return Picture(snapshot, sweep if isinstance(sweep, SweepView) else None)
@@ -104,9 +104,10 @@ class Past:
         self._events.clear()
 
     def add(self, snapshot: Snapshot, band: Callable[[], Band] = lambda: None) -> None:
-        """Keep a snapshot, if it is from a later second (or longer time slot) than the last one kept.
+        """Add a picture of `snapshot`, unless the newest picture is of the same second.
 
-        The slots are longer with many sources. `band` returns what the sweep's panel shows.
+        With many sources, there is one picture per longer time slot instead of one per second. `band` returns
+        what the screen's sweep panel shows.
         """
         sources = len(snapshot.backends) + len(snapshot.nodes) + len(snapshot.routers)
         self._factor = max(1.0, MOST * SOURCE_BYTES * sources / BUDGET_BYTES)
@@ -165,10 +166,10 @@ class Past:
         return nearest or (pictures[-1 if seconds > 0 else 0] if pictures else None)
 
     def beside_event(self, at: float, direction: int) -> Picture | None:
-        """Return the first picture that shows the next event after the time `at`.
+        """Return the first picture that shows the next event after the time `at` (monotonic seconds).
 
-        `direction` is 1 for this event, or -1 for the previous event before `at`. None if there
-        is no such event.
+        With `direction` -1 instead of 1, it is the previous event, before `at`. Return None if there is no
+        such event.
         """
         pictures = self.pictures
         walls = [one.wall for one in pictures]

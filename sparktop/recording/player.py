@@ -96,7 +96,7 @@ class Recording:
         return [(path, one) for path, reader in self._files for one in reader.damage]
 
     def frame_before(self, wall: datetime) -> FrameStart:
-        """Return the last frame that begins at or before `wall`; the first of all if none does."""
+        """Return the last frame that begins at or before `wall`, or the first frame if all begin later."""
         index = bisect_right([one.instant.wall for one in self.frames], wall)
         return self.frames[max(0, index - 1)]
 
@@ -123,9 +123,9 @@ class Recording:
         return next(reader for one, reader in self._files if one == path)
 
     def look(self) -> bool:
-        """Read what was appended to the last file; return whether that was anything.
+        """Read the records that were appended to the last file; return whether there were any.
 
-        `end`, `is_over` and `frames` are then those of the file as it is now.
+        Also updates `end`, `is_over`, `was_cut` and `frames`.
         """
         if self._tail is None:
             path = self.frames[-1].path
@@ -161,12 +161,12 @@ def _starts(path: Path, reader: FrameReader) -> Iterator[FrameStart]:
 def _start(
     path: Path, reader: FrameReader, offset: int, record: Record, ahead: timedelta
 ) -> FrameStart | None:
-    """Return the beginning of the frame at `offset`, whose first record is `record`; None without a head."""
+    """Return the beginning of the frame at `offset`; None if its first record, `record`, is not a head."""
     if record.kind != Kind.HEAD or record.fields.get("schema") != SCHEMA:
         return None
 
     def read(parse: Callable[[Record], Value], default: Value) -> Value:
-        """Return what `parse` reads from the head, else `default`."""
+        """Return what `parse` reads from the frame's head, or `default` if the head cannot be read."""
         first = reader.first(offset)
         try:
             return default if first is None else parse(first)
@@ -224,7 +224,7 @@ class Player:
 
     @property
     def store_time(self) -> Instant:
-        """The present moment for the store."""
+        """The time that the store takes as now: the time that playing has reached."""
         return self.instant
 
     def _call_of(self, record: Record) -> Call | None:
@@ -237,7 +237,10 @@ class Player:
         self.play(wall)
 
     def begin_before(self, wall: datetime, warm_up_s: float) -> None:
-        """Stand `warm_up_s` seconds before `wall`: readings before that are passed over while playing."""
+        """Prepare to play from `warm_up_s` seconds before `wall`, with a new store; apply no record yet.
+
+        Playing begins with the frame before this time; poll results in it that are older are skipped.
+        """
         since = wall - timedelta(seconds=warm_up_s)
         start = self.recording.frame_before(since)
         self._begin(start)
@@ -305,10 +308,11 @@ class Player:
             self._adopt(head)
 
     def _adopt(self, head: Head) -> None:
-        """On the way to the moment of a jump, adopt what the head says was announced.
+        """Pass the alerts, events and verdicts that the head lists to the store.
 
-        What began before the records that are replayed then has its true beginning. Later heads are not
-        needed, and a newer version may judge otherwise than the one that recorded.
+        A condition that began before the replayed records then has its true beginning. Called only for
+        heads up to the moment of a jump: later ones are not needed, and this version of sparktop may judge
+        differently from the version that recorded.
         """
         state = head.announced
         self.store.adopt(state.alerts, state.events, state.verdicts)

@@ -65,7 +65,7 @@ class RecordError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record."""
+    """One record: its kind and time, the source that it is about, fields, and a body of bytes."""
 
     kind: str
     instant: Instant

@@ -1,4 +1,4 @@
-"""The recorder: a journal of a store that a thread writes to a file once a second."""
+"""The recorder: collects the calls that change a store; its thread writes them to a file once a second."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _NO_CHANGE_OF_HEAD = frozenset({Change.ACCEPT, Change.JUDGE, Change.NOTE, Change
 
 @dataclass(frozen=True, slots=True)
 class ShownSweep:
-    """What the board shows of a sweep."""
+    """The view of a sweep that the overview screen shows from now on; None for no sweep."""
 
     view: SweepView | None
 
@@ -141,7 +141,7 @@ class Recorder:
         self._put(instant, clean(word, 200))
 
     def sweep(self, instant: Instant, view: SweepView | None) -> None:
-        """Record what the board shows of a sweep from now on; None for no sweep."""
+        """Record the view of a sweep that the overview screen shows from now on; None for no sweep."""
         self._put(instant, ShownSweep(view))
 
     def _put(self, instant: Instant, item: Item) -> None:
@@ -156,7 +156,10 @@ class Recorder:
                     self._missed.append(oldest)
 
     def _take(self) -> tuple[list[tuple[Instant, Item]], int]:
-        """Return the items that wait, and the number of items dropped since the last call."""
+        """Remove and return all items that wait to be written, and the number dropped since the last call.
+
+        Each item has its time; it is a call, a snapshot for a head, a view of a sweep or the text of a mark.
+        """
         with self._lock:
             taken, dropped, missed = list(self._items), self._dropped, self._missed
             self._items.clear()
@@ -165,7 +168,7 @@ class Recorder:
         return taken, dropped
 
     def _update_head(self, items: Iterable[Item]) -> None:
-        """Apply items that cannot be written to the head, so that the next frame knows of them."""
+        """Update the head by the calls in `items`, which are never written, for the next frame's head."""
         for item in items:
             if isinstance(item, tuple) and self._head is not None:
                 self._head = self._head.after(item)
@@ -219,7 +222,7 @@ class Recorder:
             self._file = None
 
     def _write(self, items: list[tuple[Instant, Item]], dropped: int, *, stopping: bool) -> None:
-        """Encode and write the calls and marks in `items`, in new frames and files where these are due.
+        """Encode and write `items`; begin a new frame or file where the time or size limit is reached.
 
         `dropped` is the number of items dropped since the previous write. `stopping` adds the record of
         the end.

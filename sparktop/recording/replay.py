@@ -94,7 +94,7 @@ class Replay:
         return self._shown
 
     def go(self, wall: datetime) -> None:
-        """Move to a moment and pause: at once where its picture is kept, else by and by."""
+        """Pause, and move to a moment: at once if its picture is in memory, else by later calls of `work`."""
         self._playing = False
         self._wanted = max(self.recording.frames[0].instant.wall, min(wall, self.recording.end))
         oldest, newest = self.past.oldest, self.past.newest
@@ -116,7 +116,10 @@ class Replay:
         self._show_kept()
 
     def _jump(self, wall: datetime) -> Iterator[None]:
-        """Show the moment after a short warm-up, then again after a long one, which also fills the past."""
+        """Play a short time before the moment and show the moment; then play a long time and show it again.
+
+        The second pass also stores pictures in `past`. Yield between records, so that `work` can interrupt.
+        """
         glance = self.recording.player()
         many = len(self._shown.snapshot.backends) > MANY
         glance.begin_before(wall, GLANCE_OF_MANY_S if many else GLANCE_S)
@@ -137,7 +140,7 @@ class Replay:
         self._show_kept()
 
     def _advance(self, player: Player | ComparisonPlayer, until: datetime) -> Iterator[None]:
-        """Play up to a moment, and keep a picture of each second on the way."""
+        """Play up to the time `until`, and add a picture of each second to `past`; yield between records."""
         while player.instant.wall < until:
             ahead = player.next_wall
             second = player.instant.wall.replace(microsecond=0) + _SECOND
@@ -154,7 +157,7 @@ class Replay:
         self.past.add(snapshot, lambda: sweep)
 
     def work(self, budget_s: float) -> bool:
-        """Jump or play for about `budget_s` seconds; return whether something else is to be drawn."""
+        """Jump or play for about `budget_s` seconds; return whether the screen must be drawn again."""
         before, end, steps = self._shown, self.recording.end, self._steps
         began = self._clock()
         self.recording.look()
@@ -189,7 +192,7 @@ class Replay:
             self._playing = False
 
     def _index(self, until: float) -> None:
-        """Read what the bar shows from heads that were not read yet, until a time of the clock."""
+        """Read load and events for the time bar from further heads, until `clock` has reached `until`."""
         frames = self.recording.frames
         while self._indexed < len(frames) and self._clock() < until:
             self._add_to_bar(frames[self._indexed])
@@ -229,22 +232,22 @@ class Replay:
         return f" ▶ {self.speed}×" + (f" ({reached:.1f}×)" if slow else "")
 
     def bar(self) -> TimeBar:
-        """Return the bar of the whole recording."""
+        """Return the time bar: start and end of the recording, the moment shown, events and load."""
         start = self.recording.frames[0].instant.wall
         return TimeBar(
             start, self.recording.end, self._shown.wall, tuple(self._moments()), tuple(self._points)
         )
 
     def span(self) -> TimeRange:
-        """Return what typed times are relative to."""
+        """Return the recording's time span and the present, to which times typed by the user are relative."""
         return TimeRange(self.recording.frames[0].instant.wall, self.recording.end, datetime.now(UTC))
 
     def toggle(self) -> None:
-        """Play on from the moment shown, or pause."""
+        """Start to play from the moment shown; if already playing, pause."""
         self.play()
 
     def play(self) -> None:
-        """Play on from the moment shown, or pause."""
+        """Start to play from the moment shown; if already playing, pause."""
         self._playing = not self._playing
         self._reached = self._ticked_at = None
 

@@ -164,10 +164,10 @@ class Recordings:
         return f"recording to {clean(path, 200)}"
 
     def write(self, instant: Instant, call: Call) -> None:
-        """Once a second, record what the board shows of a sweep, if that has changed; do not raise.
+        """Record the view of a sweep that the overview screen shows, if it has changed; do not raise.
 
-        A sweep on the board changes all the time: it is recorded every `SWEEP_EVERY_S` seconds, after its end
-        every `ENDED_SWEEP_EVERY_S` seconds.
+        `call` is not recorded here. A running sweep's view is recorded every `SWEEP_EVERY_S` seconds, and one
+        that has ended every `ENDED_SWEEP_EVERY_S` seconds.
         """
         band = self.band() if call.change is Change.JUDGE else self._sweep
         view, old = band if isinstance(band, SweepView) else None, self._sweep

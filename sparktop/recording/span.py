@@ -30,9 +30,9 @@ class Span:
 
 
 def records_in(recording: Recording, span: Span) -> Iterator[Record]:
-    """Yield the records of a span in file order, and those from the start of its first frame on before it.
+    """Yield the records of a span in file order, beginning with the frame in which the span starts.
 
-    The earlier records hold what was known when the span began, such as the identity of a node.
+    So some records are older than the span. They hold what was known at its start, such as node identities.
     """
     first = recording.frames[0]
     if span.start is not None:
@@ -47,10 +47,10 @@ def records_in(recording: Recording, span: Span) -> Iterator[Record]:
 def snapshots_in(
     player: Player, span: Span, every_s: float, *, warm_up_s: float = WARM_UP_S
 ) -> Iterator[Snapshot]:
-    """Yield a snapshot of each `every_s` seconds of a span, as the screen showed it then.
+    """Yield a snapshot for every `every_s` seconds of a span, as the screen showed it at that time.
 
-    Where nothing was recorded for `GAP_S` seconds, snapshots go on with the next record. `warm_up_s` seconds
-    before the span are played first.
+    Times at which nothing had been recorded for over `GAP_S` seconds are left out. The `warm_up_s` seconds
+    before the span are played first, without snapshots.
     """
     step, gap = timedelta(seconds=every_s), timedelta(seconds=GAP_S)
     begin = player.recording.frames[0].instant.wall

@@ -1,4 +1,4 @@
-"""One time line of recorded frames: of files that overlap, and with a wall clock that was set back."""
+"""Puts the frames of several files in one order of time, also if files overlap or the clock was set back."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _CONTINUOUS = timedelta(seconds=90)
 
 @dataclass(frozen=True, slots=True)
 class FrameStart:
-    """The beginning of a frame."""
+    """Where a frame of a recording begins: its file, offset and time, and access to its head."""
 
     path: Path
     offset: int
     instant: Instant
-    """Time of its first record, with a wall time that was moved on by `ahead`."""
+    """Time of its first record, whose wall time has been corrected by adding `ahead`."""
     ahead: timedelta
     boot_id: str
     read_head: Callable[[], Head]
@@ -40,18 +40,18 @@ class FrameStart:
 
 
 class ForwardClock:
-    """Moves wall times on from where the clock was set back, so that a recording has one order of time.
+    """Corrects wall times after the clock was set back, so that the wall times of a recording never fall.
 
-    The time that passed meanwhile is that of the monotonic clock.
+    After such a step, the corrected time continues from the last one by the elapsed monotonic time.
     """
 
     def __init__(self, start: FrameStart | None = None) -> None:
-        """Begin at the first record of a file, or at that of the frame `start`."""
+        """Begin at the frame `start`; None means the beginning of a file."""
         self.ahead = timedelta() if start is None else start.ahead
         self._last = None if start is None else start.instant
 
     def moved(self, instant: Instant) -> Instant:
-        """Return the time of the next record, with its wall time moved on if the clock was set back."""
+        """Return the time of the next record, with its wall time corrected if the clock was set back."""
         last, wall = self._last, instant.wall + self.ahead
         if last is not None and instant.wall >= last.wall:  # the clock was not set back, or is right again
             self.ahead, wall = timedelta(), instant.wall
@@ -62,19 +62,19 @@ class ForwardClock:
         return self._last
 
     def record(self, record: Record) -> Record:
-        """Return the next record of the file with its time moved on."""
+        """Return the next record of the file with its time as `moved` returns it."""
         instant = self.moved(record.instant)
         return replace(record, instant=instant) if self.ahead else record
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Successive frames of one file."""
+    """A part of one file: successive frames that are played one after the other."""
 
     start: FrameStart
     """The first frame."""
     end: int | None
-    """Offset of the frame after the last one; None: the end of the file."""
+    """Offset of the first frame after the part; None if the part reaches to the end of the file."""
 
 
 def _place(frame: FrameStart) -> tuple[Path, int]:
@@ -84,8 +84,8 @@ def _place(frame: FrameStart) -> tuple[Path, int]:
 def pieces_from(start: FrameStart, frames: Sequence[FrameStart]) -> list[Piece]:
     """Return the parts of files to play from the frame `start` on, in the order of time.
 
-    `frames` are those of all files, by wall time. A file that is played goes on up to its end or a gap;
-    other files fill gaps.
+    `frames` are the frames of all files, ordered by wall time. Where files overlap, the file that is being
+    played is continued up to its end or to a gap of over 90 s; other files fill such gaps.
     """
     places = pairwise(sorted(frames, key=_place))
     later = {_place(one): other for one, other in places if one.path == other.path}
@@ -108,7 +108,7 @@ def pieces_from(start: FrameStart, frames: Sequence[FrameStart]) -> list[Piece]:
 
 
 class TimeLine:
-    """Puts the records of successive pieces in one order of time; where files overlap, some are left out."""
+    """Puts the records of successive pieces in one order of time; skips those of times already played."""
 
     def __init__(self) -> None:
         """Begin before the first piece."""
@@ -118,10 +118,11 @@ class TimeLine:
     def records(
         self, piece: Piece, found: Iterable[Located | None], after: Piece | None
     ) -> Iterator[Record | None]:
-        """Yield the records of a piece that are not older than those of the pieces before it.
+        """Yield the records of `piece` that are newer than all records yielded for earlier pieces.
 
-        `found` are the records of the file from the piece's start on; None is passed on. `after` is the next
-        piece, which fills a gap within this one.
+        An older head is yielded too, dated as of the newest record. `found` has the records of the file from
+        the start of `piece` on, and None where the file has no more yet, which is passed on. `after` is the
+        next piece; if it begins within a gap of this one, stop at the gap.
         """
         clock, path = ForwardClock(piece.start), piece.start.path
         for located in found:

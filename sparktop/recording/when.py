@@ -93,13 +93,13 @@ def _ago(words: str) -> timedelta | None:
 
 
 def _zoned(words: str) -> datetime | None:
-    """Return the moment of an ISO time with its zone; a space before the zone is allowed."""
+    """Return the moment (UTC) of an ISO 8601 time with a zone, also after a space; None for other words."""
     found = _ISO_ZONED.fullmatch(words)
     return None if found is None else datetime.fromisoformat(f"{found[1]}{found[2]}".upper()).astimezone(UTC)
 
 
 def _local(words: str, span: TimeRange) -> datetime | None:
-    """Return the moment of a local date, time of day, or both."""
+    """Return the moment (UTC) of a local date, time of day, or both; None for other words."""
     found = _CLOCK.fullmatch(words)
     if found is None or not words:
         return None

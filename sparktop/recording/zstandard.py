@@ -1,7 +1,7 @@
-"""The Zstandard library: of Python from 3.14 on, its backport before.
+"""The Zstandard library: the standard library's from Python 3.14 on, else the package backports.zstd.
 
-Importing this module loads it (10 ms): only what reads or writes recordings does. Without the library the
-import raises `OutputError`.
+Importing this module loads the library (10 ms), so import it only to read or write recordings. If the library
+is missing, the import raises `OutputError`.
 """
 
 from __future__ import annotations

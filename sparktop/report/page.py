@@ -59,7 +59,7 @@ def badge(*, simulated: bool) -> str:
 
 
 def table(heads: Iterable[tuple[str, str]], rows: Iterable[Iterable[tuple[str, str]]]) -> str:
-    """Return a table of (CSS class, HTML) cells."""
+    """Return an HTML table; each heading and each cell of a row is a pair (CSS class, HTML)."""
     lines = "".join(f"<tr>{_cells('td', row)}</tr>\n" for row in rows)
     return (
         f'<div class="table"><table>\n<thead><tr>{_cells("th", heads)}</tr></thead>\n'

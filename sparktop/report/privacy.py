@@ -122,7 +122,10 @@ class Privacy:
 
 
 def _hosts_in_text(hosts: Sequence[str]) -> re.Pattern[str] | None:
-    """Return a pattern of addresses, with or without a port; a plain word such as "vllm" only with a port."""
+    """Return a pattern that matches the host names and addresses `hosts` in text; None if there are none.
+
+    A name of letters only, such as "vllm", matches only with a port; other names also without a port.
+    """
     plain = _any_of(one for one in hosts if one.isalpha())
     others = _any_of(one for one in hosts if not one.isalpha())
     known = [rf"(?:{plain}):\d+"] * bool(plain) + [rf"(?:{others})(?::\d+)?"] * bool(others)

@@ -85,7 +85,7 @@ class LocalSource:
     async def close(self) -> None:
         """Unload the NVIDIA driver's library and end the thread.
 
-        Abandon a thread that hangs for over `_CLOSING_S`.
+        A thread that has not ended after `_CLOSING_S` seconds is left behind.
         """
         if self._closed:
             return

@@ -22,7 +22,8 @@ def adopt_alerts(
     """Set the beginnings and highest severities of the active alerts of `book` to those in `alerts`.
 
     Alerts that the store's own samples do not confirm shortly after `at` (monotonic) are ignored. `track_of`
-    returns the watched source of a key; sources that do not answer get the time since when.
+    returns the state of a watched source. If its alert is that it does not answer, the state gets the time
+    since when.
     """
     for alert in alerts:
         if not book.adopt(alert, at):

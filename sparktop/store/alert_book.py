@@ -118,8 +118,8 @@ class AlertBook:
     def adopt(self, alert: Alert, at: float) -> bool:
         """Set the beginning and highest severity of the active alert with this id to those of `alert`.
 
-        If no such alert is active, return False; it gets them if it begins within `CONFIRMED_WITHIN_S` of
-        `at` (monotonic seconds), and then begins without an event.
+        Return False if no such alert is active. If one then begins within `CONFIRMED_WITHIN_S` of `at`
+        (monotonic seconds), it gets that beginning and severity, and no event is added.
         """
         own = self._alerts.get(alert.id)
         self._adopted[alert.id] = (alert, at)

@@ -61,9 +61,10 @@ class BalanceBook:
         self._grouped_in = -math.inf
 
     def adopt(self, verdicts: Mapping[str, tuple[str, float]], at: float) -> None:
-        """Date announced verdicts from the Unix seconds in `verdicts` (by group), if they are the same.
+        """Set the beginnings of announced verdicts from `verdicts`: (verdict, Unix seconds) by group.
 
-        A verdict that is announced only shortly after `at` (monotonic) is dated so, too, without an event.
+        A group whose verdict differs is left unchanged. If it gets the same verdict shortly after `at`
+        (monotonic), that verdict gets the beginning too, without an event.
         """
         for group, (word, since) in verdicts.items():
             begin = datetime.fromtimestamp(since, UTC)

@@ -278,9 +278,9 @@ class Store:
     def adopt(
         self, alerts: Iterable[Alert], events: Sequence[Event], verdicts: Mapping[str, tuple[str, float]]
     ) -> None:
-        """Adopt what a recording says was announced now, in a store that was filled from some minutes before.
+        """Set the beginnings of alerts and verdicts (Unix seconds, by group) to those in a recording.
 
-        Alerts and verdicts (by group, with Unix seconds) that hold here too get their true beginnings.
+        Used where only the minutes before now were replayed. `events` replace the events of this store.
         """
         adopt_alerts(self._alerts, alerts, at := self._clock(), lambda key: self._tracks(key).get(key.name))
         self._events.adopt(events)

@@ -92,7 +92,7 @@ class MemoryWatch:
         return before != (name in self.falling)
 
     def interval_s(self, name: str, usual_s: float) -> float:
-        """Return the seconds between two polls of the node `name`, which are `usual_s` mostly."""
+        """Return the seconds between two polls of the node `name`: `usual_s`, or less if in `falling`."""
         return min(usual_s, REMOTE_S) if name in self.falling else usual_s
 
     def quicken(self, groups: Iterable[PollGroup]) -> None:

@@ -36,7 +36,7 @@ _MINUTE_S, _DAY_S = 60, 86_400
 
 
 class Point(NamedTuple):
-    """A value at a time (Unix seconds); `low` and `high` are the range of what it stands for."""
+    """A value at a time (Unix seconds); if it is a mean, `low` and `high` are the range of its values."""
 
     at: float
     value: float
@@ -77,7 +77,7 @@ class TimeMark:
 
     @property
     def sign(self) -> str:
-        """The character above the line; "" for "info"."""
+        """The character drawn above the mark's line: "▲", "✖" or "M"; "" if `kind` is "info"."""
         return {"warning": "▲", "critical": "✖", "marked": "M"}.get(self.kind, "")
 
 
@@ -102,9 +102,9 @@ class TimePlot:
 
 
 def joined(points: Points, start: float, end: float, count: int) -> Points:
-    """Join the points in each of `count` slots from `start` to `end` to one with their mean and range.
+    """Divide the time from `start` to `end` into `count` slots; return one point per slot with values.
 
-    Return the points unchanged if there is no time from `start` to `end`.
+    It has the mean and range of the slot's points. Gaps stay. Return `points` unchanged if `end` <= `start`.
     """
     if end <= start:
         return points
@@ -136,7 +136,10 @@ class _TimeFrame(Frame):
         return LEFT + share * (self.right - LEFT)
 
     def labels(self) -> list[tuple[float, str]]:
-        """Return (time, time of day or date) of round times, as many as have room; else of the start."""
+        """Return (Unix seconds, text such as "14:05") for round times as axis labels, as many as have room.
+
+        If no round time is on the axis, return the label of its start.
+        """
         low, high = self.places[0], self.places[-1]
         per_unit = (high - low) / (self.right - LEFT)
         days = math.ceil(per_unit * _LABELS_APART / _DAY_S) * _DAY_S
@@ -150,7 +153,7 @@ class _TimeFrame(Frame):
 
 
 def time_drawing(plot: TimePlot) -> Drawing:
-    """Draw a plot with at most `MOST_LINES` names, the ones with the highest means."""
+    """Draw a plot as SVG; only the curves of the `MOST_LINES` servers or machines with the highest means."""
     shown, left_out = _shown(plot)
     start, end = plot.start.timestamp(), plot.end.timestamp()
     lines = [
@@ -192,7 +195,7 @@ def _subtitle(plot: TimePlot, lines: Sequence[TimeLine], left_out: int) -> Itera
 
 
 def _shown(plot: TimePlot) -> tuple[list[TimeLine], int]:
-    """Return (lines to draw, number of names that are left out)."""
+    """Return (curves to draw, number of servers or machines whose curves are left out)."""
     known = [line for line in plot.lines if line.known]
     names = list(dict.fromkeys(line.name for line in known if not line.second))
     means = {line.name: _mean(line.known).value for line in known if not line.second}
@@ -225,7 +228,7 @@ def _path(places: Iterable[tuple[float, float]]) -> str:
 
 
 def _runs(points: Points) -> Iterator[list[Point]]:
-    """Yield the points between gaps."""
+    """Yield the points of each part of a curve without gaps, as a list."""
     run: list[Point] = []
     for point in points:
         if point is not None:
@@ -238,7 +241,7 @@ def _runs(points: Points) -> Iterator[list[Point]]:
 
 
 def _instants(marks: Sequence[TimeMark], frame: Frame) -> Iterator[str]:
-    """Yield the vertical lines; of too many, the least important are left out."""
+    """Yield the SVG of the vertical lines of `marks`, at most `_MOST_INSTANTS`, the most important ones."""
     rank = ["marked", "critical", "warning", "info"]
     for mark in sorted(marks, key=lambda one: rank.index(one.kind))[:_MOST_INSTANTS]:
         x = frame.x(mark.at)
