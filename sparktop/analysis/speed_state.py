@@ -60,7 +60,7 @@ class Pace:
 
     state: SpeedState = _NOT_SEEN
     slow_since: float | None = None
-    """Monotonic seconds; None while they show no slow clock."""
+    """Monotonic seconds; None while the readings show no slow clock."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,14 +43,14 @@ class Verdict:
     """The most severe problem at present as text, or that all is well."""
 
     severity: Severity | None
-    """Severity of the alert behind it, INFO for what is worth knowing without one; None if all is well."""
+    """Severity of the alert; INFO for a problem without an alert; None if all is well."""
     words: str
     short: str
-    """The same in a few words, for narrow screens."""
+    """The text of `words` shortened for narrow screens."""
     hint: str = ""
     """What to try; "" if that is not known."""
     key: str = ""
-    """The key that shows more about it; "" for none."""
+    """The key on the keyboard that shows more about the problem; "" for none."""
 
     @property
     def short_hint(self) -> str:

@@ -78,7 +78,7 @@ def looks_explain(grid: LoadGrid) -> float | None:
 
     The result is 0 for none of the spread and 1 for all of it; it may exceed 1. None if the polls are
     practically simultaneous. When the group's load jumps, one backend may be polled after the jump and
-    another before it: the probability is the time between the two polls divided by the polling interval.
+    another before it. The probability of this is (time between the two polls) / (polling interval).
     """
     if grid.skew_s <= limits.LOOKS_APART_S:
         return None

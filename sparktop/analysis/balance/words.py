@@ -340,7 +340,7 @@ def _counts(strategy: str | None) -> bool:
 
 
 def _stuck(grid: LoadGrid) -> str | None:
-    """Return the one backend that always holds requests but generates no token while others do, else None."""
+    """Return the name of the only backend with requests but without tokens while others generate, or None."""
     if grid.span_s < _STUCK_S:
         return None
     begin = max(track.times_s[-1] for track in grid.tracks) - grid.span_s

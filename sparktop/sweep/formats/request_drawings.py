@@ -167,7 +167,7 @@ def _bar(
 ) -> Iterator[str]:
     """Yield the SVG of one run: a bar divided by the share of requests of each server, and the counts.
 
-    `place` is (left end, right end, vertical position) of the bar; `servers` has the numbers of colours.
+    `place` is (left end, right end, vertical position) of the bar; `servers` has each server's colour number.
     """
     left, right, y = place
     total, x = sum(counts.values()) or 1, left

@@ -182,7 +182,7 @@ class Calibration:
     async def _without_any(
         self, form: BodyForm, prompt: NewPrompt, end: RequestEnded, words: str
     ) -> BodyForm:
-        """Return `form` without the optional fields that the server refuses; used if its error names none.
+        """Return `form` without the optional fields that the server refuses, where its error names no field.
 
         A first trial request has no optional field. Then each optional field is added in turn, and kept if
         the server accepts it. `end` is the end of the request that was refused, `words` its error message.

@@ -65,12 +65,12 @@ class RunLog:
     def first_token(
         self, request_id: str, at: float, count: int, served_by: str | None, *, reasoning: bool
     ) -> None:
-        """Record the read at the time `at` that brought the first tokens of an answer, `count` of them."""
+        """Record that a network read at the time `at` brought the first `count` tokens of an answer."""
         self._events.append(FirstToken(request_id, at, count, reasoning))
         self.later_tokens(at, count, served_by)
 
     def later_tokens(self, at: float, count: int, served_by: str | None) -> None:
-        """Record a read at the time `at` that brought `count` more tokens of an answer."""
+        """Record that a network read at the time `at` brought `count` more tokens of an answer."""
         self.tokens += count
         key = (int(at * _BINS_PER_S), served_by)
         bins = self._bins
@@ -81,8 +81,8 @@ class RunLog:
     ) -> None:
         """Record the end of a request, and keep its exact token times, which `token_times` returns.
 
-        `times` and `counts` have the time and the token count of each read of its answer. Reads before the
-        index `answer_from` brought only reasoning tokens.
+        `times` and `counts` have the time and the token count of each network read of the answer. Reads
+        before the index `answer_from` brought only reasoning tokens.
         """
         self.ended += 1
         self.failed += end.reason is EndReason.ERROR

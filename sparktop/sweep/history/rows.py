@@ -38,7 +38,7 @@ def history_rows(stored: Iterable[StoredSweep], remarks: Remarks | None = None) 
 def stored_row(one: StoredSweep, key: str | None = None) -> HistoryRow:
     """Return the row of a stored sweep, without tags and note; `key` defaults to the file's name.
 
-    An unreadable file gets the status "unreadable" and the problem.
+    The row of an unreadable file has the status "unreadable" and the reason as `problem`.
     """
     result, name = one.result, clean(one.path.stem, _NAME_LENGTH)
     wanted = one.path.name if key is None else key

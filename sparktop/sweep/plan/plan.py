@@ -151,7 +151,7 @@ class Plan:
         return self.runs if self.duration_s is None else None
 
     def level(self, target: SweepTarget, concurrency: int, prompt_tokens: int | None = None) -> Level:
-        """Return the description of one level of this plan on `target`; `prompt_tokens` defaults to `pp`."""
+        """Return the description of a level of this plan on `target`; `prompt_tokens` None means `pp`."""
         return Level(
             target=target.name,
             concurrency=concurrency,

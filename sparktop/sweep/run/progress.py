@@ -32,7 +32,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PhaseChanged:
-    """The sweep has entered another phase, target, level or run."""
+    """Event: the sweep has entered another phase, target, level or run."""
 
     phase: Phase
     target: str | None = None
@@ -65,7 +65,7 @@ class LoadTold:
 
 @dataclass(frozen=True, slots=True)
 class RunTold:
-    """A load run is over: repeats all events of the run, now with the exact time of every token."""
+    """Event: a load run is over. It has all load events of the run, with the exact time of every token."""
 
     target: str
     load: Load
@@ -76,7 +76,7 @@ class RunTold:
 
 @dataclass(frozen=True, slots=True)
 class LevelMeasured:
-    """A level is measured and its result computed, including the reasons to doubt it."""
+    """Event: a level was measured, and its result computed, including the reasons to doubt the result."""
 
     target: str
     level: LevelResult
@@ -86,7 +86,7 @@ class LevelMeasured:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message to the user, one line of text."""
+    """Event: a message to the user, one line of text."""
 
     message: str
 
@@ -100,7 +100,7 @@ class GuardSet:
 
 @dataclass(frozen=True, slots=True)
 class SweepEnded:
-    """The sweep is over; no event follows."""
+    """Event: the sweep is over; this is the last event."""
 
     result: SweepResult
 

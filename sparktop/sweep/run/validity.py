@@ -269,7 +269,7 @@ def _requests(level: LevelResult) -> Iterator[Validity]:
 
 
 def with_clock_shifts(targets: Iterable[TargetResult]) -> tuple[TargetResult, ...]:
-    """Return copies of the targets that have a reason for doubt where levels ran at too different SM clocks.
+    """Return copies of the targets, with a reason for doubt on levels that ran at too different SM clocks.
 
     The SM clocks of all levels with the same load are compared; if they differ too much, each of these levels
     gets the reason. Earlier reasons of this kind that no longer apply are removed.

@@ -62,7 +62,7 @@ def stored_evidence(result: SweepResult, key: LevelKey) -> LevelEvidence | None:
 
 
 def _only(result: SweepResult, key: LevelKey, level: LevelResult) -> str | None:
-    """Return the name of the server that received all of a level's load; None for several or unknown."""
+    """Return the name of the only server that received load at a level; None for several, or if unknown."""
     if level.backends:
         return next(iter(level.backends)) if len(level.backends) == 1 else None
     target = result.target(key.target)

@@ -91,7 +91,11 @@ class PlanLedger:
         self._enter(replace(before, state=state, runs=event.runs or before.runs))
 
     def _enter(self, level: PlannedLevel) -> None:
-        """Store a level; one that is not planned comes after the last one of its target and prompt length."""
+        """Store the new state of a level; insert a level that was not planned in order of concurrency.
+
+        The order is that among the levels of the same target and prompt length; without these, the level
+        comes last.
+        """
         key = level.key
         alike = [
             one for one in self._levels if (one.target, one.prompt_tokens) == (key.target, key.prompt_tokens)

@@ -260,7 +260,7 @@ class LiveView:
             self._curves.load(batch.at, batch.in_flight, None if batch.warm_up else present.p50_ms)
 
     def _only(self, target: str) -> str | None:
-        """Return the name of the only server that `target` sends its load to; None for several or unknown."""
+        """Return the name of the only server that `target` sends its load to; None if several or unknown."""
         names = self._backends.get(target, ())
         if names:
             return names[0] if len(names) == 1 else None

@@ -334,9 +334,9 @@ def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
 
 
 def _unsure_lead(row: ComparisonRow) -> Cell:
-    """Return the table cell of a row without a significant difference: its lead, which is not certain.
+    """Return the table cell for a row without a winner: the best series, and its lead in percent.
 
-    A lead within the noise floor does not count as one.
+    Return `NO_DIFFERENCE` if the lead is within the noise floor, or if it cannot be computed.
     """
     own = row.values.get(row.ahead or "")
     others = [value for name, value in row.values.items() if name != row.ahead and value]

@@ -86,9 +86,9 @@ class TokenCount:
         return tokens
 
     def read(self, at: float, count: int, *, is_reasoning: bool) -> None:
-        """Record a read that brought `count` tokens at the time `at`.
+        """Record that a network read at the time `at` brought `count` tokens.
 
-        `is_reasoning` is True if all of them are reasoning.
+        `is_reasoning` is True if all these tokens are reasoning.
         """
         if self.answer_at is None and not is_reasoning:
             self.answer_at = at
