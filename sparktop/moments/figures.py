@@ -1,4 +1,4 @@
-"""The metrics of a moment's report: field, title, unit and meaning of each, and the plots they appear in."""
+"""The metrics in a report on a time span: field, title, unit and meaning, and the plots that show them."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Stats:
 
 
 def stats(values: Values) -> Stats:
-    """Return the statistics of values; `last` is None if the last value is unknown."""
+    """Return the statistics of the known values; their `last` is None if the last of `values` is unknown."""
     known = [value for _, value in values if value is not None]
     if not known:
         return Stats()

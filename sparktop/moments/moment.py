@@ -1,4 +1,4 @@
-"""A span of time as a report shows it: metrics over time, verdicts, events, marks, and its last snapshot."""
+"""The data of a report on a time span: metrics over time, verdicts, events, marks, and the last snapshot."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Readings:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """All that a report on a span of time shows."""
+    """The data of a report on a time span from `start` to `end`."""
 
     start: datetime
     end: datetime
@@ -131,7 +131,7 @@ class Moment:
 
 
 class Collector:
-    """Builds a `Moment` from snapshots in the order of time."""
+    """Builds a `Moment`, the data of a report on a time span, from snapshots in the order of time."""
 
     def __init__(self, start: datetime, end: datetime, detail: datetime | None = None) -> None:
         """Collect from `start` to `end`; metrics, backend states and node speeds only from `detail` on.
@@ -259,7 +259,10 @@ class Collector:
         readings: Readings = Readings(),
         sweeps: Iterable[SweepSpan] = (),
     ) -> Moment:
-        """Return what was collected; `add` must have been called at least once."""
+        """Return the collected data with `marks` (time, text), `readings` and `sweeps` added.
+
+        `add` must have been called at least once.
+        """
         assert self._last is not None  # noqa: S101 - see above
         self._flush()
         events = [one for one in self._events if self._start <= one.at <= self._end]

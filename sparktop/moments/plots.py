@@ -1,4 +1,4 @@
-"""The plots of a moment: as values for drawings, and drawn with characters for Markdown."""
+"""The plots of a report on a time span: as values for SVG drawings, and as rows of text for Markdown."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NAME, _CELLS, _RANGE = 18, 52, 16
 
 
 def time_plots(moment: Moment) -> list[TimePlot]:
-    """Return the plots of a moment that have a known value.
+    """Return the plots of a report on a time span that have a known value.
 
     For a long range, plots of one-minute summaries of the whole range come first. Then come plots of the
     time since `detail`, and plots of only its last seconds.

@@ -1,4 +1,4 @@
-"""Reads a span of a recording, or the pictures of the last minutes, into a moment."""
+"""Makes a `Moment`, the data of a report on a time span, from a recording or the viewer's last minutes."""
 
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ def read_moment(
     source: str = "",
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> Moment:
-    """Return the moment of a span of a recording: by default its last 15 minutes.
+    """Return the report data of a span of a recording; without a start, of the 15 minutes before its end.
 
-    `source` is what the report calls the recording. `on_progress` receives a line before long work.
+    `source` is the recording's name in the report. `on_progress` receives a line for the user before a long
+    replay.
 
     Raises:
         UsageError: the recording has nothing in this span.
@@ -84,7 +85,7 @@ def read_moment(
 def _replay(
     player: Player, collector: Collector, start: datetime, end: datetime, *, warm_up_s: float
 ) -> None:
-    """Add snapshots from `start` to `end`; the last is exactly at the end."""
+    """Add snapshots from `start` to `end` to `collector`; the last snapshot is exactly at the end."""
     collector.begin(start)
     seconds = (end - start).total_seconds()
     offset = timedelta(seconds=seconds % STEP_S)
@@ -95,7 +96,10 @@ def _replay(
 def _add_minutes(
     collector: Collector, recording: Recording, start: datetime, end: datetime
 ) -> Iterator[datetime]:
-    """Add the heads of all frames from `start` to `end`; yield the times of their important events."""
+    """Add the heads of all frames from `start` to `end` to `collector`.
+
+    Yield the time of each warning, critical event and mark of the user in them, once each.
+    """
     frames: list[FrameStart] = [one for one in recording.frames if start <= one.instant.wall <= end]
     known: set[tuple[datetime, str]] = set()
     for frame in frames:
@@ -138,7 +142,7 @@ class _Kept:
 
     @classmethod
     def read(cls, recording: Recording, span: Span) -> _Kept:
-        """Read the records of a range."""
+        """Read the marks, sweeps and dropped items in the time range `span` of a recording."""
         dropped, marks, sweeps = 0, list[tuple[datetime, str]](), list[SweepSpan]()
         for record in records_in(recording, span):
             wall = record.instant.wall
@@ -174,7 +178,7 @@ def _follow_sweep(sweeps: list[SweepSpan], wall: datetime, fields: Mapping[str, 
 
 
 def read_again(paths: Sequence[Path], end: datetime) -> Moment:
-    """Open a recording and return the moment of the 15 minutes before `end`.
+    """Open a recording and return the report data of the 15 minutes before `end`.
 
     Raises:
         UsageError: a file cannot be opened.
@@ -187,7 +191,7 @@ def read_again(paths: Sequence[Path], end: datetime) -> Moment:
 
 
 def moment_of(pictures: Sequence[Picture]) -> Moment:
-    """Return the moment of the 15 minutes before the last of `pictures`, or of less if less is known.
+    """Return the report data of the 15 minutes before the last of `pictures`, or of less if less is known.
 
     `pictures` must not be empty. The histories in them also supply values from before the first picture.
     """

@@ -1,4 +1,4 @@
-"""A moment as the sections of a report: summary, plots, verdicts, figures, events, what was watched."""
+"""The sections of a report on a time span: summary, plots, verdicts, metrics, events, what was watched."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _DEFINITIONS = (
 
 
 def sections(moment: Moment, form: str) -> list[Section]:
-    """Return the sections of a report in the format `form`, "md" or "html"."""
+    """Return the sections of a report on a time span in the format `form`, "md" or "html"."""
     on_page = form == "html"
     width = None if on_page else WIDTH
     plots = time_plots(moment)

@@ -1,4 +1,4 @@
-"""The copy of a moment that has only what a report may show; every format is written from this copy."""
+"""Removes from the data of a report what it may not show; every format is written from the result."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Value = TypeVar("Value")
 def shown_moment(
     moment: Moment, privacy: Privacy, targets: Iterable[BackendTarget | NodeTarget | RouterTarget] = ()
 ) -> Moment:
-    """Return a copy of a moment whose names and texts have passed through `privacy`.
+    """Return a copy of the report data in which `privacy` has replaced or cleaned all names and texts.
 
-    `targets` are what was watched: their addresses are known, in whatever text they appear.
+    `targets` are what was watched; `privacy` then recognises their addresses in any text.
     """
     shown = moment.shown
     servers = [(one.name, BACKEND) for one in shown.backends] + [(one.name, ROUTER) for one in shown.routers]

@@ -1,4 +1,4 @@
-"""The verdicts of a moment's report: when each held, and its evidence."""
+"""The verdicts in a report on a time span: when each held, and its evidence."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MINUTES_FROM_S, _HOURS_FROM_S = 120, 7200
 
 
 def verdict_section(moment: Moment) -> Section:
-    """Return the verdicts with their times and reasons."""
+    """Return a section with the verdicts in the time span, their times and reasons."""
     shown = [one for one in moment.spells if _is_shown(one)]
     left_out = len(shown) - _MOST_SPELLS
     items = [f"{left_out} earlier ones are left out"] if left_out > 0 else []

@@ -1,4 +1,4 @@
-"""Writes the report of a moment in every format."""
+"""Writes the report on a time span in every format."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def moment_report(
     privacy: Privacy | None = None,
     targets: Iterable[BackendTarget | NodeTarget | RouterTarget] = (),
 ) -> str:
-    """Return the report on a moment in the format `form`, one of `FORMATS`.
+    """Return the report on a time span, whose data is `moment`, in the format `form`, one of `FORMATS`.
 
     `privacy` decides what the report may show; by default no addresses. `targets` are what was watched.
 
@@ -93,7 +93,7 @@ def _series(moment: Moment) -> Iterator[tuple[SeriesKey, str, Values]]:
 
 
 def to_json(moment: Moment) -> object:
-    """Return a moment as JSON values; unknown values are null."""
+    """Return the data of a report as values for JSON; unknown values are None."""
     shown, readings = moment.shown, moment.readings
     body = {
         "schema": SCHEMA,

@@ -202,7 +202,7 @@ class _SidePlayer(Player):
 
     @property
     def store_time(self) -> Instant:
-        """The present moment for the store, on the common time axis."""
+        """The time that the store takes as now, on the common time axis."""
         return Instant(self.instant.at + self._shift_s, self.instant.wall + self.side.shift)
 
     def _call_of(self, record: Record) -> Call | None:
@@ -281,7 +281,7 @@ def _alternating(each: Sequence[Sequence[Item]]) -> tuple[Item, ...]:
 
 
 class Comparison:
-    """Two recordings as one, which begins when the first begins; read like a `Recording`."""
+    """Two recordings shifted to the same start; has the methods of a single `Recording`."""
 
     word = "COMPARE"
 

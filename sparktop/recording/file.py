@@ -153,9 +153,10 @@ def _open(path: Path) -> int:
 
 
 def _is_locked(descriptor: int) -> bool:
-    """Try for a fifth of a second to lock the file; return False if another process holds the lock.
+    """Lock the file; return False if another process holds the lock.
 
-    Whoever tests whether a file is being written holds its lock for a moment.
+    Tries for a fifth of a second, because a process that tests whether the file is being written holds the
+    lock for a moment. Return True also where the file system has no locks.
     """
     for _ in range(_LOCK_TRIES):
         try:

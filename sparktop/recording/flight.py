@@ -89,8 +89,9 @@ def parts(folder: Path) -> list[Path]:
 def retain(folder: Path, most_bytes: int, now: datetime) -> None:
     """Delete the oldest files until all files together have at most `most_bytes`.
 
-    Files of the last half hour are deleted only while all files have more than `MOST_TIMES` times as many
-    bytes. A file that a process still writes is not deleted. Do nothing if the folder's lock cannot be taken.
+    Files of the last half hour are deleted only while all files together have more than
+    `MOST_TIMES` times `most_bytes`. A file that a process still writes is not deleted. Do nothing if the
+    folder's lock cannot be taken.
     """
     with _held(folder / ".lock") as held:
         if not held:
@@ -151,9 +152,9 @@ class Ended:
 
 
 def last_end(folder: Path, boot_id: str) -> Ended | None:
-    """Return how the newest earlier run ended, if unexpectedly; None if it ended normally or still runs.
+    """Return how the newest other run of sparktop ended, if it ended unexpectedly.
 
-    The last frame of the run's newest file is read; None also if there is no such file that can be read.
+    Return None if it ended normally or still runs, or if it left no file that can be read.
     """
     from sparktop.errors import UsageError
     from sparktop.recording.player import Recording

@@ -137,7 +137,7 @@ class Recordings:
         return "recording" if self._own is not None else None
 
     def now(self) -> Instant:
-        """Return the present moment."""
+        """Return the present time, on the monotonic and on the wall clock."""
         return Instant(time.monotonic(), datetime.now(UTC))
 
     async def toggle(self, folder: Path) -> str:
@@ -307,5 +307,5 @@ def _next_path(first: Path, written: list[Path], _: Instant) -> Path:
 
 
 def _is_equal(view: SweepView, other: SweepView) -> bool:
-    """Return whether two views of a sweep show the same (views themselves are compared by identity)."""
+    """Return whether two views of a sweep are equal in every field; `==` compares only their identity."""
     return all(getattr(view, one.name) == getattr(other, one.name) for one in fields(SweepView))

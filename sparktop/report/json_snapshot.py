@@ -82,7 +82,7 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
 
 
 def _verdict(snapshot: Snapshot) -> dict[str, str | None]:
-    """Return the worst thing that holds; its severity is null if all is well."""
+    """Return the verdict on all that is watched: severity (None if all is well), words, and hint or None."""
     found = verdict(snapshot)
     severity = None if found.severity is None else found.severity.value
     return {"severity": severity, "words": found.words, "hint": found.hint or None}

@@ -112,7 +112,7 @@ class EventLog:
     def adopt(self, events: Sequence[Event]) -> None:
         """Replace all events by `events`, oldest first, without announcing any; do nothing if they are equal.
 
-        The occurrences that a line stands for are taken to be equally far apart.
+        If an event counts several occurrences, these are assumed to be equally far apart in time.
         """
         if tuple(events) == tuple(self._events):
             return
