@@ -216,7 +216,7 @@ async def test_published_tables_go_round(stage: SweepStage) -> None:
                 break
             seen.append(reference.name)
             assert f"ref:{reference.name}" in stage.text()
-            assert f"r ref: {reference.name[:20]}" in stage.footer()
+            assert f"ref: {reference.name[:20]}" in stage.footer()
             assert reference.source in stage.toasts()[-1]
         assert len(seen) == len(set(seen)) >= 2
         assert "ref:" not in stage.text()
