@@ -77,9 +77,9 @@ class OpenLoad:
 
 
 def routed_load(time: VirtualTime, scenario: Scenario, *, seed: int) -> ClosedLoop:
-    """Start the clients of a scenario, which send requests to the engines of `time` through its router.
+    """Start the clients of a scenario, which send requests through the scenario's router; return the clients.
 
-    Return the clients' loop, which never ends.
+    The router distributes the requests over the engines of `time`. The clients never stop.
     """
     router = make_router(scenario.strategy, len(time.engines), scenario.counts, seed=seed)
     habits = ProxyHabits(arrival_spread_s=_ARRIVAL_SPREAD_S, faults=scenario.faults)

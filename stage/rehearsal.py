@@ -60,7 +60,7 @@ _ROUTER_EVERY_S = 5
 
 
 class Rehearsal:
-    """Two or more simulated backends and their GB10 machines, in a virtual time that only calls advance."""
+    """Simulated backends and their GB10 machines in a virtual time, which advances only in method calls."""
 
     def __init__(
         self,

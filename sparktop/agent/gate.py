@@ -1,6 +1,7 @@
 """Accepts connections, and limits their number before any TLS handshake.
 
-When all connections are in use, viewers that have sent an authenticated request are kept before others.
+When the limit is reached, a new connection replaces an idle one: first one that has not yet sent an
+authenticated request, and only then one of a viewer that has.
 """
 
 from __future__ import annotations

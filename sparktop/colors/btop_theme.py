@@ -270,8 +270,8 @@ def is_dark(color: str) -> bool:
 def lifted(color: str, background: str, toward: str | None, least: float) -> str:
     """Return `color`, mixed with another colour if its contrast ratio with `background` is below `least`.
 
-    The other colour is `toward`, or white or black if `toward` is None or has too little contrast itself. The
-    mix has just as much of it as the contrast ratio `least` needs.
+    The other colour is `toward`, or white or black if `toward` is None or has too little contrast itself. Of
+    16 mixtures, the one nearest to `color` that reaches the contrast ratio `least` is returned.
     """
     if contrast(color, background) >= least:
         return color

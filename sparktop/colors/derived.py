@@ -59,9 +59,9 @@ Gradients = Mapping[str, tuple[str, ...]]
 
 
 def ansi_colors(colors: Mapping[str, str], gradients: Gradients) -> dict[str, str]:
-    """Return `colors` with all optional roles, for a theme of the terminal's 16 colours.
+    """Return `colors` with all optional roles and panel frames, for a theme of the terminal's 16 colours.
 
-    Missing ones are taken from similar roles of the theme.
+    A role that `colors` lacks gets the colour of a similar role or gradient of the theme.
     """
     similar = ("generation", "prompt", "memory", "network", "gpu", "cpu", "waiting", "running")
     parts = {part: gradients[name][-1] for part, name in zip(PARTS, similar, strict=True)}
@@ -72,9 +72,10 @@ def ansi_colors(colors: Mapping[str, str], gradients: Gradients) -> dict[str, st
 def all_colors(
     colors: Mapping[str, str], gradients: Gradients, background: str, *, dark: bool
 ) -> dict[str, str]:
-    """Return `colors` with all optional roles and those of frames; colours are "#rrggbb".
+    """Return `colors` with a colour, "#rrggbb", for every optional role and for the frames of panels.
 
-    `background` is the colour behind them. Roles that `colors` has already stay as they are.
+    Optional roles that `colors` has already stay as they are; frames are always derived. `background` is the
+    theme's background, and `dark` whether it is dark.
     """
     least = min(_READABLE, contrast(colors["text"], background))
     ours = _OURS[dark]
@@ -103,10 +104,10 @@ def all_colors(
 def _fill(
     full: dict[str, str], roles: Sequence[str], candidates: Iterable[str], beside: Sequence[str], least: float
 ) -> None:
-    """Add each of `roles` that `full` lacks: the first candidate that differs by `least` from all others.
+    """Add to `full` a colour from `candidates` for each of `roles` that is missing in it.
 
-    The others are the colours that the other roles have so far, and `beside`. Without such a candidate, take
-    the one that differs most.
+    The colour is the first candidate that differs by at least `least` from the colours in `beside` and from
+    those that `roles` have so far. If there is no such candidate, it is the candidate that differs most.
     """
     missing = [role for role in roles if role not in full]
     if not missing:

@@ -27,9 +27,10 @@ _LIGHT, _DARK = 88.0, 30.0
 
 @lru_cache(maxsize=16)
 def limited(palette: Palette, system: str | None) -> Palette:
-    """Return a theme with only the colours that a terminal has.
+    """Return the theme `palette` with its colours replaced by those that the terminal can show.
 
-    `system` is what Rich calls it: "256" or "standard" (16 colours). For any other, return the theme itself.
+    `system` is the terminal's colour system in Rich's words: "256", or "standard" for 16 colours. For other
+    systems, and for a theme of the terminal's own colours, return `palette` itself.
     """
     if palette.ansi or system not in {"256", "standard"}:
         return palette
@@ -53,9 +54,10 @@ def limited(palette: Palette, system: str | None) -> Palette:
 
 @lru_cache(maxsize=1024)
 def _of_256(color: str, behind: str | None) -> str:
-    """Return the nearest colour of xterm's 256 as "#rrggbb"; a grey for a grey.
+    """Return the nearest of xterm's 256 colours as "#rrggbb"; a grey for a grey.
 
-    If possible, its contrast with the colour `behind` it is at least `_READABLE` or that of `color` itself.
+    `behind` is the background, or None if contrast does not matter. If possible, the result has as much
+    contrast with the background as `color` has, or at least `_READABLE`.
     """
     if color == DEFAULT:
         return color
@@ -77,7 +79,10 @@ def _around(value: int) -> tuple[int, ...]:
 
 
 def _of_16(color: str, *, dark: bool) -> str:
-    """Return the name of the terminal's colour that has the hue of `color`; a grey for a grey."""
+    """Return the name of that of the terminal's 16 colours with the hue of `color`; a grey for a grey.
+
+    `dark` is whether the theme's background is dark: a hue is then "bright_red" instead of "red".
+    """
     if color == DEFAULT:
         return color
     if chroma(color) < _GREY_BELOW:

@@ -110,8 +110,8 @@ class Palette:
     def color(self, role: str) -> str:
         """Return the colour of `role`.
 
-        "gpu/7" is step 7 (from 0) of the gradient "gpu", and "gpu" its last step. Roles that the theme leaves
-        out have colours that suit its others.
+        "gpu/7" is step 7 (from 0) of the gradient "gpu", and "gpu" its last step. The colour of a
+        role that the theme leaves out is derived from the theme's other colours.
 
         Raises:
             KeyError: there is no such role.
@@ -127,9 +127,11 @@ class Palette:
 
 @lru_cache(maxsize=8)
 def _completed(palette: Palette) -> tuple[Mapping[str, str], Mapping[str, tuple[str, ...]]]:
-    """Return a theme's colours with those that its file leaves out, and its gradients, distinct in a plot.
+    """Return (colours of all roles by role, gradients by name) of a theme.
 
-    This takes some milliseconds, so it is done for themes in use only, not for all that are listed.
+    Roles that the theme's file leaves out are derived. Of gradients borrowed from btop, those that share a
+    plot are made distinct. This takes some milliseconds, so it is done only for themes in use, not for all
+    that are listed.
     """
     if palette.ansi:
         return ansi_colors(palette.colors, palette.gradients), palette.gradients

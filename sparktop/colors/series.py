@@ -1,6 +1,6 @@
 """Colours of the curves in drawn plots, on white and on black.
 
-Colour-blind readers can distinguish the first five: blue against orange, and differences in lightness.
+Colour-blind readers can distinguish the first five of each, which differ in lightness, or as blue and orange.
 """
 
 from __future__ import annotations

@@ -80,5 +80,8 @@ def _replaced(line: str, value: str) -> str:
 
 
 def _first_line(lines: list[str]) -> int:
-    """Return the index of the first line behind the comment at the beginning of the file, for a new key."""
+    """Return the index of the first line after the comment lines at the start of the file.
+
+    A new top-level key is inserted there. If all lines are comments, the index is the number of lines.
+    """
     return next((index for index, line in enumerate(lines) if not line.startswith("#")), len(lines))

@@ -281,9 +281,9 @@ def remapped(keys: Mapping[str, str]) -> tuple[Key, ...]:
 
 
 def yielded(table: Iterable[Key]) -> tuple[Key, ...]:
-    """Return the table without keys that two actions share: an entry that yields loses its keys.
+    """Return the entries of `table`; an entry with `yields` set loses all its keys if one of them is in use.
 
-    Entries with `yields` set lose all keys if another entry, without `yields`, has one of the keys.
+    A key is in use if an entry without `yields` has it.
     """
     entries = tuple(table)
     taken = {key for entry in entries if not entry.yields for key in entry.keys}

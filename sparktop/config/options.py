@@ -52,10 +52,11 @@ class Option:
         return replace(watch, **{field: holder})
 
     def step(self, now: Value | None, step: int, *, around: bool = False) -> Value:
-        """Return the next larger (`step` 1) or smaller (-1) choice after `now`, at most the last one.
+        """Return the choice after (`step` 1) or before (-1) the value `now`, in the order of `choices`.
 
-        With `around`, the first choice follows the last. Words and true and false are in the order of
-        `choices`.
+        A number that is not a choice has its place between the next smaller and the next larger choice. At
+        either end, the last or first choice stays; with `around`, the choices continue at the other end. If
+        `now` is None, return the choice `none`, or the first choice if `none` is None.
         """
         if now is None:
             return self.choices[0 if self.none is None else self.choices.index(self.none)]

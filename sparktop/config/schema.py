@@ -276,7 +276,7 @@ class EventsTable(Strict):
 
 
 class RecorderTable(Strict):
-    """`[recorder]`: what the viewer records continuously (flight recorder), and of which alerts it saves."""
+    """`[recorder]`: the flight recorder, its size, and the kinds of alerts whose minutes it saves."""
 
     flight: bool = True
     flight_mib: int = Field(default=64, ge=8, le=65536)

@@ -96,7 +96,7 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
 
 
 def _events(one: Plain, path: Path, env: Mapping[str, str]) -> EventSettings:
-    """Return the settings in the table `[events]`, which is `one`; the webhook's token comes from `env`.
+    """Return the settings in `one`, the table `[events]` of the file; the webhook's token comes from `env`.
 
     A hook program with a slash in its name is a path, relative to the folder of the configuration file
     `path`. Other programs are searched on the PATH when the hook runs.

@@ -102,7 +102,10 @@ class Scenario:
         return rival_of(self.strategy) if self.rival in {None, self.strategy} else str(self.rival)
 
     def profile_of(self, backend: int) -> EngineProfile:
-        """Return the engine properties of the server with the index `backend`, with `slower` applied."""
+        """Return the engine properties of the server with the index `backend`.
+
+        If the server has a factor in `slower`, reading weights and computing take that many times as long.
+        """
         times = self.slower.get(backend, 1.0)
         profile = self.named[backend].profile if backend < len(self.named) else self.profile
         if times == 1.0:

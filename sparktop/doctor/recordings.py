@@ -45,7 +45,10 @@ def _check_folder(folder: Path, watch: Watch, env: Mapping[str, str]) -> Check:
 
 
 def _kept(folder: Path) -> str:
-    """Return the size of the recorded files, the hours since the oldest was last written, and incidents."""
+    """Return a part of a message: size and hours of the recorded files, and the number of saved incidents.
+
+    The hours are those between the last writes of the oldest and the newest file.
+    """
     found = [one.stat() for one in parts(folder)]
     size = numbers.data(sum(one.st_size for one in found), 12).strip()
     if not found:
@@ -57,7 +60,7 @@ def _kept(folder: Path) -> str:
 
 
 def _check_own_machine(watch: Watch) -> list[Check]:
-    """Return advice if this machine is the only one that records itself."""
+    """Return a check with advice to record from elsewhere too, if this machine is watched; else []."""
     if not any(node.via == "local" for node in watch.nodes):
         return []
     message = "this machine is recorded by itself: if it hangs, its last seconds are not written"

@@ -67,7 +67,7 @@ def count(found: object) -> int | None:
 def first_model(found: object) -> tuple[str | None, int | None]:
     """Return the name and the maximum context (tokens) of the first model in a `/v1/models` response.
 
-    Either is None where it is not reported.
+    A value that the response does not report is None.
     """
     models = field(found, "data")
     first = models[0] if isinstance(models, list) and models else None
@@ -78,6 +78,9 @@ def first_model(found: object) -> tuple[str | None, int | None]:
 
 
 def identify(answers: Answers) -> EngineIdentity:
-    """Return the identity (version, model, context length) of a server, from `/version` and `/v1/models`."""
+    """Return version, model and context length of a server; a value that was not reported is None.
+
+    `answers` has the parsed responses by route; those of `/version` and `/v1/models` are used.
+    """
     model, max_model_len = first_model(answers.get("/v1/models"))
     return EngineIdentity(words(field(answers.get("/version"), "version"), 60), model, max_model_len)

@@ -34,7 +34,10 @@ Histograms: TypeAlias = Sequence[tuple[str, tuple[str, ...]]]
 
 
 def names_of(fields: Fields, histograms: Histograms, *others: str) -> frozenset[str]:
-    """Return every metric name in the tables `fields` and `histograms`, as on the page, and `others`."""
+    """Return all metric names to read from a page: those in both tables, and those in `others`.
+
+    For a histogram, these are the names of its three metrics, which end in _bucket, _sum and _count.
+    """
     parts = ("bucket", "sum", "count")
     return frozenset(
         {*others}
@@ -56,8 +59,8 @@ class LanePage:
     ) -> None:
         """Prepare to split the samples by the label `lane_label` (None: all belong to one lane, "0").
 
-        `model_label` is the label that holds the model's name. `keep` is called with the samples of a lane
-        and returns those that are read.
+        `model_label` is the label that holds the model's name. `keep` selects which samples of a lane are
+        read: it is called with the samples of one metric and lane, and returns some of them (None: read all).
         """
         self.families = families
         self.models: set[str] = set()
@@ -87,10 +90,9 @@ class LanePage:
         return {lane: self._keep(family) for lane, family in split.items()} if self._keep else split
 
     def read(self, fields: Fields, histograms: Histograms) -> defaultdict[str, dict[str, Any]]:
-        """Return the values of all fields in the tables `fields` and `histograms`.
+        """Return {lane (engine core): {field of `LaneSample`: value}} for all fields in the two tables.
 
-        They are by lane (engine core), then by field of `LaneSample`. A field whose metric is not on the page
-        is absent.
+        A field whose metric is not on the page is absent.
         """
         found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         for field, names, combine in fields:

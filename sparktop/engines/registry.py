@@ -25,7 +25,10 @@ class ReadPage(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """How to poll the servers of one engine. All its routes are read-only and requested with GET."""
+    """How to poll the servers of one engine, such as vLLM.
+
+    All routes named here are read-only and requested with GET.
+    """
 
     title: str
     read: ReadPage

@@ -53,9 +53,9 @@ _RANK_DIGITS = 6
 
 
 def _first_rank(family: Family) -> Family:
-    """Return the samples of the lowest (pipeline-parallel, tensor-parallel) rank.
+    """Return the samples of the lowest (pipeline-parallel, tensor-parallel) rank that has samples.
 
-    Of these, samples of a single priority are left out, because the sample without a priority is their total.
+    Samples with a value of the label `priority` are left out: the sample without such a value is their total.
     """
     ranked: dict[tuple[int, int], Family] = {}
     for labels, value in where(family, "priority", None, "").items():

@@ -158,13 +158,13 @@ def _correct_for_several_servers(page: LanePage, lanes: Iterable[dict[str, Any]]
 
 
 def _capacities(configs: Mapping[str, Family], named: Iterable[str], lanes: list[str]) -> dict[str, float]:
-    """Return the capacity of each lane's KV cache in tokens.
+    """Return the capacity of the KV cache in tokens, by lane (engine core); unknown capacities are left out.
 
     `configs` has the samples of vLLM's cache metric by lane, and `named` the lanes that have an engine label.
-    A sample without this label applies to all `lanes`. Newer versions report `kv_cache_size_tokens` per
-    engine core. `num_gpu_blocks` is the sum over all cores, repeated in each core's sample (observed with
-    0.32 and two cores). So if all samples have the same blocks x block size, this number is divided among the
-    lanes.
+    A sample without this label applies to all `lanes`. The capacity is `kv_cache_size_tokens` of the lane,
+    which newer versions report. Without it, the capacity is blocks x block size. If this product is the same
+    in all lanes, it is divided by the number of lanes, because `num_gpu_blocks` is the sum over all cores,
+    repeated in the sample of each core (observed with 0.32 and two cores).
     """
     sizes: dict[str, float] = {}
     sums: dict[str, float] = {}

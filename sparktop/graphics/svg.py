@@ -17,7 +17,7 @@ MARKERS = (
 
 
 def element(name: str, /, *inside: str, **attributes: str | float) -> str:
-    """Return the SVG element `name` with its attributes; `inside` is its content, already SVG.
+    """Return the SVG element `name` with `attributes`; `inside` is the element's content, already SVG.
 
     In names of attributes, a trailing "_" is removed, and every other "_" becomes "-".
     """
@@ -39,7 +39,7 @@ def titled(words: str, tag: str = "title") -> str:
 
 
 def line(x1: float, y1: float, x2: float, y2: float, **attributes: str | float) -> str:
-    """Return a straight line."""
+    """Return an SVG path: a straight line from (x1, y1) to (x2, y2)."""
     return element("path", d=f"M{short(x1)} {short(y1)}L{short(x2)} {short(y2)}", **attributes)
 
 

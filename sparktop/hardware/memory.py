@@ -108,7 +108,10 @@ class MemoryReader:
 
 
 def _vmstat_value(content: bytes, name: str) -> int | None:
-    """Return the counter `name` of /proc/vmstat, or None; found without splitting the file's 180 lines."""
+    """Return the value of the counter `name` in the content of /proc/vmstat; None if it is missing.
+
+    The counter is searched without splitting the 180 lines of the file.
+    """
     start = content.find(f"\n{name} ".encode())
     if start < 0:
         return None

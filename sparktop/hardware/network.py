@@ -74,10 +74,10 @@ class NetworkReader:
         return tuple(_reading(name, link, rates) for name, link in self._links.items())
 
     def _link(self, name: str, now: float) -> _Link:
-        """Return state, type and rates of an interface; the result is cached for some seconds.
+        """Return state, type, link rate and PCIe rate of an interface, some of them from a cache.
 
-        After that, only the state is read again. Type and rates are read again if the state has changed, or
-        after a minute.
+        The state is read again after some seconds, the other values after a minute or when the state has
+        changed.
         """
         known = self._links.get(name)
         if known is not None and 0 <= now - known.state_at < _STATE_AGAIN_S:

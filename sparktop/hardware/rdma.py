@@ -140,7 +140,7 @@ class RdmaReader:
         )
 
     def _find_and_read_ports(self, now: float) -> None:
-        """Find the ports, and read their hardware, state, link rate and packet rates into `_ports`."""
+        """Find the ports; store the place, state, link rate and packet rates of each port in `_ports`."""
         self._ports_read_at = now
         found = {}
         for name, device, number in _find_ports(self._class)[:_MOST]:

@@ -87,10 +87,10 @@ class Swing:
 class Convoys:
     """Evidence for convoys: groups of requests that end together and return to the same backend together.
 
-    Compares the spread of the requests over the backends at two kinds of times: full times, when the number
-    of requests is near its maximum, and part times, when it is about half the maximum. For n backends with x
-    requests each, where `share` is the backend's expected number, the spread is Σ(x - share)² / share / (n -
-    1). It is 1 for random routing.
+    The spread of the requests over the backends is compared at two kinds of times: full times, when the
+    total number of requests is near its maximum, and part times, when it is about half the maximum. The
+    spread is 0 for an even split, and about 1 for random routing. It is Σ(x - share)² / share / (n - 1), with
+    the number x of a backend's requests, the number `share` expected for it, and n backends.
     """
 
     full_times: int

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class CoreGroup:
-    """Cores of one design: a GB10 has ten large and ten small ones."""
+    """The CPU cores of one design in a machine. A GB10 has two such groups: ten large and ten small cores."""
 
     name: str
     """The design's name, such as "Cortex-X925", or what the kernel reports instead."""
@@ -57,7 +57,7 @@ class MemoryPart:
 
 @dataclass(frozen=True, slots=True)
 class MemoryReading:
-    """Memory of the machine; `unified` means that the GPU uses it too (GB10)."""
+    """Memory of the machine; if `unified` is true, the GPU uses the same memory (GB10)."""
 
     unified: bool | None = None
     """None: unknown, because no GPU has reported."""
@@ -228,7 +228,7 @@ class ProcessReading:
 
 @dataclass(frozen=True, slots=True)
 class ProcessTable:
-    """The processes of a machine with the most memory, the largest first."""
+    """The processes that use the most memory of a machine, largest first."""
 
     processes: tuple[ProcessReading, ...] = ()
     count: int | None = None

@@ -43,7 +43,8 @@ class BackendState(StrEnum):
 class Quantile:
     """A quantile estimated from histogram buckets.
 
-    If the buckets only show that it is below or above a value, that value and the direction are kept.
+    If the buckets only show that the quantile is below or above some value, `seconds` is that value, and
+    `below` or `above` is set.
     """
 
     seconds: float
@@ -287,7 +288,7 @@ class SpeedState:
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """How fast a node's allocatable memory shrinks, and when it reaches the critical limit."""
+    """How fast a node's headroom (allocatable memory) shrinks, and when it reaches the critical limit."""
 
     slope_bytes_per_s: float | None = None
     """Change of headroom over the last minutes; None where it cannot be distinguished from noise."""

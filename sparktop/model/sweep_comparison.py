@@ -14,7 +14,7 @@ NONE_OF_LEADERS = "no difference between them shown"
 
 
 def several_lengths(prompt_tokens: Iterable[int | None]) -> bool:
-    """Return whether the levels' prompt lengths differ, so that the names of levels must state it."""
+    """Return whether prompt lengths differ between levels; names of levels must then state the length."""
     return len(set(prompt_tokens)) > 1
 
 
@@ -122,7 +122,7 @@ class ComparedLevel:
 
 @dataclass(frozen=True, slots=True)
 class FoundDifference:
-    """The smallest difference between targets that would be significant, and the numbers it depends on."""
+    """The smallest significant difference between targets, with the runs, levels and spread it depends on."""
 
     runs: int
     levels: int

@@ -44,5 +44,5 @@ def names_in_words(names: Sequence[str]) -> str:
 
 
 def spreadsheet_text(text: str) -> str:
-    """Return a text for a CSV file, with an apostrophe before what a spreadsheet would run as a formula."""
+    """Return `text` for a CSV file, after an apostrophe if a spreadsheet would run it as a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text

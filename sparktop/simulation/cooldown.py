@@ -33,9 +33,9 @@ class _Window:
 class Cooldown:
     """The backends that are cooling down (get no requests), as in LiteLLM 1.83 to 1.109 by default.
 
-    A backend cools down for `seconds` if more than half of its counted requests failed, and at least two were
-    counted. It also cools down if a request was answered 429, 401 or 404. Failures during the cooldown do not
-    prolong it.
+    A backend cools down for `seconds` if at least two of its requests were counted in the last minute or less
+    (see `_Window`), and more than half of them failed. It also cools down if a request was answered 429, 401
+    or 404. Failures during the cooldown do not prolong it.
     """
 
     def __init__(self, backends: int, seconds: float | None = COOLDOWN_S) -> None:

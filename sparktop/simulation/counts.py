@@ -11,8 +11,9 @@ class Counts:
 
     A count rises `increment_lag_s` after a request went to its backend, and falls `decrement_lag_s` after the
     request's end. With `poll_s`, the router sees the counts as they were at the last multiple of `poll_s`.
-    With `expiry_s`, all counts are reset this long after the first change, as LiteLLM's cache entry expires;
-    requests that end after this make their count negative. Times passed to the methods must not decrease.
+    With `expiry_s`, all counts are set to 0 `expiry_s` seconds after the first change, as when LiteLLM's
+    cache entry expires. A request that ends after such a reset still lowers the count of its backend, which
+    can then be negative. Times passed to the methods must not decrease.
     """
 
     def __init__(

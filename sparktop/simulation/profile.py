@@ -12,12 +12,15 @@ from sparktop.simulation.thermal import REFERENCE_CLOCK_MHZ
 class StepCost:
     """The duration of an engine step, computed from the work in the step.
 
-    A row is a token that the step computes: one of a prompt, or the newest token of a decoding request. A
-    step reads the weights of the experts that its rows choose, computes each row, and reads the KV cache of
-    every decoding request. More rows choose more experts, until all of them are read. So:
+    A row is a token that the step computes: one of a prompt, or the newest token of a decoding request. At
+    the reference clock, the duration is the sum of four parts:
 
-        step = weights(rows) + rows x row + context x context_token + pairs x attention_pair
-        weights(rows) = min(weights_one x rows ^ exponent, weights_all)
+        weights    min(weights_one_s x rows ^ weights_exponent, weights_all_s)
+        rows       rows x row_s
+        context    tokens in the contexts of all decoding requests x context_token_s
+        attention  pairs of a prompt token and an earlier token x attention_pair_s
+
+    The first part grows with the rows because more rows choose more experts, until all experts are read.
     """
 
     weights_one_s: float
@@ -115,9 +118,9 @@ class EngineProfile:
         return self.kv_blocks * self.block_tokens
 
     def padded(self, rows: int) -> int:
-        """Return the number of rows computed in a step for `rows` tokens, padded to a captured size.
+        """Return the number of rows that a step computes for `rows` tokens.
 
-        See `capture_sizes`.
+        This is the next larger or equal size in `capture_sizes`, or `rows` if no size is large enough.
         """
         sizes = self.capture_sizes
         at = bisect_left(sizes, rows)

@@ -52,10 +52,11 @@ class ProxyHabits:
 
 
 class RoutedWay:
-    """Destination that sends each request to a backend chosen by a router, or by a random one of several.
+    """Destination that sends each request to a backend chosen by a router.
 
-    `served` has the number of requests that each backend received, and `loads` the number in flight there.
-    `refused` counts the requests that the router rejected.
+    If there are several routers, each request goes through one of them, chosen at random. `served` has the
+    number of requests that each backend received, and `loads` the number in flight there. `refused` counts
+    the requests that a router rejected.
     """
 
     def __init__(
@@ -68,7 +69,8 @@ class RoutedWay:
     ) -> None:
         """Route to all engines of `time`; `routers` are one or several routers, `seed` fixes random choices.
 
-        This object must be created before other listeners that react to the end of requests.
+        Create this object before other listeners that react to the end of requests: listeners are called in
+        the order of their creation, and the router must count an end before new requests follow.
 
         Raises:
             ValueError: the number of backends of a router is not the number of engines.

@@ -108,9 +108,9 @@ class Ledger:
         self._asked[request_id] = max_tokens
 
     def hear(self, event: EngineEvent) -> None:
-        """Count the time to a request's first token, or the gap before a later token.
+        """Count the time to a request's first token, or the time between two of its tokens.
 
-        If the event is the end of the request, forget when the request's last token was generated.
+        The end of a request is not counted here; it only removes the stored time of the request's last token.
         """
         if isinstance(event, RequestEnded):
             self._newest_s.pop(event.request_id, None)

@@ -33,7 +33,7 @@ class Answer:
     """Delivers the tokens of one request to its reader as they are generated."""
 
     def __init__(self) -> None:
-        """Start before the first token."""
+        """Create an answer that has no tokens yet."""
         self._tokens = 0
         self._made_s: float | None = None
         self._ended: RequestEnded | None = None
