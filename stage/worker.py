@@ -92,7 +92,7 @@ class RehearsedWorker(SweepWorker):
             self._called_off = True
 
     async def messages(self) -> AsyncIterator[WorkerMessage]:
-        """Yield the messages that are queued (the results of calibrations), then end."""
+        """Yield the queued messages (the results of calibrations) without waiting for further ones."""
         while self._outbox:
             yield self._outbox.popleft()
 

@@ -182,7 +182,10 @@ class Sampler:
             self._samples.popleft()
 
     async def _take(self) -> Failure | None:
-        """Read a new sample, or wait for the sample that is being read; return the `Failure` if it failed."""
+        """Read a new sample, or wait for the one that is being read.
+
+        Return the `Failure` if reading failed, else None (also if the sampler is closed).
+        """
         if self._taking is None:
             self._start()
         taking = self._taking

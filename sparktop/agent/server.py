@@ -92,7 +92,7 @@ class AgentServer:
         self._gate.open(listeners)
 
     async def close(self) -> None:
-        """Stop listening, let responses in progress finish (`_CLOSING_S`), and close the sampler."""
+        """Stop listening, wait up to `_CLOSING_S` seconds for responses in progress; close the sampler."""
         if self._gate is not None and self._server is not None:
             await self._gate.close()
             self._server.pre_shutdown()

@@ -32,7 +32,7 @@ class Option:
 
     @property
     def live(self) -> bool:
-        """Whether a change takes effect at once; otherwise when sparktop is started again."""
+        """Whether a change takes effect at once; if not, it takes effect when sparktop is started again."""
         return self.place[0] not in _AT_START
 
     def value(self, watch: Watch) -> Value | None:

@@ -103,7 +103,7 @@ def _known_theme(name: str) -> str:
 
 
 def _broken_theme(name: str) -> str:
-    """Return "; " and the fault in the user's file for the theme `name`; "" if no such file is faulty."""
+    """Return "; " and the fault of the user's theme file called `name`; "" if there is no such fault."""
     files = tuple(f"{clean(name, 60)}{suffix}:" for suffix in (".toml", ".theme"))
     return next((f"; {problem}" for problem in theme_problems() if problem.startswith(files)), "")
 

@@ -52,9 +52,10 @@ def read_page(
 
 
 def _without_engine(body: bytes, engine: str) -> PageError:
-    """Return the error for a response without a metric name of any known engine.
+    """Return the error for a response that has no metric name of the expected engine.
 
-    `engine` is the expected engine, or "auto".
+    The error's kind is METRICS_DISABLED if the response is a metrics page, else MALFORMED. `engine` is the
+    expected engine, or "auto" for any engine; the message for "auto" names vLLM.
     """
     known = ENGINES["vllm" if engine == "auto" else engine]
     if not _METRICS.search(b"\n" + body[:_LOOKED_AT]):

@@ -102,8 +102,8 @@ def read_cores(root: Path = Path("/")) -> Cores:
 def _rank(design: Design, capacities: dict[int, int]) -> tuple[int, int, bool, str]:
     """Return a sort key that is higher for a faster design.
 
-    It compares the kernel's capacity of a core, then the clock, then whether the design is one of Arm's large
-    Cortex-X cores.
+    The key is (highest capacity of a core, clock in MHz, whether the design is one of Arm's large Cortex-X
+    cores, name). `capacities` has the kernel's capacity (relative speed) of each core by core number.
     """
     capacity = max((capacities.get(core, 0) for core in design.cores), default=0)
     return capacity, design.max_mhz or 0, design.name.startswith("Cortex-X"), design.name

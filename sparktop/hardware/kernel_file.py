@@ -79,6 +79,6 @@ def entries(folder: Path) -> tuple[str, ...]:
 
 
 def by_number(name: str) -> tuple[int, str]:
-    """Return a sort key for a name with one number: hwmon10 comes after hwmon9."""
+    """Return a sort key (number in the name, name), by which hwmon10 comes after hwmon9."""
     digits = "".join(char for char in name if char in "0123456789")
     return int(digits or 0), name

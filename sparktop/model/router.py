@@ -62,7 +62,7 @@ class RouterSample:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RouterView:
-    """A router as screens, reports and alerts show it; after a failed poll its values are the last known."""
+    """A router as screens, reports and alerts show it; after a failed poll, with its last known values."""
 
     name: str
     url: str

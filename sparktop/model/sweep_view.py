@@ -90,7 +90,7 @@ class Rank(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A remark on a measured level: why its values are unreliable, or why they are low."""
+    """A remark on a measured load level: why its values are unreliable, or why they are low."""
 
     code: str
     word: str
@@ -285,7 +285,7 @@ class LevelEvidence:
 
 @dataclass(frozen=True, slots=True)
 class SloAnswer:
-    """The highest concurrency at which one target meets the conditions of a search (`Slo`)."""
+    """The highest concurrency (`holds_to`) at which a target meets the conditions of a search (`Slo`)."""
 
     target: str
     holds_to: int | None

@@ -236,9 +236,10 @@ class Watch:
 
 
 def poll_groups(watch: Watch) -> list[tuple[str, list[BackendTarget]]]:
-    """Return (router name, its backends) for each router, and ("", backends) for all other backends.
+    """Return the backends in groups, each polled at the same instant, as (router name, backends) pairs.
 
-    Each is a group that is polled at the same instant; empty groups are left out.
+    Each router has a group; all backends without a router are in the group named "". Empty groups are left
+    out.
     """
     router_of: dict[str, str] = {}
     for router in watch.routers:

@@ -42,8 +42,8 @@ class Batch:
     def admit(self, sequence: Sequence) -> bool:
         """Move a waiting request into the batch and return True; return False if KV blocks are missing.
 
-        Blocks of the prompt's beginning that are cached are shared. The last token is computed even if its
-        block is cached, because this computation yields the first new token.
+        Cached blocks of the prompt's beginning are shared instead of computed again. The last token is always
+        computed, even if its block is cached, because this computation yields the first new token.
         """
         size, pool = self._block_tokens, self.pool
         prefix = sequence.request.block_hashes[: (sequence.length - 1) // size]

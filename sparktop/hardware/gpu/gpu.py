@@ -38,7 +38,7 @@ outside its range is discarded."""
 
 @dataclass(frozen=True, slots=True)
 class GpuPicture:
-    """The readings of all GPUs at one time, and whether and how much they use the machine's memory."""
+    """The readings of all GPUs at one time, and whether they use the machine's memory, and how much of it."""
 
     gpus: tuple[GpuReading, ...] = ()
     note: str | None = None

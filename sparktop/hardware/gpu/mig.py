@@ -70,8 +70,8 @@ class MigReader:
     def _layout(self, nvml: Nvml, now: float, gpu_bytes: int | None) -> tuple[MigSlice, ...]:
         """Return the GPU's current MIG instances.
 
-        An instance that was known before keeps its name and ids. NVML numbers the places where instances can
-        be; places in between may be empty.
+        An instance that was known before keeps its name and ids. NVML asks for instances by numbers from 0 up
+        to a maximum; numbers in between may be without an instance.
         """
         count = nvml.ask_seldom(now, self._index, "nvmlDeviceGetMaxMigDeviceCount", self._handle)
         known = {instance.reading.index: instance for instance in self._slices}
