@@ -20,10 +20,10 @@ from sparktop.model.text import names_in_words
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.proof import main_metrics
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.view.headline import headline
 from sparktop.sweep.view.result import Findings
-from sparktop.sweep.view.slo_words import slo_sentences
-from sparktop.sweep.view.verdict import best_level
+from sparktop.sweep.view.words.headline import headline
+from sparktop.sweep.view.words.slo import slo_sentences
+from sparktop.sweep.view.words.verdict import best_level
 
 
 def answer(result: SweepResult, found: Findings) -> list[str]:

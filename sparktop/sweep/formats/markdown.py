@@ -24,7 +24,7 @@ from sparktop.sweep.result.results import PlanResult, SweepResult
 from sparktop.sweep.terms.definitions import lines, term_lines
 from sparktop.sweep.terms.doubts import CLIENT_LAG
 from sparktop.sweep.view.result import Findings, findings
-from sparktop.sweep.view.verdict import advised
+from sparktop.sweep.view.words.verdict import advised
 
 TITLE = "sparktop sweep"
 _FIRST = ("decode_tps", "prefill_tps", "sustained_tps", "ttft_ms")

@@ -22,11 +22,11 @@ from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.plan.plan import Order
 from sparktop.sweep.result.results import PlanResult, SweepResult
 from sparktop.sweep.view.curves import sweep_plots
-from sparktop.sweep.view.headline import headline
 from sparktop.sweep.view.levels import stored_levels
 from sparktop.sweep.view.rows import result_rows
 from sparktop.sweep.view.topologies import topologies
-from sparktop.sweep.view.verdict import verdict
+from sparktop.sweep.view.words.headline import headline
+from sparktop.sweep.view.words.verdict import verdict
 
 _STATUSES = {
     "done": SweepStatus.DONE,

@@ -17,7 +17,7 @@ from sparktop.sweep.formats.tables import layouts
 from sparktop.sweep.result.comparison import ComparisonResult, ComparisonRow
 from sparktop.sweep.view.difference import difference
 from sparktop.sweep.view.topologies import topologies
-from sparktop.sweep.view.verdict import advised
+from sparktop.sweep.view.words.verdict import advised
 from tests.sweep.made_results import made_series
 
 pytestmark = pytest.mark.long

@@ -25,7 +25,7 @@ from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.rows import result_rows
 from sparktop.sweep.view.topologies import topologies
-from sparktop.sweep.view.verdict import verdict
+from sparktop.sweep.view.words.verdict import verdict
 from tests.sweep.made_results import BEGAN, made_level, made_series, made_sweep
 
 

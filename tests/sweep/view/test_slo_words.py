@@ -6,7 +6,7 @@ import pytest
 
 from sparktop.sweep.result.figures import Rate
 from sparktop.sweep.result.results import Holds, LevelResult, SloResult
-from sparktop.sweep.view.slo_words import slo_sentences
+from sparktop.sweep.view.words.slo import slo_sentences
 from tests.sweep.made_results import made_sweep
 
 

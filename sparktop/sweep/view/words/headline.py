@@ -18,7 +18,7 @@ from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.run.slo.judgement import quantile_interval
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.view.marks import marks_of
-from sparktop.sweep.view.slo_words import slo_sentences
+from sparktop.sweep.view.words.slo import slo_sentences
 
 TTFT_LIMIT_MS = 2000.0
 """The time to first token that the headline holds levels against: longer waits are felt in a conversation."""

@@ -1,0 +1,1 @@
+"""Sentences about a sweep: its headline, verdict and conditions."""
