@@ -70,8 +70,8 @@ class UnitFlags:
 def unit(flags: UnitFlags, *, wants_token: bool) -> str:
     """Return the text of the systemd unit.
 
-    `wants_token` is whether the agent requires a token: its address can be reached from outside, and
-    --insecure was not given.
+    `wants_token` is whether the agent requires a token. It does if its address can be reached from outside
+    and --insecure was not given.
     """
     return "\n".join((*_lines(flags, wants_token=wants_token), ""))
 

@@ -43,8 +43,8 @@ class PowerRailReader:
     def read(self, now: float) -> tuple[PowerRail, ...]:
         """Return the readings of all rails, in the driver's order; `now` is the time in seconds.
 
-        If the previous readings are newer than `_READ_AGAIN_S`, they are returned again. Values that cannot
-        be read are None.
+        If the previous readings are less than `_READ_AGAIN_S` seconds old, they are returned again. Values
+        that cannot be read are None.
         """
         if self._searched_at is None or not 0 <= now - self._searched_at < _SEARCH_AGAIN_S:
             self._searched_at, self._rails, self._read_at = now, _find_rails(self._class), None

@@ -69,7 +69,7 @@ class Series:
         return self._times[index : self._stop].tolist(), self._values[index : self._stop].tolist()
 
     def ends(self, since: float = -math.inf) -> tuple[float, float] | None:
-        """Return (first, last) known value at or after `since`; None if no value is known there."""
+        """Return (first value, last value) known at or after `since`; None if no value is known there."""
         low, high = bisect_left(self._times, since, self._start, self._stop), self._stop - 1
         values = self._values
         while low <= high and math.isnan(values[low]):
@@ -211,7 +211,7 @@ class HistoryTable:
         return all(math.isnan(column[row]) for column in self._values.values())
 
     def _trim(self) -> None:
-        """Cut the series to the newest `capacity` points, once they are a quarter longer than that."""
+        """Cut the series to the newest `capacity` points if they have at least a quarter more."""
         if len(self._times) >= self.capacity + max(1, self.capacity // 4):
             # New arrays instead of deleting in place: snapshots still use the old ones.
             self._times = self._times[-self.capacity :]

@@ -38,7 +38,7 @@ outside its range is discarded."""
 
 @dataclass(frozen=True, slots=True)
 class GpuPicture:
-    """The readings of all GPUs at one time, and whether they use the machine's memory, and how much of it."""
+    """The readings of all GPUs at one time, and their use of the machine's own memory (unified memory)."""
 
     gpus: tuple[GpuReading, ...] = ()
     note: str | None = None
