@@ -74,7 +74,10 @@ def _of_256(color: str, behind: str | None) -> str:
 
 
 def _around(value: int) -> tuple[int, ...]:
-    """Return the three levels of xterm's colour cube that are nearest to `value`."""
+    """Return the three channel values of xterm's colour cube (such as 0, 95, 135) that are nearest to `value`.
+
+    `value` is the red, green or blue of a colour, 0 to 255. The nearest value comes first.
+    """
     return tuple(sorted(_CUBE, key=lambda level: abs(level - value))[:3])
 
 

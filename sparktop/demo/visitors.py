@@ -27,7 +27,11 @@ class Visitors:
     """Reports when requests of other clients begin and end at a server, to the process of the demo's load."""
 
     def __init__(self, pipe: int | None = None) -> None:
-        """Write to the file descriptor `pipe`; None: report nothing, because there is no load to pause."""
+        """Store the pipe for the reports, and make it non-blocking.
+
+        `pipe` is the file descriptor to write to. If it is None, nothing is reported: the demo sends no load
+        that could be paused.
+        """
         self._pipe = pipe
         if pipe is not None:
             # A load that does not read must not block a server.

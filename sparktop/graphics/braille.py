@@ -88,10 +88,12 @@ def _levels(values: Values, dots: int, top: float) -> list[int]:
 
 
 def _window(levels: list[int], width: int, end_slot: int) -> list[int]:
-    """Return the heights, in dots, of all 2 * `width` dot columns of a graph, from the newest values.
+    """Return the heights, in dots, of the 2 * `width` dot columns of a graph, from left to right.
 
-    The last of `levels` is the height in the time slot number `end_slot`. If this number is even, the last
-    dot column of the graph is empty (height 0). Columns before the first value have the height 0 too.
+    `levels` has the heights by time slot, oldest first; the newest that fit are shown. `end_slot` is the
+    number of the last slot. An odd slot is the right dot column of a cell, an even slot the left one. So if
+    `end_slot` is even, the right dot column of the last cell is still empty (height 0). Columns before the
+    first value have the height 0 too.
     """
     count = 2 * width - 1 + end_slot % 2
     shown = levels[max(0, len(levels) - count) :]
@@ -244,16 +246,18 @@ def stacked(
     """Draw an area graph of `upper` on top of one of `lower`; return rows of (text, layer) segments.
 
     There are `height` rows of `width` cells. Layer 0 is `lower` in solid dots, 1 is `upper` in sparse dots,
-    and 2 is an empty row. A cell has the layer that has more of the cell's dots, `lower` when equal. The
-    newest value of both series is in the time slot number `end_slot`.
+    and 2 is an empty row. A cell has the layer that has more of the cell's dots, `lower` when equal. `end_slot`
+    is the number of the newest values' time slot: an odd slot is the right dot column of a cell, an even slot
+    the left one.
     """
     return list(map(_runs, *_stacked_cells(lower, upper, width, height, top, end_slot)))
 
 
 def _mask(dots: tuple[int, ...], start: int, stop: int) -> int:
-    """Return the bit mask of a cell's dots at the positions `start` to `stop` - 1 from the cell's top.
+    """Return the bit mask of the dots from `start` up to, but not including, `stop` in a cell's dot column.
 
-    `dots` has the bits of one dot column, from the bottom up.
+    Both are positions counted downward: 0 is the cell's top dot. Positions outside the cell are ignored.
+    `dots` is `_LEFT` or `_RIGHT`, the bits of the column.
     """
     return _bits(dots, range(max(0, _DOTS - stop), min(_DOTS, _DOTS - start)))
 

@@ -35,7 +35,8 @@ def opposed(
 
     `up` grows upward and `down` downward. Each is a pair of series, drawn like `stacked` in `half` rows of
     `width` cells: the first series touches the centre line, the second lies beyond the first. Both graphs
-    have the scale 0…`top`, and the newest values are in the time slot number `end_slot`.
+    have the scale 0…`top`. `end_slot` is the number of the newest values' time slot: an odd slot is the right
+    dot column of a cell, an even slot the left one.
     """
     above, below = (stacked(*pair, width, half, top, end_slot=end_slot) for pair in (up, down))
     return above, upside_down(below)

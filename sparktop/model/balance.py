@@ -317,7 +317,10 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class BalanceChange:
-    """An event: the announced verdict on a group of backends changed."""
+    """An event: the verdict on how evenly a group of backends is loaded changed from `before` to `after`.
+
+    Both are announced verdicts (`Balance.word`), not the verdicts of a single window (`Balance.word_now`).
+    """
 
     at: datetime
     group: str

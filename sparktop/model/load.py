@@ -98,7 +98,8 @@ class RequestStarted:
 class ResponseStarted:
     """Event: the first SSE event of the answer's stream arrived, whatever its content.
 
-    TTFR is measured up to here.
+    The time to first response (TTFR) lasts from the request's start to this event. It is at most the TTFT,
+    because the first event may hold no token.
     """
 
     request_id: str
