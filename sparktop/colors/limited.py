@@ -74,7 +74,7 @@ def _of_256(color: str, behind: str | None) -> str:
 
 
 def _around(value: int) -> tuple[int, ...]:
-    """Return the three channel values of xterm's colour cube (such as 0, 95, 135) that are nearest to `value`.
+    """Return the three channel values of xterm's colour cube (such as 0, 95, 135) nearest to `value`.
 
     `value` is the red, green or blue of a colour, 0 to 255. The nearest value comes first.
     """

@@ -246,9 +246,9 @@ def stacked(
     """Draw an area graph of `upper` on top of one of `lower`; return rows of (text, layer) segments.
 
     There are `height` rows of `width` cells. Layer 0 is `lower` in solid dots, 1 is `upper` in sparse dots,
-    and 2 is an empty row. A cell has the layer that has more of the cell's dots, `lower` when equal. `end_slot`
-    is the number of the newest values' time slot: an odd slot is the right dot column of a cell, an even slot
-    the left one.
+    and 2 is an empty row. A cell has the layer that has more of the cell's dots, `lower` when equal.
+    `end_slot` is the number of the newest values' time slot: an odd slot is the right dot column of a cell,
+    an even slot the left one.
     """
     return list(map(_runs, *_stacked_cells(lower, upper, width, height, top, end_slot)))
 

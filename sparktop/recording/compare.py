@@ -318,8 +318,8 @@ class Comparison:
     def end(self) -> datetime:
         """Wall time up to which the comparison can be played, on the common time axis.
 
-        This is the later end of the two recordings. While recordings are still being written, it is the
-        earliest time of the newest record of such a recording.
+        If both recordings are over, this is the end of the later one. Otherwise it is the time of the last
+        record so far in the recording that is still being written; if both are, the earlier of the two times.
         """
         written = [one.recording.end + one.shift for one in self._sides if not one.recording.is_over]
         return min(written) if written else max(one.recording.end + one.shift for one in self._sides)

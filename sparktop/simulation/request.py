@@ -84,7 +84,10 @@ class Sequence:
 
     @property
     def length(self) -> int:
-        """Number of prompt and generated tokens; not updated while the request decodes."""
+        """Number of prompt tokens and of generated tokens.
+
+        While the request decodes, tokens generated since decoding began are not included (see `Batch.made`).
+        """
         return self.request.prompt_tokens + self.generated
 
     def timeline(self, ended_s: float, reason: EndReason) -> RequestTimeline:

@@ -58,12 +58,13 @@ def judged_groups(
     routers: Sequence[RouterTrack],
     behind: Sequence[Group],
 ) -> list[JudgedGroup]:
-    """Return all groups to judge: groups of backends, and the engine cores (lanes) of each other server.
+    """Return all groups to judge: groups of backends, and for a server in no group, its engine cores (lanes).
 
-    Prefill and decode workers of a model form a group each, because a request visits one worker of each role.
-    A group with a single backend is left out. `group_of` maps backend names to group names, without backends
-    whose group is not known yet. `behind` has the backends of each router, in the order of `routers`. This
-    function also sets the role of each backend.
+    `group_of` maps backend names to group names, without backends whose group is not known yet. A group with
+    a single backend does not count. If a group has prefill or decode workers, each role with at least two
+    workers is judged as a group of its own, because a request visits one worker of each role. `behind` has,
+    for each of `routers` in the same order, the group of backends behind it. This function also sets the role
+    of each backend of a group.
     """
     members: dict[str, list[BackendTrack]] = {}
     for name, track in backends.items():

@@ -23,7 +23,7 @@ class Arrangement:
     """Filters and orders the backends and nodes of snapshots, and keeps their order for a few seconds."""
 
     def __init__(self) -> None:
-        """Start without an order."""
+        """Start without an order of backends and nodes: the first call of `of` that needs one computes it."""
         self._order: tuple[float, list[str], list[str]] | None = None
 
     def of(self, snapshot: Snapshot, view: View) -> Snapshot:

@@ -19,16 +19,17 @@ def turn(swing: Swing) -> float:
 
 
 def swing_score(z: float, backends: int, swing: Swing) -> float | None:
-    """Return a score of a swing of the loads: above 0 it is hardly chance; None if the swing has no period.
+    """Return a score of a swing of the loads: above 0, chance is an unlikely cause; None without a period.
 
     The score uses the spread of the loads relative to random routing (`z`), how clearly loads reverse and
-    come back, and the number of cycles. Random routing reaches 0 in 1 of 5000 windows.
+    come back after one period, and the number of cycles. With random routing, 1 of 5000 windows reaches 0.
 
-    The weights are from a logistic regression (rounded, with a stricter limit) that separates two
-    simulated routers: random, and least-busy on counts that are 0.5 to 4 s old. It had 2 and 4 backends, 8
-    to 128 clients, fixed, uniform and log-normal lengths, request durations of 2.5 to 30 s, windows of 8
-    durations. The spread alone or the return alone finds half to two thirds as many swings: with few
-    requests a wide spread may be chance, with few cycles a return.
+    The weights are those (rounded, with a stricter limit) of a logistic regression that separates two
+    simulated routers: a random one, and a least-busy one whose counts are 0.5 to 4 s old. The simulations had
+    2 or 4 backends, 8 to 128 clients, fixed, uniform or log-normal lengths, request durations of 2.5 to 30 s,
+    and windows 8 request durations long. A score from the spread alone, or from the reversal alone, finds
+    only half to two thirds as many swings: few requests can spread widely by chance, and loads can reverse by
+    chance in a few cycles.
     """
     if swing.rebound is None or swing.opposite is None or swing.cycles is None:
         return None

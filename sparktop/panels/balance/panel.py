@@ -55,11 +55,12 @@ def balance_screen(
 def evidence_screen(
     balance: Balance, snapshot: Snapshot, width: int, height: int, *, place: str = "", folded: bool = True
 ) -> list[Row]:
-    """Draw the evidence for one group's verdict: each question with the checks behind its answer, two plots.
+    """Draw why a group got its verdict: questions about its balance, answered by checks, and two plots.
 
-    With `folded`, each question has only the check that decides on it. The result has `height` rows of
-    `width` cells, or more, which scroll. `place` names the group's position among several ("group 2 of 3"),
-    "" for a single group.
+    With `folded`, a question shows only the check that decides its answer, or all its checks if no single one
+    does. The rows are `width` cells wide; there are at least `height` of them, and more if the text needs
+    them (the screen scrolls). `place` is the group's position among several ("group 2 of 3"), "" if there is
+    only one.
     """
     inner = width - 4
     words = _words(balance, snapshot, inner, height)

@@ -132,7 +132,11 @@ class PlanLedger:
             self.present = None
 
     def ended(self, result: SweepResult) -> None:
-        """Record the end of the sweep: unfinished levels are marked as cut short, not made, or left out."""
+        """Record the end of the sweep: give each unfinished level its final state.
+
+        The state is `LEFT_OUT` if the level's target failed, else `CUT_SHORT` if the level had begun, else
+        `NOT_MADE`.
+        """
         self.present = None
         self._levels = {key: _at_end(level, result) for key, level in self._levels.items()}
 
