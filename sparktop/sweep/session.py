@@ -101,7 +101,7 @@ class LiveSweep:
     """The view of a running sweep; it computes findings in a thread and reports an unexpected failure."""
 
     def __init__(self, plan: Plan, clock: Callable[[], float]) -> None:
-        """Create the view of a sweep that follows `plan` (no events yet); `clock` returns monotonic seconds."""
+        """Create the view of a sweep after `plan`, without events yet; `clock` returns monotonic seconds."""
         self.live = LiveView(plan, clock=clock, digest=self._digest)
         self.failure: str | None = None  # the error message of a sweep that raised an exception
         self._wanted: tuple[Callable[[], Findings], Callable[[Findings], None]] | None = None
