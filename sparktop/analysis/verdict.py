@@ -110,13 +110,18 @@ def _without_alert(snapshot: Snapshot) -> Verdict:
     if not backends:
         found = "no inference server found yet" if snapshot.searching else "no backend to watch"
         return Verdict(Severity.INFO, found, "no server")
-    queueing = [view for view in backends if view.waiting and view.state is BackendState.QUEUEING]
+    # A sweep raises no alert about the balance of its own load, but the panel shows the verdict.
+    swinging = next((one for one in snapshot.balance if one.bad), None)
+    if swinging is not None:
+        word = swinging.word.value
+        return Verdict(Severity.INFO, f"{swinging.group} is {word}", word, key="w")
+    queueing = [view for view in backends if view.waiting]
     if queueing:
         most = max(queueing, key=lambda view: view.waiting or 0.0)
         count = f"{most.waiting:.0f}"
         one = count == "1"
-        words = f"{count} {'request waits' if one else 'requests wait'} at {most.name}"
-        return Verdict(Severity.INFO, words, f"{count} {'waits' if one else 'wait'} at {most.name}")
+        words = f"{most.name}: {count} {'request waits' if one else 'requests wait'}"
+        return Verdict(Severity.INFO, words, f"{most.name}: {count} {'waits' if one else 'wait'}")
     states = Counter(view.state for view in backends)
     said = ", ".join(f"{states[state]} {state.value}" for state in BackendState if states[state])
     if states.keys() <= _WELL:

@@ -44,7 +44,8 @@ def time_axis(width_cells: int, seconds_per_slot: float) -> str:
     ago = step
     while ago <= width_cells * cell_s:
         label = _ago(ago, step)
-        start = max(0, round(width_cells - ago / cell_s - len(label) / 2))
+        # Not `round`: it rounds halves to even, so that equal distances would alternate.
+        start = max(0, int(width_cells - ago / cell_s - len(label) / 2 + 0.5))
         if start + len(label) <= free:
             row[start : start + len(label)] = label
             free = start - 1

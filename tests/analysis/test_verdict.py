@@ -96,8 +96,9 @@ def test_a_slow_clock_names_its_fix() -> None:
     ("state", "waiting", "severity", "words"),
     [
         (BackendState.BUSY, 0.0, None, "all well: 1 busy"),
-        (BackendState.QUEUEING, 4.0, Severity.INFO, "4 requests wait at a"),
-        (BackendState.QUEUEING, 1.0, Severity.INFO, "1 request waits at a"),
+        (BackendState.QUEUEING, 4.0, Severity.INFO, "a: 4 requests wait"),
+        (BackendState.QUEUEING, 1.0, Severity.INFO, "a: 1 request waits"),
+        (BackendState.BORED, 4.0, Severity.INFO, "a: 4 requests wait"),
         (BackendState.CONNECTING, None, Severity.INFO, "1 connecting"),
         (BackendState.UNKNOWN, None, Severity.INFO, "1 unknown"),
     ],
@@ -108,6 +109,16 @@ def test_without_an_alert_the_states_are_counted(
     """The line is never empty, and never says that all is well before the first answer."""
     found = shown(backends=(BackendView("a", "http://a:1", "g", state=state, waiting=waiting),))
     assert (found.severity, found.words) == (severity, words)
+
+
+def test_a_swing_without_an_alert_is_not_well() -> None:
+    """A sweep keeps its own load from raising alerts, and the panel shows the word in red all the same."""
+    group = Balance("proxy", ("a", "b"), word=BalanceWord.OSCILLATING, router="proxy")
+    views = tuple(BackendView(name, "http://a:1", "g", state=BackendState.BUSY) for name in "ab")
+    found = shown(backends=views, balance=(group,))
+    assert (found.severity, found.words, found.key) == (Severity.INFO, "proxy is oscillating", "w")
+    unrouted = replace(group, router=None)
+    assert shown(backends=views, balance=(unrouted,)).words == "all well: 2 busy"
 
 
 def test_a_failed_poll_and_an_empty_board_are_said() -> None:

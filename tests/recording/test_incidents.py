@@ -117,7 +117,8 @@ def test_the_saved_file_shows_the_minutes_before_and_after(
     player.play(at + timedelta(seconds=10))
     assert [one.id for one in player.snapshot().alerts] == ["backend:spark-a:unreachable"]
     player.play(at + timedelta(hours=1))
-    assert AFTER_S <= (player.recording.end - at).total_seconds() <= AFTER_S + 21
+    # A thread makes the copy while the recording goes on.
+    assert AFTER_S <= (player.recording.end - at).total_seconds() <= AFTER_S + 81
 
 
 def test_the_same_alert_is_saved_once_in_ten_minutes(saving: Saving) -> None:
