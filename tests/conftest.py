@@ -54,6 +54,11 @@ class NotPureError(AssertionError):
     """A test without a mark left the interpreter."""
 
 
+def _threads() -> set[int | None]:
+    """Return the threads that the module `threading` knows: not the timer of `sparktop.ending`."""
+    return {thread.ident for thread in threading.enumerate()}
+
+
 class Guard:
     """What the running test did that no pure test may do."""
 
@@ -67,8 +72,8 @@ class Guard:
     @contextmanager
     def holding(self) -> Generator[None]:
         """Hold what runs inside; what it did counts where its error was swallowed, too."""
-        # A thread that an earlier test left behind is none of this test's doing.
-        self._strangers = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
+        # What a thread that an earlier test left behind does is not this test's.
+        self._strangers = _threads() - {threading.get_ident()}
         self._held, self._waited_s, self._found = True, 0.0, []
         try:
             yield
@@ -84,7 +89,7 @@ class Guard:
 
     def wait(self, wait_s: float) -> None:
         """Count time that is waited away."""
-        if not self._held or threading.get_ident() in self._strangers:
+        if not self._held or threading.get_ident() not in _threads() - self._strangers:
             return
         self._waited_s += wait_s
         if self._waited_s > LONGEST_WAIT_S:
