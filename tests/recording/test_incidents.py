@@ -71,7 +71,7 @@ def saving(tmp_path: Path, made: Made) -> Saving:
 def test_the_saved_file_shows_the_minutes_before_and_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Copied from two files while they are written; the replayed pictures hold the alert."""
+    """Copied by a thread from two files while they are written; the replayed pictures hold the alert."""
     monkeypatch.setattr("sparktop.recording.recorder.FLUSH_S", 0.01)
     monkeypatch.setattr(module, "BEFORE_S", BEFORE_S)
     monkeypatch.setattr(module, "AFTER_S", AFTER_S)
@@ -117,7 +117,6 @@ def test_the_saved_file_shows_the_minutes_before_and_after(
     player.play(at + timedelta(seconds=10))
     assert [one.id for one in player.snapshot().alerts] == ["backend:spark-a:unreachable"]
     player.play(at + timedelta(hours=1))
-    # A thread makes the copy while the recording goes on.
     assert AFTER_S <= (player.recording.end - at).total_seconds() <= AFTER_S + 81
 
 
