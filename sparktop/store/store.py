@@ -17,7 +17,7 @@ from sparktop.model.instant import Instant
 from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
 from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Snapshot
-from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
+from sparktop.model.targets import ModelFacts, Watch
 from sparktop.store.adoption import adopt_alerts
 from sparktop.store.alert_book import AlertBook
 from sparktop.store.alerts import judge_backend, judge_health, link_events
@@ -27,12 +27,13 @@ from sparktop.store.balance_groups import judged_groups
 from sparktop.store.event_log import Announce, EventLog
 from sparktop.store.figures import is_simulated, totals
 from sparktop.store.journal import Call, Change, Journal
-from sparktop.store.keys import SourceKey, SourceKind
+from sparktop.store.keys import SourceKey
 from sparktop.store.machine_restart import restart_events
 from sparktop.store.node import NodeTrack
 from sparktop.store.node_alerts import judge_node
 from sparktop.store.placement import Placement
-from sparktop.store.router import Group, RouterTrack, group_names
+from sparktop.store.router import RouterTrack
+from sparktop.store.tracks import Target, Tracks
 
 Reading = EngineSample | NodeSample | MemorySample | RouterSample | Failure
 """The result of polling a source: a sample or a failure."""
@@ -68,10 +69,8 @@ class Store:
         self._models = watch.models
         self._clock = clock
         self._now = now
-        self._backends: dict[str, BackendTrack] = {}
-        self._nodes: dict[str, NodeTrack] = {}
-        self._routers: dict[str, RouterTrack] = {}
-        self._placement = Placement(self._backends, self._nodes)
+        self._tracks = Tracks(watch.thresholds, watch.node_thresholds)
+        self._placement = Placement(self._tracks.backends, self._tracks.nodes)
         self._events = EventLog()
         self._alerts = AlertBook(self._events)
         self.balance = BalanceBook()
@@ -89,18 +88,13 @@ class Store:
         """Hosts on which no server has been found yet."""
         return self._searching
 
-    def targets(self) -> tuple[BackendTarget | NodeTarget | RouterTarget, ...]:
+    def targets(self) -> tuple[Target, ...]:
         """Return everything that is watched at present."""
-        routers = (track.target for track in self._routers.values())
-        nodes = (track.target for track in self._nodes.values())
-        return (*nodes, *(track.target for track in self._backends.values()), *routers)
+        return self._tracks.targets()
 
     def identities(self) -> dict[SourceKey, EngineIdentity | NodeIdentity]:
         """Return the newest identity of each backend and node."""
-        return {
-            **{SourceKey.backend(name): track.identity for name, track in self._backends.items()},
-            **{SourceKey.node(name): track.view.identity for name, track in self._nodes.items()},
-        }
+        return self._tracks.identities()
 
     def _begin(self, change: Change, *arguments: object) -> Instant:
         """Record a call in the journal, if there is one; return the time at which the call takes effect."""
@@ -119,30 +113,21 @@ class Store:
         self._begin(Change.SET_SEARCHING, hosts)
         self._searching = hosts
 
-    def add(self, *targets: BackendTarget | NodeTarget | RouterTarget) -> None:
+    def add(self, *targets: Target) -> None:
         """Also watch `targets`, except those with the type and name of a target that is watched already."""
         self._begin(Change.ADD, *targets)
         self._add(*targets)
 
-    def _add(self, *targets: BackendTarget | NodeTarget | RouterTarget) -> None:
+    def _add(self, *targets: Target) -> None:
         self._placement.outdate()
         self.balance.regroup()
-        for target in targets:
-            if isinstance(target, BackendTarget):
-                if target.name not in self._backends:
-                    self._backends[target.name] = BackendTrack(
-                        target, self._thresholds, self._node_thresholds.slow_step_ratio
-                    )
-            elif isinstance(target, NodeTarget):
-                self._nodes.setdefault(target.name, NodeTrack(target, self._node_thresholds))
-            elif target.name not in self._routers:
-                self._routers[target.name] = RouterTrack(target)
+        self._tracks.add(targets)
         self._placement.update()
 
     def remove(self, key: SourceKey) -> None:
         """Forget a source, its history and its alerts."""
         instant = self._begin(Change.REMOVE, key)
-        self._tracks(key).pop(key.name, None)
+        self._tracks.remove(key)
         self._placement.outdate()
         self.balance.regroup()
         self._alerts.clear_source(key, instant, "it is not watched any more")
@@ -177,7 +162,7 @@ class Store:
             listener(key, reading)
 
     def _take(self, key: SourceKey, reading: Reading, took_ms: float | None, instant: Instant) -> None:
-        track = self._tracks(key).get(key.name)
+        track = self._tracks.get(key)
         if track is None:
             return
         when = Instant(reading.at, instant.wall)
@@ -203,7 +188,7 @@ class Store:
             TypeError: the identity does not fit the type of source, such as a node's for a backend.
         """
         instant = self._begin(Change.IDENTIFY, key, identity)
-        track = self._tracks(key).get(key.name)
+        track = self._tracks.get(key)
         if track is None:
             return
         match track, identity:
@@ -265,12 +250,13 @@ class Store:
         """
         instant = self._begin(Change.JUDGE)
         self._events.settle(instant)
-        routers, groups, names = self._routing()
+        routers, groups, names = self._tracks.routing()
+        backends, known = self._tracks.backends, self._tracks.groups_by_name(names)
         self._events.add(
             *self.balance.look(
                 instant.at,
                 instant.wall,
-                lambda: judged_groups(self._backends, self._groups_by_name(names), routers, groups),
+                lambda: judged_groups(backends, known, routers, groups),
                 self._alerts,
             )
         )
@@ -282,16 +268,20 @@ class Store:
 
         Used where only the minutes before now were replayed. `events` replace the events of this store.
         """
-        adopt_alerts(self._alerts, alerts, at := self._clock(), lambda key: self._tracks(key).get(key.name))
+        adopt_alerts(self._alerts, alerts, at := self._clock(), self._tracks.get)
         self._events.adopt(events)
         self.balance.adopt(verdicts, at)
 
     def snapshot(self) -> Snapshot:
         """Return the state of all sources, alerts, events and balances as of now."""
         at, now = self._clock(), self._now()
-        routers, groups, names = self._routing()
-        backends = tuple(self._backend_view(track, at, now, names) for track in self._backends.values())
-        nodes = tuple(replace(track.view, age_s=track.health.age_s(at)) for track in self._nodes.values())
+        routers, groups, names = self._tracks.routing()
+        backends = tuple(
+            self._backend_view(track, at, now, names) for track in self._tracks.backends.values()
+        )
+        nodes = tuple(
+            replace(track.view, age_s=track.health.age_s(at)) for track in self._tracks.nodes.values()
+        )
         return Snapshot(
             taken_at=now,
             at=at,
@@ -306,37 +296,10 @@ class Store:
             alerts=self._alerts.view(),
             events=self._events.view(),
             totals=totals(backends),
-            self_cost=replace(self._self_cost, poll_ms=self._poll_ms()),
+            self_cost=replace(self._self_cost, poll_ms=self._tracks.poll_ms()),
             simulated=self.simulated or is_simulated(backends, nodes),
             searching=self.searching,
         )
-
-    def _routing(self) -> tuple[list[RouterTrack], list[Group], Mapping[str, str]]:
-        """Return the routers, the backends behind each router, and the group name by backend."""
-        routers = list(self._routers.values())
-        urls = {name: track.target.url for name, track in self._backends.items()}
-        groups = [track.group(urls) for track in routers]
-        return routers, groups, group_names(routers, groups)
-
-    def _groups_by_name(self, behind: Mapping[str, str]) -> dict[str, str]:
-        """Return the name of the group of each backend, by backend name.
-
-        This is the group in `behind`, which has the backends behind a router. For other backends it is the
-        model; backends of unknown model are left out.
-        """
-        known = {name: behind.get(name) or track.view.model for name, track in self._backends.items()}
-        return {name: group for name, group in known.items() if group is not None}
-
-    def _tracks(
-        self, key: SourceKey
-    ) -> dict[str, BackendTrack] | dict[str, NodeTrack] | dict[str, RouterTrack]:
-        match key.kind:
-            case SourceKind.BACKEND:
-                return self._backends
-            case SourceKind.NODE:
-                return self._nodes
-            case SourceKind.ROUTER:
-                return self._routers
 
     def _accept_engine(
         self,
@@ -390,11 +353,3 @@ class Store:
             roofline_tps=limit_tps(bandwidth, facts.bytes_per_token_gb, *spread),
             uptime_s=None if view.start_time is None else max(0.0, now.timestamp() - view.start_time),
         )
-
-    def _poll_ms(self) -> dict[str, float]:
-        took = {
-            **{SourceKey.backend(name): one.view.poll_ms for name, one in self._backends.items()},
-            **{SourceKey.node(name): one.took_ms for name, one in self._nodes.items()},
-            **{SourceKey.router(name): one.poll_ms for name, one in self._routers.items()},
-        }
-        return {key.label: ms for key, ms in took.items() if ms is not None}

@@ -173,7 +173,7 @@ def test_memory_stays_bounded(world: World) -> None:
     """Once the history is full, nothing grows, through failures and restarts."""
 
     def lengths() -> tuple[int, ...]:
-        track = world.store._backends["b"]
+        track = world.store._tracks.backends["b"]
         history = track.view.history
         return (
             len(track._window),
@@ -204,7 +204,7 @@ def test_fast_polling_does_not_fill_the_window(world: World) -> None:
     world.store.set_interval(0.25)
     for step in range(4 * 150):
         world.feed(running(1000 + step / 4, 1.0, generation_tokens=float(step)))
-    window = world.store._backends["b"]._window
+    window = world.store._tracks.backends["b"]._window
     assert 41 + 45 <= len(window) <= 41 + 60
 
 

@@ -104,9 +104,9 @@ def test_steps_are_learned_no_faster() -> None:
     for pair, hz in ((slow, 1.0), (quick, 4.0)):
         for at in times(hz, 0, 13):
             feed(pair, at)
-    paces = [pair.store._backends["spark-a"].step_pace for pair in (slow, quick)]
+    paces = [pair.store._tracks.backends["spark-a"].step_pace for pair in (slow, quick)]
     assert paces == [None, None]
     for pair, hz in ((slow, 1.0), (quick, 4.0)):
         for at in times(hz, 13, 25):
             feed(pair, at)
-        assert pair.store._backends["spark-a"].step_pace is not None
+        assert pair.store._tracks.backends["spark-a"].step_pace is not None

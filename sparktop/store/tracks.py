@@ -1,0 +1,114 @@
+"""The tracks of all watched sources, and which backends belong together behind the routers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from sparktop.model.engine import EngineIdentity
+from sparktop.model.node import NodeIdentity
+from sparktop.model.targets import (
+    BackendTarget,
+    NodeTarget,
+    NodeThresholds,
+    RouterTarget,
+    StateThresholds,
+)
+from sparktop.store.backend.track import BackendTrack
+from sparktop.store.keys import SourceKey, SourceKind
+from sparktop.store.node import NodeTrack
+from sparktop.store.router import Group, RouterTrack, group_names
+
+Target = BackendTarget | NodeTarget | RouterTarget
+Track = BackendTrack | NodeTrack | RouterTrack
+
+
+class Routing(NamedTuple):
+    """The routers and the backends that they lead to."""
+
+    routers: list[RouterTrack]
+    groups: list[Group]
+    """The backends behind each router, in the order of `routers`."""
+    names: Mapping[str, str]
+    """Name of the group of each backend behind a router, by backend name."""
+
+
+class Tracks:
+    """The track of each watched backend, node and router, by name."""
+
+    def __init__(self, thresholds: StateThresholds, node_thresholds: NodeThresholds) -> None:
+        """Start with no source; tracks added later judge by these thresholds."""
+        self.backends: dict[str, BackendTrack] = {}
+        self.nodes: dict[str, NodeTrack] = {}
+        self.routers: dict[str, RouterTrack] = {}
+        self._thresholds = thresholds
+        self._node_thresholds = node_thresholds
+
+    def add(self, targets: Iterable[Target]) -> None:
+        """Add an empty track for each target, except where its type and name have a track already."""
+        for target in targets:
+            if isinstance(target, BackendTarget):
+                if target.name not in self.backends:
+                    self.backends[target.name] = BackendTrack(
+                        target, self._thresholds, self._node_thresholds.slow_step_ratio
+                    )
+            elif isinstance(target, NodeTarget):
+                self.nodes.setdefault(target.name, NodeTrack(target, self._node_thresholds))
+            elif target.name not in self.routers:
+                self.routers[target.name] = RouterTrack(target)
+
+    def get(self, key: SourceKey) -> Track | None:
+        """Return the track of a source; None if it is not watched."""
+        return self._of_kind(key.kind).get(key.name)
+
+    def remove(self, key: SourceKey) -> None:
+        """Forget the track of a source, if there is one."""
+        self._of_kind(key.kind).pop(key.name, None)
+
+    def _of_kind(
+        self, kind: SourceKind
+    ) -> dict[str, BackendTrack] | dict[str, NodeTrack] | dict[str, RouterTrack]:
+        match kind:
+            case SourceKind.BACKEND:
+                return self.backends
+            case SourceKind.NODE:
+                return self.nodes
+            case SourceKind.ROUTER:
+                return self.routers
+
+    def targets(self) -> tuple[Target, ...]:
+        """Return everything that is watched: nodes, backends, routers."""
+        tracks: Iterable[Track] = (*self.nodes.values(), *self.backends.values(), *self.routers.values())
+        return tuple(track.target for track in tracks)
+
+    def identities(self) -> dict[SourceKey, EngineIdentity | NodeIdentity]:
+        """Return the newest identity of each backend and node."""
+        return {
+            **{SourceKey.backend(name): track.identity for name, track in self.backends.items()},
+            **{SourceKey.node(name): track.view.identity for name, track in self.nodes.items()},
+        }
+
+    def routing(self) -> Routing:
+        """Return the routers, and which backends are behind each of them."""
+        routers = list(self.routers.values())
+        urls = {name: track.target.url for name, track in self.backends.items()}
+        groups = [track.group(urls) for track in routers]
+        return Routing(routers, groups, group_names(routers, groups))
+
+    def groups_by_name(self, behind: Mapping[str, str]) -> dict[str, str]:
+        """Return the name of the group of each backend, by backend name.
+
+        This is the group in `behind`, which has the backends behind a router. For other backends it is the
+        model; backends of unknown model are left out.
+        """
+        known = {name: behind.get(name) or track.view.model for name, track in self.backends.items()}
+        return {name: group for name, group in known.items() if group is not None}
+
+    def poll_ms(self) -> dict[str, float]:
+        """Return the duration of the newest poll in ms, by the label of the source; unknown ones left out."""
+        took = {
+            **{SourceKey.backend(name): one.view.poll_ms for name, one in self.backends.items()},
+            **{SourceKey.node(name): one.took_ms for name, one in self.nodes.items()},
+            **{SourceKey.router(name): one.poll_ms for name, one in self.routers.items()},
+        }
+        return {key.label: ms for key, ms in took.items() if ms is not None}
