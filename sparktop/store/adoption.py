@@ -9,7 +9,7 @@ from sparktop.model.event import Alert
 from sparktop.store.alert_book import AlertBook
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.keys import SourceKey, SourceKind
-from sparktop.store.node import NodeTrack
+from sparktop.store.node.track import NodeTrack
 from sparktop.store.router import RouterTrack
 
 Track = BackendTrack | NodeTrack | RouterTrack

@@ -9,7 +9,7 @@ from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED, StepPace
 from sparktop.model.node import NodeSample
 from sparktop.model.snapshot import BackendView
 from sparktop.store.backend.track import BackendTrack
-from sparktop.store.node import NodeTrack
+from sparktop.store.node.track import NodeTrack
 
 
 class Placement:

@@ -28,9 +28,9 @@ from sparktop.store.event_log import Announce, EventLog
 from sparktop.store.figures import is_simulated, totals
 from sparktop.store.journal import Call, Change, Journal
 from sparktop.store.keys import SourceKey
-from sparktop.store.machine_restart import restart_events
-from sparktop.store.node import NodeTrack
-from sparktop.store.node_alerts import judge_node
+from sparktop.store.node.alerts import judge_node
+from sparktop.store.node.restart import restart_events
+from sparktop.store.node.track import NodeTrack
 from sparktop.store.placement import Placement
 from sparktop.store.router import RouterTrack
 from sparktop.store.tracks import Target, Tracks

@@ -16,7 +16,7 @@ from sparktop.model.targets import (
 )
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.keys import SourceKey, SourceKind
-from sparktop.store.node import NodeTrack
+from sparktop.store.node.track import NodeTrack
 from sparktop.store.router import Group, RouterTrack, group_names
 
 Target = BackendTarget | NodeTarget | RouterTarget

@@ -19,8 +19,8 @@ from sparktop.model.targets import BackendTarget, NodeTarget, NodeThresholds, Wa
 from sparktop.store import SourceKey, Store
 from sparktop.store.alert_book import AlertBook
 from sparktop.store.event_log import EventLog
-from sparktop.store.node import NodeTrack
-from sparktop.store.node_alerts import judge_node
+from sparktop.store.node.alerts import judge_node
+from sparktop.store.node.track import NodeTrack
 
 World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
 MakeWorld = Callable[..., World]

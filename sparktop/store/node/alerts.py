@@ -22,7 +22,7 @@ from sparktop.model.targets import NodeThresholds
 from sparktop.model.text import clean
 from sparktop.store.alert_book import AlertBook, Finding
 from sparktop.store.keys import SourceKey
-from sparktop.store.node import GIB, NodeTrack, memory_limits
+from sparktop.store.node.track import GIB, NodeTrack, memory_limits
 
 MIB = 2**20
 HEADROOM_CLEARS_AT = 1.1

@@ -9,7 +9,7 @@ from sparktop.model.event import Event, Severity, Values
 from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity
 from sparktop.store.keys import SourceKey
-from sparktop.store.node import NodeTrack
+from sparktop.store.node.track import NodeTrack
 
 SLOPE_S = 30.0
 """The change of memory headroom is measured over this many seconds before the last sample."""

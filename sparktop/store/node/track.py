@@ -25,9 +25,9 @@ from sparktop.model.node import MemoryReading, MemorySample, NodeIdentity, NodeS
 from sparktop.model.series import LATE, HistoryTable
 from sparktop.model.snapshot import EngineProcess, Headroom, NodeHistory, NodeView, SpeedState
 from sparktop.model.targets import NodeTarget, NodeThresholds
-from sparktop.store.gpu_roll import GpuRoll
 from sparktop.store.health import Health
-from sparktop.store.throttled import ThrottledMinute, WorstGpu
+from sparktop.store.node.gpu_roll import GpuRoll
+from sparktop.store.node.throttled import ThrottledMinute, WorstGpu
 
 GIB = 2**30
 _REMEMBERED = tuple(one.name for one in fields(NodeHistory))

@@ -1,0 +1,1 @@
+"""A machine in the store: its histories, alerts, restarts."""
