@@ -22,8 +22,8 @@ from sparktop.store.adoption import adopt_alerts
 from sparktop.store.alert_book import AlertBook
 from sparktop.store.alerts import judge_backend, judge_health, link_events
 from sparktop.store.backend.track import BackendTrack
-from sparktop.store.balance import BalanceBook
-from sparktop.store.balance_groups import judged_groups
+from sparktop.store.balance.book import BalanceBook
+from sparktop.store.balance.groups import judged_groups
 from sparktop.store.event_log import Announce, EventLog
 from sparktop.store.figures import is_simulated, totals
 from sparktop.store.journal import Call, Change, Journal

@@ -24,7 +24,7 @@ from sparktop.model.event import Event, Phase, Severity, Values
 from sparktop.model.instant import Instant
 from sparktop.model.router import RouterSample
 from sparktop.store.alert_book import AlertBook, Finding, lasted_s
-from sparktop.store.balance_groups import JudgedGroup, Member
+from sparktop.store.balance.groups import JudgedGroup, Member
 from sparktop.store.load_log import length_variation, median_life_s
 from sparktop.store.router import RouterTrack
 

@@ -1,0 +1,1 @@
+"""The balance of groups: which are judged, when, and with which result."""
