@@ -32,7 +32,7 @@ def backend_load(backends: Sequence[BackendView]) -> Table:
     rows = (
         (
             cell.name(one.name),
-            one.state_text,
+            cell.state(one),
             cell.rate(one.generation_tps),
             cell.rate(one.prompt_tps),
             cell.count(one.running),
@@ -46,15 +46,15 @@ def backend_load(backends: Sequence[BackendView]) -> Table:
 
 
 def rate_windows(backends: Sequence[BackendView]) -> str:
-    """Return the time that the backends' token rates cover, as text such as "over 10 s".
+    """Return the time that the backends' token rates cover, as text such as "of the last 10 s".
 
-    The text has a range if backends differ; it is "over 10 s" if no backend has a rate.
+    The text has a range if backends differ; it is "of the last 10 s" if no backend has a rate.
     """
     known = [one.rate_window_s for one in backends if one.rate_window_s is not None]
     if not known:
-        return "over 10 s"
+        return "of the last 10 s"
     shortest, longest = cell.seconds(min(known)), cell.seconds(max(known))
-    return f"over {longest} s" if shortest == longest else f"over {shortest} to {longest} s"
+    return f"of the last {longest} s" if shortest == longest else f"of the last {shortest} to {longest} s"
 
 
 def backend_work(backends: Sequence[BackendView]) -> Table:
@@ -179,7 +179,7 @@ def latencies(
     columns = (
         Column("backend", Kind.NAME),
         Column("latency", Kind.WORD),
-        *(Column(title) for title in ("mean", *quantiles, "count", "window")),
+        *(Column(title) for title in ("mean", *quantiles, "count", "last")),
     )
     rows = (
         (cell.name(one.name), title, *_latency_cells(latency, quantiles))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from sparktop.graphics import numbers
@@ -27,12 +27,10 @@ def balances(snapshot: Snapshot) -> Table:
         Column("group", Kind.NAME),
         Column("router", Kind.NAME),
         Column("balance", Kind.WORD),
-        Column("now", Kind.WORD) if differ else Column("leads/min"),
+        Column("now", Kind.WORD) if differ else Column("lead changes/min"),
         Column("since"),
         Column("period"),
         Column("lost"),
-        Column("starved %", Kind.NAME),
-        Column("requests %", Kind.NAME),
     )
     rows = (
         (
@@ -43,12 +41,31 @@ def balances(snapshot: Snapshot) -> Table:
             UNKNOWN if one.since is None or _not_announced(one) else cell.time_of(one.since),
             cell.duration(one.period_s),
             cell.percent(one.lost_percent),
-            _percents({name: share / 100 for name, share in one.starved_percent.items()}),
-            _percents(one.requests_share),
         )
         for one in snapshot.balance
     )
     return Table("Balance", columns, tuple(rows))
+
+
+def shares(snapshot: Snapshot) -> Table:
+    """Return a table of the load, starved time and part of the requests of each backend of each group."""
+    columns = (
+        Column("group", Kind.NAME),
+        Column("backend", Kind.NAME),
+        *(Column(title) for title in ("mean load", "starved", "requests")),
+    )
+    rows = (
+        (
+            cell.name(one.group),
+            cell.name(name),
+            cell.rate(one.mean_load.get(name)),
+            cell.percent(one.starved_percent.get(name)),
+            UNKNOWN if (share := one.requests_share.get(name)) is None else cell.percent(100 * share),
+        )
+        for one in snapshot.balance
+        for name in dict.fromkeys((*one.backends, *one.requests_share))
+    )
+    return Table("Balance by backend", columns, tuple(rows))
 
 
 def _flips(balance: Balance) -> str:
@@ -109,9 +126,3 @@ def _said(one: Balance) -> Iterator[str]:
         yield f"cause: {one.cause}"
     if one.hint is not None:
         yield f"hint: {one.hint}"
-
-
-def _percents(shares: Mapping[str, float]) -> str:
-    if not shares:
-        return UNKNOWN
-    return cell.name(" · ".join(f"{name} {100 * share:.0f}" for name, share in shares.items()))

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.snapshot import Quantile
+from sparktop.model.snapshot import BackendView, Quantile
 from sparktop.model.text import clean
 
 
@@ -41,6 +41,12 @@ def seconds(value: float) -> str:
     return f"{value:.1f}" if value < 9.5 else f"{value:.0f}"  # noqa: PLR2004 - where two digits begin
 
 
+def state(view: BackendView) -> str:
+    """Return a backend's state, with its time window where it was judged over one: "queueing 10 s"."""
+    seconds = view.state_window_s
+    return view.state.value if seconds is None else f"{view.state.value} {seconds:.0f} s"
+
+
 def rate(value: float | None) -> str:
     """Format a rate per second without unit, such as "12.3" or "1.23M"; "–" for None."""
     return numbers.rate(value, 8).strip()
@@ -57,8 +63,8 @@ def whole(value: int | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """Format a percentage (0 to 100) as "42%"; "–" for None."""
-    return numbers.percent(value, 5).strip()
+    """Format a percentage (0 to 100) as "42 %"; "–" for None."""
+    return numbers.percent(value, 5).strip().replace("%", " %")
 
 
 def data(value: float | None) -> str:

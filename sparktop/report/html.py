@@ -33,7 +33,8 @@ td.word { white-space: nowrap; }
 tr:has(td.unreachable) .figure { color: var(--muted); }
 """
 _FOOTER = (
-    "latencies over the window named. – is unknown, &lt; and &gt; are bounds: the histogram says no more. "
+    "latencies of the time in column 'last'. – is unknown, &lt; and &gt; are bounds: the histogram shows "
+    "no more. "
     "The tables leave out the figures of a source that does not answer."
 )
 
@@ -72,6 +73,7 @@ def _tables(snapshot: Snapshot) -> Iterator[Table]:
     yield backend_tables.backend_counters(backends)
     yield fleet_tables.routers(snapshot)
     yield balance_tables.balances(snapshot)
+    yield balance_tables.shares(snapshot)
     yield balance_tables.reasons(snapshot)
     yield node_tables.machines(nodes)
     yield node_tables.trends(nodes)

@@ -26,7 +26,7 @@ _LATENCIES, _QUANTILES = ("TTFT", "ITL", "E2E", "queue"), ("p50", "p95", "p99")
 _NAMED = frozenset({"since", "last seen", "failing since"})
 """Columns whose title is written beside the value where a table is written as a list."""
 _BACKTICKS = re.compile("`+")
-_LEGEND = "latencies over the window named; – is unknown, < and > are bounds."
+_LEGEND = "latencies of the time in column 'last'; – is unknown, < and > are bounds."
 
 
 def render(snapshot: Snapshot) -> str:
@@ -44,6 +44,7 @@ def render(snapshot: Snapshot) -> str:
         backend_tables.latencies(backends, _LATENCIES, _QUANTILES),
         fleet_tables.routers(snapshot),
         balance_tables.balances(snapshot),
+        balance_tables.shares(snapshot),
         node_tables.machines(nodes),
         node_tables.gpus(nodes),
         node_tables.trends(nodes),

@@ -1,27 +1,20 @@
-"""Lines of the plain-text report below a node's row: memory, GPUs, RDMA and problems."""
+"""Sentences of the plain-text report below a node's row: memory, GPUs, RDMA and problems."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from textwrap import wrap
 
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.node import GpuReading, LostGpu, NodeSample
 from sparktop.model.snapshot import NodeView
-from sparktop.model.text import clean
 from sparktop.report import cell
 
 _QUIET = frozenset({"unknown", "idle", "normal"})
 
 
-def node_lines(node: NodeView, width: int) -> Iterator[str]:
-    """Yield the lines of the plain-text report about a node, each at most `width` characters long."""
-    for sentence in _sentences(node):
-        yield from wrap(clean(sentence), width, initial_indent="  ", subsequent_indent="    ")
-
-
-def _sentences(node: NodeView) -> Iterator[str]:
+def node_sentences(node: NodeView) -> Iterator[str]:
+    """Yield the sentences of the plain-text report about a node."""
     sample = node.sample
     if sample is None:
         return

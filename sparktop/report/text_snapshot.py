@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
 from textwrap import wrap
 
@@ -10,82 +10,65 @@ from sparktop import __version__
 from sparktop.analysis.verdict import verdict
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
+from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.event import Alert
 from sparktop.model.failure import Failure
 from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.router import RouterView
-from sparktop.model.snapshot import BackendView, NodeView, Quantile, Snapshot
+from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.text import clean
+from sparktop.report import cell
 from sparktop.report.backend_tables import rate_windows
 from sparktop.report.balance_tables import balance_lines
 from sparktop.report.current import current
-from sparktop.report.node_lines import node_lines
+from sparktop.report.node_lines import node_sentences
+from sparktop.report.table import Column, Kind
+from sparktop.report.text_table import TextRow, table_lines
 
-UNKNOWN = "–"
-
+_LONG = 400
+"""Characters of a message; a longer one is cut."""
 _NODE_COLUMNS = (
-    ("node", -16),
-    ("CPU %", 5),
-    ("load", 6),
-    ("memory", 9),
-    ("of", 9),
-    ("headroom", 9),
-    ("GPU %", 5),
-    ("W", 5),
-    ("°C", 4),
-    ("GPU", -20),
+    Column("node", Kind.NAME),
+    *(Column(title) for title in ("CPU %", "load", "memory", "of", "headroom", "GPU %", "W", "°C")),
+    Column("GPU", Kind.NAME),
 )
 _BACKEND_COLUMNS = (
-    ("backend", -16),
-    ("state", -12),
-    ("gen tok/s", 7),
-    ("prompt", 7),
-    ("run", 4),
-    ("wait", 4),
-    ("KV %", 4),
-    ("TTFT p50", 8),
-    ("p95", 8),
-    ("model", -20),
+    Column("backend", Kind.NAME),
+    Column("state", Kind.WORD),
+    *(Column(title) for title in ("gen tok/s", "prompt", "run", "wait", "KV %", "TTFT p50", "p95")),
+    Column("model", Kind.NAME),
 )
-"""Titles and widths in cells; a negative width marks a column of text, aligned left."""
 _ROUTER_COLUMNS = (
-    ("router", -16),
-    ("state", -11),
-    ("kind", -8),
-    ("strategy", -24),
-    ("backends", -20),
+    Column("router", Kind.NAME),
+    *(Column(title, Kind.WORD) for title in ("state", "kind", "strategy", "backends")),
 )
-_ALERT_COLUMNS = (("alert", -8), ("about", -16), ("what", -60))
+_ALERT_COLUMNS = (Column("about", Kind.NAME), Column("alert", Kind.WORD), Column("what", Kind.WORD))
 
 
 def render(snapshot: Snapshot, width: int) -> str:
     """Return a snapshot as lines of text that are at most `width` cells wide."""
     snapshot = current(snapshot)
-    lines = [*_head(snapshot), *_verdict_lines(snapshot, width), ""]
+    lines = [*_head(snapshot, width), *_verdict_lines(snapshot, width), ""]
     if snapshot.nodes:
-        lines += [_titles(_NODE_COLUMNS), *_node_lines(snapshot.nodes, width), ""]
+        lines += [*table_lines(_NODE_COLUMNS, map(_node_row, snapshot.nodes), width), ""]
     if snapshot.backends:
-        lines += [_titles(_BACKEND_COLUMNS), *_backend_lines(snapshot.backends), ""]
+        lines += [*table_lines(_BACKEND_COLUMNS, map(_backend_row, snapshot.backends), width), ""]
     else:
         lines += ["no backends", *_search_lines(snapshot, width), ""]
     if snapshot.routers:
-        lines += [_titles(_ROUTER_COLUMNS), *_router_lines(snapshot.routers, width), ""]
+        lines += [*table_lines(_ROUTER_COLUMNS, map(_router_row, snapshot.routers), width), ""]
     if snapshot.balance:
         lines += [*balance_lines(snapshot.balance, width), ""]
-    if snapshot.alerts:
-        alerts = ((alert.severity.value, alert.subject, alert.message) for alert in snapshot.alerts)
-        lines += [_titles(_ALERT_COLUMNS), *(_row(_ALERT_COLUMNS, alert) for alert in alerts)]
-    else:
-        lines.append("no alerts")
+    lines += _alert_lines(snapshot.alerts, width) if snapshot.alerts else ["no alerts"]
     return "".join(f"{fit(line, width).rstrip()}\n" for line in lines)
 
 
-def _head(snapshot: Snapshot) -> Iterator[str]:
+def _head(snapshot: Snapshot, width: int) -> list[str]:
     time = snapshot.taken_at.astimezone(UTC)
     simulated = " · simulated" if snapshot.simulated else ""
     every = f"every {snapshot.interval_s:g} s"
-    yield f"sparktop {__version__} · {time:%Y-%m-%d %H:%M:%S} UTC · {every}{simulated}"
     totals = snapshot.totals
-    yield " · ".join(
+    figures = " · ".join(
         (
             f"generation {numbers.rate(totals.generation_tps, 8).strip()} tok/s",
             f"prompt {numbers.rate(totals.prompt_tps, 8).strip()} tok/s",
@@ -95,6 +78,8 @@ def _head(snapshot: Snapshot) -> Iterator[str]:
             f"alerts {len(snapshot.alerts)}",
         )
     )
+    first = f"sparktop {__version__} · {time:%Y-%m-%d %H:%M:%S} UTC · {every}{simulated}"
+    return [*wrap(first, width), *wrap(figures, width)]
 
 
 def _search_lines(snapshot: Snapshot, width: int) -> Iterator[str]:
@@ -110,41 +95,29 @@ def _verdict_lines(snapshot: Snapshot, width: int) -> list[str]:
     return wrap(f"{found.words}{hint}", width)
 
 
-def _titles(columns: Sequence[tuple[str, int]]) -> str:
-    return _row(columns, [title for title, _ in columns])
+def _alert_lines(alerts: Sequence[Alert], width: int) -> Iterator[str]:
+    """Yield a line for each alert, wrapped at `width`."""
+    for alert in alerts:
+        words = f"{alert.severity.value}: {clean(alert.subject)}: {clean(alert.message, _LONG)}"
+        yield from wrap(words, width, subsequent_indent="    ", break_on_hyphens=False)
 
 
-def _row(columns: Sequence[tuple[str, int]], cells: Iterable[str]) -> str:
-    shown = []
-    last = len(columns) - 1
-    for number, ((_, width), cell) in enumerate(zip(columns, cells, strict=True)):
-        text = clean(cell)
-        if number == last:
-            shown.append(text)  # as long as the line allows
-        else:
-            shown.append(fit(text, abs(width), "left" if width < 0 else "right"))
-    return " ".join(shown)
-
-
-def _node_lines(nodes: Iterable[NodeView], width: int) -> Iterator[str]:
-    for node in nodes:
-        sample = node.sample or NodeSample(at=0.0)
-        memory = sample.memory
-        yield _row(
-            _NODE_COLUMNS,
-            (
-                node.name,
-                _whole(sample.cpu.percent),
-                numbers.rate(sample.cpu.load1, 6),
-                numbers.data(memory.used_bytes, 9),
-                numbers.data(memory.total_bytes, 9),
-                numbers.data(memory.headroom_bytes, 9),
-                *_gpu_cells(sample.gpus),
-                _gpu_name(sample, len(node.gpus_lost)),
-            ),
-        )
-        yield from node_lines(node, width)
-        yield from _trouble(node.failure, node.age_s)
+def _node_row(node: NodeView) -> TextRow:
+    sample = node.sample or NodeSample(at=0.0)
+    memory = sample.memory
+    return TextRow(
+        (
+            node.name,
+            _whole(sample.cpu.percent),
+            cell.rate(sample.cpu.load1),
+            cell.data(memory.used_bytes),
+            cell.data(memory.total_bytes),
+            cell.data(memory.headroom_bytes),
+            *_gpu_cells(sample.gpus),
+            _gpu_name(sample, len(node.gpus_lost)),
+        ),
+        (*node_sentences(node), *_trouble(node.failure, node.age_s)),
+    )
 
 
 def _gpu_cells(gpus: Sequence[GpuReading]) -> tuple[str, str, str]:
@@ -168,46 +141,42 @@ def _gpu_name(sample: NodeSample, lost: int) -> str:
     return name if count == 1 else f"{count} x {name}"
 
 
-def _backend_lines(backends: Iterable[BackendView]) -> Iterator[str]:
-    for one in backends:
-        yield _row(
-            _BACKEND_COLUMNS,
-            (
-                one.name,
-                one.state_text,
-                numbers.rate(one.generation_tps, 7),
-                numbers.rate(one.prompt_tps, 7),
-                _whole(one.running),
-                _whole(one.waiting),
-                _whole(one.kv_cache_percent),
-                _quantile(one.ttft.p50),
-                _quantile(one.ttft.p95),
-                one.model or UNKNOWN,
-            ),
-        )
-        yield from _trouble(one.failure, one.age_s)
+def _backend_row(view: BackendView) -> TextRow:
+    return TextRow(
+        (
+            view.name,
+            cell.state(view),
+            cell.rate(view.generation_tps),
+            cell.rate(view.prompt_tps),
+            _whole(view.running),
+            _whole(view.waiting),
+            _whole(view.kv_cache_percent),
+            cell.quantile(view.ttft.p50),
+            cell.quantile(view.ttft.p95),
+            view.model or UNKNOWN,
+        ),
+        (*_trouble(view.failure, view.age_s),),
+    )
 
 
-def _router_lines(routers: Iterable[RouterView], width: int) -> Iterator[str]:
-    for one in routers:
-        state = "answers" if one.ok else "connecting" if one.failure is None else "down"
-        strategy = one.strategy or UNKNOWN
-        yield _row(
-            _ROUTER_COLUMNS,
-            (
-                one.name,
-                "alive" if one.ok and one.alive else state,
-                one.kind,
-                f"{strategy} (config)" if one.strategy and not one.strategy_read else strategy,
-                ", ".join(one.backends) or UNKNOWN,
-            ),
-        )
-        if one.deployments:
-            sent = f"sends to {', '.join(_deployments(one.deployments))}"
-            yield from wrap(sent, width, initial_indent="  ", subsequent_indent="    ")
-        if one.note and one.failure is None:
-            yield f"  {clean(one.note)}"
-        yield from _trouble(one.failure, one.age_s)
+def _router_row(router: RouterView) -> TextRow:
+    state = "answers" if router.ok else "connecting" if router.failure is None else "down"
+    strategy = router.strategy or UNKNOWN
+    sent = f"sends to {', '.join(_deployments(router.deployments))}" if router.deployments else ""
+    return TextRow(
+        (
+            router.name,
+            "alive" if router.ok and router.alive else state,
+            router.kind,
+            f"{strategy} (config)" if router.strategy and not router.strategy_read else strategy,
+            ", ".join(router.backends) or UNKNOWN,
+        ),
+        (
+            sent,
+            router.note or "" if router.failure is None else "",
+            *_trouble(router.failure, router.age_s),
+        ),
+    )
 
 
 def _deployments(deployments: Mapping[str, str | None]) -> Iterator[str]:
@@ -224,18 +193,11 @@ def _deployments(deployments: Mapping[str, str | None]) -> Iterator[str]:
 
 
 def _trouble(failure: Failure | None, age_s: float | None) -> Iterator[str]:
-    """Yield a line with the failure and the time of the last answer, if a source does not answer."""
+    """Yield a sentence with the failure and the time of the last answer, if a source does not answer."""
     if failure is not None:
         seen = "never seen" if age_s is None else f"last seen {numbers.age(age_s)} ago"
-        yield f"  {clean(failure.message)} ({seen})"
+        yield f"{clean(failure.message, _LONG)} ({seen})"
 
 
 def _whole(value: float | None) -> str:
     return numbers.count(value, 5).strip()
-
-
-def _quantile(quantile: Quantile | None) -> str:
-    if quantile is None:
-        return UNKNOWN
-    sign = "<" if quantile.below else ">" if quantile.above else ""
-    return sign + numbers.duration(quantile.seconds, 7).strip()

@@ -153,10 +153,10 @@ def test_no_list_explains_another_word_than_the_one_above_it(swinging: Snapshot)
 
 def test_rates_say_how_much_they_cover(swinging: Snapshot) -> None:
     """The text, the Markdown and the page name the span of the rates that they show."""
-    assert "rates over 10 s" in render(swinging, 100)
+    assert "rates of the last 10 s" in render(swinging, 100)
     short, long = swinging.backends
     few = replace(swinging, backends=(replace(short, rate_window_s=2.2), long))
-    assert "rates over 2.2 to 10 s" in render(few, 100)
-    assert "_Token rates over 2.2 to 10 s, latencies" in markdown.render(few)
-    assert "Token rates are over 2.2 to 10 s, latencies" in html.render(few, "<svg></svg>")
+    assert "rates of the last 2.2 to 10 s" in render(few, 100)
+    assert "_Token rates of the last 2.2 to 10 s, latencies" in markdown.render(few)
+    assert "Token rates are of the last 2.2 to 10 s, latencies" in html.render(few, "<svg></svg>")
     assert to_json(few)["backends"][0]["rate_window_s"] == 2.2  # type: ignore[index]  # plain values

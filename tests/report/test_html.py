@@ -43,14 +43,14 @@ def test_the_page_tells_of_memory_speed_and_processes(full_snapshot: Snapshot) -
     """Memory's parts, trend, speed with cause and fix, RDMA errors, rails and processes have rows."""
     cells = Page(render(full_snapshot, SCREEN)).cells
     at = cells.index("GPU processes")
-    assert cells[at + 1 : at + 3] == ["60.0 GiB", "47%"]
+    assert cells[at + 1 : at + 3] == ["60.0 GiB", "47 %"]
     at = cells.index("slow clock")
     assert cells[at + 1 : at + 4] == ["712 MHz at 97 % load", "USB-PD power delivery", "check the cable"]
     assert "14 min" in cells
     assert "out_of_sequence 2.5" in cells
     assert cells[cells.index("sys_total") + 1] == "82.5 W"
     at = cells.index("VLLM::EngineCore")
-    assert cells[at - 1 : at + 5] == ["4242", "VLLM::EngineCore", "vllm-a", "60.0 GiB", "5.0 GiB", "88%"]
+    assert cells[at - 1 : at + 5] == ["4242", "VLLM::EngineCore", "vllm-a", "60.0 GiB", "5.0 GiB", "88 %"]
     assert "GPU 0 MIG 0 1g.10gb" in cells
     assert "1.0 kWh" in cells
 

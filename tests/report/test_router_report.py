@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -53,7 +54,7 @@ def test_the_plain_report_tells_where_a_router_sends(width: int) -> None:
     assert max(map(len, text.splitlines())) <= width
     assert "sends to spark-a (spark-1), spark-b (spark-2)," in text
     assert "unmapped (cloud-1)" in text.replace("\n    ", " ")
-    assert "alive       litellm  least-busy" in text
+    assert re.search("alive +litellm +least-busy", text)
 
 
 def test_the_plain_report_says_what_is_missing() -> None:
@@ -62,5 +63,5 @@ def test_the_plain_report_says_what_is_missing() -> None:
     assert "simple-shuffle (config)" in text
     assert "  needs a key to list its deployments" in text
     down = render(snapshot(down_at_s=10), 100)
-    assert "proxy            down" in down
+    assert re.search("proxy +down", down)
     assert "connection refused" in down

@@ -79,7 +79,7 @@ def test_a_node_tells_more_below_its_row(full_snapshot: Snapshot) -> None:
     for words in (
         "memory: GPU processes 60.0 GiB, free 68.0 GiB",
         "headroom falls 572.2 MiB a minute: limit in 14 min",
-        "GPU: 97%, 64 W, 71 °C, 14 °C to the limit, 2400 of 3003 MHz, power; MIG 1g.10gb",
+        "GPU: 97 %, 64 W, 71 °C, 14 °C to the limit, 2400 of 3003 MHz, power; MIG 1g.10gb",
         "RDMA rocep1s0f0: 1.0 GB/s in, – out; out_of_sequence 2.5/s",
         "speed: slow clock: 712 MHz at 97 % load likely: USB-PD power delivery; to do: check the cable",
     ):
