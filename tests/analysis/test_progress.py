@@ -1,0 +1,153 @@
+"""Progress of an engine that holds requests: what is a long step, and what is stuck."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparktop.analysis.progress import (
+    BLIND_S,
+    FACT_S,
+    LONGEST_STEP_S,
+    QUIET_S,
+    WAITING_HELD_S,
+    GpuWork,
+    Progress,
+    Standstill,
+    StandstillClock,
+    judge_standstill,
+    power_limits,
+)
+from sparktop.model.engine import EngineSample, Histogram, LaneSample
+
+SPINNING = GpuWork(19.0, 96.0, 2400.0, 30.0, 35.0)
+BLOCKED = GpuWork(13.0, 0.0, 2400.0, 30.0, 35.0)
+PREFILL = GpuWork(46.0, 96.0, 2400.0, 30.0, 35.0)
+SLOW_CLOCK = GpuWork(16.0, 96.0, 711.0, 30.0, 35.0)
+BETWEEN = GpuWork(32.0, 96.0, 2400.0, 30.0, 35.0)
+HALF_USED = GpuWork(25.0, 40.0, 2400.0, 30.0, 35.0)
+
+MOVING = LaneSample("0", running=3.0, waiting=1.0, kv_cache_percent=12.5, generation_tokens=900.0)
+
+
+def clock_of(*lanes: LaneSample, step_s: float = 1.0) -> tuple[StandstillClock, list[float]]:
+    clock = StandstillClock()
+    return clock, [
+        clock.note(EngineSample(at=index * step_s, engine="vllm", lanes=(lane,)))
+        for index, lane in enumerate(lanes)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "expected"),
+    [
+        ((SPINNING,), QUIET_S),
+        ((BLOCKED, SPINNING), QUIET_S),
+        ((BETWEEN,), BLIND_S),
+        ((SLOW_CLOCK,), BLIND_S),
+        ((HALF_USED,), BLIND_S),
+        ((SPINNING, BETWEEN), BLIND_S),
+        ((), BLIND_S),
+        ((GpuWork(),), BLIND_S),
+    ],
+)
+def test_quiet_gpus_shorten_the_time_until_a_verdict(
+    gpus: tuple[GpuWork, ...], expected: tuple[float, float]
+) -> None:
+    """Only where all GPUs are quiet at a normal clock; anything else, or nothing, takes the long times."""
+    words = [
+        judge_standstill(Standstill(seconds, made_token=True, gpus=gpus))
+        for seconds in (FACT_S - 1, FACT_S, expected[0] - 1, expected[0], expected[1] - 1, expected[1])
+    ]
+    assert words == [
+        Progress.MOVING,
+        Progress.STILL,
+        Progress.STILL,
+        Progress.SUSPECT,
+        Progress.SUSPECT,
+        Progress.STUCK,
+    ]
+
+
+def test_a_gpu_that_works_is_a_long_step() -> None:
+    """A prefill of 6 minutes is never stuck; after a quarter of an hour it is suspected, and no more."""
+    work = Standstill(360.0, made_token=True, gpus=(PREFILL, SPINNING))
+    assert judge_standstill(work) is Progress.LONG_STEP
+    assert judge_standstill(replace(work, seconds=LONGEST_STEP_S)) is Progress.SUSPECT
+    assert judge_standstill(replace(work, seconds=1e5)) is Progress.SUSPECT
+    by_link = Standstill(360.0, made_token=True, gpus=(), rdma_mb_per_s=600.0, several_machines=True)
+    assert judge_standstill(by_link) is Progress.LONG_STEP
+
+
+def test_over_several_machines_the_link_must_be_silent_too() -> None:
+    """Unknown traffic between machines is not silence."""
+    quiet = Standstill(130.0, made_token=True, gpus=(SPINNING, SPINNING), several_machines=True)
+    assert judge_standstill(quiet) is Progress.STILL
+    assert judge_standstill(replace(quiet, rdma_mb_per_s=0.2)) is Progress.STUCK
+    assert judge_standstill(replace(quiet, rdma_mb_per_s=3.0)) is Progress.STILL
+
+
+@pytest.mark.parametrize("seconds", [10.0, 130.0, 5000.0])
+def test_an_excuse_or_a_start_is_never_a_verdict(seconds: float) -> None:
+    """Whatever the time: compiling, swapping, warming up. What NCCL says does not undo an excuse."""
+    quiet = Standstill(seconds, made_token=True, gpus=(SPINNING,), ranks_apart="rank 1 lags")
+    assert judge_standstill(replace(quiet, excuse="a kernel is compiled")) is Progress.STILL
+    assert judge_standstill(replace(quiet, made_token=False)) is Progress.STILL
+    assert judge_standstill(quiet) is Progress.STUCK
+
+
+def test_any_counter_is_progress() -> None:
+    """Tokens, finished requests, a chunk's KV blocks, a histogram: each starts the time anew."""
+    steps = [
+        MOVING,
+        MOVING,
+        replace(MOVING, kv_cache_percent=12.5000001),
+        replace(MOVING, kv_cache_percent=12.5000001, finished={"stop": 1.0}),
+        replace(MOVING, kv_cache_percent=12.5000001, finished={"stop": 1.0}),
+        replace(
+            MOVING,
+            kv_cache_percent=12.5000001,
+            finished={"stop": 1.0},
+            step_tokens=Histogram((float("inf"),), (1.0,), 4.0),
+        ),
+    ]
+    _, seconds = clock_of(*steps)
+    assert seconds == [0.0, 1.0, 0.0, 0.0, 1.0, 0.0]
+
+
+def test_an_idle_engine_never_stands_still() -> None:
+    """Without requests no time passes; with the first request it begins at 0, however long it was idle."""
+    idle = replace(MOVING, running=0.0, waiting=0.0)
+    _, seconds = clock_of(*[idle] * 50, *[MOVING] * 5)
+    assert seconds == [0.0] * 51 + [1.0, 2.0, 3.0, 4.0]
+
+
+def test_waiting_requests_alone_are_held_after_a_minute() -> None:
+    """A queue that nothing is taken from counts too, but a queue of seconds does not."""
+    queue = replace(MOVING, running=0.0, waiting=4.0)
+    _, seconds = clock_of(*[queue] * 12, step_s=10.0)
+    begun = int(WAITING_HELD_S / 10.0)
+    assert seconds == [0.0] * (begun + 1) + [10.0 * index for index in range(1, 12 - begun)]
+
+
+def test_asleep_is_no_standstill() -> None:
+    """A sleeping engine keeps its gauges, and they mean nothing."""
+    _, seconds = clock_of(*[replace(MOVING, asleep=True)] * 30)
+    assert set(seconds) == {0.0}
+
+
+def test_a_token_must_have_been_made() -> None:
+    """A counter of 0 is a process that still warms up; an unknown one is not evidence either."""
+    for tokens, expected in ((0.0, False), (None, False), (1.0, True)):
+        clock, _ = clock_of(replace(MOVING, generation_tokens=tokens))
+        assert clock.made_token is expected
+
+
+def test_limits_of_power_are_learned() -> None:
+    """60 values of each kind are needed; a GB10's usual figures give about what is known of it."""
+    assert power_limits([60.0] * 59, [10.0] * 100) == (None, None)
+    assert power_limits([60.0] * 60, [10.0] * 59) == (60.0, None)
+    quiet, busy = power_limits([45.0 + index % 40 for index in range(400)], [12.0] * 400)
+    assert quiet == pytest.approx(49.0, abs=1)
+    assert busy == pytest.approx(38.0, abs=1)
