@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from sparktop.demo.engine.ledger import Ledger
-from sparktop.demo.scenario import Scenario, lengths_of
+from sparktop.demo.scenario import Rests, Scenario, lengths_of
 from sparktop.model.load import Level, LoadMode
 from sparktop.simulation.closed_loop import ClosedLoop
 from sparktop.simulation.engine import Engine, EngineEvent
@@ -89,4 +89,15 @@ def routed_load(time: VirtualTime, scenario: Scenario, *, seed: int) -> ClosedLo
     level = Level(scenario.name, scenario.load, *size, LoadMode.STEADY, duration_s=_FOREVER_S)
     loop = ClosedLoop(time, way, level, seed=seed, lengths=lengths_of(scenario))
     loop.start()
+    if scenario.rests is not None:
+        _rest(time, loop, scenario.rests)
     return loop
+
+
+def _rest(time: VirtualTime, loop: ClosedLoop, rests: Rests) -> None:
+    def begin() -> None:
+        loop.rest(rests.for_s)
+        _rest(time, loop, rests)
+
+    first = time.now_s + rests.every_s - (rests.for_s if time.now_s == 0 else 0.0)
+    time.call_at(first, begin)

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from sparktop.demo.engine.page import VERSION, engine_page
+from sparktop.demo.faults.fault import FaultTimes
+from sparktop.demo.faults.run import FaultRun
 from sparktop.demo.gb10 import Machine
 from sparktop.demo.machine_reader import MachineHeat, MachineReader
 from sparktop.demo.scenario import Scenario, backend_name
@@ -99,6 +102,7 @@ class Rehearsal:
         self._time = self._engines(backends, thermals, seed)
         self._readers = [self._reader(index, hosts[index], thermals[index]) for index in range(nodes)]
         self._load(scenario, seed)
+        self._fail(self._scenario.fault)
         self.watch = self._watch(names, hosts[:nodes], scenario)
         self.store = Store(
             self.watch,
@@ -195,6 +199,21 @@ class Rehearsal:
         reader.attach(self._time.engines[index // self._scenario.profile.nodes * self._lanes])
         reader.show_processes = True
         return reader
+
+    def _fail(self, times: FaultTimes | None) -> None:
+        """Let a fault befall one engine at these times; None for no fault."""
+        if times is None:
+            return
+        time, place, span = self._time, times.backend, self._scenario.profile.nodes
+        engine = time.engines[place]
+        run = FaultRun(
+            times.fault,
+            lambda: engine.gauges,
+            self._readers[place * span : (place + 1) * span],
+            hold=partial(time.hold, place),
+            later=lambda after_s, call: time.call_at(time.now_s + after_s, call),
+        )
+        run.repeat(times)
 
     def _load(self, scenario: Scenario | None, seed: int) -> None:
         if scenario is not None:

@@ -1,7 +1,7 @@
 """Whether an engine that holds requests makes progress, or stands still: a long step, or stuck.
 
 An engine that hangs keeps all its gauges: a page with "8 running" may be an hour old. A long prefill looks
-the same in the token counters, because they grow only with the first token of an answer. What tells them
+the same in the token counters, because they grow only with the first token of an answer. What sets them
 apart is the exact use of the KV cache (it grows with each chunk of a prompt), counters of forward passes
 where an engine has them, and the GPU: a prefill draws the power of work, a hang that of waiting.
 

@@ -24,6 +24,20 @@ SCENARIOS = {
     "topologies": "one machine, two as one (TP=2), two behind simple-shuffle, two behind least-busy",
     "recipes": "two recipes of one machine, with and without CUDA graphs for batches of 5 and 10",
     "long-context": "a server that takes 131,072 tokens, and one that takes 20,480",
+    "hang-a": "ranks diverge in a collective call: the GPUs spin at low power",
+    "hang-b": "a kernel never ends: the GPU spins at low power",
+    "hang-blocked": "the engine waits for a lock: GPU and CPU rest",
+    "dead-rank": "the process of the last rank has ended, and the others wait for it",
+    "huge-step": "one step takes minutes: nothing is counted, but the GPU works",
+    "compile": "a kernel is compiled while requests wait: the GPU rests",
+    "graph-capture": "the first request after a start waits for CUDA graphs: short bursts of GPU work",
+    "sleep": "sleep mode: the weights are in host memory",
+    "swap-storm": "memory is swapped in and out: nothing else happens",
+    "kv-wait": "requests wait for the KV cache of a prefill server",
+    "cpu-step": "a grammar is compiled on one core of the engine: the GPU rests",
+    "long-prefill": "prompts whose prefill takes 6 minutes: no token, but the KV cache fills",
+    "kv-starved": "a KV cache too small for the load: requests are preempted again and again",
+    "client-gone": "the clients vanish for 2 minutes in every 3: the servers rest",
 }
 """Descriptions by scenario; the first is the default. Kept here, so that --help loads no simulation."""
 _DEFAULT = next(iter(SCENARIOS))
@@ -43,7 +57,7 @@ STRATEGIES = ("simple-shuffle", "round-robin", "least-busy", "power-of-two", "sh
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the demo: servers, scenario, router strategy, load, and those of the screen."""
-    scenarios = "\n".join(f"  {name:<12} {about}" for name, about in SCENARIOS.items())
+    scenarios = "\n".join(f"  {name:<13} {about}" for name, about in SCENARIOS.items())
     parser.epilog = f"scenarios:\n{scenarios}\n\n{_MAKES_WAY}"
     parser.add_argument(
         "--backends",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import aiohttp
 
 from sparktop.demo.engine.tokens import answer_words, tokenize_chat
-from sparktop.demo.scenario import Scenario, lengths_of
+from sparktop.demo.scenario import Rests, Scenario, lengths_of
 from sparktop.demo.visitors import MARKED, GivingWay
 
 _AGAIN_S = 0.1
@@ -49,6 +49,8 @@ class Driver:
         self.totals = Totals()
         self._way = way
         self._asking: set[asyncio.Timeout] = set()
+        self._present = asyncio.Event()
+        self._present.set()
         if way is not None:
             way.on_impatience = self._hang_up
 
@@ -62,9 +64,21 @@ class Driver:
         ):
             for _ in range(self._scenario.load):
                 clients.create_task(self._client(session))
+            if self._scenario.rests is not None:
+                await self._rest(self._scenario.rests)
+
+    async def _rest(self, rests: Rests) -> None:
+        """Abort all requests and send none, for the last part of each period; never return."""
+        while True:
+            await asyncio.sleep(rests.every_s - rests.for_s)
+            self._present.clear()
+            self._hang_up()
+            await asyncio.sleep(rests.for_s)
+            self._present.set()
 
     async def _client(self, session: aiohttp.ClientSession) -> None:
         while True:
+            await self._present.wait()
             if self._way is not None:
                 await self._way.wait()
             if await self._ask(session):
@@ -76,7 +90,7 @@ class Driver:
                 await asyncio.sleep(_AGAIN_S)
 
     def _hang_up(self) -> None:
-        """Abort the requests in flight, because another client sends requests."""
+        """Abort the requests in flight."""
         for limit in self._asking:
             limit.reschedule(asyncio.get_running_loop().time())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparktop.model.node import (
     CACHE_PART,
@@ -112,6 +112,11 @@ class Condition:
     """Bytes per second that the machine sends to the other machines of the same engine."""
     engine_bytes: int = ENGINE_BYTES
     """GPU memory held by the engine; 0 without an engine."""
+    engine_cpu_percent: float | None = None
+    """CPU use of the engine's process in percent of a core; None: it follows from `busy`."""
+    programs: tuple[ProcessReading, ...] = ()
+    """Processes that a fault adds to the process table."""
+    swap_in_bytes_per_s: float = 0.0
 
 
 def node_sample(at: float, load: float, machine: Machine = ALONE) -> NodeSample:
@@ -220,7 +225,7 @@ def _memory(at: float, condition: Condition, machine: Machine) -> MemoryReading:
         unattributed_bytes=other,
         swap_total_bytes=16 * _GIB,
         swap_used_bytes=round(0.4 * _GIB),
-        swap_in_bytes_per_s=0.0,
+        swap_in_bytes_per_s=condition.swap_in_bytes_per_s,
         swap_out_bytes_per_s=0.0,
         pressure_full_avg10=0.0,
         parts=tuple(MemoryPart(name, size) for name, size in sizes.items()),
@@ -310,10 +315,14 @@ def _processes(at: float, condition: Condition, machine: Machine) -> ProcessTabl
     def one(pid: int, name: str, mib: float, percent: float) -> ProcessReading:
         return ProcessReading(pid, name, round(mib * _MIB), round(percent * wave, 1))
 
-    load = condition.busy
+    load, own = condition.busy, condition.engine_cpu_percent
+    engine = one(_ENGINE_PID, machine.engine, 5310, 12 + 88 * load)
+    if own is not None:
+        engine = replace(engine, cpu_percent=own)
     front = 4001 if machine.rank in {None, 0} else None
     rows = (
-        *((one(_ENGINE_PID, machine.engine, 5310, 12 + 88 * load),) if condition.engine_bytes else ()),
+        *((engine,) if condition.engine_bytes else ()),
+        *condition.programs,
         *((one(front, "vllm", 1480, 2 + 41 * load),) if front is not None else ()),
         one(3120, "gnome-shell", 412, 1.5),
         one(2277, "dockerd", 188, 0.4),

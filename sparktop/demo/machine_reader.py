@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from sparktop.demo.faults.fault import NO_SYMPTOMS
 from sparktop.demo.gb10 import ENGINE_BYTES, IDENTITY, Condition, Machine, sample_of
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeIdentity, NodeSample
@@ -64,6 +65,8 @@ class MachineReader:
         self.show_processes = False
         """Whether samples include the process table."""
         self._identity = replace(IDENTITY, hostname=name, boot_id=f"simulated-{name}")
+        self.symptoms = NO_SYMPTOMS
+        """What a fault changes in the samples."""
         self.thermal = thermal
         """The machine's thermal model."""
         self._machine = machine
@@ -129,6 +132,8 @@ class MachineReader:
         pair = _ALONE_BYTES_PER_S * busy
         if engine is not None and engine.profile.nodes > 1:
             pair = engine.profile.link_bytes_per_row * rows_per_s
+        symptoms = self.symptoms
+        holds_memory = engine is not None and not symptoms.engine_gone
         return Condition(
             busy,
             power_w,
@@ -136,5 +141,8 @@ class MachineReader:
             thermal.load_clock_mhz(now) if busy else IDLE_CLOCK_MHZ,
             min(1.0, throttled),
             pair,
-            0 if engine is None else ENGINE_BYTES,
+            ENGINE_BYTES if holds_memory else 0,
+            symptoms.engine_cpu_percent,
+            symptoms.programs,
+            symptoms.swap_in_bytes_per_s,
         )

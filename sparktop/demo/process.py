@@ -71,6 +71,8 @@ async def engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
             agents += [_start_agent(stack, reader) for reader in readers]
             if scenario.restarts is not None and scenario.restarts.backend == backend:
                 site.keep_restarting(scenario.restarts)
+            if scenario.fault is not None and scenario.fault.backend == backend:
+                site.keep_failing(scenario.fault)
         yield {"engines": ports, "agents": agents}
 
 

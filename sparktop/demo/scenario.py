@@ -7,6 +7,8 @@ import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from sparktop.demo.faults import kinds
+from sparktop.demo.faults.fault import Fault, FaultTimes
 from sparktop.demo.gb10 import SLOW_MHZ, Machine
 from sparktop.demo.machine_reader import MachineHeat
 from sparktop.simulation.calibration import (
@@ -47,6 +49,15 @@ class Restarts:
 
 
 @dataclass(frozen=True, slots=True)
+class Rests:
+    """Times without clients: all requests are aborted, and none is sent."""
+
+    every_s: float
+    for_s: float
+    """Seconds without clients at the end of each `every_s` seconds."""
+
+
+@dataclass(frozen=True, slots=True)
 class Server:
     """A simulated server: its name and the properties of its engine."""
 
@@ -79,6 +90,10 @@ class Scenario:
     slower: Mapping[int, float] = field(default_factory=dict)
     """Factor by which each engine step takes longer than in `profile`, by backend index."""
     restarts: Restarts | None = None
+    fault: FaultTimes | None = None
+    """A fault that stops one server from time to time."""
+    rests: Rests | None = None
+    """Times in which the clients are gone; None: they never are."""
     rival: str | None = None
     """Routing strategy of the second proxy, which only sweeps use; None: chosen by `rival_of`."""
     named: tuple[Server, ...] = ()
@@ -134,6 +149,24 @@ class Scenario:
         if self.machines.get(node, Machine()).slow_clock:
             thermal.pinned_mhz = SLOW_MHZ
         return thermal
+
+
+_SLOW_PREFILL = replace(
+    LONG_CONTEXT,
+    name="slow-prefill",
+    cost=replace(LONG_CONTEXT.cost, row_s=0.0029),
+    max_num_batched_tokens=4096,
+)
+"""An engine that computes 350 prompt tokens/s or fewer: a prompt of 110,000 tokens takes about 6 min."""
+_FEW_BLOCKS = replace(SOLO, name="few-blocks", kv_blocks=420)
+"""An engine whose KV cache has room for about 20 requests of this demo."""
+
+
+def _failing(fault: Fault, profile: EngineProfile = SOLO) -> Scenario:
+    """Return the scenario in which a fault stops the first server for 4 minutes in every 7."""
+    times = FaultTimes(fault, first_s=45.0, for_s=240.0, every_s=420.0)
+    strategy = "simple-shuffle"
+    return Scenario(fault.name, fault.about, strategy, load=16, spread=0.5, profile=profile, fault=times)
 
 
 SCENARIOS = {
@@ -204,6 +237,39 @@ SCENARIOS = {
             spread=0.5,
             profile=LONG_CONTEXT,
             named=(Server("spark-131k", LONG_CONTEXT), Server("spark-20k", SHORT_CONTEXT)),
+        ),
+        _failing(kinds.HANG_A, CLUSTER_TP2),
+        _failing(kinds.HANG_B),
+        _failing(kinds.BLOCKED),
+        _failing(kinds.DEAD_RANK, CLUSTER_TP2),
+        _failing(kinds.HUGE_STEP),
+        _failing(kinds.COMPILE),
+        _failing(kinds.CAPTURE),
+        _failing(kinds.SLEEP),
+        _failing(kinds.SWAP_STORM),
+        _failing(kinds.KV_WAIT),
+        _failing(kinds.CPU_STEP),
+        Scenario(
+            "long-prefill",
+            "prompts whose prefill takes 6 minutes: no token, but the KV cache fills",
+            load=2,
+            prompt_tokens=110_000,
+            output_tokens=200,
+            profile=_SLOW_PREFILL,
+        ),
+        Scenario(
+            "kv-starved",
+            "a KV cache too small for the load: requests are preempted again and again",
+            load=64,
+            output_tokens=128,
+            spread=0.5,
+            profile=_FEW_BLOCKS,
+        ),
+        Scenario(
+            "client-gone",
+            "the clients vanish for 2 minutes in every 3: the servers rest",
+            spread=0.5,
+            rests=Rests(180.0, 120.0),
         ),
     )
 }

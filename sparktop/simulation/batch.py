@@ -8,6 +8,7 @@ needs another block. A hundred steps therefore cost as much computing time as on
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from itertools import islice
 
 from sparktop.simulation.blocks import BlockPool
 from sparktop.simulation.request import Phase, Sequence
@@ -34,6 +35,16 @@ class Batch:
         """Number of decoding requests by the step, modulo `block_tokens`, in which they need a new block."""
         self._finishes: list[tuple[int, int, Sequence]] = []
         self._serial = 0
+
+    @property
+    def used_blocks(self) -> int:
+        """Number of KV blocks in use, as vLLM counts them: a prompt takes its blocks chunk by chunk.
+
+        Here all blocks of a prompt are reserved when its request is admitted.
+        """
+        size = self._block_tokens
+        in_prefill = islice(reversed(self.running.values()), len(self.running) - self.decoding)
+        return self.pool.held - sum(one.blocks - -(-one.computed // size) for one in in_prefill)
 
     def made(self, sequence: Sequence) -> int:
         """Return the number of tokens that a request has generated so far."""

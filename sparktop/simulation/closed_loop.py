@@ -96,6 +96,8 @@ class ClosedLoop:
         self._unsent = 0
         self._in_flight: dict[str, None] = {}
         self._closing = False
+        self._owed: int | None = None
+        """Requests to send after a rest; None except during a rest."""
         if level.mode is LoadMode.STEADY and level.duration_s is None:
             raise ValueError("a steady level needs a duration")
         time.listeners.append(self._hear)
@@ -140,10 +142,24 @@ class ClosedLoop:
         if not isinstance(event, RequestEnded):
             return
         del self._in_flight[event.request_id]
-        if not self._closing:
+        if self._owed is not None:
+            self._owed += 1
+        elif not self._closing:
             self._send()
         elif not self._in_flight and not self._unsent:
             self._end_run()
+
+    def rest(self, for_s: float) -> None:
+        """Abort all requests in flight, and send none for `for_s` seconds."""
+        self._owed = 0
+        for request_id in tuple(self._in_flight):
+            self._way.abort(request_id)
+        self._time.call_at(self._time.now_s + for_s, self._return)
+
+    def _return(self) -> None:
+        owed, self._owed = self._owed or 0, None
+        for _ in range(owed):
+            self._send()
 
     def _close(self) -> None:
         """End the current steady load run: abort all requests in flight."""

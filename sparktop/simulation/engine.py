@@ -24,6 +24,7 @@ from operator import attrgetter
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import EndReason, FirstToken, RequestEnded, Tokens
 from sparktop.simulation.batch import Batch
+from sparktop.simulation.gauges import Gauges
 from sparktop.simulation.profile import EngineProfile
 from sparktop.simulation.request import Phase, RequestTimeline, Sequence, SimulatedRequest
 from sparktop.simulation.stretch import Stretch
@@ -84,6 +85,7 @@ class Engine:
         self._stretch: Stretch | None = None
         self._requests: dict[str, Sequence] = {}
         self._outbox: list[EngineEvent] = []
+        self._held: Gauges | None = None
 
     @property
     def now_s(self) -> float:
@@ -103,8 +105,13 @@ class Engine:
 
     @property
     def kv_usage(self) -> float:
-        """Share of the KV blocks held by requests, 0 to 1."""
-        return self._batch.pool.held / self._batch.pool.capacity
+        """Share of the KV blocks in use, 0 to 1."""
+        return self._batch.used_blocks / self._batch.pool.capacity
+
+    @property
+    def gauges(self) -> Gauges:
+        """The values of the gauges on the metrics page."""
+        return self._held or Gauges(self.running, self.waiting, self.kv_usage)
 
     @property
     def in_flight(self) -> tuple[str, ...]:
@@ -162,6 +169,19 @@ class Engine:
         self._end(sequence, at, EndReason.ABORT)
         return True
 
+    def hold(self, at: float, shown: Gauges | None, power_w: SequenceOf[float | None]) -> None:
+        """Do no more steps from the model time `at` on, and show the gauges `shown`; with None, go on again.
+
+        The step under way is completed. `power_w` is the power of each machine from `at` on in watts, None
+        for idle; the last value is repeated for further machines.
+        """
+        self._run_to(at)
+        if self._stretch is not None:
+            self._stretch.cut(at)
+        self._held, self._free_s = shown, max(self._free_s, at + self.profile.wake_s)
+        for place, node in enumerate(self.nodes):
+            node.draw(at, power_w[min(place, len(power_w) - 1)])
+
     def advance(self, until_s: float) -> list[EngineEvent]:
         """Move the engine to the model time `until_s`.
 
@@ -199,6 +219,8 @@ class Engine:
         self._now_s = until_s
 
     def _next_start_s(self) -> float | None:
+        if self._held is not None:
+            return None
         if self._batch.running or self._waiting:
             return self._free_s
         if not self._arrivals:
@@ -332,7 +354,7 @@ class Engine:
             self._batch.leave(sequence)
             self._end(sequence, now_s, sequence.request.reason)
         self._end_prompts((sequence for sequence, _ in stretch.prefilling), now_s)
-        if not self._batch.running and not self._waiting:
+        if not self._batch.running and not self._waiting and self._held is None:
             for node in self.nodes:
                 node.draw(now_s, None)
 

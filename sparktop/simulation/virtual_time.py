@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
 from sparktop.simulation.engine import Engine, EngineEvent
+from sparktop.simulation.gauges import Gauges
 from sparktop.simulation.request import SimulatedRequest
 
 Listener = Callable[[int, EngineEvent], None]
@@ -64,6 +65,14 @@ class VirtualTime:
         found = self.engines[engine].cancel(request_id, self._now_s)
         self._expect(engine)
         return found
+
+    def hold(self, engine: int, shown: Gauges | None, power_w: Sequence[float | None]) -> None:
+        """Hold up the engine with the index `engine` at the current model time, or with None let it go on.
+
+        The parameters are those of `Engine.hold`.
+        """
+        self.engines[engine].hold(self._now_s, shown, power_w)
+        self._expect(engine)
 
     def tell(self, engine: int, event: EngineEvent) -> None:
         """Call the listeners with an event that no engine emits, such as a router's refusal (engine -1)."""

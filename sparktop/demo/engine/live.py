@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sparktop.demo.engine.ledger import Ledger
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.simulation.engine import Engine, EngineEvent
+from sparktop.simulation.gauges import Gauges
 from sparktop.simulation.request import SimulatedRequest
 
 
@@ -100,6 +101,12 @@ class LiveEngine:
         if not self._closed and request_id in self._answers:
             self.engine.cancel(request_id, self.catch_up())
             self._tell()
+            self._arm()
+
+    def hold(self, shown: Gauges | None, power_w: Sequence[float | None]) -> None:
+        """Hold up the engine from now on, or with None let it go on; see `Engine.hold`."""
+        if not self._closed:
+            self.engine.hold(self.catch_up(), shown, power_w)
             self._arm()
 
     def catch_up(self) -> float:

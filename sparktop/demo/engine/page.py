@@ -14,7 +14,6 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from sparktop.demo.engine.ledger import Buckets, Ledger, step_buckets
-from sparktop.model.load import EndReason
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.profile import EngineProfile
 
@@ -163,24 +162,25 @@ def _work(page: _Page, engine: Engine) -> None:
 
 
 def _gauges(page: _Page, engine: Engine) -> None:
-    page.gauge("num_requests_running", "Number of requests in model execution batches.", engine.running)
-    page.gauge("num_requests_waiting", "Number of requests waiting to be processed.", engine.waiting)
+    now = engine.gauges
+    page.gauge("num_requests_running", "Number of requests in model execution batches.", now.running)
+    page.gauge("num_requests_waiting", "Number of requests waiting to be processed.", now.waiting)
     page.gauge(
         "num_requests_waiting_by_reason",
         "Number of waiting requests by reason. Reason labels: 'capacity' = waiting for scheduling capacity; "
         "'deferred' = deferred by transient constraints (LoRA budget, KV transfer, blocked status). Sum of "
         "all reasons equals vllm:num_requests_waiting.",
-        {"capacity": engine.waiting, "deferred": 0},
+        {"capacity": now.waiting - now.deferred, "deferred": now.deferred},
         "reason",
     )
     page.gauge(
         "engine_sleep_state",
         "Engine sleep state; awake = 0 means engine is sleeping; awake = 1 means engine is awake; "
         "weights_offloaded = 1 means sleep level 1; discard_all = 1 means sleep level 2.",
-        {"awake": 1, "weights_offloaded": 0, "discard_all": 0},
+        {"awake": int(not now.asleep), "weights_offloaded": int(now.asleep), "discard_all": 0},
         "sleep_state",
     )
-    page.gauge("kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", engine.kv_usage)
+    page.gauge("kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", now.kv_usage)
 
 
 def _counters(page: _Page, engine: Engine, ledger: Ledger) -> None:
@@ -212,7 +212,7 @@ def _counters(page: _Page, engine: Engine, ledger: Ledger) -> None:
         "source",
     )
     page.counter("generation_tokens", "Number of generation tokens processed.", tally.generation_tokens)
-    ended = {reason: ledger.ended.get(EndReason(reason), 0) if reason in _ENDS else 0 for reason in _SUCCESS}
+    ended = {**dict.fromkeys(_SUCCESS, 0), **{str(reason): count for reason, count in ledger.ended.items()}}
     page.counter("request_success", "Count of successfully processed requests.", ended, "finished_reason")
     page.more_counter(
         "admission_rejections",
@@ -221,9 +221,6 @@ def _counters(page: _Page, engine: Engine, ledger: Ledger) -> None:
         "reason",
         engine_label=False,
     )
-
-
-_ENDS = frozenset(EndReason)
 
 
 def _histograms(page: _Page, engine: Engine, ledger: Ledger) -> None:

@@ -12,6 +12,8 @@ from aiohttp import web
 from sparktop.demo.engine.ledger import Ledger
 from sparktop.demo.engine.live import LiveEngine
 from sparktop.demo.engine.server import EngineServer
+from sparktop.demo.faults.fault import FaultTimes
+from sparktop.demo.faults.run import FaultRun
 from sparktop.demo.machine_reader import MachineReader
 from sparktop.demo.scenario import Restarts, Server
 from sparktop.demo.visitors import Visitors
@@ -102,6 +104,17 @@ class EngineSite:
     def keep_restarting(self, restarts: Restarts) -> None:
         """Start a task that stops and restarts the server periodically; `close` ends this task."""
         self._restarting = asyncio.get_running_loop().create_task(self._restart(restarts))
+
+    def keep_failing(self, times: FaultTimes) -> None:
+        """Let a fault befall the server at these times, counted from now, until `close`."""
+        loop = asyncio.get_running_loop()
+        live = self._live
+        if live is not None:
+            engine = live.engine
+            run = FaultRun(
+                times.fault, lambda: engine.gauges, self._readers, hold=live.hold, later=loop.call_later
+            )
+            run.repeat(times)
 
     async def _restart(self, restarts: Restarts) -> None:
         while True:

@@ -1,0 +1,87 @@
+"""Faults of the simulated cluster: what a server and its machines show while one lasts."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparktop.commands import demo as demo_command
+from sparktop.demo.faults.kinds import FAULTS
+from sparktop.demo.scenario import SCENARIOS
+from sparktop.model.snapshot import Snapshot
+from stage.rehearsal import Rehearsal
+
+pytestmark = pytest.mark.long
+
+STOPS_S, GOES_ON_S = 45, 285
+"""Second at which the fault of each scenario begins, and at which it ends."""
+
+
+def tokens(snapshot: Snapshot) -> float:
+    """Return the tokens that the first server has generated."""
+    return snapshot.backends[0].generation_tokens or 0.0
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_stops_one_server_for_its_time(name: str) -> None:
+    """No token during the fault, tokens before and after."""
+    scenario = SCENARIOS[name]
+    rehearsal = Rehearsal(nodes=2 * scenario.profile.nodes, scenario=scenario)
+    before = rehearsal.play(STOPS_S - 1).snapshot()
+    begun = rehearsal.play(10).snapshot()
+    last = rehearsal.play(GOES_ON_S - STOPS_S - 11).snapshot()
+    after = rehearsal.play(20).snapshot()
+    assert 0 < tokens(before) < tokens(begun) == tokens(last) < tokens(after)
+
+
+def test_gauges_and_machines_of_a_hang() -> None:
+    """The gauges keep their values, and the GPU spins at low power and normal clock, without traffic."""
+    rehearsal = Rehearsal(nodes=4, scenario=SCENARIOS["hang-a"])
+    first = rehearsal.play(60).snapshot()
+    later = rehearsal.play(120).snapshot()
+    one, other = first.backends[0], later.backends[0]
+    assert one.running
+    assert (one.running, one.waiting, one.kv_cache_percent) == (
+        other.running,
+        other.waiting,
+        other.kv_cache_percent,
+    )
+    for node in later.nodes[:2]:
+        assert node.sample is not None
+        gpu = node.sample.gpus[0]
+        assert (gpu.utilization_percent, gpu.power_w) == (97, pytest.approx(20, abs=2))
+        assert gpu.sm_clock_mhz == pytest.approx(2405, abs=10)
+        rdma = [link for link in node.sample.network if link.kind == "rdma" and link.up]
+        assert [link.tx_bytes_per_s for link in rdma] == [0.0]
+
+
+def test_a_long_prefill_fills_the_cache() -> None:
+    """For minutes no token is counted, while the used part of the KV cache grows."""
+    rehearsal = Rehearsal(nodes=2, scenario=SCENARIOS["long-prefill"])
+    first = rehearsal.play(60).snapshot().backends[0]
+    later = rehearsal.play(200).snapshot().backends[0]
+    assert (first.generation_tokens, later.generation_tokens) == (0.0, 0.0)
+    assert 0 < (first.kv_cache_percent or 0) < (later.kv_cache_percent or 0)
+
+
+def test_clients_that_vanish() -> None:
+    """The servers are idle for 2 minutes, then the same load is back."""
+    rehearsal = Rehearsal(nodes=2, scenario=SCENARIOS["client-gone"])
+    running = [
+        sum(one.running or 0 for one in rehearsal.play(seconds).snapshot().backends)
+        for seconds in (55, 30, 110)
+    ]
+    load = SCENARIOS["client-gone"].load
+    assert running == [pytest.approx(load, abs=4), 0, pytest.approx(load, abs=4)]
+
+
+def test_a_small_cache_preempts() -> None:
+    """Requests are preempted again and again, and go on all the same."""
+    backend = Rehearsal(nodes=2, scenario=SCENARIOS["kv-starved"]).play(60).snapshot().backends[0]
+    assert (backend.preemptions or 0) > 10
+    assert (backend.generation_tps or 0) > 0
+
+
+def test_the_command_knows_them() -> None:
+    """Names and descriptions of the command line are those of the scenarios."""
+    known = {name: scenario.about for name, scenario in SCENARIOS.items()}
+    assert known == demo_command.SCENARIOS
