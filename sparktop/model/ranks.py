@@ -25,6 +25,8 @@ class RankStatus(StrEnum):
     STARTING = "starting"
     STOPPING = "shutting down"
     FAILED = "failed to start"
+    ABSENT = "not a member yet, or no longer"
+    """Its process answers, but does not know the communicator."""
 
 
 @dataclass(frozen=True, slots=True)

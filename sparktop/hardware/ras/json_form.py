@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from sparktop.hardware.ras.terms import (
     MOST_COMMUNICATORS,
@@ -62,12 +63,14 @@ def _communicators(given: list[object]) -> Iterator[Communicator]:
     for one in given:
         if not isinstance(one, dict):
             raise RanksError("the answer is not NCCL's: a communicator without fields")
-        ranks, missing = _entries(one.get("ranks")), _entries(one.get("missing_ranks"))
+        ranks, others = _entries(one.get("ranks")), _entries(one.get("missing_ranks"))
+        missing = [entry for entry in others if _is_silent(entry)]
+        absent = [entry for entry in others if entry not in missing]
         yield Communicator(
             plain_hash(_text(one.get("hash")) or ""),
             _text(one.get("secondary_hash")),
-            _whole(one.get("size")) or len(ranks) + len(missing),
-            tuple(_rank(entry) for entry in ranks),
+            _whole(one.get("size")) or len(ranks) + len(others),
+            (*map(_rank, ranks), *(replace(_rank(entry), status=RankStatus.ABSENT) for entry in absent)),
             tuple(_missing(entry) for entry in missing),
         )
 
@@ -88,6 +91,13 @@ def _rank(entry: Mapping[str, object]) -> Rank:
         error if error not in {None, 0, _IN_PROGRESS} else None,
         _counts(entry.get("collective_counts")),
     )
+
+
+def _is_silent(entry: Mapping[str, object]) -> bool:
+    """Return whether the process of a missing rank does not answer: it may answer and not know the group."""
+    status = entry.get("status")
+    flags = status if isinstance(status, dict) else {}
+    return flags.get("unresponsive") is not False or flags.get("considered_dead") is True
 
 
 def _missing(entry: Mapping[str, object]) -> MissingRank:

@@ -51,7 +51,7 @@ class RasReader:
         addresses: Sequence[Address] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Look for processes below `root`/proc.
+        """Search for processes below `root`/proc.
 
         `addresses` replaces the addresses at which NCCL is looked for: those of NCCL_RAS_ADDR in `env` (None:
         this process's environment) and in the processes that have loaded NCCL, else port 28028 of localhost.
@@ -129,7 +129,8 @@ class RasReader:
         return Found(answer, warning)
 
     def _too_old(self, version: Version) -> Failure:
-        message = f"not asked: NCCL {_text(version)} can crash when it is asked; {_text(OLDEST)} and newer are asked"
+        least = f"{_text(OLDEST)} and newer are asked"
+        message = f"not asked: NCCL {_text(version)} can crash when it is asked; {least}"
         return Failure(FailureKind.UNSUPPORTED, message, self._clock())
 
 
@@ -151,7 +152,7 @@ def _nobody(loaded: Sequence[LoadedNccl]) -> str:
     """Return why nothing listens, as far as that can be said."""
     message = "no RAS thread of NCCL listens on this machine"
     if loaded:
-        return f"{message}, although NCCL is loaded: is NCCL_RAS_ENABLE 0, or the container without host network?"
+        return f"{message}, although it is loaded: is NCCL_RAS_ENABLE 0, or its network not the host's?"
     return f"{message}: one GPU alone needs no NCCL; a container needs the host's network"
 
 

@@ -22,17 +22,16 @@ from sparktop.model.ranks import ALL_OPERATIONS, Communicator, MissingRank, Rank
 from sparktop.model.text import clean
 
 _VERSION = re.compile(r"NCCL version (\S{1,60})(?: compiled with.*)?")
-_TOOK = re.compile(r"Communicators\.\.\. \(([0-9.]{1,12})s\)")
+_TOOK = re.compile(r"Communicators\.\.\. \((\d{1,6}(?:\.\d{1,6})?)s\)")
 _GROUP = re.compile(r"\s*(\d+)\s+(\d+)\s+\S+\s+\S+\s+(\d+)\s+\S+\s+([A-Z,]+)\s+([A-Z,]+)\s*")
 """A row of the table of communicators: number of the group, communicators in it, ranks of each, status,
 errors."""
 _HEADING = re.compile(r"#(\d+)-\d+ \(([0-9a-f]{1,16})\) (INCOMPLETE|ERROR|MISMATCH)")
 _DIFFERENT = re.compile(r"\s+Communicator ranks have different (?:(\w{1,40}) )?operation counts")
 _PLACE = r"(?: -- (?:GPU (\d+).{0,40}? managed by process (-?\d+) on node (\S{1,100})|\[.*))?"
-_COUNT = re.compile(
-    rf"\s+Rank (\d+) has (?:launched up to operation (\d+)|not launched any operations){_PLACE}"
-)
-_COUNTS = re.compile(r"\s+(\d+) ranks have (?:launched up to operation (\d+)|not launched any operations)")
+_LAUNCHED = r"(?:launched up to operation (\d+)|not launched any operations)"
+_COUNT = re.compile(rf"\s+Rank (\d+) has {_LAUNCHED}{_PLACE}")
+_COUNTS = re.compile(rf"\s+(\d+) ranks have {_LAUNCHED}")
 _STATUS = re.compile(rf"\s+Rank (\d+) has status ([A-Z]+){_PLACE}")
 _STATUSES = re.compile(r"\s+(\d+) ranks have status ([A-Z]+)")
 _RANK = re.compile(rf"\s+Rank (\d+){_PLACE}")
@@ -54,6 +53,7 @@ class _Group:
     comms: int
     size: int
     status: RankStatus
+    errors: str
 
 
 @dataclass(slots=True)
@@ -124,14 +124,14 @@ class _Reader:
         self.version = clean(match[1], 60)
 
     def _note_time(self, match: re.Match[str]) -> None:
-        self.took_s = float(match[1]) if match[1].count(".") < 2 and match[1] != "." else None
+        self.took_s = float(match[1])
 
     def _note_group(self, match: re.Match[str]) -> None:
         words = match[4].split(",")
         status = RankStatus.RUNNING if words == ["RUNNING"] else RankStatus.STARTING
         if not {"FINALIZE", "ABORT"}.isdisjoint(words):
             status = RankStatus.STOPPING
-        self.groups[int(match[1])] = _Group(min(int(match[2]), 10**6), int(match[3]), status)
+        self.groups[int(match[1])] = _Group(min(int(match[2]), 10**6), int(match[3]), status, match[5])
 
     def _note_timeouts(self, match: re.Match[str]) -> None:
         self.timeouts = int(match[1])
@@ -200,7 +200,7 @@ def parse_text(text: str) -> RanksAnswer:
         reader.take(line.rstrip()[:1024])
     if reader.version is None:
         raise RanksError("the answer is not NCCL's: it does not begin with a version")
-    if not reader.ended:
+    if not reader.ended or not text.endswith("\n") or not _is_whole(reader):
         raise RanksError("half an answer of NCCL: its text ends too early")
     named = tuple(_communicator(name, one, reader) for name, one in reader.found.items())
     return RanksAnswer(
@@ -211,6 +211,25 @@ def parse_text(text: str) -> RanksAnswer:
         reader.timeouts,
         reader.took_s,
     )
+
+
+def _is_whole(reader: _Reader) -> bool:
+    """Return whether the details of all communicators whose ranks differ follow their row of the table."""
+    for number, group in reader.groups.items():
+        named = [one for one in reader.found.values() if one.group == number]
+        if group.errors != "OK" and len(named) < min(group.comms, MOST_COMMUNICATORS):
+            return False
+        if (
+            group.errors == "MISMATCH"
+            and group.size <= MOST_RANKS
+            and any(_counted(one) < group.size for one in named)
+        ):
+            return False
+    return True
+
+
+def _counted(one: _Open) -> int:
+    return len(one.ranks) + sum(rank.many for rank in one.unnamed)
 
 
 def _communicator(name: str, one: _Open, reader: _Reader) -> Communicator:

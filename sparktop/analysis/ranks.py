@@ -1,0 +1,261 @@
+"""The verdict on the ranks of a job, from several answers of NCCL while the engine stands still.
+
+Moving counts prove life. Counts that stand still and are equal prove nothing: NCCL does not count collective
+operations inside CUDA graphs. Counts that stand still and differ mean that the ranks wait for each other at
+different operations. One answer alone proves nothing either: ranks launch ahead of each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sparktop.model.ranks import (
+    ALL_OPERATIONS,
+    Communicator,
+    MissingRank,
+    Rank,
+    RanksAnswer,
+    RanksReading,
+    RankStatus,
+    RanksVerdict,
+    RanksWord,
+)
+from sparktop.model.text import names_in_words
+
+LEAST_ANSWERS = 3
+LEAST_SPAN_S = 10.0
+"""Nothing is judged on fewer answers, or over fewer seconds."""
+_LEAST_SIZE = 2
+_NAMED = 3
+"""Most missing ranks that are named."""
+
+Place = Callable[[str | None], str]
+"""Returns the name of a machine for an address that NCCL reports."""
+_Counts = Mapping[tuple[str, str | None, int | None, int, str], int]
+"""Counts by (hash, secondary hash, rank, index of the entry, operation)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """An answer and the time at which it arrived, in seconds."""
+
+    at: float
+    answer: RanksAnswer
+
+
+def judge_ranks(readings: Sequence[RanksReading], still_since: float | None, place: Place) -> RanksVerdict:
+    """Return the verdict on the ranks of an engine from the readings about it, oldest first.
+
+    `still_since` is the time of the engine's last progress, in seconds; None if it makes progress or holds no
+    request. Only answers after that time, and after the last query that failed, are evidence. If several jobs
+    answer, those whose counts move are not the job of an engine that stands still.
+    """
+    ended = [reading for reading in readings if reading.answer is not None or reading.problem is not None]
+    if not ended:
+        return RanksVerdict(RanksWord.ASKING, "NCCL is asked for the first time")
+    if (problem := ended[-1].problem) is not None:
+        return RanksVerdict(RanksWord.FAILED, problem)
+    return _chosen([_judge_job(job, still_since, place) for job in _jobs(ended)], still_since)
+
+
+def _chosen(verdicts: Sequence[RanksVerdict], still_since: float | None) -> RanksVerdict:
+    """Return the verdict on the engine's own job, as far as that is known among the jobs that answer."""
+    still = [one for one in verdicts if one.word is not RanksWord.MOVING]
+    if len(verdicts) == 1 or not still:
+        return verdicts[-1]
+    if len(still) == 1 and still_since is not None:
+        return still[0]
+    asking = next((one for one in still if one.word is RanksWord.ASKING), None)
+    if asking is not None:
+        return asking
+    words = names_in_words(sorted({one.word.value for one in verdicts}))
+    sentence = (
+        f"no verdict: {len(verdicts)} jobs answer here, and which is this server's is not known ({words})"
+    )
+    return RanksVerdict(RanksWord.NO_VERDICT, sentence, answers=sum(one.answers for one in verdicts))
+
+
+def answer_of(readings: Sequence[RanksReading]) -> RanksAnswer | None:
+    """Return the newest answer; None if there is none."""
+    return next((one.answer for one in reversed(readings) if one.answer is not None), None)
+
+
+def _jobs(ended: Sequence[RanksReading]) -> list[list[_Timed]]:
+    """Return the answers after the last failed query, by job; the job that answered last is the last."""
+    jobs: dict[frozenset[str], list[_Timed]] = {}
+    for reading in ended:
+        if reading.answer is None:
+            jobs.clear()
+            continue
+        answers = jobs.pop(reading.answer.job, [])
+        jobs[reading.answer.job] = [*answers, _Timed(reading.at, reading.answer)]
+    return list(jobs.values())
+
+
+def _judge_job(answers: Sequence[_Timed], still_since: float | None, place: Place) -> RanksVerdict:
+    """Return the verdict on one job from its answers, oldest first."""
+    newest = answers[-1].answer
+    evidence = [one for one in answers if still_since is not None and one.at >= still_since]
+    if _missing(newest):
+        return _judge_missing(answers, evidence, still_since, place)
+    if _moved(answers):
+        return _moving(answers)
+    if (changing := _changing(newest, place)) is not None:
+        return changing
+    if still_since is None:
+        sentence = "no verdict: the server makes progress, or holds no request"
+        return _resting_on(answers, RanksVerdict(RanksWord.NO_VERDICT, sentence))
+    same = _trailing(evidence, lambda one: _all_counts(one.answer))
+    if not _enough(same):
+        return _asking(same)
+    return _resting_on(same, _judge_frozen(newest, place))
+
+
+def _moved(answers: Sequence[_Timed]) -> bool:
+    """Return whether any count of a communicator differs between the last two answers that report it."""
+    if len(answers) < _LEAST_SIZE:
+        return False
+    before, after = _counts(answers[-2].answer), _counts(answers[-1].answer)
+    return any(before[key] != count for key, count in after.items() if key in before)
+
+
+def _moving(answers: Sequence[_Timed]) -> RanksVerdict:
+    sentence = "counts move: not stuck, but in a long step or slow"
+    return _resting_on(answers[-2:], RanksVerdict(RanksWord.MOVING, sentence))
+
+
+def _judge_missing(
+    answers: Sequence[_Timed], evidence: Sequence[_Timed], still_since: float | None, place: Place
+) -> RanksVerdict:
+    gone = _missing(answers[-1].answer)
+    words = _missing_words(gone, place)
+    if still_since is None:
+        sentence = f"no verdict: {words}, but the server makes progress or holds no request"
+        return _resting_on(answers, RanksVerdict(RanksWord.NO_VERDICT, sentence, missing=gone))
+    numbers = {one.rank for one in gone}
+    same = _trailing(evidence, lambda one: {rank.rank for rank in _missing(one.answer)} == numbers)
+    if not _enough(same):
+        return replace(_asking(same), missing=gone)
+    where = names_in_words(sorted({place(one.host) for one in gone})[:_NAMED])
+    verdict = RanksVerdict(RanksWord.MISSING, words, f"look at {where} first", missing=gone)
+    return _resting_on(same, verdict)
+
+
+def _missing_words(gone: Sequence[MissingRank], place: Place) -> str:
+    """Return "rank 1 on spark-b does not answer", for several ranks accordingly."""
+    shown = [f"{one.rank} on {place(one.host)}" for one in gone[:_NAMED]]
+    more = [f"{len(gone) - _NAMED} more"] if len(gone) > _NAMED else []
+    dead = ": its process is dead" if len(gone) == 1 and gone[0].dead else ""
+    if len(gone) == 1:
+        return f"rank {shown[0]} does not answer{dead}"
+    return f"ranks {names_in_words([*shown, *more])} do not answer"
+
+
+def _changing(answer: RanksAnswer, place: Place) -> RanksVerdict | None:
+    """Return the verdict that a communicator starts or shuts down; None if none does."""
+    for comm in _large(answer):
+        for rank in comm.ranks:
+            if rank.status is not RankStatus.RUNNING:
+                who = "a rank" if rank.rank is None else f"rank {rank.rank} on {place(rank.host)}"
+                sentence = f"no verdict: {who} is {rank.status.value}"
+                return RanksVerdict(RanksWord.CHANGING, sentence, answers=1)
+    return None
+
+
+def _judge_frozen(answer: RanksAnswer, place: Place) -> RanksVerdict:
+    """Return the verdict on counts that stand still."""
+    apart = [found for comm in _large(answer) if not comm.missing for found in _spreads(comm)]
+    if not apart and answer.form != "json":
+        sentence = (
+            "no verdict from NCCL: counts are equal on all ranks; its text does not say whether they move"
+        )
+        return RanksVerdict(RanksWord.NO_VERDICT, sentence)
+    if not apart:
+        sentence = "no verdict from NCCL: counts stand still and are equal on all ranks"
+        hint = "operations in CUDA graphs are not counted; or all GPUs hang in a kernel"
+        return RanksVerdict(RanksWord.NO_VERDICT, sentence, hint)
+    name, least, most, behind, ahead = max(apart, key=lambda found: found[4] - found[3])
+    operation = "" if name == ALL_OPERATIONS else f"{name} "
+    sentence = (
+        f"{_who(least, place)} {_is(least)} behind at {operation}{behind:,}, {_who(most, place)} {_is(most)} "
+        f"at {ahead:,}"
+    )
+    hint = "neither is the guilty one by that: look at both machines"
+    return RanksVerdict(RanksWord.DIVERGED, sentence, hint, least=least, most=most)
+
+
+def _spreads(comm: Communicator) -> Iterator[tuple[str, Rank, Rank, int, int]]:
+    """Yield (operation, rank behind, rank ahead, their counts) for each operation with unequal counts.
+
+    A communicator in which a rank has launched nothing at all is left out.
+    """
+    ranks = [rank for rank in comm.ranks if rank.counts]
+    if any(not sum(rank.counts.values()) for rank in ranks):
+        return
+    for name in dict.fromkeys(name for rank in ranks for name in rank.counts):
+        known = [rank for rank in ranks if name in rank.counts]
+        least = min(known, key=lambda rank: (rank.counts[name], rank.many))
+        most = max(known, key=lambda rank: (rank.counts[name], -rank.many))
+        if least.counts[name] != most.counts[name]:
+            yield name, least, most, least.counts[name], most.counts[name]
+
+
+def _who(rank: Rank, place: Place) -> str:
+    if rank.rank is None:
+        return f"{rank.many} ranks" if rank.many > 1 else "a rank"
+    return f"rank {rank.rank} on {place(rank.host)}"
+
+
+def _is(rank: Rank) -> str:
+    return "are" if rank.many > 1 else "is"
+
+
+def _large(answer: RanksAnswer) -> list[Communicator]:
+    """Return the communicators of two or more ranks; one of a single rank means nothing."""
+    return [comm for comm in answer.communicators if comm.size >= _LEAST_SIZE]
+
+
+def _missing(answer: RanksAnswer) -> tuple[MissingRank, ...]:
+    """Return the ranks that are missing in any communicator, by number, each machine and process once."""
+    found = {(one.host, one.pid, one.rank): one for comm in _large(answer) for one in comm.missing}
+    return tuple(sorted(found.values(), key=lambda one: (one.rank, one.host or "")))
+
+
+def _counts(answer: RanksAnswer) -> _Counts:
+    """Return all counts of the communicators of two or more ranks without missing ranks."""
+    return {
+        (comm.hash, comm.secondary_hash, rank.rank, index if rank.rank is None else 0, name): count
+        for comm in _large(answer)
+        if not comm.missing
+        for index, rank in enumerate(comm.ranks)
+        for name, count in rank.counts.items()
+    }
+
+
+def _all_counts(answer: RanksAnswer) -> object:
+    return sorted(_counts(answer).items(), key=str)
+
+
+def _trailing(answers: Sequence[_Timed], mark: Callable[[_Timed], object]) -> list[_Timed]:
+    """Return the answers at the end of `answers` that have the same mark as the last one."""
+    same: list[_Timed] = []
+    for one in reversed(answers):
+        if same and mark(one) != mark(same[0]):
+            break
+        same.insert(0, one)
+    return same
+
+
+def _enough(answers: Sequence[_Timed]) -> bool:
+    return len(answers) >= LEAST_ANSWERS and answers[-1].at - answers[0].at >= LEAST_SPAN_S
+
+
+def _asking(answers: Sequence[_Timed]) -> RanksVerdict:
+    sentence = f"{len(answers)} of {LEAST_ANSWERS} answers over {LEAST_SPAN_S:.0f} s that a verdict needs"
+    return _resting_on(answers, RanksVerdict(RanksWord.ASKING, sentence))
+
+
+def _resting_on(answers: Sequence[_Timed], verdict: RanksVerdict) -> RanksVerdict:
+    span_s = answers[-1].at - answers[0].at if answers else 0.0
+    return replace(verdict, answers=len(answers), span_s=span_s)

@@ -1,0 +1,1 @@
+"""A simulated RAS thread of NCCL for engines that span several machines."""

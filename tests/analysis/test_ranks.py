@@ -1,0 +1,237 @@
+"""The verdict on ranks: from the documented examples as JSON and text, and what must never be a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from sparktop.analysis.ranks import judge_ranks
+from sparktop.hardware.ras.json_form import parse_json
+from sparktop.hardware.ras.text_form import parse_text
+from sparktop.model.ranks import (
+    MissingRank,
+    Rank,
+    RanksAnswer,
+    RanksReading,
+    RankStatus,
+    RanksVerdict,
+    RanksWord,
+)
+from tests.hardware.ras.examples import FORMS, answer, example
+
+NAMES = {"192.168.100.11": "spark-a", "192.168.100.12": "spark-b"}
+EVERY_S = 5.0
+
+
+def place(host: str | None) -> str:
+    return NAMES.get(host or "", host or "?")
+
+
+def readings(answers: Iterable[RanksAnswer | str], every_s: float = EVERY_S) -> list[RanksReading]:
+    """Return readings at equal distances; a text in place of an answer is why there is none."""
+    return [
+        RanksReading(place * every_s, "spark-a", None, one)
+        if isinstance(one, str)
+        else RanksReading(place * every_s, "spark-a", one)
+        for place, one in enumerate(answers)
+    ]
+
+
+def judged(answers: Iterable[RanksAnswer | str], still_since: float | None = 0.0) -> RanksVerdict:
+    return judge_ranks(readings(answers), still_since, place)
+
+
+def read(name: str, form: str) -> RanksAnswer:
+    return parse_json(example(name)) if form == "json" else parse_text(example(name, form))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_1_a_healthy_job_whose_server_makes_progress_has_no_verdict(form: str) -> None:
+    """A healthy job whose server makes progress has no verdict."""
+    found = judged([read("healthy", form)] * 4, still_since=None)
+    assert (found.word, found.apart) == (RanksWord.NO_VERDICT, None)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_2_counts_that_differ_and_move_are_no_hang(form: str) -> None:
+    """Counts that differ and move are no hang."""
+    found = judged([read("in-flight-1", form), read("in-flight-2", form)])
+    assert (found.word, found.apart) == (RanksWord.MOVING, None)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_3_counts_that_differ_and_stand_still_are_diverged_ranks(form: str) -> None:
+    """Counts that differ and stand still are diverged ranks."""
+    found = judged([read("lags-by-one", form)] * 3)
+    assert found.word is RanksWord.DIVERGED
+    assert found.sentence == "rank 1 on spark-b is behind at AllReduce 27,910, rank 0 on spark-a is at 27,911"
+    assert (found.answers, found.span_s) == (3, 10.0)
+    assert found.least is not None
+    assert found.most is not None
+    assert (found.least.rank, found.most.rank) == (1, 0)
+    assert found.apart == found.sentence
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_4_counts_that_are_equal_and_stand_still_prove_nothing(form: str) -> None:
+    """Counts that are equal and stand still prove nothing."""
+    found = judged([read("healthy", form)] * 3)
+    assert (found.word, found.apart) == (RanksWord.NO_VERDICT, None)
+    assert "NCCL" in found.sentence
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_5_a_dead_rank_is_named_with_its_machine(form: str) -> None:
+    """A dead rank is named with its machine."""
+    found = judged([read("dead", form)] * 3)
+    assert found.word is RanksWord.MISSING
+    assert found.sentence == "rank 1 on spark-b does not answer: its process is dead"
+    assert found.hint == "look at spark-b first"
+    assert found.missing == (MissingRank(1, "192.168.100.12", 298, 0, dead=True),)
+
+
+def test_6_the_job_that_moves_is_not_the_job_of_a_server_that_stands_still() -> None:
+    """The job that moves is not the job of a server that stands still."""
+    other = answer("second-job")
+    turns = [answer("lags-by-one"), other, answer("lags-by-one"), moved(other, 4500), answer("lags-by-one")]
+    assert judged(turns).word is RanksWord.DIVERGED
+
+
+def test_6_two_jobs_that_both_stand_still_leave_it_open_which_one_is_meant() -> None:
+    """Two jobs that both stand still leave it open which one is meant."""
+    found = judged([answer("lags-by-one"), answer("second-job")] * 3)
+    assert (found.word, found.apart) == (RanksWord.NO_VERDICT, None)
+    assert "2 jobs" in found.sentence
+
+
+def moved(found: RanksAnswer, count: int) -> RanksAnswer:
+    """Return an answer whose last communicator has launched `count` AllReduces on all ranks."""
+    *others, last = found.communicators
+    ranks = tuple(replace(rank, counts={**rank.counts, "AllReduce": count}) for rank in last.ranks)
+    return replace(found, communicators=(*others, replace(last, ranks=ranks)))
+
+
+def changed(found: RanksAnswer, **fields: object) -> RanksAnswer:
+    """Return an answer in which rank 1 of the last communicator has other fields."""
+    *others, last = found.communicators
+    first, second = last.ranks
+    ranks = (first, replace(second, **fields))  # type: ignore[arg-type]  # fields of a rank
+    return replace(found, communicators=(*others, replace(last, ranks=ranks)))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_nothing_is_judged_on_fewer_than_three_answers(count: int) -> None:
+    """Nothing is judged on fewer than three answers."""
+    for name in ("lags-by-one", "dead", "healthy"):
+        assert judged([answer(name)] * count).word is RanksWord.ASKING
+
+
+def test_nothing_is_judged_in_less_than_ten_seconds() -> None:
+    """Nothing is judged in less than ten seconds."""
+    found = judge_ranks(readings([answer("lags-by-one")] * 4, every_s=3.0), 0.0, place)
+    assert found.word is RanksWord.ASKING
+
+
+def test_nothing_is_judged_while_the_server_makes_progress() -> None:
+    """Nothing is judged while the server makes progress."""
+    for name in ("lags-by-one", "dead"):
+        assert judged([answer(name)] * 5, still_since=None).apart is None
+
+
+def test_answers_before_the_last_progress_are_no_evidence() -> None:
+    """Answers before the last progress are no evidence."""
+    assert judged([answer("lags-by-one")] * 4, still_since=6.0).word is RanksWord.ASKING
+    assert judged([answer("lags-by-one")] * 5, still_since=6.0).word is RanksWord.DIVERGED
+
+
+def test_a_failed_query_clears_the_streak() -> None:
+    """A failed query clears the streak."""
+    lags = answer("lags-by-one")
+    assert judged([lags, lags, "no answer", lags]).word is RanksWord.ASKING
+    assert judged([lags, lags, "no answer", lags, lags, lags]).word is RanksWord.DIVERGED
+    assert judged([lags, lags, lags, "no answer"]).word is RanksWord.FAILED
+
+
+def test_the_beginning_of_a_query_changes_nothing() -> None:
+    """The beginning of a query changes nothing."""
+    begun = [*readings([answer("lags-by-one")] * 3), RanksReading(12.0, "spark-a")]
+    assert judge_ranks(begun, 0.0, place).word is RanksWord.DIVERGED
+    assert judge_ranks(begun[-1:], 0.0, place).word is RanksWord.ASKING
+
+
+@pytest.mark.parametrize("status", [one for one in RankStatus if one is not RankStatus.RUNNING])
+def test_a_communicator_that_starts_or_shuts_down_has_no_verdict(status: RankStatus) -> None:
+    """A communicator that starts or shuts down has no verdict."""
+    found = judged([changed(answer("lags-by-one"), status=status)] * 4)
+    assert (found.word, found.apart) == (RanksWord.CHANGING, None)
+
+
+def test_a_rank_that_has_launched_nothing_has_no_verdict() -> None:
+    """A rank that has launched nothing has no verdict."""
+    zero = changed(answer("lags-by-one"), counts={"AllReduce": 0, "AllGather": 0})
+    assert judged([zero] * 4).word is RanksWord.NO_VERDICT
+
+
+def test_a_communicator_of_one_rank_means_nothing() -> None:
+    """A communicator of one rank means nothing."""
+    found = answer("healthy")
+    alone = replace(found.communicators[0], size=1, ranks=(Rank(0, status=RankStatus.ABSENT),))
+    with_it = replace(found, communicators=(*found.communicators, alone))
+    assert judged([with_it] * 3).word is RanksWord.NO_VERDICT
+
+
+def test_counts_that_begin_to_move_again_end_the_verdict() -> None:
+    """Counts that begin to move again end the verdict."""
+    lags = answer("lags-by-one")
+    assert judged([lags, lags, lags, moved(lags, 28000)]).word is RanksWord.MOVING
+
+
+def test_a_new_communicator_begins_a_new_count() -> None:
+    """A new communicator begins a new count."""
+    lags = answer("lags-by-one")
+    new = replace(lags, communicators=(*lags.communicators, replace(lags.communicators[0], hash="f" * 16)))
+    assert judged([lags, lags, new]).apart is None
+
+
+def test_ranks_that_are_not_named_are_counted() -> None:
+    """Ranks that are not named are counted."""
+    lags = answer("lags-by-one")
+    *others, last = lags.communicators
+    many = replace(last, size=8, ranks=(last.ranks[1], Rank(None, counts={"AllReduce": 27911}, many=7)))
+    found = judged([replace(lags, communicators=(*others, many))] * 3)
+    assert found.sentence == "rank 1 on spark-b is behind at AllReduce 27,910, 7 ranks are at 27,911"
+
+
+def test_several_missing_ranks() -> None:
+    """Several missing ranks."""
+    dead = answer("dead")
+    gone = tuple(MissingRank(rank, f"10.0.0.{rank}", 9) for rank in range(1, 6))
+    comms = tuple(replace(one, size=6, missing=gone) for one in dead.communicators)
+    found = judged([replace(dead, communicators=comms)] * 3)
+    assert found.sentence == "ranks 1 on 10.0.0.1, 2 on 10.0.0.2, 3 on 10.0.0.3 and 2 more do not answer"
+
+
+@pytest.mark.parametrize(
+    "counts", [(27911, 27890, 27872, 27860), (19500, 19500, 19500, 19499), (1581, 1581, 1580, 1581)]
+)
+def test_hangs_that_were_reported(counts: tuple[int, ...]) -> None:
+    """Hangs that were reported."""
+    found = judged([of_counts(counts)] * 3)
+    assert found.word is RanksWord.DIVERGED
+    assert found.least is not None
+    assert found.least.rank == counts.index(min(counts))
+
+
+def test_a_reported_hang_of_the_other_type_has_no_verdict() -> None:
+    """A reported hang of the other type has no verdict."""
+    assert judged([of_counts((1937,) * 4)] * 3).word is RanksWord.NO_VERDICT
+
+
+def of_counts(counts: tuple[int, ...]) -> RanksAnswer:
+    lags = answer("lags-by-one")
+    ranks = tuple(
+        Rank(rank, f"10.0.0.{rank}", 285, 0, counts={"AllReduce": count}) for rank, count in enumerate(counts)
+    )
+    return replace(lags, communicators=(replace(lags.communicators[2], size=4, ranks=ranks),))

@@ -1,0 +1,20 @@
+"""The answers of NCCL in tests/data/ras, and the same as values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from sparktop.hardware.ras.json_form import parse_json
+from sparktop.model.ranks import RanksAnswer
+
+DATA = Path(__file__).resolve().parents[2] / "data" / "ras"
+FORMS = ("json", "txt")
+
+
+def example(name: str, form: str = "json") -> str:
+    return (DATA / f"{name}.{form}").read_text(encoding="utf-8")
+
+
+def answer(name: str, nccl: str = "2.30.7") -> RanksAnswer:
+    return replace(parse_json(example(name)), nccl=nccl)

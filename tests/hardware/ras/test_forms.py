@@ -1,0 +1,168 @@
+"""Answers of NCCL as JSON and as text: the documented examples, and what is none."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparktop.demo.ras.document import as_json, as_text
+from sparktop.hardware.ras.json_form import parse_json
+from sparktop.hardware.ras.terms import RanksError
+from sparktop.hardware.ras.text_form import parse_text
+from sparktop.model.ranks import RanksAnswer, RankStatus
+from tests.hardware.ras.examples import answer, example
+
+TP_HASH = "d1a8f06e2b947c35"
+ALL_REDUCE = "AllReduce"
+
+
+def counts(found: RanksAnswer) -> list[int]:
+    tp = next(comm for comm in found.communicators if comm.hash == TP_HASH)
+    return [rank.counts[ALL_REDUCE] for rank in sorted(tp.ranks, key=lambda rank: rank.rank or 0)]
+
+
+def test_a_healthy_job_as_json() -> None:
+    """A healthy job as JSON."""
+    found = parse_json(example("healthy"))
+    assert (found.nccl, found.form, found.timeouts, found.took_s) == ("2.30.7", "json", 0, 0.001)
+    assert [comm.hash for comm in found.communicators] == ["01c9f2ab7d4e0531", "7be40d19c35a26f8", TP_HASH]
+    assert counts(found) == [27911, 27911]
+    rank = found.communicators[2].ranks[1]
+    assert (rank.rank, rank.host, rank.pid, rank.device) == (1, "192.168.100.12", 298, 0)
+    assert rank.status is RankStatus.RUNNING
+    assert rank.error is None
+
+
+def test_a_healthy_job_as_text_names_no_communicator() -> None:
+    """A healthy job as text names no communicator."""
+    found = parse_text(example("healthy", "txt"))
+    assert (found.nccl, found.form, found.unnamed, found.took_s) == ("2.30.7", "text", 3, 0.001)
+    assert found.communicators == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("in-flight-1", [20480, 20477]), ("in-flight-2", [21150, 21152]), ("lags-by-one", [27911, 27910])],
+)
+def test_unequal_counts_are_the_same_in_both_forms(name: str, expected: list[int]) -> None:
+    """Unequal counts are the same in both forms."""
+    assert counts(parse_json(example(name))) == expected
+    text = parse_text(example(name, "txt"))
+    assert counts(text) == expected
+    assert text.unnamed == 2
+    assert [(rank.host, rank.pid) for rank in sorted(text.communicators[0].ranks, key=str)] == [
+        ("192.168.100.11", 312),
+        ("192.168.100.12", 298),
+    ]
+
+
+def test_a_dead_rank_is_missing_in_both_forms() -> None:
+    """A dead rank is missing in both forms."""
+    for found in (parse_json(example("dead")), parse_text(example("dead", "txt"))):
+        assert len(found.communicators) == 3
+        for comm in found.communicators:
+            assert comm.size == 2
+            assert [(one.rank, one.host, one.pid, one.dead) for one in comm.missing] == [
+                (1, "192.168.100.12", 298, True)
+            ]
+
+
+def test_a_missing_comma_is_inserted() -> None:
+    """A missing comma is inserted."""
+    for version in ("2.28.7", "2.28.9"):
+        broken = as_json(answer("dead", version), comma=False)
+        with pytest.raises(ValueError, match="Expecting ',' delimiter"):
+            __import__("json").loads(broken)
+        assert parse_json(broken) == answer("dead", version)
+
+
+def test_lines_before_the_document_are_skipped() -> None:
+    """Lines before the document are skipped."""
+    assert parse_json("OK\nOK\n" + example("dead")) == parse_json(example("dead"))
+
+
+def test_jobs_are_told_apart_by_their_hashes() -> None:
+    """Jobs are told apart by their hashes."""
+    assert parse_json(example("healthy")).job == parse_json(example("lags-by-one")).job
+    assert parse_json(example("healthy")).job != parse_json(example("second-job")).job
+
+
+@pytest.mark.parametrize("name", ["healthy", "in-flight-1", "lags-by-one", "dead"])
+def test_the_simulated_thread_writes_what_nccl_writes(name: str) -> None:
+    """The simulated thread writes what NCCL writes."""
+    assert as_text(answer(name)).split() == example(name, "txt").split() or name == "dead"
+    assert parse_text(as_text(answer(name))).communicators == parse_text(example(name, "txt")).communicators
+    assert parse_json(as_json(answer(name))) == answer(name)
+
+
+def test_ranks_that_are_counted_and_not_named() -> None:
+    """Ranks that are counted and not named."""
+    first = "Rank 0 has launched up to operation 27911 -- GPU 0 managed by process 312 on node 192.168.100.11"
+    text = example("lags-by-one", "txt").replace(first, "7 ranks have launched up to operation 27911")
+    ranks = parse_text(text).communicators[0].ranks
+    assert [(rank.rank, rank.many, rank.counts[ALL_REDUCE]) for rank in ranks] == [
+        (1, 1, 27910),
+        (None, 7, 27911),
+    ]
+
+
+def test_a_rank_that_launched_nothing_and_one_that_shuts_down() -> None:
+    """A rank that launched nothing and one that shuts down."""
+    text = example("lags-by-one", "txt").replace(
+        "launched up to operation 27910", "not launched any operations"
+    )
+    assert counts(parse_text(text)) == [27911, 0]
+    where = "GPU 0 managed by process 298 on node 192.168.100.12"
+    block = f"  Communicator ranks have different status\n  Rank 1 has status ABORT -- {where}\n"
+    text = example("lags-by-one", "txt").replace("  Communicator ranks", f"{block}  Communicator ranks")
+    status = {rank.rank: rank.status for rank in parse_text(text).communicators[0].ranks}
+    assert status == {0: RankStatus.RUNNING, 1: RankStatus.STOPPING}
+
+
+def test_a_group_that_starts_is_no_healthy_group() -> None:
+    """A group that starts is no healthy group."""
+    found = parse_text(example("healthy", "txt").replace("RUNNING", "   INIT"))
+    assert [comm.ranks[0].status for comm in found.communicators] == [RankStatus.STARTING]
+
+
+def test_the_single_count_of_older_versions() -> None:
+    """The single count of older versions."""
+    text = example("lags-by-one", "txt").replace("different AllReduce operation", "different operation")
+    ranks = parse_text(text).communicators[0].ranks
+    assert {rank.rank: dict(rank.counts) for rank in ranks} == {
+        0: {"operations": 27911},
+        1: {"operations": 27910},
+    }
+
+
+@pytest.mark.parametrize("name", ["healthy", "dead"])
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+def test_half_an_answer_is_none(name: str, share: float) -> None:
+    """Half an answer is none."""
+    for form, parse in (("json", parse_json), ("txt", parse_text)):
+        text = example(name, form)
+        with pytest.raises(RanksError):
+            parse(text[: int(share * len(text))])
+
+
+@given(st.text(max_size=300))
+def test_garbage_is_refused_in_one_clean_line(text: str) -> None:
+    """Garbage is refused in one clean line."""
+    for parse in (parse_json, parse_text):
+        with pytest.raises(RanksError) as raised:
+            parse(text)
+        assert str(raised.value).isprintable()
+
+
+@given(st.integers(0, 4000), st.binary(max_size=12))
+def test_damaged_answers_never_raise_anything_else(at: int, noise: bytes) -> None:
+    """Damaged answers never raise anything else."""
+    for form, parse in (("json", parse_json), ("txt", parse_text)):
+        whole = example("dead", form)
+        text = whole[:at] + noise.decode("latin-1") + whole[at + len(noise) :]
+        try:
+            found = parse(text)
+        except RanksError:
+            continue
+        assert len(found.communicators) <= 1024
