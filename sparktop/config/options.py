@@ -11,7 +11,7 @@ from sparktop.model.targets import Watch
 _FIELDS = {"alerts": "node_thresholds", "thresholds": "thresholds", "events": "events", "guard": "guard"}
 """The field of `Watch` that holds a table of the configuration file."""
 
-_AT_START = frozenset({"alerts", "thresholds", "recorder"})
+_AT_START = frozenset({"recorder"})
 """Tables whose settings take effect at the next start."""
 
 

@@ -118,6 +118,14 @@ class NodeThresholds:
 
 
 @dataclass(frozen=True, slots=True)
+class Thresholds:
+    """All thresholds that a store judges by; a store may get others while it runs."""
+
+    states: StateThresholds = StateThresholds()
+    nodes: NodeThresholds = NodeThresholds()
+
+
+@dataclass(frozen=True, slots=True)
 class ModelFacts:
     """Facts about a model from the configuration file, which no server reports."""
 

@@ -7,7 +7,7 @@ addresses without user name, password and query.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import asdict, is_dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
@@ -21,7 +21,7 @@ from sparktop.model.instant import Instant
 from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
 from sparktop.model.router import RouterSample
 from sparktop.model.sweep_view import SweepView
-from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Thresholds
 from sparktop.model.text import clean
 from sparktop.recording.record import MAX_BODY_BYTES, Kind, Record, RecordError
 from sparktop.sources.wire import WireError, checked
@@ -144,6 +144,9 @@ _WRITERS: Mapping[Change, Callable[..., Record | None]] = {
     Change.ADD: _added_record,
     Change.REMOVE: lambda instant, key: Record(Kind.WATCH, instant, key.label, {"remove": True}),
     Change.SET_INTERVAL: lambda instant, value: Record(Kind.WATCH, instant, fields={"interval_s": value}),
+    Change.SET_THRESHOLDS: lambda instant, thresholds: Record(
+        Kind.WATCH, instant, fields={"thresholds": asdict(thresholds)}
+    ),
     Change.SET_SEARCHING: lambda instant, hosts: Record(
         Kind.WATCH, instant, fields={"searching": list(hosts)}
     ),
@@ -224,6 +227,8 @@ def _watch(record: Record) -> Call | None:
         return Call(Change.REMOVE, (_key(record),))
     if (interval_s := _number(fields.get("interval_s"))) is not None and interval_s > 0:
         return Call(Change.SET_INTERVAL, (interval_s,))
+    if isinstance(thresholds := fields.get("thresholds"), dict):
+        return Call(Change.SET_THRESHOLDS, (_validated(Thresholds, thresholds),))
     return Call(Change.SET_SEARCHING, (_names(fields["searching"]),)) if "searching" in fields else None
 
 

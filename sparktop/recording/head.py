@@ -104,20 +104,23 @@ class Head:
     def after(self, call: Call) -> Head:
         """Return a copy of the head, updated by `call`; the same head if `call` changes nothing in it."""
         arguments = cast("tuple[Any, ...]", call.arguments)
+        changed: dict[str, Any] = {}
         match call.change:
             case Change.ADD:
                 new = {key: one for one in arguments if (key := key_of(one)) not in self.targets}
-                return replace(self, targets={**self.targets, **new})
+                changed = {"targets": {**self.targets, **new}}
             case Change.REMOVE:
                 kept = {key: one for key, one in self.targets.items() if key != arguments[0]}
-                return replace(self, targets=kept)
+                changed = {"targets": kept}
             case Change.IDENTIFY:
-                return replace(self, identities={**self.identities, arguments[0]: arguments[1]})
+                changed = {"identities": {**self.identities, arguments[0]: arguments[1]}}
             case Change.SET_INTERVAL:
-                return replace(self, interval_s=arguments[0])
+                changed = {"interval_s": arguments[0]}
+            case Change.SET_THRESHOLDS:
+                changed = {"thresholds": arguments[0].states, "node_thresholds": arguments[0].nodes}
             case Change.SET_SEARCHING:
-                return replace(self, searching=arguments[0])
-        return self
+                changed = {"searching": arguments[0]}
+        return replace(self, **changed) if changed else self
 
 
 def key_of(target: Target) -> SourceKey:
@@ -134,8 +137,8 @@ def first_head(watch: Watch, store: Store) -> Head:
         interval_s=store.interval_s,
         searching=store.searching,
         simulated=store.simulated,
-        thresholds=watch.thresholds,
-        node_thresholds=watch.node_thresholds,
+        thresholds=store.thresholds.states,
+        node_thresholds=store.thresholds.nodes,
         models=watch.models,
         hostname=socket.gethostname(),
         boot_id=boot_id(),

@@ -13,6 +13,7 @@ from sparktop.errors import UsageError
 from sparktop.model.instant import Instant
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep_view import SweepView
+from sparktop.model.targets import Thresholds
 from sparktop.model.text import clean
 from sparktop.recording.calls import call_of, sweep_of
 from sparktop.recording.frames import MAGIC, Damage, FrameReader
@@ -318,7 +319,10 @@ class Player:
         self.store.adopt(state.alerts, state.events, state.verdicts)
 
     def _catch_up(self, head: Head) -> None:
-        """Change the store's targets and identities to those of a head, if records of changes were lost."""
+        """Change the store's targets, thresholds and identities to those of a head, after lost records."""
+        thresholds = Thresholds(head.thresholds, head.node_thresholds)
+        if self.store.thresholds != thresholds:
+            self.store.set_thresholds(thresholds)
         known = {key_of(one) for one in self.store.targets()}
         for key in known - set(head.targets):
             self.store.remove(key)

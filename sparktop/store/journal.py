@@ -18,6 +18,7 @@ class Change(StrEnum):
     NOTE = "note"
     MEASURE_SELF = "measure_self"
     SET_INTERVAL = "set_interval"
+    SET_THRESHOLDS = "set_thresholds"
     SET_SEARCHING = "set_searching"
     BEGIN_OWN_LOAD = "begin_own_load"
     END_OWN_LOAD = "end_own_load"

@@ -17,7 +17,7 @@ from sparktop.model.instant import Instant
 from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
 from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Snapshot
-from sparktop.model.targets import ModelFacts, Watch
+from sparktop.model.targets import ModelFacts, Thresholds, Watch
 from sparktop.store.adoption import adopt_alerts
 from sparktop.store.alert_book import AlertBook
 from sparktop.store.alerts import judge_backend, judge_health, link_events
@@ -64,12 +64,10 @@ class Store:
         self._journal = journal
         self._interval_s = watch.interval_s
         self._searching: tuple[str, ...] = ()
-        self._thresholds = watch.thresholds
-        self._node_thresholds = watch.node_thresholds
         self._models = watch.models
         self._clock = clock
         self._now = now
-        self._tracks = Tracks(watch.thresholds, watch.node_thresholds)
+        self._tracks = Tracks(Thresholds(watch.thresholds, watch.node_thresholds))
         self._placement = Placement(self._tracks.backends, self._tracks.nodes)
         self._events = EventLog()
         self._alerts = AlertBook(self._events)
@@ -107,6 +105,16 @@ class Store:
         """Set the seconds between two polls of a backend."""
         self._begin(Change.SET_INTERVAL, interval_s)
         self._interval_s = interval_s
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """The thresholds by which samples are judged."""
+        return self._tracks.thresholds
+
+    def set_thresholds(self, thresholds: Thresholds) -> None:
+        """Judge the next sample of each source, and all later ones, by other thresholds."""
+        self._begin(Change.SET_THRESHOLDS, thresholds)
+        self._tracks.set_thresholds(thresholds)
 
     def set_searching(self, hosts: tuple[str, ...]) -> None:
         """Set the hosts on which no server has been found yet."""
@@ -318,7 +326,7 @@ class Store:
         if track.view.engine != engine:
             self._placement.outdate()
         judge_health(self._alerts, key, track.health, when)
-        judge_backend(self._alerts, key, track, self._thresholds, when)
+        judge_backend(self._alerts, key, track, self._tracks.thresholds.states, when)
         self._events.add(*link_events(key, track, kind, when))
         peers = self._placement.peers(track)
         track.slow_steps.judge(self._alerts, key, track.view, track.step_pace, peers, when)
@@ -334,7 +342,7 @@ class Store:
         if newer:
             self._placement.update()
             track.judge_steps(self._placement.steps_on(key.name))
-            self._events.add(*judge_node(self._alerts, key, track, self._node_thresholds, when))
+            self._events.add(*judge_node(self._alerts, key, track, self._tracks.thresholds.nodes, when))
 
     def _backend_view(
         self, track: BackendTrack, at: float, now: datetime, groups: Mapping[str, str]

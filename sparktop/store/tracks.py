@@ -10,9 +10,8 @@ from sparktop.model.node import NodeIdentity
 from sparktop.model.targets import (
     BackendTarget,
     NodeTarget,
-    NodeThresholds,
     RouterTarget,
-    StateThresholds,
+    Thresholds,
 )
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.keys import SourceKey, SourceKind
@@ -36,13 +35,12 @@ class Routing(NamedTuple):
 class Tracks:
     """The track of each watched backend, node and router, by name."""
 
-    def __init__(self, thresholds: StateThresholds, node_thresholds: NodeThresholds) -> None:
-        """Start with no source; tracks added later judge by these thresholds."""
+    def __init__(self, thresholds: Thresholds) -> None:
+        """Start with no source; tracks added later judge by `thresholds`."""
         self.backends: dict[str, BackendTrack] = {}
         self.nodes: dict[str, NodeTrack] = {}
         self.routers: dict[str, RouterTrack] = {}
-        self._thresholds = thresholds
-        self._node_thresholds = node_thresholds
+        self.thresholds = thresholds
 
     def add(self, targets: Iterable[Target]) -> None:
         """Add an empty track for each target, except where its type and name have a track already."""
@@ -50,12 +48,20 @@ class Tracks:
             if isinstance(target, BackendTarget):
                 if target.name not in self.backends:
                     self.backends[target.name] = BackendTrack(
-                        target, self._thresholds, self._node_thresholds.slow_step_ratio
+                        target, self.thresholds.states, self.thresholds.nodes.slow_step_ratio
                     )
             elif isinstance(target, NodeTarget):
-                self.nodes.setdefault(target.name, NodeTrack(target, self._node_thresholds))
+                self.nodes.setdefault(target.name, NodeTrack(target, self.thresholds.nodes))
             elif target.name not in self.routers:
                 self.routers[target.name] = RouterTrack(target)
+
+    def set_thresholds(self, thresholds: Thresholds) -> None:
+        """Judge the next sample of each source, and all later ones, by `thresholds`."""
+        self.thresholds = thresholds
+        for backend in self.backends.values():
+            backend.set_thresholds(thresholds.states, thresholds.nodes.slow_step_ratio)
+        for node in self.nodes.values():
+            node.set_thresholds(thresholds.nodes)
 
     def get(self, key: SourceKey) -> Track | None:
         """Return the track of a source; None if it is not watched."""

@@ -268,15 +268,10 @@ class SparktopApp(ThemedApp):
     def action_menu(self) -> None:
         """Show the menu of all settings."""
         # Late, like other screens that the first picture does not need.
-        from sparktop.ui.options.configured import Configured
-        from sparktop.ui.options.settings import menu_screen
+        from sparktop.ui.options.settings import configured_live, menu_screen
 
-        self._configured = self._configured or Configured(self.desk.watch, self._apply, self.desk.env)
+        self._configured = self._configured or configured_live(self.desk, self._store)
         self.push_screen(menu_screen(self, self, self._configured))
-
-    def _apply(self, watch: Watch) -> None:
-        """Put changed settings into effect."""
-        self.desk.watch = watch
 
     def action_next_interval(self) -> None:
         """Change to the next longer poll interval; after the longest, to the shortest."""

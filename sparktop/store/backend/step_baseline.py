@@ -59,6 +59,10 @@ class StepBaseline:
         self._slow_since: float | None = None
         self._slow = False
 
+    def set_ratio(self, slow_ratio: float) -> None:
+        """Judge later steps by another ratio to the baseline."""
+        self._ratio = slow_ratio
+
     def clear(self) -> None:
         """Forget all baselines, because the server restarted or another server answers."""
         self._measures.clear()

@@ -87,6 +87,11 @@ class BackendTrack:
         if target.engine != "auto":
             self.view = replace(self.view, engine=target.engine)
 
+    def set_thresholds(self, thresholds: StateThresholds, slow_step_ratio: float) -> None:
+        """Judge later samples by these thresholds."""
+        self._thresholds = thresholds
+        self._baseline.set_ratio(slow_step_ratio)
+
     def identify(self, identity: EngineIdentity) -> None:
         """Store what the server reports about itself (version, model, longest context, slots) in the view."""
         self.identity = identity

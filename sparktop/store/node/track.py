@@ -65,6 +65,10 @@ class NodeTrack:
         """True from a failure to the next sample."""
         self.view = NodeView(target.name, target.via)
 
+    def set_thresholds(self, thresholds: NodeThresholds) -> None:
+        """Judge later samples by `thresholds`."""
+        self._thresholds = thresholds
+
     def identify(self, identity: NodeIdentity) -> None:
         """Store what the machine reports about itself."""
         self.view = replace(self.view, identity=identity)

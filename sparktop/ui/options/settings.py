@@ -8,11 +8,14 @@ from dataclasses import replace
 from textual.app import App
 
 from sparktop.config.options import ALERTS, EVENTS, GUARD, INTERVAL, LOW_BANDWIDTH, RECORDER, STATES
+from sparktop.model.targets import Thresholds, Watch
 from sparktop.panels.board.view import Preset, Sort, View
+from sparktop.store import Store
 from sparktop.ui.host import Host
 from sparktop.ui.options.configured import THEME, Configured
 from sparktop.ui.screens.menu import MenuScreen
 from sparktop.ui.screens.setting import Setting, Tab
+from sparktop.ui.sweep_desk import SweepDesk
 
 _BOXES = {
     "nodes": ("nodes", "nodes", "Machines: CPU, memory, GPU, network."),
@@ -29,6 +32,18 @@ _SORT = "Order of backends and nodes. Live values are sorted every 5 s. It is re
 _FILTER = "Shows only backends and nodes with all these words in name, model, URL or state."
 _PICTURE = "Live, or paused at a moment of the last 30 minutes, while polling goes on."
 _SNAPSHOT = "Writes this moment as JSON, Markdown and HTML into the current folder."
+
+
+def configured_live(desk: SweepDesk, store: Store | None) -> Configured:
+    """Return the settings of the file, which take effect at once in `desk` and `store` when they change."""
+
+    def apply(watch: Watch) -> None:
+        desk.watch = watch
+        wanted = Thresholds(watch.thresholds, watch.node_thresholds)
+        if store is not None and store.thresholds != wanted:
+            store.set_thresholds(wanted)
+
+    return Configured(desk.watch, apply, desk.env)
 
 
 def menu_screen(app: App[None], host: Host, configured: Configured) -> MenuScreen:

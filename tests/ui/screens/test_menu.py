@@ -165,6 +165,21 @@ async def test_what_is_live_holds_at_once() -> None:
         assert app.desk.watch.guard.min_headroom_gib == 8
 
 
+async def test_limits_of_alerts_and_states_hold_at_once(tmp_path: Path) -> None:
+    """The store judges by the changed limits, and no explanation speaks of the next start."""
+    live = Rehearsal()
+    app = SparktopApp(live.store.snapshot, store=live.store, watch=live.watch, env={"HOME": str(tmp_path)})
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "m", "2")
+        await choose(pilot, app, "headroom, warning", "right")
+        assert "next start" not in about(app)
+        await press(pilot, "3")
+        await choose(pilot, app, "busy from", "left")
+        assert "next start" not in about(app)
+    assert live.store.thresholds.nodes.headroom_warn_gib == 13
+    assert live.store.thresholds.states.busy_share == pytest.approx(0.45)
+
+
 async def test_the_mouse_chooses_pages_and_settings() -> None:
     """A click on a title opens its page; a click on a line changes it."""
     app = make_app()
