@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from sparktop.engines.exposition import Family, Labels, number
 from sparktop.model.engine import Histogram
 
+_KEPT_LABELS = 4096
+"""Labels of buckets whose bounds are cached between pages, because the next page of a server has the same."""
 _Series = dict[Labels, dict[float, float]]
 
 
@@ -48,18 +51,27 @@ def _by_series(buckets: Family) -> _Series | None:
     """
     series: _Series = {}
     for labels, value in buckets.items():
-        bound = math.nan
-        others = []
-        for label in labels:
-            if label[0] == "le":
-                bound = number(label[1])
-            else:
-                others.append(label)
-        found = series.setdefault(tuple(others), {})
+        others, bound = _kept_split(labels)
+        found = series.setdefault(others, {})
         if not bound > -math.inf or bound in found:
             return None
         found[bound] = value
     return series
+
+
+def _split(labels: Labels) -> tuple[Labels, float]:
+    """Return (labels without `le`, bound in `le`); the bound is NaN if it is missing or not a number."""
+    bound = math.nan
+    others = []
+    for label in labels:
+        if label[0] == "le":
+            bound = number(label[1])
+        else:
+            others.append(label)
+    return tuple(others), bound
+
+
+_kept_split = lru_cache(_KEPT_LABELS)(_split)
 
 
 def _rises(cumulative: list[float]) -> bool:

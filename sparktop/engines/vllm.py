@@ -28,6 +28,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sparktop.engines.exposition import Family, Reader
+from sparktop.engines.extras import VLLM as EXTRAS
 from sparktop.engines.figures import (
     finished,
     label,
@@ -111,7 +112,7 @@ _HISTOGRAMS: Histograms = (
     ("step_tokens", ("vllm:iteration_tokens_total",)),
     ("answer_tokens", ("vllm:request_generation_tokens",)),
 )
-NAMES = names_of(_FIELDS, _HISTOGRAMS, START, _CONFIG)
+NAMES = names_of(_FIELDS, _HISTOGRAMS, START, _CONFIG, *EXTRAS.names)
 """Every metric name that is read, spelled as on the page."""
 _READER = Reader(NAMES)
 
@@ -130,6 +131,7 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
         fields.setdefault(lane, {})
     for lane, capacity in _capacities(configs, named, list(fields)).items():
         fields[lane]["kv_capacity_tokens"] = capacity
+    EXTRAS.add(page.families, fields, "engine")
     if START not in page.families:
         _correct_for_several_servers(page, fields.values())
     return EngineSample(

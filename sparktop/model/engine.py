@@ -77,6 +77,11 @@ class LaneSample:
     jumps."""
     finished: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
     """Finished requests by reason."""
+    counts: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
+    """Counters that only some servers report, by the name that `COUNTER_FIGURES` uses. Keys that
+    begin with `POSITION` count accepted draft tokens by their position in the draft."""
+    gauges: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
+    """Gauges that only some servers report, by the name that `COUNTER_FIGURES` uses."""
     ttft: Histogram | None = None
     itl: Histogram | None = None
     tpot: Histogram | None = None
@@ -110,31 +115,8 @@ LANE_COUNTERS = (
 """Fields of `LaneSample` that never decrease while the server's process lives."""
 
 
-@dataclass(frozen=True, slots=True)
-class CounterFigure:
-    """A metric that only some servers report, computed from one or two counters of `LaneSample`.
-
-    An entry in `COUNTER_FIGURES` is all that the store, the screen, the reports and the JSON need.
-    """
-
-    name: str
-    """Key in the JSON."""
-    title: str
-    """Label of at most 10 cells on the screen, and heading of a column in reports."""
-    counter: str
-    of: str | None = None
-    """The counter of which `counter` counts a part: the metric is then a percentage over 60 s. With None
-    the metric is the rate of `counter` per second, over 10 s."""
-
-
-COUNTER_FIGURES = (
-    CounterFigure(
-        "external_cache_hit_percent", "external", "external_cache_hits", of="external_cache_queries"
-    ),
-    CounterFigure("media_cache_hit_percent", "media", "media_cache_hits", of="media_cache_queries"),
-)
-"""The metrics that only some servers report, in the order in which they are shown."""
-
+POSITION = "spec_position_"
+"""Beginning of the keys of `LaneSample.counts` that count accepted draft tokens by their position, from 0."""
 LANE_HISTOGRAMS = ("ttft", "itl", "tpot", "e2e", "queue", "prefill", "decode", "step_tokens", "answer_tokens")
 """Fields of `LaneSample` that hold a `Histogram`."""
 
@@ -162,6 +144,11 @@ class EngineSample:
     page_bytes: int | None = None
     note: str | None = None
     """Why metrics are missing, in one clean line; None where all are present."""
+    role: str | None = None
+    """What the server does of each request, as its page reports it: "prefill", "decode", or another clean
+    word; None where the page does not report it."""
+    slots: int | None = None
+    """Most requests that the server runs at once, where its page reports that."""
     page: bytes | None = field(default=None, repr=False, compare=False)
     """The answer that the sample was read from, decompressed, for a recording; None where there was none."""
 

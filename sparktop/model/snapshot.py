@@ -9,6 +9,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from sparktop.model.balance import Balance
+from sparktop.model.counter_figures import ALSO_REPORTED, COUNTER_FIGURES, CounterFigure
 from sparktop.model.event import Alert, Event
 from sparktop.model.failure import Failure
 from sparktop.model.fleet import NO_COST, NO_TOTALS, SelfView, Totals
@@ -197,6 +198,8 @@ class BackendView:
     """Engine steps per second over 10 s, summed over engine cores."""
     step_ms: float | None = None
     """Mean duration of an engine step over 10 s; None unless every engine core had requests all the time."""
+    spec_accept_by_position: tuple[float | None, ...] = ()
+    """Percentage of drafts whose token was accepted, by position in the draft, over 60 s."""
     counter_figures: Mapping[str, float | None] = field(default_factory=lambda: _NO_NUMBERS)
     """Values of the metrics in `COUNTER_FIGURES`, by name."""
     estimated_read_gb_per_s: float | None = None
@@ -236,6 +239,20 @@ class BackendView:
     def ok(self) -> bool:
         """Whether the newest poll of the backend succeeded; False before the first."""
         return self.failure is None and self.age_s is not None
+
+    def also_reported(self) -> list[tuple[CounterFigure, float]]:
+        """Return what only some servers report and this one does: (metric, value), in the order to show.
+
+        Faults that never happened are left out, and a section (see `CounterFigure`) with nothing but zeros,
+        because servers report zeros for features that are off.
+        """
+        known = [
+            (one, value)
+            for one in COUNTER_FIGURES
+            if (value := self.counter_figures.get(one.name)) is not None and (value or not one.fault)
+        ]
+        used = {one.section for one, value in known if value}
+        return [(one, value) for one, value in known if one.section in used or one.section == ALSO_REPORTED]
 
     @property
     def state_text(self) -> str:

@@ -137,7 +137,8 @@ def _zero_lane(lane: LaneSample) -> LaneSample:
         histogram: Histogram | None = getattr(lane, name)
         if histogram is not None:
             zeros[name] = Histogram(histogram.bounds, (0.0,) * len(histogram.cumulative), 0.0)
-    return LaneSample(lane.lane, finished=dict.fromkeys(lane.finished, 0.0), **zeros)
+    finished, counts = dict.fromkeys(lane.finished, 0.0), dict.fromkeys(lane.counts, 0.0)
+    return LaneSample(lane.lane, finished=finished, counts=counts, **zeros)
 
 
 def _zero_at_start(last: EngineSample, sample: EngineSample, wall_at: float) -> EngineSample | None:

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import add, attrgetter
 
-from sparktop.model.engine import LANE_COUNTERS, CounterFigure, EngineSample, Histogram, LaneSample
+from sparktop.model.counter_figures import CounterFigure, How
+from sparktop.model.engine import LANE_COUNTERS, EngineSample, Histogram, LaneSample
 from sparktop.model.snapshot import NO_LATENCY, Latency
 from sparktop.rates.quantiles import difference, histogram_latency, merge
 
@@ -65,6 +66,8 @@ def lane_counters(lane: LaneSample) -> dict[str, float]:
         for name, value in zip(LANE_COUNTERS, _counters_of(lane), strict=True)
         if value is not None and math.isfinite(value)
     }
+    if lane.counts:
+        reported |= lane.counts
     finished = math.fsum(lane.finished.values()) if lane.finished else math.nan
     if math.isfinite(finished):
         reported["finished"] = finished
@@ -241,13 +244,14 @@ class Window:
         """Return the value of `of`, a metric computed from one counter, or from the ratio of two counters.
 
         With one counter it is a rate per second over `rate_s` seconds, or None if the tallies span less than
-        `least_s` seconds. With two it is a percentage (0 to 100) over `ratio_s` seconds. None if a server
-        does not report the counters.
+        `least_s` seconds. With two it is a percentage (0 to 100) or a mean over `ratio_s` seconds. None if a
+        server does not report the counters.
         """
         if of.of is None:
-            return self.rate(of.counter, rate_s, least_s)
-        share = self.ratio(of.counter, of.of, ratio_s)
-        return None if share is None else 100.0 * share
+            value = self.rate(of.counter, rate_s, least_s)
+        else:
+            value = self.ratio(of.counter, of.of, ratio_s)
+        return None if value is None else value * (100.0 if of.how is How.PERCENT else of.scale)
 
     def live_rate(self, name: str, interval_s: float) -> float | None:
         """Return the increase per second of counter `name` over about the last second.

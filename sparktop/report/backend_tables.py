@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from sparktop.graphics import numbers
-from sparktop.model.engine import COUNTER_FIGURES
+from sparktop.model.counter_figures import CounterFigure, How
 from sparktop.model.snapshot import BackendView, Latency
 from sparktop.report import cell
 from sparktop.report.table import Column, Kind, Table
@@ -60,17 +60,10 @@ def rate_windows(backends: Sequence[BackendView]) -> str:
 def backend_work(backends: Sequence[BackendView]) -> Table:
     """Return a table of what explains the speed, one row per backend.
 
-    Columns are preemptions, prefix cache, speculative decoding, batch size and memory reads; rarer metrics
-    follow if a backend reports them.
+    Columns are preemptions, prefix cache, speculative decoding, batch size and memory reads.
     """
     titles = ("preempt/s", "prefix hits", "drafts taken", "tokens/step", "read GB/s", "of the roofline")
-    more = [
-        figure
-        for figure in COUNTER_FIGURES
-        if any(one.counter_figures.get(figure.name) is not None for one in backends)
-    ]
-    rarer = (figure.title if figure.of else f"{figure.title}/s" for figure in more)
-    columns = (Column("backend", Kind.NAME), *(Column(title) for title in (*titles, *rarer)))
+    columns = (Column("backend", Kind.NAME), *(Column(title) for title in titles))
     rows = (
         (
             cell.name(one.name),
@@ -80,14 +73,45 @@ def backend_work(backends: Sequence[BackendView]) -> Table:
             cell.rate(one.batch_per_step),
             cell.rate(one.estimated_read_gb_per_s),
             cell.percent(one.roofline_percent),
-            *(
-                (cell.percent if figure.of else cell.rate)(one.counter_figures.get(figure.name))
-                for figure in more
-            ),
         )
         for one in backends
     )
     return Table("Caches and steps", columns, tuple(rows))
+
+
+def also_reported(backends: Sequence[BackendView]) -> Table:
+    """Return a table of the metrics that only some servers report, one row per backend and metric."""
+    columns = (
+        Column("backend", Kind.NAME),
+        Column("about", Kind.WORD),
+        Column("metric", Kind.WORD),
+        Column("value"),
+    )
+    rows = (
+        (cell.name(one.name), figure.section, figure.title, counter_figure(figure, value))
+        for one in backends
+        for figure, value in one.also_reported()
+    )
+    return Table("Also reported", columns, tuple(rows))
+
+
+def also_reported_words(view: BackendView) -> str:
+    """Return the metrics of a backend that only some servers report, as one line; "" if it reports none.
+
+    Metrics of one section stand together, such as "LMCache: hits 62%, filled 31%".
+    """
+    parts: dict[str, list[str]] = {}
+    for figure, value in view.also_reported():
+        parts.setdefault(figure.section, []).append(f"{figure.title} {counter_figure(figure, value)}")
+    return " · ".join(f"{section}: {', '.join(words)}" for section, words in parts.items())
+
+
+def counter_figure(figure: CounterFigure, value: float) -> str:
+    """Return the value of a metric with its unit, such as "12.3 MB/s"."""
+    if figure.is_percent:
+        return cell.percent(value)
+    text = cell.count(value) if figure.how in {How.COUNT, How.GAUGE} else cell.rate(value)
+    return f"{text}{figure.shown_unit}"
 
 
 def backend_servers(backends: Sequence[BackendView], *, detailed: bool) -> Table:

@@ -68,6 +68,7 @@ def _tables(snapshot: Snapshot) -> Iterator[Table]:
     yield backend_tables.backend_load(backends)
     yield backend_tables.latencies(backends)
     yield backend_tables.backend_work(backends)
+    yield backend_tables.also_reported(backends)
     yield backend_tables.backend_lanes(backends)
     yield backend_tables.backend_servers(backends, detailed=True)
     yield backend_tables.backend_counters(backends)

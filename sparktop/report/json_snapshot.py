@@ -16,7 +16,7 @@ from __future__ import annotations
 from sparktop import __version__
 from sparktop.analysis.verdict import verdict
 from sparktop.events.document import event_json
-from sparktop.model.engine import COUNTER_FIGURES
+from sparktop.model.counter_figures import COUNTER_FIGURES
 from sparktop.model.event import Alert
 from sparktop.model.plain import json_time, plain
 from sparktop.model.router import RouterView
@@ -93,6 +93,10 @@ def _count(value: float | None) -> float | None:
     return int(value) if value is not None and value.is_integer() else value
 
 
+_ALWAYS = ("external_cache_hit_percent", "media_cache_hit_percent")
+"""Names in `COUNTER_FIGURES` that each backend has as keys; the others are in "also_reported" if known."""
+
+
 def _backend(backend: BackendView) -> dict[str, object]:
     return {
         "name": backend.name,
@@ -114,7 +118,13 @@ def _backend(backend: BackendView) -> dict[str, object]:
         "kv_cache_percent": backend.kv_cache_percent,
         "kv_capacity_tokens": _count(backend.kv_capacity_tokens),
         **fields_of(backend, _FIGURE_KEYS),
-        **{one.name: backend.counter_figures.get(one.name) for one in COUNTER_FIGURES},
+        **{name: backend.counter_figures.get(name) for name in _ALWAYS},
+        "spec_accept_by_position_percent": backend.spec_accept_by_position or None,
+        "also_reported": {
+            one.name: value
+            for one in COUNTER_FIGURES
+            if one.name not in _ALWAYS and (value := backend.counter_figures.get(one.name)) is not None
+        },
         "ttft_ms": _latency(backend.ttft),
         "itl_ms": _latency(backend.itl),
         "e2e_ms": _latency(backend.e2e),

@@ -42,6 +42,7 @@ def render(snapshot: Snapshot) -> str:
         backend_tables.backend_load(backends),
         backend_tables.backend_servers(backends, detailed=False),
         backend_tables.latencies(backends, _LATENCIES, _QUANTILES),
+        backend_tables.also_reported(backends),
         fleet_tables.routers(snapshot),
         balance_tables.balances(snapshot),
         balance_tables.shares(snapshot),

@@ -18,7 +18,7 @@ from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.text import clean
 from sparktop.report import cell
-from sparktop.report.backend_tables import rate_windows
+from sparktop.report.backend_tables import also_reported_words, rate_windows
 from sparktop.report.balance_tables import balance_lines
 from sparktop.report.current import current
 from sparktop.report.node_lines import node_sentences
@@ -155,7 +155,7 @@ def _backend_row(view: BackendView) -> TextRow:
             cell.quantile(view.ttft.p95),
             view.model or UNKNOWN,
         ),
-        (*_trouble(view.failure, view.age_s),),
+        (also_reported_words(view), *_trouble(view.failure, view.age_s)),
     )
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from sparktop.model.engine import COUNTER_FIGURES, LaneSample
+from sparktop.model.counter_figures import COUNTER_FIGURES, CounterFigure, How
+from sparktop.model.engine import POSITION, LaneSample
 from sparktop.model.fleet import Totals
 from sparktop.model.snapshot import BackendView, NodeView
 from sparktop.rates import Window
@@ -66,7 +67,8 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
         spec_drafts_per_s=rate("spec_drafts"),
         batch_per_step=window.ratio("stepped", "steps", long_s),
         steps_per_s=rate("steps"),
-        counter_figures=_counter_figures(window, short_s, least_s, long_s),
+        counter_figures=_counter_figures(lanes, window, short_s, least_s, long_s),
+        spec_accept_by_position=_by_position(lanes, window, long_s),
         estimated_read_gb_per_s=_in_gb(rate("read_bytes_per_gpu")),
         ttft=window.latency("ttft", long_s),
         itl=window.latency("itl", long_s),
@@ -155,9 +157,33 @@ def _rate_window_s(window: Window, window_s: float, least_s: float) -> float | N
 
 
 def _counter_figures(
-    window: Window, rate_s: float, least_s: float, ratio_s: float
+    lanes: _Lanes, window: Window, rate_s: float, least_s: float, ratio_s: float
 ) -> Mapping[str, float | None]:
-    return {one.name: window.figure(one, rate_s, least_s, ratio_s) for one in COUNTER_FIGURES}
+    return {
+        one.name: _reported(lanes, one)
+        if one.how in {How.COUNT, How.GAUGE, How.HIGHEST}
+        else window.figure(one, rate_s, least_s, ratio_s)
+        for one in COUNTER_FIGURES
+    }
+
+
+def _reported(lanes: _Lanes, one: CounterFigure) -> float | None:
+    """Return the newest value of a counter or gauge, over the engine cores (lanes) that report it.
+
+    None where none does.
+    """
+    held = (lane.counts if one.how is How.COUNT else lane.gauges for lane in lanes)
+    values = [values[one.counter] for values in held if one.counter in values]
+    if not values:
+        return None
+    return one.scale * (max(values) if one.how is How.HIGHEST else sum(values))
+
+
+def _by_position(lanes: _Lanes, window: Window, window_s: float) -> tuple[float | None, ...]:
+    """Return the percentage of drafts whose token was accepted, by position in the draft; () if unknown."""
+    known = max((sum(name.startswith(POSITION) for name in lane.counts) for lane in lanes), default=0)
+    shares = (window.ratio(f"{POSITION}{index}", "spec_drafts", window_s) for index in range(known))
+    return tuple(None if share is None else 100.0 * share for share in shares)
 
 
 def _in_gb(size_bytes: float | None) -> float | None:

@@ -154,7 +154,7 @@ GENERATIONS: dict[str, dict[str, Any]] = {
     | SPEC
     | {"finished": {"length": 2, "stop": 6}, "prefix_cache_hit_percent": 40, "spec_accept_percent": 70},
     "0.8.5-v1": OLD_ITL | PREFIX,
-    "0.9.2": OLD_ITL | PREFIX | SPEC | {"spec_drafts": 50},
+    "0.9.2": OLD_ITL | PREFIX | SPEC | {"spec_drafts": 50, "counts": {"spec_position_0": 45}},
     "0.11": NEW_ITL | PREFIX,
     "0.13": NEW_ITL | PREFIX | TPOT | ERRORS | {"asleep": True, "running": 0},
     "0.18": NEW_ITL | PREFIX | TPOT | ERRORS | SOURCES | EXTERNAL | {"asleep": False},
@@ -168,6 +168,7 @@ GENERATIONS: dict[str, dict[str, Any]] = {
         "waiting_for_capacity": 1,
         "read_bytes_per_gpu": 8e9,
         "kv_capacity_tokens": 15_000,
+        "gauges": {"deferred": 1},
     }
     | {"finished": {**BASE["finished"], "error": 1, "repetition": 0}},
 }

@@ -342,7 +342,7 @@ class _Page:
         *,
         engine_label: bool = True,
     ) -> None:
-        """Add a counter that viewers do not read; does nothing unless the page is complete."""
+        """Add a counter that the screens of a simulation do not need; only to a complete page."""
         if self._whole:
             self.counter(name, about, value, label, engine_label=engine_label)
 

@@ -1,25 +1,36 @@
-"""Draws the section of a backend's full-screen view that has values which only some servers report."""
+"""Draws the sections of a backend's full-screen view that have values which only some servers report."""
 
 from __future__ import annotations
 
 from sparktop.graphics import numbers
-from sparktop.model.engine import COUNTER_FIGURES, CounterFigure
+from sparktop.model.counter_figures import CounterFigure, How
 from sparktop.model.snapshot import BackendView
 from sparktop.panels.parts.rows import Row
-from sparktop.panels.parts.sections import Section, fact, facts
+from sparktop.panels.parts.sections import VALUE_WIDTH, Section, fact, facts, name_width
+
+_WINDOWS = {How.RATE: " 10 s", How.PERCENT: " 60 s", How.MEAN: " 60 s"}
 
 
-def counter_section(view: BackendView, width: int) -> list[Section]:
-    """Return a list with the section of rarely reported values of a backend; empty if it reports none.
+def counter_sections(view: BackendView, width: int) -> list[Section]:
+    """Return the sections of rarely reported values of a backend; empty if it reports none.
 
-    The section has those values of `COUNTER_FIGURES` that are known.
+    They have those values of `COUNTER_FIGURES` that are known. Counts of faults are left out while they are
+    0, and so is a section whose values are all 0.
     """
-    values = ((figure, view.counter_figures.get(figure.name)) for figure in COUNTER_FIGURES)
-    cells = [_cell(figure, value) for figure, value in values if value is not None]
-    return [Section("also reported", facts(cells, width))] if cells else []
+    room = width // 2 - name_width(width) - VALUE_WIDTH
+    cells: dict[str, list[Row]] = {}
+    for figure, value in view.also_reported():
+        cells.setdefault(figure.section, []).append(_cell(figure, value, room))
+    return [Section(title, facts(rows, width)) for title, rows in cells.items()]
 
 
-def _cell(figure: CounterFigure, value: float) -> Row:
-    if figure.of is None:
-        return fact(figure.title, numbers.rate(value, 6), "/s 10 s")
-    return fact(figure.title, numbers.percent(value, 6), " 60 s")
+def _cell(figure: CounterFigure, value: float, room: int) -> Row:
+    """Return label, value and unit; the window follows the unit if both fit into `room` cells."""
+    unit, window = figure.shown_unit, _WINDOWS.get(figure.how, "")
+    if len(unit) + len(window) < room:
+        unit += window
+    role = "warn" if figure.fault else "text"
+    if figure.is_percent:
+        return fact(figure.title, numbers.percent(value, 6), unit, role=role)
+    text = numbers.count(value, 6) if figure.how in {How.COUNT, How.GAUGE} else numbers.rate(value, 6)
+    return fact(figure.title, text, unit, role=role)

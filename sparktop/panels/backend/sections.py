@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
 from sparktop.model.snapshot import BackendView, LaneView, Latency, NodeView, Quantile
-from sparktop.panels.backend.counter_figures import counter_section
+from sparktop.panels.backend.counter_figures import counter_sections
 from sparktop.panels.backend.node_tile import node_tile
 from sparktop.panels.parts.figures import bar_runs, figure, label, quantile_text, rate_words, share_role
 from sparktop.panels.parts.rows import Row
@@ -57,7 +57,7 @@ def backend_sections(view: BackendView, nodes: Mapping[str, NodeView], width: in
         Section("throughput", _throughput(view, width), view.rate_note or rate_words(view)),
         Section("latency", _latencies(view, width), window),
         Section("cache and speculation", _cache(view, width), window),
-        *counter_section(view, width),
+        *counter_sections(view, width),
         Section("memory roofline", _roofline(view, width), rate_words(view)),
         Section("finished", _finished(view, width), "since its start"),
         Section("server", _server(view, nodes, width)),
@@ -205,7 +205,23 @@ def _cache(view: BackendView, width: int) -> list[Row]:
             4,
         ),
         *facts(cells, width),
+        *_positions(view, width),
     ]
+
+
+def _positions(view: BackendView, width: int) -> list[Row]:
+    """Return a row with the share of drafts whose token was accepted, by position in the draft.
+
+    None if the server does not report positions, or if no draft was verified in the last 60 s.
+    """
+    shares = view.spec_accept_by_position
+    if all(share is None for share in shares):
+        return []
+    row: Row = [label("by token", name_width(width))]
+    each = 6
+    for share in shares[: (width - name_width(width)) // each]:
+        row += percent_run(share, each)
+    return [row]
 
 
 def _roofline(view: BackendView, width: int) -> list[Row]:

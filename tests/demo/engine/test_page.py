@@ -161,11 +161,15 @@ def test_every_series_stands_once_on_the_page(page: str) -> None:
 
 
 def test_the_short_page_tells_viewers_the_same(page: str) -> None:
-    """What a rehearsal reads of an engine is what a viewer reads of its server's whole page."""
+    """What a rehearsal reads of an engine is what a viewer reads of its server's whole page.
+
+    Only the rarer counters (of its HTTP server, of refusals) are on the whole page alone.
+    """
     engine, ledger = played()
     short = read_page(engine_page(engine, ledger, 5.0), at=0.0, answer_ms=1.0)
     whole = read_page(page.encode(), at=0.0, answer_ms=1.0)
-    assert replace(short, page_bytes=whole.page_bytes) == whole
+    lanes = tuple(replace(lane, counts={}) for lane in whole.lanes)
+    assert replace(short, page_bytes=whole.page_bytes) == replace(whole, lanes=lanes)
 
 
 def test_a_model_name_with_quotes_survives() -> None:

@@ -1,0 +1,168 @@
+"""Reads metrics that only some servers report: moved KV caches, LoRA adapters, refusals, HTTP errors.
+
+The tables say which metric names hold each entry of `LaneSample.counts` and `LaneSample.gauges`. Details:
+
+* `http_requests_total` is that of prometheus-fastapi-instrumentator, which most servers with FastAPI use. It
+  is counted when an answer ends. Only POST is read: GET requests are those of monitors.
+* The value of `vllm:lora_requests_info` is the Unix time at which its labels were true, and each combination
+  of labels remains on the page: the newest one counts.
+* vLLM's histograms of NIXL count transfers at the server that reads the KV cache, and expired requests at
+  the server that holds it.
+* LMCache's `remote_time_*` are in milliseconds, its other times in seconds.
+* Without the feature, these names are absent, so that its metrics stay unknown. Counters that every page has,
+  used or not, are read as unknown while they are 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from sparktop.engines.exposition import Family
+from sparktop.engines.figures import label, only, positive, requests, share, total, total_or_none, where
+from sparktop.engines.lanes import LanePage, lane_order
+from sparktop.model.engine import POSITION
+
+Extras: TypeAlias = Sequence[tuple[str, tuple[str, ...], Callable[[Family], float | None]]]
+"""(key in `counts` or `gauges`, metric names, function from the samples of a lane to the value). The values
+of all the names that are on the page are added up."""
+
+_POSITION_NAME = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+_HTTP = "http_requests_total"
+_MOST_POSITIONS = 16
+"""Positions in a draft of which the accepted tokens are read."""
+
+
+def _lora(name: str) -> Callable[[Family], float | None]:
+    """Return a function that counts the adapters which the newest sample lists in its label `name`."""
+
+    def count(family: Family) -> float | None:
+        newest = max(family, key=lambda labels: family[labels], default=())
+        listed = label(newest, name)
+        return None if listed is None else float(len([one for one in listed.split(",") if one.strip()]))
+
+    return count
+
+
+def _lora_max(family: Family) -> float | None:
+    return positive(label(max(family, key=lambda labels: family[labels], default=()), "max_lora"))
+
+
+def _totals(prefix: str, *names: str) -> tuple[str, ...]:
+    """Return the spellings of counters: with `_total`, as on all pages but those of some Rust servers."""
+    return tuple(f"{prefix}{name}_total" for name in names)
+
+
+_STAGES, _REASONS = "vllm:num_requests_kv_fetch_by_stage", "vllm:num_requests_waiting_by_reason"
+_LORA_INFO = "vllm:lora_requests_info"
+_CACHED = _totals("vllm:", "prompt_tokens_cached_by_source")
+COUNTS: Extras = (
+    ("refused", _totals("vllm:", "admission_rejections"), total),
+    ("corrupted", _totals("vllm:", "corrupted_requests"), total),
+    ("cached_elsewhere", _CACHED, only("source", "host", "p2p", "disk", combine=total_or_none)),
+    ("kv_transfer_bytes", ("vllm:nixl_bytes_transferred_sum",), total),
+    ("kv_transfer_s", ("vllm:nixl_xfer_time_seconds_sum",), total),
+    ("kv_transfers", ("vllm:nixl_xfer_time_seconds_count",), total),
+    (
+        "kv_failures",
+        (
+            *_totals("vllm:", "nixl_num_failed_transfers", "nixl_num_failed_notifications"),
+            *_totals("vllm:", "mooncake_store_operation_failed_keys"),
+        ),
+        total,
+    ),
+    ("kv_expired", _totals("vllm:", "nixl_num_kv_expired_reqs"), total),
+    ("offload_loaded", _totals("vllm:", "kv_offload_load_bytes"), total),
+    ("offload_stored", _totals("vllm:", "kv_offload_store_bytes"), total),
+    ("offload_failures", _totals("vllm:", "kv_offload_allocation_failure"), total),
+    ("lmcache_hits", _totals("lmcache:", "num_hit_tokens"), total),
+    ("lmcache_lookups", _totals("lmcache:", "num_requested_tokens"), total),
+    ("lmcache_retrieve_s", ("lmcache:time_to_retrieve_sum",), total),
+    ("lmcache_retrieves", ("lmcache:time_to_retrieve_count",), total),
+    ("lmcache_remote_get_ms", ("lmcache:remote_time_to_get_sum",), total),
+    ("lmcache_remote_gets", ("lmcache:remote_time_to_get_count",), total),
+    *(
+        (f"{POSITION}{index}", (_POSITION_NAME,), only("position", str(index), combine=total))
+        for index in range(_MOST_POSITIONS)
+    ),
+)
+"""Counters on the page of a vLLM server, those of LMCache inside it included."""
+GAUGES: Extras = (
+    ("kv_fetch_waiting", (_STAGES,), only("stage", "waiting_to_start", combine=requests)),
+    ("kv_fetching", (_STAGES,), only("stage", "in_progress", combine=requests)),
+    ("deferred", (_REASONS,), only("reason", "deferred", combine=requests)),
+    ("offload_cache", ("vllm:kv_offload_cpu_cache_usage_perc",), share),
+    ("offload_pending", ("vllm:simple_kv_offload_pending_store_blocks",), total),
+    ("lmcache_local_bytes", ("lmcache:local_cache_usage",), total),
+    ("lmcache_remote_bytes", ("lmcache:remote_cache_usage",), total),
+    ("lora_running", (_LORA_INFO,), _lora("running_lora_adapters")),
+    ("lora_waiting", (_LORA_INFO,), _lora("waiting_lora_adapters")),
+    ("lora_max", (_LORA_INFO,), _lora_max),
+)
+"""Gauges on the page of a vLLM server, those of LMCache inside it included."""
+
+
+class ExtraReader:
+    """Reads the counters and gauges of two tables, and the HTTP server's answers, from metrics pages."""
+
+    def __init__(self, counts: Extras, gauges: Extras) -> None:
+        """Prepare to fill `LaneSample.counts` from the table `counts`, and `LaneSample.gauges` likewise."""
+        self._rows: dict[str, list[tuple[str, str, Callable[[Family], float | None]]]] = {_HTTP: []}
+        for field, table in (("counts", counts), ("gauges", gauges)):
+            for key, names, combine in table:
+                for name in names:
+                    self._rows.setdefault(name, []).append((field, key, combine))
+        self.names = frozenset(self._rows)
+        """Every metric name that is read here."""
+
+    def add(
+        self,
+        families: Mapping[str, Family],
+        lanes: Mapping[str, dict[str, Any]],
+        lane_label: str | None = None,
+        keep: Callable[[Family], Family] | None = None,
+    ) -> None:
+        """Add what a page reports to the fields of each lane (engine core); `lanes` has these by lane.
+
+        A sample without a lane's label, such as one of the HTTP server, belongs to the first lane. The last
+        two arguments are those of `LanePage`.
+        """
+        present = families.keys() & self.names
+        if not present or not lanes:
+            return
+        page = LanePage(families, lane_label=lane_label, model_label="", keep=keep)
+        first = lanes[min(lanes, key=lane_order)]
+        for name in present:
+            if name == _HTTP:
+                first.setdefault("counts", {}).update(_http_counts(families[name]))
+                continue
+            for lane, family in page.lanes(name).items():
+                fields = lanes.get(lane, first)
+                for field, key, combine in self._rows[name]:
+                    value = combine(family)
+                    if value is not None:
+                        found = fields.setdefault(field, {})
+                        found[key] = found.get(key, 0.0) + value
+
+
+def _http_counts(family: Family) -> dict[str, float]:
+    """Return the numbers of answers to POST requests: all, and those with an error status.
+
+    Return {} if one of them is not valid.
+    """
+    if not family:
+        return {}
+    found = dict.fromkeys(("http_answers", "http_4xx", "http_5xx", "http_errors"), 0.0)
+    for labels, value in where(family, "method", "POST").items():
+        kind = (label(labels, "status") or "")[:1]
+        if not (kind and 0 <= value < math.inf):
+            return {}
+        found["http_answers"] += value
+        if kind in "45":
+            found[f"http_{kind}xx"] += value
+            found["http_errors"] += value
+    return found
+
+
+VLLM = ExtraReader(COUNTS, GAUGES)

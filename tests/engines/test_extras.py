@@ -1,0 +1,87 @@
+"""What only some servers report: moved KV caches, LoRA adapters, refusals, HTTP errors, draft positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from sparktop.engines import read_page
+
+Page = Callable[[str], bytes]
+RUNNING = b'vllm:num_requests_running{engine="%d"} 1\n'
+
+
+def test_every_extra_of_a_vllm_page_is_read(page: Page) -> None:
+    """Each count and gauge has the value of its names, and LMCache's model name is not a served one."""
+    sample = read_page(page("vllm-extras/spec-lora-offload.prom"), at=1.0)
+    (lane,) = sample.lanes
+    assert sample.models == ("m",)
+    assert lane.counts == {
+        "refused": 7.0,
+        "corrupted": 1.0,
+        "http_answers": 5142.0,
+        "http_4xx": 12.0,
+        "http_5xx": 3.0,
+        "http_errors": 15.0,
+        "cached_elsewhere": 342.0,
+        "kv_transfer_bytes": 3e9,
+        "kv_transfer_s": 2.5,
+        "kv_transfers": 50.0,
+        "kv_failures": 3.0,
+        "kv_expired": 4.0,
+        "offload_loaded": 7e8,
+        "offload_stored": 9e8,
+        "offload_failures": 6.0,
+        "lmcache_hits": 620.0,
+        "lmcache_lookups": 1000.0,
+        "lmcache_retrieve_s": 0.5,
+        "lmcache_retrieves": 10.0,
+        "lmcache_remote_get_ms": 90.0,
+        "lmcache_remote_gets": 3.0,
+        "spec_position_0": 800.0,
+        "spec_position_1": 500.0,
+        "spec_position_2": 200.0,
+    }
+    assert lane.gauges == {
+        "kv_fetch_waiting": 4.0,
+        "kv_fetching": 2.0,
+        "deferred": 2.0,
+        "offload_cache": 31.0,
+        "offload_pending": 12.0,
+        "lmcache_local_bytes": 5e9,
+        "lora_running": 2.0,
+        "lora_waiting": 0.0,
+        "lora_max": 4.0,
+    }
+
+
+def test_without_the_features_nothing_is_known(page: Page) -> None:
+    """A page of a plain server has only the refusals and HTTP answers that each of them counts."""
+    (lane,) = read_page(page("vllm-0.32/t010.prom"), at=1.0).lanes
+    assert set(lane.counts) <= {"refused", "http_answers", "http_4xx", "http_5xx", "http_errors"}
+    assert set(lane.gauges) == {"deferred"}
+
+
+def test_what_has_no_engine_label_belongs_to_the_first_lane() -> None:
+    """A server whose only core is number 1 does not get a core 0 without requests."""
+    body = RUNNING % 1 + RUNNING % 2 + b'vllm:admission_rejections_total{reason="max_num_queued_reqs"} 5\n'
+    lanes = read_page(body + b'http_requests_total{method="POST",status="503"} 2\n', at=1.0).lanes
+    assert [lane.lane for lane in lanes] == ["1", "2"]
+    assert lanes[0].counts == {
+        "refused": 5.0,
+        "http_answers": 2.0,
+        "http_4xx": 0.0,
+        "http_5xx": 2.0,
+        "http_errors": 2.0,
+    }
+    assert lanes[1].counts == {}
+
+
+@pytest.mark.parametrize("value", ["-1", "NaN", "+Inf", "x"])
+def test_an_invalid_count_is_unknown(value: str) -> None:
+    """No figure is made from a counter that is negative, infinite or not a number."""
+    refused, answered = "vllm:admission_rejections_total", 'http_requests_total{method="POST",status="2xx"}'
+    bad = f"{refused} {value}\n{answered} {value}\n".encode()
+    (lane,) = read_page(RUNNING % 0 + bad, at=1.0).lanes
+    assert lane.counts == {}
