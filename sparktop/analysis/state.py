@@ -104,9 +104,14 @@ def _short_of_room(load: LoadFigures, thresholds: StateThresholds) -> JudgedStat
 def _by_requests(running: float, load: LoadFigures, thresholds: StateThresholds) -> JudgedState:
     """Return the state busy, bored or idle of a backend, by its requests, with an explanation.
 
-    If no request runs now, the mean of the last seconds decides. If no request ran in these seconds either,
-    the backend is bored if tokens were generated, else idle.
+    A backend at which requests wait now is busy. If no request runs now, the mean of the last seconds
+    decides. If no request ran in these seconds either, the backend is bored if tokens were generated, else
+    idle.
     """
+    if load.waiting:
+        of_slots = f" of {load.slots} slots" if load.slots else ""
+        rule = f"{_count(load.waiting)} waiting now, beside {_count(running)} running{of_slots}"
+        return JudgedState(BackendState.BUSY, rule)
     if running > 0:
         state, rule = _busy_or_bored(running, load.slots, thresholds)
         return JudgedState(state, rule)

@@ -21,14 +21,14 @@ def _step_s(cell_s: float) -> float:
 
 def _ago(seconds: float, step_s: float) -> str:
     if step_s >= _HOURS_FROM_S:
-        return f"-{seconds / 3600:g}h"
+        return f"−{seconds / 3600:g} h"
     if step_s >= _MINUTES_FROM_S:
-        return f"-{seconds / 60:g}m"
-    return f"-{seconds:g}s"
+        return f"−{seconds / 60:g} min"
+    return f"−{seconds:g} s"
 
 
 def time_axis(width_cells: int, seconds_per_slot: float) -> str:
-    """Return the row of labels below a graph over time, such as "-120s -60s now".
+    """Return the row of labels below a graph over time, such as "−120 s −60 s now".
 
     The row has `width_cells` cells; each cell of the graph shows two time slots of `seconds_per_slot`. Each
     label is centred on the cell of its time. A label that would cross the left edge starts at that edge.

@@ -47,7 +47,7 @@ def _thousands(suffix: str, short: str) -> tuple[_Unit, ...]:
 
 _COUNT = (_Unit(1.0, ("",), ((10_000.0, 0),)), *_thousands("", ""))
 _RATE = (_Unit(1.0, ("",), ((100.0, 1), (100_000.0, 0))), *_thousands("", ""))
-_PERCENT = (_Unit(1.0, ("%",), ((1000.0, 0),)), *_thousands("%", "%"))
+_PERCENT = (_Unit(1.0, (" %",), ((1000.0, 0),)), *_thousands(" %", " %"))
 _MHZ = (
     _Unit(1.0, (" MHz", "MHz", "M"), ((10_000.0, 0),)),
     _Unit(1e3, (" GHz", "GHz", "G"), _THREE_DIGITS),
@@ -141,8 +141,8 @@ def rate(value: float | None, width: int = 6) -> str:
     return _figure(value, width, _RATE)
 
 
-def percent(value: float | None, width: int = 4) -> str:
-    """Format a percentage, given as 0 to 100, as an integer such as "42%" in `width` cells; "–" for None."""
+def percent(value: float | None, width: int = 5) -> str:
+    """Format a percentage, given as 0 to 100, as an integer such as "42 %" in `width` cells; "–" for None."""
     return _figure(value, width, _PERCENT)
 
 

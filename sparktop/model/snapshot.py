@@ -256,9 +256,9 @@ class BackendView:
 
     @property
     def state_text(self) -> str:
-        """Return the state, and its time window if `state_window_s` is set: "queueing 10s"."""
+        """Return the state, and its time window if `state_window_s` is set: "queueing 10 s"."""
         window_s = self.state_window_s
-        return self.state.value if window_s is None else f"{self.state.value} {window_s:.0f}s"
+        return self.state.value if window_s is None else f"{self.state.value} {window_s:.0f} s"
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ def test_the_words_come_in_serving_s_order() -> None:
         {"preemptions": 0.0},
         {"kv_cache_percent": 97.9},
         {"waiting_share": 0.4},
-        {"running": 3.0},
+        {"waiting": 0.0, "running": 3.0},
         {"running": 0.0},
         {"running": None},
         {"seen": False},
@@ -98,6 +98,30 @@ def test_the_other_sentences_name_their_numbers() -> None:
     assert backend_state(load, LIMITS).rule == "KV cache 99.0 % full, at or above 98 %"
     load = replace(load, kv_cache_percent=None)
     assert backend_state(load, LIMITS).rule == "requests waited in 100 % of the last 10 s, 4 now"
+
+
+@pytest.mark.parametrize(
+    ("running", "slots", "rule"),
+    [
+        (3.0, 48, "2 waiting now, beside 3 running of 48 slots"),
+        (0.0, None, "2 waiting now, beside 0 running"),
+        (12.0, 16, "2 waiting now, beside 12 running of 16 slots"),
+    ],
+)
+def test_a_server_with_waiting_requests_is_neither_bored_nor_idle(
+    running: float, slots: int | None, rule: str
+) -> None:
+    """Requests that wait now, too rarely for queueing, make a server busy however few run."""
+    load = LoadFigures(
+        seen=True,
+        window_s=10.0,
+        waiting=2.0,
+        waiting_share=0.1,
+        running=running,
+        running_mean=0.2,
+        slots=slots,
+    )
+    assert backend_state(load, LIMITS) == JudgedState(Is.BUSY, rule)
 
 
 def test_thresholds_come_from_outside() -> None:

@@ -29,7 +29,7 @@ SECONDS: Units = {
 FIGURES: dict[str, tuple[Figure, Units]] = {
     "count": (numbers.count, DECIMAL),
     "rate": (numbers.rate, DECIMAL),
-    "percent": (numbers.percent, {name + "%": factor for name, factor in DECIMAL.items()}),
+    "percent": (numbers.percent, {f"{name} %".strip(): factor for name, factor in DECIMAL.items()}),
     "data": (
         numbers.data,
         {"B": 1} | BINARY | {f"{name}iB": factor for name, factor in BINARY.items() if name},
@@ -105,9 +105,9 @@ def test_unknown_is_a_dash(name: str, value: float | None) -> None:
         (numbers.rate(99.96), "   100"),
         (numbers.rate(45_678), " 45678"),
         (numbers.rate(123_456), "  123k"),
-        (numbers.percent(7.2), "  7%"),
-        (numbers.percent(0.2), " <1%"),
-        (numbers.percent(100), "100%"),
+        (numbers.percent(7.2), "  7 %"),
+        (numbers.percent(0.2), " <1 %"),
+        (numbers.percent(100), "100 %"),
         (numbers.data(121.6 * 2**30, 9), "121.6 GiB"),
         (numbers.data(121.6 * 2**30), " 122 GiB"),
         (numbers.data(512), "   512 B"),

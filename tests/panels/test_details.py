@@ -256,7 +256,7 @@ def test_a_backend_on_one_node_has_it_in_a_row(playing: Snapshot) -> None:
     """One machine needs no tile: a row tells its GPU's load, power and temperature."""
     nodes = {node.name: node for node in playing.nodes}
     text = text_of(backend_detail(playing.backends[0], nodes, 118, 34, AXIS))
-    assert re.search(r"on node +spark-a +GPU +\d+% +\d+ W +\d+ °C", text)
+    assert re.search(r"on node +spark-a +GPU +\d+ % +\d+ W +\d+ °C", text)
     assert "─ nodes ─" not in text
 
 
@@ -357,4 +357,4 @@ def test_a_figure_that_few_servers_report_is_shown_only_where_it_is_known(playin
     assert "also reported" not in backend_text(view)
     known = backend_text(replace(view, counter_figures={"external_cache_hit_percent": 0.0}))
     assert "also reported" in known
-    assert re.search(r"external +0% 60 s", known)
+    assert re.search(r"external +0 % 60 s", known)

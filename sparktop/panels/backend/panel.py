@@ -82,12 +82,13 @@ def _occupancy(view: BackendView) -> Row:
 
 def _kv(view: BackendView, width: int) -> Row:
     percent = view.kv_cache_percent
-    capacity = "" if view.kv_capacity_tokens is None else f" of {numbers.count(view.kv_capacity_tokens, 5)} t"
-    length = max(6, min(24, width - 4 - 5 - 11))
+    room = view.kv_capacity_tokens
+    capacity = "" if room is None else f" of {numbers.count(room).strip()} tok"
+    length = max(6, min(24, width - 4 - 6 - 13))
     return [
         label("KV", 4),
         *bar_runs(None if percent is None else percent / 100, length, "memory"),
-        (f" {numbers.percent(percent, 4)}", share_role(percent, 90, 98)),
+        (f" {numbers.percent(percent)}", share_role(percent, 90, 98)),
         (capacity, "muted"),
     ]
 
@@ -96,7 +97,7 @@ def _cache(view: BackendView) -> Row:
     hits, preempted = view.prefix_cache_hit_percent, view.preemptions_per_s
     return [
         label("prefix hits "),
-        figure(numbers.percent(hits, 4), known=hits is not None),
+        figure(numbers.percent(hits), known=hits is not None),
         label("  preempted/s "),
         figure(numbers.rate(preempted, 5), known=preempted is not None, role="bad" if preempted else "text"),
     ]
@@ -106,7 +107,7 @@ def _speculation(view: BackendView) -> Row:
     accepted, read = view.spec_decode_accept_percent, view.estimated_read_gb_per_s
     return [
         label("spec accept "),
-        figure(numbers.percent(accepted, 4), known=accepted is not None),
+        figure(numbers.percent(accepted), known=accepted is not None),
         label("  reads "),
         figure(numbers.count(read, 5), known=read is not None),
         label(" GB/s"),
@@ -138,7 +139,7 @@ def _lanes(view: BackendView, height: int, width: int) -> list[Row]:
             label(" run "),
             figure(numbers.count(lane.waiting, 4), known=lane.waiting is not None),
             label(" wait  KV "),
-            figure(numbers.percent(lane.kv_cache_percent, 4), known=lane.kv_cache_percent is not None),
+            figure(numbers.percent(lane.kv_cache_percent), known=lane.kv_cache_percent is not None),
         ]
         for lane in view.lanes
     ]

@@ -143,7 +143,7 @@ def _key(view: RouterView, loads: list[float | None], total: float) -> list[Row]
             (_letter(index), part_role(index)),
             (f" {fit(name, _NAME).rstrip()}", "text"),
             figure(numbers.count(load, 4), known=load is not None),
-            label(numbers.percent(100 * load / total if load is not None and total else None, 5)),
+            label(numbers.percent(100 * load / total if load is not None and total else None, 6)),
             label("   "),
         ]
         for index, (name, load) in enumerate(zip(view.backends, loads, strict=True))

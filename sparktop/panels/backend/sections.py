@@ -128,7 +128,7 @@ def _load(view: BackendView, width: int) -> list[Row]:
     percent, capacity = view.kv_cache_percent, view.kv_capacity_tokens
     used = None if percent is None or capacity is None else capacity * percent / 100
     after: Row = [
-        (numbers.percent(percent, 4), share_role(percent, 90, 98)),
+        (numbers.percent(percent), share_role(percent, 90, 98)),
         figure(numbers.count(used, 6), known=used is not None),
         label(f" of {numbers.count(capacity, 5).strip()} tok"),
     ]
@@ -140,7 +140,7 @@ def _throughput(view: BackendView, width: int) -> list[Row]:
     computed, cached = view.prompt_tps, view.prompt_cached_tps
     part = ""
     if computed is not None and cached is not None and computed + cached > 0:
-        part = f" {numbers.percent(100 * cached / (computed + cached), 4).strip()}"
+        part = f" {numbers.percent(100 * cached / (computed + cached)).strip()}"
     wide = width >= WIDE_FACTS
     done = sum(view.finished.values()) if view.finished else None
     cells = [
@@ -195,14 +195,14 @@ def _cache(view: BackendView, width: int) -> list[Row]:
         ),
     ]
     return [
-        bar_row("hits", None if hits is None else hits / 100, "prompt", percent_run(hits), width, 4),
+        bar_row("hits", None if hits is None else hits / 100, "prompt", percent_run(hits), width, 5),
         bar_row(
             "accepted",
             None if accepted is None else accepted / 100,
             "generation",
             percent_run(accepted),
             width,
-            4,
+            5,
         ),
         *facts(cells, width),
         *_positions(view, width),

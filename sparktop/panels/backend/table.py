@@ -25,7 +25,8 @@ from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
 
 _SPARK_MIN = 10
 _NAME, _LONG_NAME = 8, 16
-_STATE = 12
+_STATE = 13
+"""Width in cells of a state with its time window: "queueing 10 s"."""
 _SHORT_STATE, _SHORT_REST = 8, 22
 """Widths in cells of a short entry: the state, and all but the name."""
 _KEPT = 4
@@ -55,7 +56,7 @@ def _state(view: BackendView) -> tuple[str, str]:
 
 _COLUMNS = (
     Column("state", _STATE, _state, "left"),
-    Column("tok/s", 6, lambda v: _known(numbers.rate(v.generation_tps, 5), v.generation_tps, LIVE)),
+    Column("tok/s", 5, lambda v: _known(numbers.rate(v.generation_tps, 5), v.generation_tps, LIVE)),
     Column("run", 4, lambda v: _known(numbers.count(v.running, 4), v.running, LIVE)),
     Column(
         "wait", 4, lambda v: _known(numbers.count(v.waiting, 4), v.waiting, "warn" if v.waiting else LIVE)
@@ -63,7 +64,7 @@ _COLUMNS = (
     Column(
         "KV",
         5,
-        lambda v: (numbers.percent(v.kv_cache_percent, 4), share_role(v.kv_cache_percent, 90, 98)),
+        lambda v: (numbers.percent(v.kv_cache_percent), share_role(v.kv_cache_percent, 90, 98)),
     ),
     Column("TTFT p95", 9, lambda v: _known(quantile_text(v.ttft.p95), v.ttft.count)),
     Column("ITL p95", 9, lambda v: _known(quantile_text(v.itl.p95), v.itl.count)),
@@ -72,7 +73,7 @@ _COLUMNS = (
     Column(
         "hits",
         6,
-        lambda v: _known(numbers.percent(v.prefix_cache_hit_percent, 4), v.prefix_cache_hit_percent),
+        lambda v: _known(numbers.percent(v.prefix_cache_hit_percent), v.prefix_cache_hit_percent),
     ),
 )
 """Columns in order of importance: narrow lists show only the first ones."""

@@ -27,7 +27,7 @@ def _figures(view: BackendView, width: int) -> Row:
             role="warn" if view.waiting else LIVE,
         ),
     ]
-    percent = numbers.percent(view.kv_cache_percent, 4).strip()
+    percent = numbers.percent(view.kv_cache_percent).strip()
     cache: Row = [label("  KV "), (percent, share_role(view.kv_cache_percent, 90, 98))]
     return fit_row([*row, *cache] if row_width([*row, *cache]) <= width else row, width)
 

@@ -97,7 +97,7 @@ def _spectrum(swing: Swing, window_s: float, title: str, width: int, height: int
     values = axis.columns(curve.axis, curve.values)
     top = nice_ceiling(max((value for value in values if value is not None), default=0.0), 0.01)
     rows = area_rows(values, axis.width, tall, top, "load", end_slot=1)
-    edges = {0: f"{numbers.tick(100 * top)}%", tall - 1: "0"}
+    edges = {0: f"{numbers.tick(100 * top)} %", tall - 1: "0"}
     return [_heading(title, "period in s", width), *_framed(rows, edges, _band(swing, window_s, axis), axis)]
 
 

@@ -108,7 +108,7 @@ def _judged(balance: Balance) -> list[Row]:
     elif lost >= _WORTH_A_FIGURE:
         pieces.append([label("loss about "), figure(numbers.percent(lost).strip())])
     else:
-        pieces.append([label("loss "), figure("<1%")])
+        pieces.append([label("loss "), figure("<1 %")])
     return pieces
 
 

@@ -86,7 +86,7 @@ def memory_section(memory: MemoryReading, headroom: Headroom, width: int) -> Sec
             figure(numbers.data(used, 9).strip(), known=used is not None),
             label(" of "),
             figure(numbers.data(total, 9).strip(), known=total is not None),
-            (f" {numbers.percent(percent, 4)}", share_role(percent, 85, 101)),
+            (f" {numbers.percent(percent)}", share_role(percent, 85, 101)),
         ]
     ]
     parts = memory_parts(memory, short=width < WIDE_FACTS)
@@ -185,6 +185,6 @@ def _pressure(memory: MemoryReading, width: int) -> Row:
     waited = memory.pressure_full_avg10
     return [
         label("pressure", name_width(width)),
-        *percent_run(waited, 0 if waited is None else 4, role="warn" if waited else "text"),
+        *percent_run(waited, 0 if waited is None else 5, role="warn" if waited else "text"),
         label("–" if waited is None else " of 10 s: all waited for memory"),
     ]

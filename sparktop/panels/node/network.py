@@ -37,8 +37,8 @@ class _Cells:
 
 def _cells(width: int, *, rdma: bool) -> _Cells:
     if width >= _WIDE:
-        return _Cells(width - 2 * 11 - 2 * 8 - 5 - 7, 11, 8, 5, 7, wide=True)
-    speed, use = (8, 5) if width >= _NARROW else (0, 5) if rdma else (8, 0)
+        return _Cells(width - 2 * 11 - 2 * 9 - 6 - 7, 11, 9, 6, 7, wide=True)
+    speed, use = (9, 6) if width >= _NARROW else (0, 6) if rdma else (9, 0)
     return _Cells(width - 2 * 10 - speed - use - 4, 10, speed, use, 4, wide=False)
 
 
@@ -80,8 +80,11 @@ def _head(name: str, last: str, cells: _Cells) -> Row:
 
 
 def _speed(bits_per_s: float | None, width: int) -> str:
-    text = UNKNOWN if bits_per_s is None else f"{tick(bits_per_s)}b/s"
-    return text.rjust(width)
+    if bits_per_s is None:
+        return UNKNOWN.rjust(width)
+    digits = tick(bits_per_s)
+    number = digits.rstrip("kMGTPE")
+    return f"{number} {digits[len(number) :]}b/s".rjust(width)
 
 
 def _link(link: NetworkReading, cells: _Cells, width: int) -> list[Row]:

@@ -43,7 +43,7 @@ _GRAPH_HEIGHT, _TWO_GRAPHS = 2, 8
 def _percent(percent: float | None, gradient: str, role: str = "text", *, length: int = _BAR) -> Row:
     return [
         *bar_runs(None if percent is None else percent / 100, length, gradient),
-        figure(f" {numbers.percent(percent, 4)}", known=percent is not None, role=role),
+        figure(f" {numbers.percent(percent)}", known=percent is not None, role=role),
     ]
 
 
@@ -51,7 +51,7 @@ def _cpu(sample: NodeSample, width: int) -> Row:
     cpu = sample.cpu
     row = [label("CPU", 4), *_percent(cpu.percent, "cpu"), label("  load ")]
     row.append(figure(numbers.rate(cpu.load1, 5), known=cpu.load1 is not None))
-    room = width - 31
+    room = width - 32
     cores = cpu.core_percent
     if cores and room >= min(8, len(cores)) + 1:
         shown = cores[: room - 1]
@@ -60,10 +60,9 @@ def _cpu(sample: NodeSample, width: int) -> Row:
 
 
 def _memory(memory: MemoryReading, width: int) -> Row:
-    name = "UMA" if memory.unified else "MEM"
     length, used = _BAR - max(0, FIGURES_WIDTH - width), used_percent(memory)
     return [
-        label(name, 4),
+        label("mem", 4),
         *_percent(used, "memory", share_role(used, 85, 101), length=length),
         (" ", "text"),
         *_used_of(memory.used_bytes, memory.total_bytes),
@@ -142,10 +141,10 @@ def _slowed(gpu: GpuReading, view: NodeView) -> Run:
     reasons = gpu.throttle_reasons
     if reasons:
         words = [short_reason(reason) for reason in reasons]
-        return ", ".join(f"{name} {share[name]:.0f}%" if name in share else name for name in words), "warn"
+        return ", ".join(f"{name} {share[name]:.0f} %" if name in share else name for name in words), "warn"
     if share:
         worst = max(share, key=lambda name: share[name])
-        return f"{worst} {numbers.percent(share[worst], 4).strip()}", "warn"
+        return f"{worst} {numbers.percent(share[worst]).strip()}", "warn"
     return ("throttle ?" if reasons is None else "no throttle"), "muted"
 
 
@@ -166,7 +165,7 @@ def _gpus(gpus: Sequence[GpuReading], lost: Sequence[LostGpu], width: int) -> li
             margin_role(None if hottest is None else margin_of(hottest)),
         ),
     ]
-    shown = min(len(gpus), max(1, width - 31))
+    shown = min(len(gpus), max(1, width - 32))
     bars = sparkrow([gpu.utilization_percent for gpu in gpus][:shown], shown, 100.0)
     second: Row = [label("    "), *([lost_run(lost), label(" ")] if lost else []), (bars, "gpu"), label(" ")]
     used = [gpu.memory_used_bytes for gpu in gpus if gpu.memory_used_bytes is not None]

@@ -112,7 +112,7 @@ def _core(index: int, percent: float, width: int) -> Row:
     return [
         label(f"{index:>2} "),
         *bar_runs(percent / 100, width - 9, "cpu"),
-        figure(numbers.percent(percent, 5)),
+        figure(numbers.percent(percent)),
         (" ", "text"),
     ]
 

@@ -15,6 +15,8 @@ from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
 
 _NAME = 8
 _BAR, _LONG_BAR = 5, 9
+_PERCENT = 5
+"""Width in cells of a percentage: "100 %"."""
 _GRAPHS = (("GPU", "gpu_percent", "gpu"), ("CPU", "cpu_percent", "cpu"))
 """Caption, name of the series and gradient of each graph, the most important first."""
 
@@ -23,7 +25,7 @@ def node_heading(width: int) -> Row:
     """Return the heading row of a list of nodes that is `width` cells wide."""
     count, each = graph_columns(width)
     bar = _bar_width(figures_width(width))
-    words = f"{fit('node', _NAME)} {fit('GPU', bar + 5)}{'W':>6}{'°C':>5}{'memory':>8}"
+    words = f"{fit('node', _NAME)} {fit('GPU', bar + _PERCENT)}{'power':>6}{'°C':>4}{'memory':>9}"
     captions = [caption([(name, gradient)], "100 %", each) for name, _, gradient in _GRAPHS[:count]]
     return panel_row([label(words)], captions, width)
 
@@ -95,26 +97,31 @@ def _pieces(view: NodeView, width: int) -> list[Row]:
         return []
     cpu = sample.cpu.percent
     used = used_percent(sample.memory)
-    memory = "UMA" if sample.memory.unified else "MEM"
     ends: list[Row] = [
-        [label(f" {memory}"), (numbers.percent(used, 4), share_role(used, 85, 101))],
-        [label(" CPU"), (numbers.percent(cpu, 4), share_role(cpu, 101, 101))],
+        [label(" mem"), (numbers.percent(used, _PERCENT), share_role(used, 85, 101))],
+        [label(" CPU"), (numbers.percent(cpu, _PERCENT), share_role(cpu, 101, 101))],
     ]
     if not sample.gpus:
         lost: Row = [lost_run(view.gpus_lost)] if view.gpus_lost else [label("no GPU")]
         return [lost, *ends]
     use, watts, hottest = gpu_totals(sample.gpus)
     bar = bar_runs(None if use is None else use / 100, _bar_width(width), "gpu")
-    pieces: list[Row] = [[*bar, figure(numbers.percent(use, 5), known=use is not None, role=LIVE)]]
+    pieces: list[Row] = [[*bar, figure(numbers.percent(use, _PERCENT), known=use is not None, role=LIVE)]]
     wrong = _wrong(view)
     if wrong is not None:
         pieces.append([(f" {wrong[0]}", wrong[1])])
     else:
-        pieces.append([figure(numbers.count(watts, 5), known=watts is not None), label("W")])
+        pieces.append([_apart(watts, 4), label(" W")])
     heat = None if hottest is None else hottest.temperature_c
     role = margin_role(None if hottest is None else margin_of(hottest))
-    pieces.append([figure(numbers.count(heat, 4), known=heat is not None, role=role), label("°")])
+    pieces.append([_apart(heat, 3, role), label("°")])
     return [*pieces, *ends]
+
+
+def _apart(value: float | None, width: int, role: str = "text") -> Run:
+    """Return a count in `width` cells, or in one cell more if it has so many digits that no blank is left."""
+    cells = width + (value is not None and value >= 10 ** (width - 1) - 0.5)
+    return figure(numbers.count(value, cells), known=value is not None, role=role)
 
 
 def _wrong(view: NodeView) -> Run | None:
@@ -125,4 +132,4 @@ def _wrong(view: NodeView) -> Run | None:
 
 
 def _bar_width(width: int) -> int:
-    return _LONG_BAR if width >= WIDE_FIGURES_WIDTH else _BAR if width >= _NAME + 1 + _BAR + 5 else 3
+    return _LONG_BAR if width >= WIDE_FIGURES_WIDTH else _BAR if width >= _NAME + 1 + _BAR + _PERCENT else 3

@@ -188,5 +188,5 @@ def _axis_runs(labels: str, role: str) -> Row:
     """Return the labels of a time axis as styled text, with a line in the colour `role` between them."""
     return [
         (text if text.strip() else "─" * len(text), "muted" if text.strip() else role)
-        for text in re.findall(r"\S+|\s+", labels)
+        for text in re.findall(r"\S+(?: \S+)*|\s+", labels)
     ]

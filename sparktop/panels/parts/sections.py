@@ -100,7 +100,7 @@ def bar_row(name: str, share: float | None, gradient: str, after: Row, width: in
     return [label(name, name_width(width)), *bar_runs(share, length, gradient), (" ", "text"), *after]
 
 
-def percent_run(percent: float | None, width: int = 4, *, role: str = "text") -> Row:
+def percent_run(percent: float | None, width: int = 5, *, role: str = "text") -> Row:
     """Return a row with a percentage (0 to 100) in `width` cells as its only text segment; "–" for None."""
     return [figure(numbers.percent(percent, width), known=percent is not None, role=role)]
 

@@ -42,10 +42,10 @@ _WORDS = (
     ("preempting", "requests were thrown out of the KV cache in the last 10 s"),
     ("KV-full", "98 % of the KV cache or more is used"),
     ("queueing", "requests waited for half of the last 10 s or more"),
-    ("busy", "half of its slots or more are running (8 requests where slots are unknown)"),
+    ("busy", "half of its slots or more are running (8 requests where slots are unknown), or some wait"),
     ("bored", "it runs something, but would take more at once"),
     ("idle", "nothing to do for 10 s"),
-    ("… 10s", "a word of the last 10 s, where the figures of this moment say another"),
+    ("… 10 s", "a word of the last 10 s, where the figures of this moment say another"),
 )
 _BALANCE_WORDS = (
     ("oscillating", "the load swings from one backend to another, more than chance would have it"),

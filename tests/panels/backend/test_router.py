@@ -130,8 +130,8 @@ def test_shares_add_up_and_carry_letters() -> None:
     share = panel(router(), width=200)[1]
     bar = share.split("run ")[1].split("  ")[0]
     assert (len(bar), bar[0], bar[10]) == (40, "A", "B")
-    assert "A spark-a   3  25%" in share
-    assert "B spark-b   9  75%" in share
+    assert "A spark-a   3  25 %" in share
+    assert "B spark-b   9  75 %" in share
 
 
 def test_nothing_running_and_nothing_known_differ() -> None:

@@ -69,8 +69,8 @@ def test_the_verdict_names_word_period_flips_hunger_loss_and_who_routes() -> Non
     text = "\n".join(picture(traced("cooldown-c64"), 120, 34))
     assert re.search(r"▲ oscillating since \d\d:\d\d:\d\d · period 39 s · also starved", text)
     assert "3.2 lead changes/min" in text
-    assert "spark-a starved 35%" in text
-    assert "loss about 31%" in text
+    assert "spark-a starved 35 %" in text
+    assert "loss about 31 %" in text
     assert "over 152 s · polled at 4 Hz · least-busy" in text
     assert "spark-a and spark-b swap the lead every" in text
 

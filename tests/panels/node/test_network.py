@@ -65,7 +65,7 @@ def test_rdma_stands_apart(width: int) -> None:
     assert any("enP7s7" in line for line in lines[:at])
     assert not any("rocep1s0f0" in line for line in lines[:at])
     row = next(line for line in lines[at:] if "rocep1s0f0" in line)
-    assert "48%" in row
+    assert "48 %" in row
     assert "6.0 GB/s" in row
 
 
@@ -73,7 +73,7 @@ def test_the_port_says_which_interface_it_shares_hardware_with() -> None:
     """Where there is room the interface of the same port stands beside its name; link and bus apart."""
     row = next(line for line in texts(PORT, width=120) if "rocep1s0f0" in line)
     assert "rocep1s0f0 enp1s0f0np0" in row
-    assert re.search(r"200Gb/s +100Gb/s", row)
+    assert re.search(r"200 Gb/s +100 Gb/s", row)
 
 
 def test_without_rdma_there_is_no_section_for_it() -> None:

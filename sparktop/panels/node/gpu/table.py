@@ -23,18 +23,18 @@ def gpu_table(gpus: Sequence[GpuReading], minute: Mapping[str, float], width: in
     """
     unified = all(gpu.memory_total_bytes is None for gpu in gpus)
     left = width >= _WITH_MARGIN
-    room = width - (29 if unified else 40) + (0 if left else 5)
+    room = width - (30 if unified else 41) + (0 if left else 5)
     bar = max(3, min(16, room - 20))
     last = max(4, room - bar)
     memory = "" if unified else f"{'memory GiB':>10} "
-    head = f"{'':3}{'use':<{bar + 6}}{memory}{'W':>5}{'°C':>4}{'left' if left else '':>{5 if left else 0}}"
-    rows: list[Row] = [[label(f"{head}{'MHz':>5} {fit('slowed by', last)}")]]
+    head = f"{'':3}{'use':<{bar + 7}}{memory}{'W':>5}{'°C':>4}{'left' if left else '':>{5 if left else 0}}"
+    rows: list[Row] = [[label(f"{head}{'MHz':>5} {'slowed by' if last >= len('slowed by') else 'why'}")]]
     for gpu in gpus:
         rows.append(_table_row(gpu, bar, last, unified=unified, left=left))
         rows += mig_rows(gpu, width)
     rows.append(_totals(gpus))
     worst = [
-        f"{short_reason(name)} {numbers.percent(share, 4).strip()}" for name, share in minute.items() if share
+        f"{short_reason(name)} {numbers.percent(share).strip()}" for name, share in minute.items() if share
     ]
     if minute:
         rows.append(
@@ -53,7 +53,7 @@ def _table_row(gpu: GpuReading, bar: int, last: int, *, unified: bool, left: boo
     row: Row = [
         label(f"{gpu.index:>2} "),
         *bar_runs(None if use is None else use / 100, bar, "gpu"),
-        *percent_run(use, 5),
+        *percent_run(use, 6),
         (" ", "text"),
     ]
     if not unified:
@@ -90,7 +90,8 @@ def _totals(gpus: Sequence[GpuReading]) -> Row:
     use = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
     energy = [gpu.energy_j for gpu in gpus if gpu.energy_j is not None]
     mean = sum(use) / len(use) if use else None
-    row: Row = [label("all "), *percent_run(mean, 4), label(" mean, ")]
+    row: Row = [label("all "), figure(numbers.percent(mean).strip(), known=mean is not None)]
+    row.append(label(" mean, "))
     watts = sum(power) if power else None
     row += [figure(numbers.count(watts, 6).strip(), known=watts is not None), label(" W")]
     if len(power) < len(gpus) and power:

@@ -54,8 +54,8 @@ def test_eight_gpus_have_a_row_each(width: int) -> None:
     assert len(re.findall(r"(?m)^ [0-7] ", text)) == 8
     assert text.count("MIG") == 2
     assert text.index(" 3 ") < text.index("MIG 0 3g.40gb") < text.index("\n 4 ")
-    assert re.search(r"all +67% mean, 4090 W of 7, 7000 kWh so far", text)
-    assert "hw thermal 12%" in text
+    assert re.search(r"all +67 % mean, 4090 W of 7, 7000 kWh so far", text)
+    assert "hw thermal 12 %" in text
     body = [line for line in text.splitlines() if re.match(r" [0-6] ", line)]
     assert not any("…" in line for line in body)
 
@@ -108,9 +108,9 @@ def test_energy_has_a_unit_that_fits() -> None:
 def test_the_minute_goes_before_the_last_look() -> None:
     """Shares are of the last minute, and the heading says so; of the last look where there is no minute."""
     gpu = GpuReading(0, throttle_reasons=(), throttled_percent={"software thermal": 44.0})
-    assert re.search(r"sw thermal +44%", gpu_text(view_of(gpu)))
+    assert re.search(r"sw thermal +44 %", gpu_text(view_of(gpu)))
     minute = gpu_text(view_of(gpu, throttled_percent={"software thermal": 7.0}))
-    assert re.search(r"sw thermal +7%", minute)
+    assert re.search(r"sw thermal +7 %", minute)
     assert "throttled of 60 s" in minute
 
 
