@@ -64,7 +64,7 @@ def whole(value: int | None) -> str:
 
 def percent(value: float | None) -> str:
     """Format a percentage (0 to 100) as "42 %"; "–" for None."""
-    return numbers.percent(value, 5).strip().replace("%", " %")
+    return numbers.percent(value, 5).strip()
 
 
 def data(value: float | None) -> str:

@@ -119,7 +119,7 @@ def _pieces(view: NodeView, width: int) -> list[Row]:
 
 
 def _apart(value: float | None, width: int, role: str = "text") -> Run:
-    """Return a count in `width` cells, or in one cell more if it has so many digits that no blank is left."""
+    """Return a count in `width` cells; in one cell more if no blank would be left before its digits."""
     cells = width + (value is not None and value >= 10 ** (width - 1) - 0.5)
     return figure(numbers.count(value, cells), known=value is not None, role=role)
 
