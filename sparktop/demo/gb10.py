@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from sparktop.demo.workloads import ENGINE_PID, SERVER_PID, workloads_at
+from sparktop.hardware.processes.titles import COMPILERS
 from sparktop.model.node import (
     CACHE_PART,
     CMA_FREE_PART,
@@ -28,6 +30,7 @@ from sparktop.model.node import (
     ProcessTable,
     SensorReading,
 )
+from sparktop.model.workload import Workloads
 from sparktop.simulation.thermal import (
     AMBIENT_C,
     IDLE_CLOCK_MHZ,
@@ -68,7 +71,7 @@ MOST_LEAK_BYTES = 18 * _GIB
 ENGINE_BYTES = 83 * _GIB
 """GPU memory of an engine: 57 GiB of weights and 26 GiB of KV pool, allocated at its start."""
 _TABLE_EVERY_S = 5.0
-_ENGINE_PID, _DISPLAY_PID = 4242, 1811
+_ENGINE_PID, _DISPLAY_PID = ENGINE_PID, 1811
 _DISPLAY_BYTES = 43 * _MIB
 
 
@@ -153,6 +156,7 @@ def sample_of(at: float, condition: Condition, machine: Machine = ALONE) -> Node
         cost_ms=1.4,
         rails=_rails(at, gpu.power_w or 0.0, cpu.percent or 0.0),
         processes=_processes(at, condition, machine),
+        workloads=_workloads(at, condition, machine),
     )
 
 
@@ -307,6 +311,15 @@ def _rails(at: float, gpu_w: float, cpu_percent: float) -> tuple[PowerRail, ...]
     return tuple(PowerRail(name, round(power, 1), round(power * at, 0)) for name, power in watts.items())
 
 
+def _workloads(at: float, condition: Condition, machine: Machine) -> Workloads:
+    compilers = sum(one.name in COMPILERS for one in condition.programs)
+    if not condition.engine_bytes:
+        return Workloads((), compilers, 0.0)
+    own = condition.engine_cpu_percent
+    percent = 12 + 88 * condition.busy if own is None else own
+    return workloads_at(at, machine.rank, round(percent, 1), compilers=compilers)
+
+
 def _processes(at: float, condition: Condition, machine: Machine) -> ProcessTable:
     """Return the process table, largest process first, as it was at the last multiple of 5 seconds."""
     age_s = at % _TABLE_EVERY_S
@@ -319,7 +332,7 @@ def _processes(at: float, condition: Condition, machine: Machine) -> ProcessTabl
     engine = one(_ENGINE_PID, machine.engine, 5310, 12 + 88 * load)
     if own is not None:
         engine = replace(engine, cpu_percent=own)
-    front = 4001 if machine.rank in {None, 0} else None
+    front = SERVER_PID if machine.rank in {None, 0} else None
     rows = (
         *((engine,) if condition.engine_bytes else ()),
         *condition.programs,

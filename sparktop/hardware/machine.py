@@ -13,7 +13,9 @@ from sparktop.hardware.memory import MemoryReader, read_meminfo
 from sparktop.hardware.network import NetworkReader
 from sparktop.hardware.nvml import NvmlModule
 from sparktop.hardware.power_rails import PowerRailReader
-from sparktop.hardware.process_table import ProcessTableReader
+from sparktop.hardware.processes.containers import ContainerReader
+from sparktop.hardware.processes.table import ProcessTableReader
+from sparktop.hardware.processes.workloads import WorkloadReader
 from sparktop.hardware.rdma import RdmaReader
 from sparktop.hardware.sensors import SensorReader
 from sparktop.model.node import MemoryReading, MemorySample, NodeIdentity, NodeSample
@@ -49,7 +51,9 @@ class Machine:
         self._rdma = RdmaReader(root)
         self._sensors = SensorReader(root)
         self._rails = PowerRailReader(root)
-        self._processes = ProcessTableReader(root)
+        containers = ContainerReader(root)
+        self._processes = ProcessTableReader(root, containers=containers)
+        self._workloads = WorkloadReader(root, containers=containers)
         self._identity = IdentityReader(root)
 
     @property
@@ -76,6 +80,8 @@ class Machine:
         sensors = self._sensors.read(now)
         rails = self._rails.read(now)
         table = self._processes.read(now) if processes else None
+        on_gpu = {process.pid for gpu in picture.gpus for process in gpu.processes or ()}
+        workloads = self._workloads.read(now, on_gpu)
         self._identity.read(now, driver=self._gpu.driver, cpu=self._cpu.line)
         return NodeSample(
             at=now,
@@ -88,6 +94,7 @@ class Machine:
             sensors=sensors,
             rails=rails,
             processes=table,
+            workloads=workloads,
             cost_ms=(self._clock() - now) * _MILLI,
         )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sparktop.model.workload import Workloads
+
 
 @dataclass(frozen=True, slots=True)
 class CoreGroup:
@@ -224,6 +226,10 @@ class ProcessReading:
     """Resident set size, including pages shared with other processes."""
     cpu_percent: float | None = None
     """CPU use since the previous table; 100 is one core. None in the first table."""
+    container: str | None = None
+    """First 12 digits of the container's ID; None outside of containers."""
+    container_name: str | None = None
+    """None unless the reader may use the socket of Docker or Podman."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +263,8 @@ class NodeSample:
     rails: tuple[PowerRail, ...] = ()
     processes: ProcessTable | None = None
     """None unless a viewer shows the process table."""
+    workloads: Workloads | None = None
+    """Processes of inference engines; None from an older agent."""
     missed: tuple[NodeSample, ...] = ()
     """Older samples that arrived with this one and were not seen before, oldest first; empty inside
     `missed`."""

@@ -1,14 +1,16 @@
 """A node as JSON: part of the schema "sparktop.snapshot/1".
 
 The keys of the schema's first release come first. Later ones follow: the parts of the memory bar, energy and
-MIG, the capacity of a link's bus, errors by name, power rails, the process table, the speed state and the
-trend of the headroom. `processes` is null unless the process table is on screen when the snapshot is taken.
+MIG, the capacity of a link's bus, errors by name, power rails, the process table, the speed state, the trend
+of the headroom, and the processes of engines. `workloads` is null where an older agent reads the node,
+`processes` unless the process table is on screen when the snapshot is taken.
 """
 
 from __future__ import annotations
 
 from sparktop.model.node import GpuReading, NodeSample, ProcessTable
 from sparktop.model.snapshot import NodeView
+from sparktop.model.workload import Workloads
 
 _MEMORY_KEYS = (
     "unified",
@@ -63,7 +65,23 @@ _NETWORK_KEYS = (
 _GROUP_KEYS = ("name", "cores", "percent", "max_mhz")
 _SENSOR_KEYS = ("name", "temperature_c", "critical_c")
 _RAIL_KEYS = ("name", "power_w", "energy_j")
-_PROCESS_KEYS = ("pid", "name", "memory_bytes", "cpu_percent")
+_PROCESS_KEYS = ("pid", "name", "memory_bytes", "cpu_percent", "container", "container_name")
+_WORKLOAD_KEYS = (
+    "pid",
+    "engine",
+    "role",
+    "rank",
+    "model",
+    "port",
+    "server",
+    "container",
+    "container_name",
+    "age_s",
+    "memory_bytes",
+    "cpu_percent",
+    "read_bytes",
+    "oom_kills",
+)
 _GPU_PROCESS_KEYS = ("pid", "name", "memory_bytes", "kind")
 _ENGINE_PROCESS_KEYS = ("pid", "name", "engine", "backend")
 _HEADROOM_KEYS = ("slope_bytes_per_s", "window_s", "until_limit_s", "limit_bytes")
@@ -108,6 +126,7 @@ def node_json(node: NodeView) -> dict[str, object]:
         "sensors": [fields_of(sensor, _SENSOR_KEYS) for sensor in sample.sensors],
         "rails": [fields_of(rail, _RAIL_KEYS) for rail in sample.rails],
         "processes": _processes(sample.processes),
+        "workloads": _workloads(sample.workloads),
         "engine_processes": [fields_of(process, _ENGINE_PROCESS_KEYS) for process in node.engine_processes],
     }
 
@@ -122,6 +141,16 @@ def _gpu(gpu: GpuReading) -> dict[str, object]:
         "throttle_reasons": gpu.throttle_reasons,
         "throttled_percent": gpu.throttled_percent,
         "processes": processes,
+    }
+
+
+def _workloads(found: Workloads | None) -> dict[str, object] | None:
+    if found is None:
+        return None
+    return {
+        "age_s": found.age_s,
+        "compilers": found.compilers,
+        "processes": [fields_of(workload, _WORKLOAD_KEYS) for workload in found.processes],
     }
 
 

@@ -8,6 +8,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.node import GpuReading, LostGpu, NodeSample
 from sparktop.model.snapshot import NodeView
+from sparktop.panels.node.processes import process_lines
 from sparktop.report import cell
 
 _QUIET = frozenset({"unknown", "idle", "normal"})
@@ -25,6 +26,10 @@ def node_sentences(node: NodeView) -> Iterator[str]:
         yield loss_line(lost)
     for gpu in sample.gpus:
         yield _gpu(gpu, f"GPU {gpu.index}" if len(sample.gpus) > 1 or node.gpus_lost else "GPU")
+    for line in process_lines(node):
+        if line.of_engine:
+            box = f", container {line.container}" if line.container else ""
+            yield f"process {line.pid}: {line.full_name}{box}, {cell.data(line.gpu_bytes)} of the GPU"
     ports = [link for link in sample.network if link.kind == "rdma" and link.up is not False]
     for port in ports:
         rates = (port.rx_bytes_per_s, port.tx_bytes_per_s)

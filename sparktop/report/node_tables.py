@@ -215,12 +215,18 @@ def _gbit(bits_per_s: float | None) -> str:
 
 
 def processes(nodes: Sequence[NodeView], most: int) -> Table:
-    """Return a table of the processes that use most GPU memory, at most `most` rows per node."""
+    """Return a table of the processes that use most GPU memory, at most `most` rows per node.
+
+    Where any of them is in a container, there is a column with its name or ID.
+    """
+    found = [(node, line) for node in nodes for line in listed(process_lines(node), ProcessOrder())[:most]]
+    boxed = any(line.container for _, line in found)
     columns = (
         Column("node", Kind.NAME),
         Column("pid"),
         Column("process", Kind.NAME),
         Column("serves", Kind.NAME),
+        *((Column("container", Kind.NAME),) if boxed else ()),
         Column("GPU memory"),
         Column("memory"),
         Column("CPU"),
@@ -229,14 +235,14 @@ def processes(nodes: Sequence[NodeView], most: int) -> Table:
         (
             cell.name(node.name),
             str(line.pid),
-            cell.name(line.name),
+            cell.name(line.full_name),
             cell.name(line.serves),
+            *((cell.name(line.container),) if boxed else ()),
             cell.data(line.gpu_bytes),
             cell.data(line.memory_bytes),
             cell.percent(line.cpu_percent),
         )
-        for node in nodes
-        for line in listed(process_lines(node), ProcessOrder())[:most]
+        for node, line in found
     )
     return Table("Processes", columns, tuple(rows))
 

@@ -37,7 +37,10 @@ from sparktop.model.snapshot import (
     Snapshot,
     SpeedState,
 )
+from sparktop.model.workload import Workload, Workloads
 
+BOX = "5d1c0ffee5aa"
+"""First digits of the ID of a container."""
 NOON = datetime(2026, 3, 4, 12, 0, 0, 123456, tzinfo=UTC)
 
 
@@ -95,7 +98,10 @@ def full_node() -> NodeView:
         ),
         sensors=(SensorReading("nvme", 44.0, 84.0),),
         rails=(PowerRail("sys_total", 82.5, 990.0),),
-        processes=ProcessTable((ProcessReading(4242, "VLLM::EngineCore", 5 * gib, 88.0),), 231, 1.5),
+        processes=ProcessTable((ProcessReading(4242, "VLLM::EngineCore", 5 * gib, 88.0, BOX),), 231, 1.5),
+        workloads=Workloads(
+            (Workload(4242, "vllm", "engine core", "DP0", "org/m", None, 4001, BOX),), 0, 1.0
+        ),
     )
     identity = NodeIdentity(
         "Ubuntu 24.04", "580.95", "NVIDIA DGX Spark", "boot", maker="NVIDIA", cpu="10 x Cortex-X925"

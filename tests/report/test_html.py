@@ -49,8 +49,16 @@ def test_the_page_tells_of_memory_speed_and_processes(full_snapshot: Snapshot) -
     assert "14 min" in cells
     assert "out_of_sequence 2.5" in cells
     assert cells[cells.index("sys_total") + 1] == "82.5 W"
-    at = cells.index("VLLM::EngineCore")
-    assert cells[at - 1 : at + 5] == ["4242", "VLLM::EngineCore", "vllm-a", "60.0 GiB", "5.0 GiB", "88 %"]
+    at = cells.index("VLLM::EngineCore DP0 · m")
+    assert cells[at - 1 : at + 6] == [
+        "4242",
+        "VLLM::EngineCore DP0 · m",
+        "vllm-a",
+        "5d1c0ffee5aa",
+        "60.0 GiB",
+        "5.0 GiB",
+        "88 %",
+    ]
     assert "GPU 0 MIG 0 1g.10gb" in cells
     assert "1.0 kWh" in cells
 

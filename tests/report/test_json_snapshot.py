@@ -21,7 +21,7 @@ TOP = """schema taken_at sparktop interval_s simulated nodes backends routers ba
     alerts events self"""
 NODE = """name via ok error age_s os driver product cpu memory gpus network sensors
     maker processor headroom speed gpu_note gpus_lost boot_id throttled_60s_percent rails processes
-    engine_processes"""
+    workloads engine_processes"""
 CPU = "percent cores load1 core_percent groups"
 GROUP = "name cores percent max_mhz"
 MEMORY = """unified total_bytes used_bytes available_bytes page_cache_bytes cma_free_bytes headroom_bytes
@@ -35,7 +35,7 @@ GPU = """index name uuid utilization_percent temperature_c limit_margin_c power_
 MIG = "index name uuid memory_total_bytes memory_used_bytes"
 PROCESS = "pid name memory_bytes kind"
 TABLE = "count age_s largest"
-LINE = "pid name memory_bytes cpu_percent"
+LINE = "pid name memory_bytes cpu_percent container container_name"
 NETWORK = """name kind up rx_bytes_per_s tx_bytes_per_s link_bits_per_s errors_per_s
     rx_packets_per_s tx_packets_per_s bus_bits_per_s errors netdev"""
 RAIL = "name power_w energy_j"
@@ -249,12 +249,20 @@ def test_the_rest_of_a_node_is_told(full_snapshot: Snapshot) -> None:
         "enp1s0f0np0",
     )
     assert node["rails"] == [{"name": "sys_total", "power_w": 82.5, "energy_j": 990.0}]
+    workload = node["workloads"]["processes"][0]
+    assert (workload["role"], workload["rank"], workload["container"]) == (
+        "engine core",
+        "DP0",
+        "5d1c0ffee5aa",
+    )
     assert node["processes"]["count"] == 231
     assert node["processes"]["largest"][0] == {
         "pid": 4242,
         "name": "VLLM::EngineCore",
         "memory_bytes": 5 << 30,
         "cpu_percent": 88.0,
+        "container": "5d1c0ffee5aa",
+        "container_name": None,
     }
     assert node["engine_processes"][0]["backend"] == "vllm-a"
     assert node["speed"]["word"] == "slow clock"

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sparktop.graphics import numbers
 from sparktop.model.node import (
     CACHE_PART,
@@ -18,6 +20,7 @@ from sparktop.model.node import (
     MemoryReading,
 )
 from sparktop.model.snapshot import Headroom
+from sparktop.panels.node.processes import ProcessLine
 from sparktop.panels.parts.figures import figure, label, share_role
 from sparktop.panels.parts.rows import Row, row_width
 from sparktop.panels.parts.sections import (
@@ -33,6 +36,8 @@ from sparktop.panels.parts.sections import (
 SOON_S, NOW_S = 1800.0, 300.0
 """Seconds until memory reaches its limit, up to which this time is drawn as a warning, and as bad."""
 _GIB = 2**30
+_MOST_HOLDERS = 3
+"""Most processes named below the bar."""
 _PATTERNS = {
     GPU_PART: ("█", "gpu/4"),
     PROGRAMS_PART: ("▓", "cpu/6"),
@@ -77,8 +82,13 @@ def memory_parts(memory: MemoryReading, *, short: bool = False) -> list[Part]:
     ]
 
 
-def memory_section(memory: MemoryReading, headroom: Headroom, width: int) -> Section:
-    """Return all memory values as a section for a column of `width` cells."""
+def memory_section(
+    memory: MemoryReading, headroom: Headroom, width: int, holders: Sequence[ProcessLine] = ()
+) -> Section:
+    """Return all memory values as a section for a column of `width` cells.
+
+    `holders` are processes that hold GPU memory, which is named after them where it is the machine's memory.
+    """
     percent, used, total = used_percent(memory), memory.used_bytes, memory.total_bytes
     rows: list[Row] = [
         [
@@ -92,9 +102,27 @@ def memory_section(memory: MemoryReading, headroom: Headroom, width: int) -> Sec
     parts = memory_parts(memory, short=width < WIDE_FACTS)
     if total and parts:
         rows += [segmented_bar(parts, total, width), *legend(parts, width)]
+        rows += _holders(holders, width) if memory.unified else []
     rows += [_headroom(memory, width), _trend(memory, headroom, width), *_swap(memory, width)]
     name = "unified memory" if memory.unified else "memory"
     return Section(name, [*rows, _pressure(memory, width)], _window(memory))
+
+
+def _holders(holders: Sequence[ProcessLine], width: int) -> list[Row]:
+    """Return a row for each of the processes that hold the most GPU memory: size, name, model, container.
+
+    The container's ID stands for a name that does not fit.
+    """
+    sized = [(line.gpu_bytes, line) for line in holders if line.gpu_bytes and line.of_engine]
+    largest = sorted(sized, key=lambda one: (-one[0], one[1].pid))[:_MOST_HOLDERS]
+    sign, role = _PATTERNS[GPU_PART]
+    rows: list[Row] = []
+    for size, line in largest:
+        row: Row = [(f"{sign} ", role), figure(numbers.data(size, 8)), (f" {line.full_name}", "text")]
+        fits = row_width(row) + 1 + len(line.container) <= width
+        box = line.container if fits else line.container_id
+        rows.append([*row, label(f" {box}")] if box else row)
+    return rows
 
 
 def _window(memory: MemoryReading) -> str:

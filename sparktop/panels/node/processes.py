@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -10,15 +10,17 @@ from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
 from sparktop.model.node import GpuProcess, NodeSample, ProcessTable
 from sparktop.model.snapshot import NodeView
+from sparktop.model.workload import Workload, Workloads
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.frame import frame_role, framed, hot, name_tab, tab
-from sparktop.panels.parts.rows import Row, fit_row, merged
+from sparktop.panels.parts.rows import Row, Run, fit_row, merged
 from sparktop.panels.parts.sections import heading
 
 _PID = 7
 """Width in cells of a process ID: the kernel's largest is 4194304."""
 _MOST_NAME = 48
 """Greatest width in cells of a name: further away, values could not be matched to the name."""
+_ID_DIGITS = 12
 ROWS_IN_DETAIL = 10
 """Rows of processes below the other values of a machine; further processes are only counted."""
 
@@ -56,41 +58,71 @@ class ProcessLine:
     cpu_percent: float | None = None
     on_gpu: bool = False
     of_engine: bool = False
+    about: str = ""
+    """Role, rank and model of a process of an engine, as far as its name does not say it."""
+    container: str = ""
+    """Name of its container, else the first digits of the ID."""
+    container_id: str = ""
+    """First digits of the container's ID; "" outside of containers."""
+
+    @property
+    def full_name(self) -> str:
+        """Name, then what the name does not say: "vllm server · Qwen3-32B"."""
+        return f"{self.name} {self.about}" if self.about else self.name
 
 
 def process_lines(view: NodeView) -> list[ProcessLine]:
     """Return all known processes: those of the process table, then others that use GPU memory."""
     sample = view.sample or NodeSample(at=0.0)
     held = _held(sample)
-    serves = {entry.pid: entry.backend or entry.engine for entry in view.engine_processes}
+    workloads = {one.pid: one for one in (sample.workloads or Workloads()).processes}
+    serves = _served(view, workloads.values())
     table = sample.processes.processes if sample.processes is not None else ()
-    lines = [
-        ProcessLine(
-            entry.pid,
-            entry.name,
-            serves.get(entry.pid, held[entry.pid].kind or "" if entry.pid in held else ""),
-            held[entry.pid].memory_bytes if entry.pid in held else None,
-            entry.memory_bytes,
-            entry.cpu_percent,
-            entry.pid in held,
-            entry.pid in serves,
+    read = {entry.pid: entry for entry in table}
+    lines = []
+    for pid in dict.fromkeys([*read, *held]):
+        entry, gpu, workload = read.get(pid), held.get(pid), workloads.get(pid)
+        name = entry.name if entry is not None else held[pid].name
+        box = entry if entry is not None and (entry.container or workload is None) else workload
+        lines.append(
+            ProcessLine(
+                pid,
+                name,
+                serves.get(pid, gpu.kind or "" if gpu is not None else ""),
+                gpu.memory_bytes if gpu is not None else None,
+                entry.memory_bytes if entry is not None else None,
+                entry.cpu_percent if entry is not None else None,
+                on_gpu=gpu is not None,
+                of_engine=pid in serves,
+                about="" if workload is None else about_process(name, workload),
+                container=(box.container_name or box.container if box is not None else None) or "",
+                container_id=(box.container if box is not None else None) or "",
+            )
         )
-        for entry in table
-    ]
-    known = {line.pid for line in lines}
-    lines += [
-        ProcessLine(
-            pid,
-            entry.name,
-            serves.get(pid, entry.kind or ""),
-            entry.memory_bytes,
-            on_gpu=True,
-            of_engine=pid in serves,
-        )
-        for pid, entry in held.items()
-        if pid not in known
-    ]
     return lines
+
+
+def _served(view: NodeView, workloads: Iterable[Workload]) -> dict[int, str]:
+    """Return {PID: backend, else engine} of the processes of engines.
+
+    Processes of one server serve the same backend, also those that hold no GPU memory.
+    """
+    known = {one.pid: one.backend for one in view.engine_processes if one.backend is not None}
+    backends = {
+        one.server: known[one.pid] for one in workloads if one.pid in known and one.server is not None
+    }
+    found = {one.pid: one.engine for one in workloads if one.engine is not None}
+    found |= {one.pid: backends[one.server] for one in workloads if one.server in backends}
+    return found | {one.pid: one.backend or one.engine for one in view.engine_processes}
+
+
+def about_process(name: str, workload: Workload) -> str:
+    """Return role, rank and model of a workload, without what its process' `name` says already."""
+    plain = name.casefold()
+    parts = [workload.role, *(workload.rank or "").split()]
+    words = [part for part in parts if part and part.replace(" ", "").casefold() not in plain]
+    model = workload.model.rpartition("/")[2] if workload.model else ""
+    return " ".join([*words, *([f"· {model}"] if model else [])])
 
 
 def _held(sample: NodeSample) -> Mapping[int, GpuProcess]:
@@ -126,7 +158,9 @@ def listed(lines: Sequence[ProcessLine], order: ProcessOrder) -> list[ProcessLin
     kept = [
         line
         for line in lines
-        if all(word in f"{line.pid} {line.name} {line.serves}".casefold() for word in words)
+        if all(
+            word in f"{line.pid} {line.full_name} {line.serves} {line.container}".casefold() for word in words
+        )
     ]
     if order.sort is ProcessSort.NAME:
         return sorted(kept, key=lambda line: (line.name.casefold(), line.pid))
@@ -143,17 +177,25 @@ def listed(lines: Sequence[ProcessLine], order: ProcessOrder) -> list[ProcessLin
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
+    """Widths of the columns in cells."""
+
     name: int
     serves: int
+    container: int
+    """0 where no process is in a container."""
     size: int
     cpu: int
 
 
-def _cells(width: int) -> _Cells:
+def _cells(width: int, lines: Sequence[ProcessLine]) -> _Cells:
     serves = 9 if width < 70 else 16 if width < 110 else 24
     size, cpu = (11, 7) if width >= 70 else (9, 6)
-    room = width - _PID - 1 - serves - 1 - 2 * size - cpu - 1
-    return _Cells(max(8, min(_MOST_NAME, room)), serves, size, cpu)
+    named = max((len(line.container) for line in lines), default=0)
+    container = 0 if width < 70 else min(named, _ID_DIGITS if width < 100 else 24)
+    if container and width < 100:
+        serves, size = 9, 9
+    room = width - _PID - 1 - serves - 1 - 2 * size - cpu - 1 - (container + 1 if container else 0)
+    return _Cells(max(8, min(_MOST_NAME, room)), serves, container, size, cpu)
 
 
 _HEADS = {
@@ -179,6 +221,7 @@ def _head(order: ProcessOrder, cells: _Cells) -> Row:
         word(ProcessSort.NAME, cells.name, right=False),
         (" ", "text"),
         label("serves", cells.serves + 1),
+        *([label(fit("container", cells.container) + " ")] if cells.container else []),
         word(ProcessSort.GPU, cells.size),
         word(ProcessSort.MEMORY, cells.size),
         word(ProcessSort.CPU, cells.cpu),
@@ -188,12 +231,27 @@ def _head(order: ProcessOrder, cells: _Cells) -> Row:
 def _line(line: ProcessLine, cells: _Cells) -> Row:
     return [
         label(f"{line.pid:>{_PID}} "),
-        (fit(line.name, cells.name) + " ", "title" if line.on_gpu else "text"),
+        *_name(line, cells.name),
         (fit(line.serves, cells.serves) + " ", "accent" if line.of_engine else "muted"),
+        *_container(line, cells.container),
         *_size(line.gpu_bytes, cells.size),
         *_size(line.memory_bytes, cells.size),
         figure(numbers.percent(line.cpu_percent, cells.cpu), known=line.cpu_percent is not None),
     ]
+
+
+def _name(line: ProcessLine, width: int) -> Row:
+    """Return the name in `width` cells, and in grey behind it what the name does not say."""
+    name: Run = (line.name, "title" if line.on_gpu else "text")
+    return [*fit_row([name, label(f" {line.about}")] if line.about else [name], width), (" ", "text")]
+
+
+def _container(line: ProcessLine, width: int) -> Row:
+    """Return the container's name in `width` cells, its ID if the name does not fit; empty for no width."""
+    if not width:
+        return []
+    shown = line.container if len(line.container) <= width or width > _ID_DIGITS else line.container_id
+    return [label(fit(shown, width) + " ")]
 
 
 def _size(value: int | None, width: int) -> Row:
@@ -232,7 +290,7 @@ def detail_processes(view: NodeView, order: ProcessOrder, width: int) -> list[Ro
     It lists at most `ROWS_IN_DETAIL` processes; a last row counts the processes left out.
     """
     lines = listed(process_lines(view), order)
-    cells = _cells(width)
+    cells = _cells(width, lines)
     rows = [heading("processes", _summary(view, len(lines), order), width), _head(order, cells)]
     shown = lines if len(lines) <= ROWS_IN_DETAIL else lines[: ROWS_IN_DETAIL - 1]
     rows += [_line(line, cells) for line in shown]
@@ -261,7 +319,7 @@ def process_panel(
     room = max(1, height - 3)
     first = max(0, min(first, len(lines) - room))
     inner = width - 3
-    cells = _cells(inner)
+    cells = _cells(inner, lines)
     shown = lines[first : first + room]
     rows: list[Row] = [_head(order, cells), *(_line(line, cells) for line in shown)]
     if not lines:

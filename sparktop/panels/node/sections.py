@@ -12,6 +12,7 @@ from sparktop.model.snapshot import NodeView
 from sparktop.panels.node.gpu.sections import gpu_sections, speed_section
 from sparktop.panels.node.memory_bar import memory_section
 from sparktop.panels.node.network import network_sections
+from sparktop.panels.node.processes import process_lines
 from sparktop.panels.parts.figures import bar_runs, figure, label, share_role
 from sparktop.panels.parts.gpu_figures import energy_text
 from sparktop.panels.parts.rows import Row, fit_row
@@ -32,7 +33,7 @@ def node_sections(view: NodeView, width: int) -> list[Section]:
     processor = f"processor · {cores} cores" if cores else "processor"
     return [
         *gpu_sections(view, width),
-        memory_section(sample.memory, view.headroom, width),
+        memory_section(sample.memory, view.headroom, width, process_lines(view)),
         Section(processor, _cpu(sample.cpu, width), "since the last poll"),
     ]
 

@@ -9,10 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.model.node import GpuProcess, GpuReading, NodeSample, ProcessReading, ProcessTable
-from sparktop.model.snapshot import EngineProcess, NodeView, Snapshot
+from sparktop.model.node import (
+    GpuProcess,
+    GpuReading,
+    MemoryReading,
+    NodeSample,
+    ProcessReading,
+    ProcessTable,
+)
+from sparktop.model.snapshot import EngineProcess, Headroom, NodeView, Snapshot
+from sparktop.model.workload import Workload, Workloads
 from sparktop.panels.board.scene import PanelKey, Scene, flatten
 from sparktop.panels.board.view import View
+from sparktop.panels.node.memory_bar import memory_section
 from sparktop.panels.node.processes import (
     ROWS_IN_DETAIL,
     ProcessOrder,
@@ -242,3 +251,58 @@ def test_the_scene_shows_them_in_the_order_of_the_view(playing: Snapshot) -> Non
     assert Scene(playing, 118, 34, zoomed=PanelKey("processes", "gone")).keys() != [
         PanelKey("processes", "gone")
     ]
+
+
+def boxed() -> NodeView:
+    """A node whose engine runs in a container, read by an agent that may use Docker's socket."""
+    one, two = "5d1c0ffee5aa", "sparkrun_5d1c_solo"
+    processes = (
+        Workload(10, "vllm", "engine core", "DP0", "Qwen/Qwen3-32B", None, 12, one, two),
+        Workload(11, "vllm", "server", None, "Qwen/Qwen3-32B", 8000, 12, one, None),
+    )
+    node = view()
+    assert node.sample is not None
+    return replace(node, sample=replace(node.sample, workloads=Workloads(processes, 0, 1.0)))
+
+
+def test_a_process_of_an_engine_has_what_its_name_does_not_say() -> None:
+    """Rank and model of an engine core, whose title names the role; role and model of the server."""
+    lines = {line.pid: line for line in process_lines(boxed())}
+    assert lines[10].full_name == "VLLM::EngineCore DP0 · Qwen3-32B"
+    assert lines[11].full_name == "bash server · Qwen3-32B"
+    assert (lines[10].container, lines[11].container, lines[12].container) == (
+        "sparkrun_5d1c_solo",
+        "5d1c0ffee5aa",
+        "",
+    )
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_containers_have_a_column_where_there_are_any(width: int) -> None:
+    """No row is wider than the screen; the ID is whole at every size."""
+    rows, _ = process_panel(boxed(), ProcessOrder(), width, 12)
+    assert {row_width(row) for row in rows} == {width}
+    assert "5d1c0ffee5aa" in text_of(rows)
+    assert "container" not in text_of(process_panel(view(), ProcessOrder(), width, 12)[0])
+
+
+def test_the_filter_finds_a_model_and_a_container() -> None:
+    """What is on the line is searched."""
+    lines = process_lines(boxed())
+    assert [line.pid for line in listed(lines, ProcessOrder(filter="qwen3"))] == [10, 11]
+    assert [line.pid for line in listed(lines, ProcessOrder(filter="sparkrun"))] == [10]
+
+
+def test_all_processes_of_a_server_serve_its_backend() -> None:
+    """Also those that hold no GPU memory, which only the command line shows to be an engine's."""
+    node = replace(boxed(), engine_processes=ENGINES[:1])
+    assert {line.pid: line.serves for line in process_lines(node)}[11] == "spark-a"
+
+
+def test_the_memory_bar_names_what_holds_the_gpus_part() -> None:
+    """Size, name, model and container of the largest processes of engines."""
+    node = boxed()
+    memory = MemoryReading(unified=True, total_bytes=128 * GIB, used_bytes=90 * GIB)
+    text = text_of(list(memory_section(memory, Headroom(), 70, process_lines(node)).rows))
+    assert "83.0 GiB VLLM::EngineCore DP0 · Qwen3-32B sparkrun_5d1c_solo" in text
+    assert "Xorg" not in text

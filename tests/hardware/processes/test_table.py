@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.hardware.process_table import ProcessTableReader, _parse_stat
+from sparktop.hardware.processes.stat import parse_stat
+from sparktop.hardware.processes.table import ProcessTableReader
 from tests.hardware.conftest import stat_line, write
 
 PAGE = 4096
@@ -137,7 +138,7 @@ def test_a_command_line_is_read_once(tree: Path) -> None:
 @pytest.mark.outside
 def test_real_processes_are_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that was just started is there under its name, and gone when it has ended."""
-    monkeypatch.setattr("sparktop.hardware.process_table._MOST", 100_000)  # however many run beside it
+    monkeypatch.setattr("sparktop.hardware.processes.table._MOST", 100_000)  # however many run beside it
     with subprocess.Popen(["/bin/sleep", "60"]) as sleeper:
         try:
             shown = {one.pid: one for one in ProcessTableReader().read(0.0).processes}
@@ -156,5 +157,5 @@ def test_real_processes_are_in_the_table(monkeypatch: pytest.MonkeyPatch) -> Non
 @given(st.binary(max_size=400))
 def test_whatever_a_stat_file_holds_is_a_process_or_none(content: bytes) -> None:
     """No content is an error."""
-    process = _parse_stat(1, content)
+    process = parse_stat(1, content)
     assert process is None or process.rss_pages >= 0

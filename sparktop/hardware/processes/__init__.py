@@ -1,0 +1,1 @@
+"""Processes of a machine: the process table, and the processes of inference engines with their containers."""

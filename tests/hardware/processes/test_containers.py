@@ -1,0 +1,112 @@
+"""Facts about the containers of processes."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from sparktop.hardware.processes.containers import ContainerReader, ask_names, container_id, read_names
+from tests.hardware.conftest import write
+
+ID = "0123456789abcdef" * 4
+OTHER = "f" * 64
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"0::/system.slice/docker-{ID}.scope",
+        f"0::/docker/{ID}",
+        f"0::/user.slice/user-1000.slice/user@1000.service/app.slice/docker-{ID}.scope",
+        f"0::/machine.slice/libpod-{ID}.scope",
+        f"0::/machine.slice/libpod-{ID}.scope/container",
+        f"0::/kubepods.slice/kubepods-burstable-pod0a_b.slice/cri-containerd-{ID}.scope",
+        f"0::/kubepods.slice/crio-{ID}.scope",
+        f"0::/default/{ID}",
+        f"9:name=systemd:/\n4:memory:/docker/{ID}\n0::/",
+        f"0::/docker/{OTHER}/docker/{ID}",
+    ],
+)
+def test_each_form_of_a_cgroup_names_its_container(line: str) -> None:
+    """Docker, rootless Docker, Podman, Kubernetes, containerd, cgroup v1, and a container in another."""
+    assert container_id(line.encode()) == ID
+
+
+@pytest.mark.parametrize("line", ["0::/", "0::/user.slice", f"0::/x-{ID}0.scope", "", "garbage"])
+def test_other_cgroups_are_not_containers(line: str) -> None:
+    """Inside a container the file names none; 65 digits are not an ID."""
+    assert container_id(line.encode()) is None
+
+
+def test_a_process_outside_of_containers_has_neither_id_nor_name(tmp_path: Path) -> None:
+    """A process that has ended neither."""
+    write(tmp_path, "proc/7/cgroup", "0::/init.scope\n")
+    reader = ContainerReader(tmp_path)
+    assert (reader.find(7, 1), reader.find(8, 1)) == ((None, None), (None, None))
+
+
+def test_an_id_has_twelve_digits(tmp_path: Path) -> None:
+    """As Docker shows it; without a socket there is no name."""
+    write(tmp_path, "proc/7/cgroup", f"0::/docker/{ID}\n")
+    reader = ContainerReader(tmp_path)
+    reader.learn_names(0.0)
+    assert reader.find(7, 1) == ("0123456789ab", None)
+
+
+def http(body: object, status: str = "200 OK") -> bytes:
+    return f"HTTP/1.0 {status}\r\nContent-Type: application/json\r\n\r\n{json.dumps(body)}".encode()
+
+
+def test_names_are_cleaned() -> None:
+    """A container's name is chosen freely."""
+    listed = [{"Id": ID, "Names": ["/sparkrun_0a1b_solo"]}, {"Id": OTHER, "Names": ["/a\x1b]0;b"]}]
+    assert read_names(http(listed)) == {ID: "sparkrun_0a1b_solo", OTHER: "a ]0;b"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"garbage",
+        http([], "500 x"),
+        http({"a": 1}),
+        http([1, {"Id": 2}, {"Id": ID, "Names": []}]),
+        b"HTTP/1.0 200 OK\r\n\r\n[" * 9,
+    ],
+)
+def test_other_answers_have_no_names(answer: bytes) -> None:
+    """A failure is not an answer."""
+    assert read_names(answer) == {}
+
+
+@pytest.mark.outside
+def test_names_come_from_a_socket(tmp_path: Path) -> None:
+    """Where the socket may be used, names follow in the background; a socket without a server has none."""
+    path = tmp_path / "run" / "docker.sock"
+    write(tmp_path, "proc/7/cgroup", f"0::/docker/{ID}\n")
+    path.parent.mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen(1)
+        listener.settimeout(10)
+
+        def serve() -> None:
+            line, _ = listener.accept()
+            with line:
+                line.recv(4096)
+                line.sendall(http([{"Id": ID, "Names": ["/engine"]}]))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        reader = ContainerReader(tmp_path)
+        assert reader.find(7, 1) == ("0123456789ab", None)
+        reader.learn_names(0.0)
+        thread.join(10)
+        assert reader._thread is not None
+        reader._thread.join(10)
+        assert reader.find(7, 1) == ("0123456789ab", "engine")
+    assert ask_names(str(path)) == {}

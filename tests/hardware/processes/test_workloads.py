@@ -1,0 +1,102 @@
+"""Facts about the processes of engines on a machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparktop.hardware.processes.workloads import WorkloadReader
+from tests.hardware.conftest import stat_line, write
+
+ID = "0123456789abcdef" * 4
+
+
+def process(
+    root: Path, pid: int, *arguments: str, parent: int = 1, ticks: int = 0, rss_pages: int = 1
+) -> None:
+    """Add a process to the tree below `root`."""
+    write(root, f"proc/{pid}/cmdline", "\0".join(arguments) + "\0")
+    line = stat_line(pid, arguments[0][:15], ticks=ticks, start=10_000, rss_pages=rss_pages)
+    write(root, f"proc/{pid}/stat", line.replace(" S 1 ", f" S {parent} "))
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A machine with a vLLM server in a container, its engine core and a shell."""
+    process(tmp_path, 90, "bash")
+    process(tmp_path, 100, "/usr/bin/python3", "/usr/bin/vllm", "serve", "Qwen/Qwen3-32B", "--port", "8001")
+    process(tmp_path, 101, "VLLM::EngineCore", parent=100, rss_pages=500)
+    for pid in (100, 101):
+        write(tmp_path, f"proc/{pid}/cgroup", f"0::/docker/{ID}\n")
+    write(tmp_path, "proc/101/io", "rchar: 9\nread_bytes: 4096\nwrite_bytes: 1\n")
+    return tmp_path
+
+
+def make_reader(root: Path) -> WorkloadReader:
+    return WorkloadReader(root, since_boot=lambda: 160.0, page_bytes=4096, ticks_per_s=100)
+
+
+def test_an_engine_core_belongs_to_its_server(tree: Path) -> None:
+    """Model, container and server of a process without options are those of its parent."""
+    found = make_reader(tree).read(0.0)
+    server, core = found.processes
+    assert (server.role, server.model, server.port, server.server) == ("server", "Qwen/Qwen3-32B", 8001, 100)
+    assert (core.about, core.model, core.server) == ("engine core", "Qwen/Qwen3-32B", 100)
+    assert (core.container, core.memory_bytes, core.age_s, core.read_bytes) == (
+        "0123456789ab",
+        500 * 4096,
+        60.0,
+        4096,
+    )
+    assert server.read_bytes is None
+
+
+def test_processor_use_is_of_the_time_between_readings(tree: Path) -> None:
+    """Within 5 s the same workloads are returned with their age."""
+    reader = make_reader(tree)
+    first = reader.read(0.0)
+    assert reader.read(4.0).age_s == 4.0
+    process(tree, 101, "VLLM::EngineCore", parent=100, ticks=1000)
+    again = reader.read(5.0)
+    assert (first.processes[1].cpu_percent, again.processes[1].cpu_percent) == (None, 200.0)
+
+
+def test_a_process_is_recognised_when_it_gets_its_title(tree: Path) -> None:
+    """A Python process names itself seconds after its start; compilers come and go."""
+    process(tree, 102, "/usr/bin/python3", "-c", "from multiprocessing.spawn import spawn_main", parent=100)
+    process(tree, 103, "/usr/local/cuda/bin/cicc", "-v")
+    reader = make_reader(tree)
+    assert [one.pid for one in reader.read(0.0).processes] == [100, 101]
+    process(tree, 102, "VLLM::Worker_TP1", parent=101)
+    for path in (tree / "proc" / "103").iterdir():
+        path.unlink()
+    (tree / "proc" / "103").rmdir()
+    found = reader.read(6.0)
+    assert [(one.pid, one.rank, one.server) for one in found.processes][2] == (102, "TP1", 100)
+    assert found.compilers == 0
+
+
+def test_compilers_are_counted(tree: Path) -> None:
+    """They explain a server that makes no progress."""
+    process(tree, 103, "/usr/local/cuda/bin/cicc", "-v")
+    process(tree, 104, "ninja")
+    assert make_reader(tree).read(0.0).compilers == 2
+
+
+def test_what_holds_gpu_memory_is_a_workload_of_no_engine(tree: Path) -> None:
+    """Its container can be known; one that has ended is left out."""
+    found = make_reader(tree).read(0.0, {90, 4711})
+    shell = found.processes[0]
+    assert (shell.pid, shell.engine, shell.role, shell.server) == (90, None, None, None)
+    assert len(found.processes) == 3
+
+
+def test_command_lines_are_read_once(tree: Path) -> None:
+    """A settled process costs an entry of the list of processes only."""
+    reader = make_reader(tree)
+    reader.read(0.0)
+    process(tree, 90, "VLLM::EngineCore")
+    assert [one.pid for one in reader.read(10.0).processes] == [90, 100, 101]
+    process(tree, 90, "bash")
+    assert [one.pid for one in reader.read(300.0).processes] == [90, 100, 101]
