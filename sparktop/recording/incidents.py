@@ -152,7 +152,7 @@ class Incidents:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FrameBytes:
     """The bytes of one frame of a file."""
 
     path: Path
@@ -162,7 +162,7 @@ class Piece:
     """Whether the end of the frame is not written yet."""
 
 
-def frames_since(begin_s: float, sources: Iterable[Path]) -> Iterator[Piece]:
+def frames_since(begin_s: float, sources: Iterable[Path]) -> Iterator[FrameBytes]:
     """Yield the frames with records from the monotonic time `begin_s` on, newest first.
 
     `sources` are files of one recorder, oldest first; files that cannot be read are left out. Frames
@@ -187,7 +187,7 @@ def frames_since(begin_s: float, sources: Iterable[Path]) -> Iterator[Piece]:
                 at_s = later_s if first is None else first.record.instant.at
                 if at_s > later_s:
                     return
-                yield Piece(path, offset, end - offset, is_open)
+                yield FrameBytes(path, offset, end - offset, is_open)
                 if at_s <= begin_s:
                     return
                 end, is_open, later_s = offset, False, at_s
@@ -195,19 +195,19 @@ def frames_since(begin_s: float, sources: Iterable[Path]) -> Iterator[Piece]:
             os.close(descriptor)
 
 
-def _newest(pieces: Iterable[Piece]) -> list[Piece]:
-    """Return the newest frames of `pieces` (newest first) within `MOST_BYTES`, oldest first."""
-    found: list[Piece] = []
+def _newest(frames: Iterable[FrameBytes]) -> list[FrameBytes]:
+    """Return the newest of `frames` (newest first) within `MOST_BYTES`, oldest first."""
+    found: list[FrameBytes] = []
     size = 0
-    for piece in pieces:
-        size += piece.length
+    for frame in frames:
+        size += frame.length
         if size > MOST_BYTES:
             break
-        found.append(piece)
+        found.append(frame)
     return found[::-1]
 
 
-def _write(path: Path, frames: Iterable[Piece], until: Instant) -> None:
+def _write(path: Path, frames: Iterable[FrameBytes], until: Instant) -> None:
     """Write a new file with these frames and a record of the end at `until`; delete it if that fails.
 
     Raises:
@@ -221,10 +221,10 @@ def _write(path: Path, frames: Iterable[Piece], until: Instant) -> None:
     ended = end.add(encode(Record(Kind.END, until, fields={"reason": "end of the incident"}))) + end.end()
     file = RecordingFile(path)
     try:
-        for piece in frames:
-            with piece.path.open("rb") as source:
-                source.seek(piece.offset)
-                file.append(source.read(piece.length), frame_open=piece.is_open)
+        for frame in frames:
+            with frame.path.open("rb") as source:
+                source.seek(frame.offset)
+                file.append(source.read(frame.length), frame_open=frame.is_open)
         file.end_frame()
         file.append(ended, frame_open=False)
     except OSError:

@@ -19,7 +19,7 @@ from sparktop.recording.calls import call_of, sweep_of
 from sparktop.recording.frames import MAGIC, Damage, FrameReader
 from sparktop.recording.head import SCHEMA, Head, Landmarks, key_of, read_head, read_landmarks
 from sparktop.recording.record import Kind, Record, RecordError
-from sparktop.recording.time_line import CLOCK_ERROR_S, ForwardClock, FrameStart, TimeLine, pieces_from
+from sparktop.recording.time_line import CLOCK_ERROR_S, ForwardClock, FrameStart, TimeLine, runs_from
 from sparktop.store import Store
 from sparktop.store.journal import Call
 
@@ -110,14 +110,14 @@ class Recording:
         return self._read(start, follows=True)
 
     def _read(self, start: FrameStart, *, follows: bool) -> Iterator[Record | None]:
-        pieces = pieces_from(start, self.frames)
+        runs = runs_from(start, self.frames)
         line = TimeLine()
-        for index, piece in enumerate(pieces):
-            after = pieces[index + 1] if index + 1 < len(pieces) else None
-            reader, offset = self._reader(piece.start.path), piece.start.offset
+        for index, run in enumerate(runs):
+            after = runs[index + 1] if index + 1 < len(runs) else None
+            reader, offset = self._reader(run.start.path), run.start.offset
             follows_on = follows and after is None
             yield from line.records(
-                piece, reader.following(offset) if follows_on else reader.records(offset), after
+                run, reader.following(offset) if follows_on else reader.records(offset), after
             )
 
     def _reader(self, path: Path) -> FrameReader:

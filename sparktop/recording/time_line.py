@@ -68,7 +68,7 @@ class ForwardClock:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FrameRun:
     """A part of one file: successive frames that are played one after the other."""
 
     start: FrameStart
@@ -81,7 +81,7 @@ def _place(frame: FrameStart) -> tuple[Path, int]:
     return frame.path, frame.offset
 
 
-def pieces_from(start: FrameStart, frames: Sequence[FrameStart]) -> list[Piece]:
+def runs_from(start: FrameStart, frames: Sequence[FrameStart]) -> list[FrameRun]:
     """Return the parts of files to play from the frame `start` on, in the order of time.
 
     `frames` are the frames of all files, ordered by wall time. Where files overlap, the file that is being
@@ -96,40 +96,40 @@ def pieces_from(start: FrameStart, frames: Sequence[FrameStart]) -> list[Piece]:
         goes_on = follower is not None and follower.instant.wall - chosen[-1].instant.wall <= _CONTINUOUS
         if frame.path == chosen[-1].path or not goes_on:
             chosen.append(frame)
-    pieces: list[Piece] = []
+    runs: list[FrameRun] = []
     for before, frame in zip([None, *chosen], chosen, strict=False):
         follower = later.get(_place(frame))
         end = None if follower is None else follower.offset
         if before is not None and later.get(_place(before)) is frame:
-            pieces[-1] = replace(pieces[-1], end=end)
+            runs[-1] = replace(runs[-1], end=end)
         else:
-            pieces.append(Piece(frame, end))
-    return pieces
+            runs.append(FrameRun(frame, end))
+    return runs
 
 
 class TimeLine:
-    """Puts the records of successive pieces in one order of time; skips those of times already played."""
+    """Puts the records of successive runs in one order of time; skips those of times already played."""
 
     def __init__(self) -> None:
-        """Begin before the first piece."""
+        """Begin before the first run."""
         self._played: datetime | None = None
         self._path: Path | None = None
 
     def records(
-        self, piece: Piece, found: Iterable[Located | None], after: Piece | None
+        self, run: FrameRun, found: Iterable[Located | None], after: FrameRun | None
     ) -> Iterator[Record | None]:
-        """Yield the records of `piece` that are newer than all records yielded for earlier pieces.
+        """Yield the records of `run` that are newer than all records yielded for earlier runs.
 
         An older head is yielded too, dated as of the newest record. `found` has the records of the file from
-        the start of `piece` on, and None where the file has no more yet, which is passed on. `after` is the
-        next piece; if it begins within a gap of this one, stop at the gap.
+        the start of `run` on, and None where the file has no more yet, which is passed on. `after` is the
+        next run; if it begins within a gap of this one, stop at the gap.
         """
-        clock, path = ForwardClock(piece.start), piece.start.path
+        clock, path = ForwardClock(run.start), run.start.path
         for located in found:
             if located is None:
                 yield None
                 continue
-            if piece.end is not None and located.frame >= piece.end:
+            if run.end is not None and located.frame >= run.end:
                 return
             record = clock.record(located.record)
             wall = record.instant.wall

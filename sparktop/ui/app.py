@@ -292,7 +292,9 @@ class SparktopApp(ThemedApp):
     def action_save_snapshot(self) -> None:
         """Write a report of the minutes up to the moment on screen, and its snapshot, into this folder."""
         shown = self.overview.shown
-        if shown is not None:
+        if shown is None:
+            self.notify("nothing is on the screen yet that could be saved", timeout=2)
+        else:
             self.run_worker(self._save(shown), group="report", exit_on_error=False)
 
     async def _save(self, shown: Snapshot) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from string import ascii_letters
 
 from textual.binding import Binding
 
 from sparktop.config.keys import KEYS, Key
+from sparktop.graphics.cells import cell_width
 from sparktop.panels.parts.rows import Row
 
+_WORD = f"{ascii_letters}()?"
 _DIGITS = str.maketrans("¹²³⁴", "1234")
 
 
@@ -39,3 +42,28 @@ def with_moved_keys(rows: list[Row], table: Sequence[Key]) -> list[Row]:
         return new if len(new) == len(text) else " " * len(text)
 
     return [[(shown(text) if role == "key" else text, role) for text, role in row] for row in rows]
+
+
+def clicked_key(rows: Sequence[Row], spots: Sequence[tuple[int, int, str]], x: int, y: int) -> str:
+    """Return the key that is drawn at column `x` of row `y`, as the table of keys names it; "" for none.
+
+    In the last row, `spots` has the cells [first, end) of each key with its word. Elsewhere, keys are drawn
+    in the role "key". The letters around a key belong to it, as in "why?"; those beside a digit do not.
+    """
+    if y == len(rows) - 1:
+        return next((key for first, end, key in spots if first <= x < end), "")
+    end = 0
+    row = rows[y] if y < len(rows) else []
+    for index, (text, role) in enumerate(row):
+        start, end = end, end + cell_width(text)
+        if role != "key":
+            continue
+        key, before, after = text.strip().translate(_DIGITS), 0, 0
+        if not key.isdigit():
+            left = row[index - 1][0] if index else ""
+            right = row[index + 1][0] if index + 1 < len(row) else ""
+            before = len(left) - len(left.rstrip(_WORD))
+            after = len(right) - len(right.lstrip(_WORD))
+        if start - before <= x < end + after:
+            return key
+    return ""

@@ -74,6 +74,12 @@ class ReplayApp(SparktopApp):
         self.notify("reading the minutes before this moment", markup=False)
         return partial(read_again, list(dict.fromkeys(one.path for one in recording.frames)), shown.taken_at)
 
+    def action_menu(self) -> None:
+        """Show the menu of the settings that a recording has."""
+        from sparktop.ui.options.settings import replay_menu_screen  # late: the first picture needs it not
+
+        self.push_screen(replay_menu_screen(self, self, lambda: self.replay.speed))
+
     def action_interval(self, step: int) -> None:
         """Play faster (1) or slower (-1)."""
         self.replay.faster(step)

@@ -77,6 +77,10 @@ class Place:
     columns: int = 1
     """Number of entries side by side in each line of a list."""
 
+    def holds(self, x: int, y: int) -> bool:
+        """Return whether the cell at column `x` and row `y` of the board is in the rectangle."""
+        return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:

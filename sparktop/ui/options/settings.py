@@ -31,6 +31,7 @@ _VIEW = (
 _SORT = "Order of backends and nodes. Live values are sorted every 5 s. It is remembered."
 _FILTER = "Shows only backends and nodes with all these words in name, model, URL or state."
 _PICTURE = "Live, or paused at a moment of the last 30 minutes, while polling goes on."
+_PICTURE_NAME = "picture"
 _SNAPSHOT = "Writes this moment as JSON, Markdown and HTML into the current folder."
 
 
@@ -56,7 +57,24 @@ def menu_screen(app: App[None], host: Host, configured: Configured) -> MenuScree
             theme=None if host.no_color_wanted else app.theme,
         )
 
-    return MenuScreen(pages(app, host, configured), lambda: host.role_styles, save)
+    savable = None if configured.path is None else save
+    return MenuScreen(pages(app, host, configured), lambda: host.role_styles, savable)
+
+
+def replay_menu_screen(app: App[None], host: Host, speed: Callable[[], int]) -> MenuScreen:
+    """Return the menu of a recording: what changes its picture, and the `speed` at which it is played."""
+    shown = {key.name: key.shown for key in host.overview.key_table}
+    play = Setting(
+        "speed",
+        lambda: f"{speed()} ×",
+        lambda step: host.action_interval(step or 1),
+        "How many recorded seconds one second of playing shows.",
+        f"{shown['slower']} {shown['faster']}",
+    )
+    board = [setting for setting in _board(app, host) if setting.name != _PICTURE_NAME]
+    program = [setting for setting in _program(host) if setting.name == LOW_BANDWIDTH.name]
+    tabs = [Tab("board", tuple(board)), Tab("recording", (play, *program))]
+    return MenuScreen(tabs, lambda: host.role_styles)
 
 
 def pages(app: App[None], host: Host, configured: Configured) -> list[Tab]:
@@ -113,7 +131,7 @@ def _board(app: App[None], host: Host) -> list[Setting]:
             shown["theme"],
             file_name="theme",
         ),
-        Setting("picture", picture, lambda _: overview.action_freeze(), _PICTURE, shown["freeze"]),
+        Setting(_PICTURE_NAME, picture, lambda _: overview.action_freeze(), _PICTURE, shown["freeze"]),
         Setting(
             "save a snapshot",
             lambda: "in this folder",

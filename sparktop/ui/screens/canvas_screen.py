@@ -15,10 +15,17 @@ from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH
 from sparktop.panels.board.too_small import too_small_rows
 from sparktop.panels.parts.rows import Row
 from sparktop.ui.canvas import Canvas
-from sparktop.ui.keys import bindings
+from sparktop.ui.keys import bindings, clicked_key
 from sparktop.ui.screens.help import HelpScreen, Section, key_section, word_section
 from sparktop.ui.styles import RoleStyles
 from sparktop.ui.terminal.frugal import FrugalCompositor
+
+_ELSEWHERE = {
+    "f2": "F2 saves a report of the board or of a sweep's result: esc goes back there",
+    "pageup": "everything is on the screen: there is nothing to scroll",
+    "pagedown": "everything is on the screen: there is nothing to scroll",
+}
+"""By key: what is said on screens without an action for it."""
 
 
 class KeysScreen(HelpScreen):
@@ -97,16 +104,19 @@ class CanvasScreen(Screen[None]):
         self.canvas.show([*self._rows(width, height - 1), footer])
 
     async def on_canvas_pointed(self, message: Canvas.Pointed) -> None:
-        """Run the action of a key clicked in the footer; pass other clicks to `_point`."""
+        """Run the action of a clicked key; pass other clicks above the footer to `_point`."""
         message.stop()
-        if message.y != self.size.height - 1:
+        shown = clicked_key(self.canvas.rows, self._spots, message.x, message.y)
+        key = next((key for key in self.key_table if key.shown == shown), None)
+        if key is not None:
+            await self.run_action(key.action)
+        elif message.y != self.size.height - 1:
             await self._point(message.x, message.y)
-            return
-        for first, end, shown in self._spots:
-            if first <= message.x < end:
-                key = next((key for key in self.key_table if key.shown == shown), None)
-                if key is not None:
-                    await self.run_action(key.action)
+
+    def on_key(self, event: events.Key) -> None:
+        """Show where a key of the board has its effect, if it has none here."""
+        if event.key in _ELSEWHERE and not any(event.key in key.keys for key in self.key_table):
+            self.notify(_ELSEWHERE[event.key], timeout=2)
 
     async def _point(self, x: int, y: int) -> None:
         """Handle a click above the footer, at column `x` and row `y`."""

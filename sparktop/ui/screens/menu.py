@@ -175,5 +175,5 @@ class MenuScreen(ModalScreen[None]):
 
     def action_save(self) -> None:
         """Save the changed settings in the configuration file, and say what was saved where."""
-        message = self._save() if self._save is not None else "there is no configuration file here"
+        message = self._save() if self._save is not None else "a recording has nothing to save"
         self.notify(message, timeout=6, markup=False)

@@ -21,7 +21,7 @@ from sparktop.panels.board.view import Preset, Sort, View
 from sparktop.panels.node.processes import ProcessSort
 from sparktop.ui.arrangement import Arrangement
 from sparktop.ui.canvas import Canvas
-from sparktop.ui.keys import bindings, with_moved_keys
+from sparktop.ui.keys import bindings, clicked_key, with_moved_keys
 from sparktop.ui.screens.filter_actions import FilterActions, filter_line
 from sparktop.ui.screens.rewind_actions import time_line
 from sparktop.ui.screens.sweep_actions import SWEEP, SweepActions
@@ -30,6 +30,7 @@ from sparktop.ui.terminal.frugal import FrugalCompositor
 
 _BOXES = {"nodes": "nodes", "backends": "backends", "events-box": "events", "self": "self_cost"}
 """Field of `Boxes` by the name of the key that shows or hides it."""
+_FOOTER_ACTIONS = {"↓": "select(1)", "↑": "select(-1)", "esc": "back"}
 HEADER = 1
 
 
@@ -264,12 +265,14 @@ class OverviewScreen(SweepActions, FilterActions):
 
     def action_page(self, screens: int) -> None:
         """Scroll the board, or the panel that is shown alone, by `screens` screens (negative: up)."""
-        rows = screens * max(1, self._room - 2)
+        rows, before = screens * max(1, self._room - 2), (self._scroll, self._first_row)
         if self.zoomed is not None and self.zoomed.kind == "processes":
             self._first_row += rows
         else:
             self._scroll += rows
         self._paint()
+        if before == (self._scroll, self._first_row):
+            self.notify(f"the {'last' if screens > 0 else 'first'} row is on the screen already", timeout=2)
 
     def _bring_into_view(self, key: PanelKey) -> None:
         room = self._room
@@ -360,34 +363,32 @@ class OverviewScreen(SweepActions, FilterActions):
         self._paint()
 
     async def on_canvas_pointed(self, message: Canvas.Pointed) -> None:
-        """Select the clicked panel, or zoom it if it is selected already.
+        """Run the action of a clicked key; else select the clicked panel, or zoom it if it is selected.
 
-        A click in the footer runs the key's action; a click on the header shows alerts and events.
+        A click on the header shows alerts and events.
         """
-        if message.y == self.size.height - 1:
-            for first, end, shown in self._spots:
-                if first <= message.x < end:
-                    actions = {key.shown: key.action for key in self.key_table}
-                    await self.run_action(
-                        (actions | {"↓": "select(1)", "↑": "select(-1)", "esc": "back"})[shown]
-                    )
-            return
-        if message.y == 0:
+        panel = self._panel_at(message.x, message.y)
+        actions = {key.shown: key.action for key in self.key_table} | _FOOTER_ACTIONS
+        action = actions.get(clicked_key(self._canvas.rows, self._spots, message.x, message.y))
+        if action is not None:
+            self.selected = panel or self.selected
+            await self.run_action(action)
+        elif message.y == 0:
             self.action_events()
-            return
-        if message.y > self._room:
+        elif message.y > self._room:
             self._point_at_bar(message.x)
-            return
-        y = message.y - HEADER + self._scroll
+        elif panel is not None and self.selected == panel:
+            self.action_zoom()
+        elif panel is not None:
+            self.selected = panel
+            self._paint()
+
+    def _panel_at(self, x: int, y: int) -> PanelKey | None:
+        """Return the panel, or row of a table, at a cell of the screen; None outside the board."""
         for panel in reversed(self._drawn):  # the rows of a table come after the table itself
-            place = panel.place
-            if place.x <= message.x < place.x + place.width and place.y <= y < place.y + place.height:
-                if self.selected == panel.key:
-                    self.action_zoom()
-                else:
-                    self.selected = panel.key
-                    self._paint()
-                return
+            if HEADER <= y <= self._room and panel.place.holds(x, y - HEADER + self._scroll):
+                return panel.key
+        return None
 
     def on_canvas_wheeled(self, message: Canvas.Wheeled) -> None:
         """Scroll the board if it is higher than the screen; scroll the process table if it is shown alone."""

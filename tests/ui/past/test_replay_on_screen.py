@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual.containers import Vertical
 
 from sparktop.cli import main
 from sparktop.commands.snapshot import FORMATS
@@ -14,6 +15,7 @@ from sparktop.recording.recorder import Recorder
 from sparktop.recording.replay import Replay
 from sparktop.store.journal import Journals
 from sparktop.ui.replay import ReplayApp
+from sparktop.ui.screens.menu import MenuScreen
 from stage.rehearsal import Outage, Rehearsal
 
 pytestmark = pytest.mark.outside
@@ -73,6 +75,22 @@ async def test_keys_move_the_moment(path: Path, size: tuple[int, int]) -> None:
         assert [notice.message for notice in app._notifications] == [Replay.refusal]
         await press("end")
         assert " end" in texts()[0]
+
+
+async def test_the_menu_of_a_recording_offers_what_it_has(path: Path) -> None:
+    """No limits, no guard and no saving; the speed is there, and changes."""
+    replay = Replay(Recording([path]))
+    app = ReplayApp(replay)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.press("m")
+        await pilot.pause()
+        assert isinstance(app.screen, MenuScreen)
+        assert [tab.title for tab in app.screen._tabs] == ["board", "recording"]
+        assert "save" not in str(app.screen.query_one(Vertical).border_subtitle)
+        await pilot.press("2", "right", "s")
+        await pilot.pause()
+        assert replay.speed == 2
+        assert [note.message for note in app._notifications] == ["a recording has nothing to save"]
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -12,9 +12,10 @@ from sparktop.config.keys import KEYS
 from sparktop.panels.board.scene import PanelKey
 from sparktop.panels.parts.rows import row_text, row_width
 from sparktop.ui.app import SparktopApp
+from sparktop.ui.keys import clicked_key
 from sparktop.ui.screens.help import HelpScreen
 from sparktop.ui.svg import screen_svg
-from stage.rehearsal import Outage, Rehearsal
+from stage.rehearsal import Outage, Rehearsal, RouterPart
 
 SIZES = [(80, 24), (120, 36), (200, 50)]
 
@@ -22,9 +23,16 @@ SIZES = [(80, 24), (120, 36), (200, 50)]
 class Stage:
     """A rehearsal with an app on it."""
 
-    def __init__(self, *, outage: Outage | None = None, seconds: float = 100, backends: int = 2) -> None:
+    def __init__(
+        self,
+        *,
+        outage: Outage | None = None,
+        seconds: float = 100,
+        backends: int = 2,
+        router: RouterPart | None = None,
+    ) -> None:
         """Play `seconds`, then make the app."""
-        self.rehearsal = Rehearsal(outage=outage, backends=backends)
+        self.rehearsal = Rehearsal(outage=outage, backends=backends, router=router)
         self.rehearsal.play(seconds)
         self.app = SparktopApp(self.rehearsal.store.snapshot)
 
@@ -142,6 +150,47 @@ async def test_the_mouse_selects_zooms_and_presses_the_footer() -> None:
         await pilot.click("#canvas", offset=(x, 35))
         await pilot.pause()
         assert stage.app.overview.frozen
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+async def test_a_click_on_a_key_in_a_frame_presses_it(size: tuple[int, int]) -> None:
+    """Each hot key drawn on the board does what the key does, with its word; a click beside it selects."""
+    stage = Stage(router=RouterPart())
+    async with stage.app.run_test(size=size) as pilot:
+        await pilot.pause()
+        rows = stage.app.overview.canvas.rows[:-1]
+        found = {}
+        for y, row in enumerate(rows):
+            x = 0
+            for text, role in row:
+                if role == "key":
+                    found[text] = (x, y)
+                x += len(text)
+        known = {key.shown: key for key in KEYS}
+        assert {"²", "b", "w"} <= found.keys()
+        for shown, (x, y) in found.items():
+            name = shown.translate(str.maketrans("¹²³⁴", "1234"))
+            assert clicked_key(rows, [], x, y) == name
+            assert known[name].action
+        x, y = found["b"]
+        await pilot.click("#canvas", offset=(x + 3, y))
+        await pilot.pause()
+        assert stage.app.overview.zoomed is not None
+        assert stage.app.overview.zoomed.kind == "balance"
+        await press(pilot, "escape", "escape")
+        await pilot.click("#canvas", offset=found["²"])
+        await pilot.pause()
+        assert not stage.app.overview.view.boxes.backends
+
+
+async def test_a_page_key_without_more_rows_says_so() -> None:
+    """At the first and at the last row, PgUp and PgDn are answered in one line."""
+    stage = Stage()
+    async with stage.app.run_test(size=(120, 36), notifications=True) as pilot:
+        for key, end in (("pageup", "first"), ("pagedown", "last")):
+            await press(pilot, key)
+            (note,) = stage.app._notifications
+            assert note.message == f"the {end} row is on the screen already"
 
 
 async def test_more_backends_than_fit_scroll() -> None:
