@@ -321,6 +321,10 @@ class SweepView:
     elapsed_s: float | None = None
     left_s: float | None = None
     """Estimated seconds until the end; None where unknown."""
+    progress: float | None = None
+    """Part that is done, 0 to 1, of a sweep that may add levels; it never falls. None: see `share`."""
+    may_go_on_to: int | None = None
+    """The highest concurrency of the levels that may follow the planned ones; None where none may follow."""
     simulated: bool = False
     targets: tuple[SweptTarget, ...] = ()
     levels: tuple[PlannedLevel, ...] = ()
@@ -353,8 +357,8 @@ class SweepView:
     @property
     def share(self) -> float | None:
         """Part of the plan that is done, 0 to 1; None where no share can be computed."""
-        if not self.levels:
-            return None
+        if not self.levels or self.progress is not None:
+            return self.progress
         known = [level.share for level in self.levels]
         done = sum(share or 0.0 for share in known)
         return None if any(share is None for share in known) and not self.status.over else done / len(known)

@@ -15,7 +15,7 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.curve import PlotAxis, labelled
 from sparktop.graphics.dots import NOTHING, SOLID, SPARSE, DotGrid
 from sparktop.graphics.scale import nice_ceiling
-from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint
+from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, LimitLine
 from sparktop.model.sweep_view import SweepView
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import frame_role, framed
@@ -34,10 +34,12 @@ _WIDE = 56
 """Least width in cells of a plot beside another plot."""
 _LIMIT = 1000
 """Number of the layer of limit lines in the dot grid; curves have the index of their line."""
+_AROUND = 3
+"""Cells on each side of a concurrency over which a limit that holds only for it is drawn."""
 _MARGIN = 0.06
 """Margin of the axis on both sides, as a share of its range, so that no letter stands on the edge."""
-SEVERAL = "*"
-"""Character drawn where the points of several curves are in the same cell."""
+_NEAR = (-1, 1, -2, 2, 0)
+"""Distances in rows from a line's last point at which its name may be written, the best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +83,17 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     grid = DotGrid(axis.width, tall)
     place = _Place(axis, grid, *plot_ends(plot))
     for limit in plot.limits:
-        _draw_limit(place, limit.value, upright=limit.upright)
-    for index, line in enumerate(plot.lines):
-        _draw_line(place, line, index)
+        _draw_limit(place, limit)
+    worst_first = _worst_first(plot)
+    for index in worst_first:
+        _draw_line(place, plot.lines[index], index)
     # Letters are visible on top of lines, and no end of an interval is in the cell of a letter.
-    for index, line in enumerate(plot.lines):
-        _draw_marks(place, line, line_letter(plot.lines, index), index)
+    _draw_marks(place, plot, worst_first[::-1])
     for index, line in enumerate(plot.lines):
         for point in line.points:
             _draw_interval(place, point, index)
-    for index, line in enumerate(plot.lines):
-        _draw_name(place, line, index)
+    for index in worst_first[::-1]:
+        _draw_name(place, plot.lines[index], index)
     body = [[*_scale(row, tall, place), *_colored(runs)] for row, runs in enumerate(grid.rows())]
     below = labelled([(one, str(one)) for one in concurrencies], axis)
     better = "higher is better" if plot.more_is_better else "lower is better"
@@ -103,6 +105,20 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
         [label(fit("c", _EDGE - 1, "right") + " "), label(below)],
     ]
     return [merged(fit_row(row, width)) for row in rows][:height]
+
+
+def _worst_first(plot: CurvePlot) -> list[int]:
+    """Return the indexes of a plot's lines, the one with the best value at its last point at the end.
+
+    Published references come before all lines that were measured here.
+    """
+    sign = 1 if plot.more_is_better else -1
+
+    def rank(index: int) -> tuple[bool, float]:
+        line = plot.lines[index]
+        return line.reference is None, sign * line.points[-1].value.mean
+
+    return sorted(range(len(plot.lines)), key=rank)
 
 
 def _axis(concurrencies: Sequence[int], width: int) -> PlotAxis:
@@ -158,14 +174,19 @@ def _colored(runs: Sequence[tuple[str, int]]) -> Row:
     return [(text, _role(layer)) for text, layer in runs]
 
 
-def _draw_limit(place: _Place, value: float, *, upright: bool) -> None:
+def _draw_limit(place: _Place, limit: LimitLine) -> None:
+    """Draw a limit across the plot, or only near the concurrency for which it holds."""
     grid = place.grid
-    if upright:
+    if limit.upright:
         for row in range(grid.height):
-            grid.put(place.x(value) // 2, row, "┊", _LIMIT)
-    elif value <= place.top:
-        for column in range(grid.width):
-            grid.put(column, grid.row_of(place.y(value)), "┄", _LIMIT)
+            grid.put(place.x(limit.value) // 2, row, "┊", _LIMIT)
+    elif limit.value <= place.top:
+        columns = range(grid.width)
+        if limit.concurrency is not None:
+            middle = place.x(limit.concurrency) // 2
+            columns = range(max(0, middle - _AROUND), middle + _AROUND + 1)
+        for column in columns:
+            grid.put(column, grid.row_of(place.y(limit.value)), "┄", _LIMIT)
 
 
 def _draw_line(place: _Place, line: CurveLine, index: int) -> None:
@@ -194,28 +215,42 @@ def _draw_interval(place: _Place, point: CurvePoint, index: int) -> None:
 
 
 def _draw_name(place: _Place, line: CurveLine, index: int) -> None:
-    """Write the name of a line near its last point, where a row has enough empty cells; else nowhere."""
+    """Write the name of a line near its last point, as far right as enough cells are empty; else nowhere."""
     grid, last = place.grid, line.points[-1]
     name = fit(line.name, min(_NAME, cell_width(line.name)))
     if len(name) != cell_width(name):
         return
     end = min(grid.width, place.x(last.concurrency) // 2 + 2)
-    start, at = max(0, end - len(name)), grid.row_of(place.y(last.value.mean))
-    for row in (at - 1, at + 1, at - 2, at + 2):
-        cells = range(max(0, start - 1), min(grid.width, end + 1))
-        if 0 <= row < grid.height and all(grid.is_empty(column, row) for column in cells):
-            for offset, char in enumerate(name):
-                grid.put(start + offset, row, char, index)
-            return
+    at = grid.row_of(place.y(last.value.mean))
+    rows = [at + distance for distance in _NEAR if 0 <= at + distance < grid.height]
+    for start in range(end - len(name), grid.width // 2, -2):
+        for row in rows:
+            cells = range(max(0, start - 1), min(grid.width, start + len(name) + 1))
+            if all(grid.is_empty(column, row) for column in cells):
+                for offset, char in enumerate(name):
+                    grid.put(start + offset, row, char, index)
+                return
 
 
-def _draw_marks(place: _Place, line: CurveLine, letter: str, index: int) -> None:
+def _draw_marks(place: _Place, plot: CurvePlot, best_first: Sequence[int]) -> None:
+    """Draw the letter of each point; letters that share a cell stand side by side, the best line's first.
+
+    Where they have no room beside each other, only the best line's letter is drawn.
+    """
     grid = place.grid
-    for point in line.points:
-        column, row = place.x(point.concurrency) // 2, grid.row_of(place.y(point.value.mean))
-        there = grid.char_at(column, row)
-        meets = there is not None and (there.isalnum() or there == SEVERAL)
-        grid.put(column, row, SEVERAL if meets else letter, index)
+    cells: dict[tuple[int, int], list[int]] = {}
+    for index in best_first:
+        for point in plot.lines[index].points:
+            cell = (place.x(point.concurrency) // 2, grid.row_of(place.y(point.value.mean)))
+            cells.setdefault(cell, []).append(index)
+    for (column, row), indexes in cells.items():
+        grid.put(column, row, line_letter(plot.lines, indexes[0]), indexes[0])
+    for (column, row), indexes in cells.items():
+        first = max(0, min(column - (len(indexes) - 1) // 2, grid.width - len(indexes)))
+        beside = range(first, first + len(indexes))
+        if all(one == column or grid.char_at(one, row) in {None, "┄"} for one in beside):
+            for one, index in zip(beside, indexes, strict=False):
+                grid.put(one, row, line_letter(plot.lines, index), index)
 
 
 def legend_pieces(plots: Sequence[CurvePlot]) -> list[Row]:
@@ -232,9 +267,7 @@ def legend_pieces(plots: Sequence[CurvePlot]) -> list[Row]:
         letter = line_letter(lines, index)
         pieces.append([(f"{letter} {sample} ", part_role(index)), (name, "text"), *where])
     if any(point.value.low is not None for line in lines for point in line.points):
-        pieces.append([("┬┴", "text"), label(" 95 % interval over runs, where there is room")])
-    if len(lines) > 1:
-        pieces.append([(SEVERAL, "text"), label(" several")])
+        pieces.append([("┬┴", "text"), label(" 95 % interval")])
     return pieces
 
 

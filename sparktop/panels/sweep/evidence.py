@@ -19,7 +19,10 @@ from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import sentence_rows, wrapped
 from sparktop.panels.sweep.table import DOUBT, SLOW
 from sparktop.panels.sweep.timeline import timeline_rows
+from sparktop.panels.sweep.words import percent_text
 
+_FIGURE = 9
+"""Width in cells of a figure of a server."""
 _NAME = 13
 """Width in cells of the name of a value."""
 _WIDE = 130
@@ -53,7 +56,7 @@ def evidence_screen(
             rows.append([*left_row, ("  ", "text"), *right_row])
     else:
         rows += [*_facts(evidence, inner), *_shares(evidence, inner), *_balance(evidence, inner)]
-    rows += _timeline(evidence, inner, run)
+    rows += _timelines(evidence, inner, run, height - 2 - len(rows))
     key = evidence.row.key
     title: Row = [("┐", "border"), ("why?", "title"), ("┌", "border"), label(f" {key.target} ")]
     name = level_name(key.concurrency, key.prompt_tokens, lengths=lengths, start="c = ")
@@ -84,7 +87,7 @@ def _facts(evidence: LevelEvidence, width: int) -> list[Row]:
     for name, text in evidence.facts:
         lines = wrapped(text, max(10, width - _NAME - 1))
         for index, line in enumerate(lines):
-            rows.append(fit_row([label(fit(name if not index else "", _NAME)), (f" {line}", "title")], width))
+            rows.append(fit_row([label(fit(name if not index else "", _NAME)), (f" {line}", "text")], width))
     return rows
 
 
@@ -98,14 +101,18 @@ def _shares(evidence: LevelEvidence, width: int) -> list[Row]:
         return []
     known = [value for share in shares for value in share.running if value is not None]
     top = nice_ceiling(max(known, default=0.0), 4.0)
-    slot = "" if evidence.slot_s is None else f"a bar is {evidence.slot_s:g} s, to {numbers.tick(top)}"
-    rows = [heading("the batches that ran", slot if known else "", width)]
+    slot = (
+        ""
+        if evidence.slot_s is None
+        else f"running, up to {numbers.tick(top)}: a bar is {evidence.slot_s:g} s"
+    )
+    rows = [heading("load on each server", slot if known else "", width)]
     names = min(16, max(7, *(len(share.name) for share in shares)))
-    head = [label(fit("  server", names + 2)), label(fit("req", 7, "right"))]
-    head += [label(fit(word, 7, "right")) for word in ("batch", "most", "waited", "KV")]
+    head = [label(fit("  server", names + 2)), label(fit("requests", _FIGURE, "right"))]
+    head += [label(fit(word, _FIGURE, "right")) for word in ("batch", "max run", "max wait", "max KV")]
     rows.append(fit_row(head, width))
     for index, share in enumerate(shares):
-        rows.append(fit_row(_share(share, index, names, width - names - 38, top), width))
+        rows.append(fit_row(_share(share, index, names, width - names - 3 - 5 * _FIGURE, top), width))
     return rows
 
 
@@ -117,12 +124,12 @@ def _share(share: BackendShare, index: int, names: int, room: int, top: float) -
         batch,
         numbers.count(share.running_max, 6),
         numbers.count(share.waiting_max, 6),
-        numbers.percent(share.kv_cache_max_percent, 5),
+        percent_text(share.kv_cache_max_percent),
     )
     row: Row = [(f"{letter} ", part_role(index)), (fit(share.name, names), "text")]
     for text in figures:
         stripped = text.strip()
-        row.append(figure(fit(stripped, 7, "right"), known=stripped != numbers.UNKNOWN))
+        row.append(figure(fit(stripped, _FIGURE, "right"), known=stripped != numbers.UNKNOWN))
     if share.running and room >= 8:
         row += [(" ", "text"), (sparkrow(_fitted(share.running, room), room, top), part_role(index))]
     return row
@@ -161,9 +168,17 @@ def _balance(evidence: LevelEvidence, width: int) -> list[Row]:
     return [fit_row(row, width) for row in rows]
 
 
-def _timeline(evidence: LevelEvidence, width: int, run: int | None) -> list[Row]:
+def _timelines(evidence: LevelEvidence, width: int, run: int | None, room: int) -> list[Row]:
+    """Return the requests of a load run over time, and those of further runs as far as `room` rows allow."""
     if not evidence.timelines:
         why = evidence.why_no_timeline or "its requests were not reported"
-        return [heading("requests", "", width), fit_row([label(f"no timeline: {why}")], width)]
-    chosen = next((one for one in evidence.timelines if one.run == run), evidence.timelines[-1])
-    return timeline_rows(chosen, width)
+        return [heading("requests over time", "", width), fit_row([label(f"no timeline: {why}")], width)]
+    runs = evidence.timelines
+    first = next((index for index, one in enumerate(runs) if one.run == run), len(runs) - 1)
+    rows = timeline_rows(runs[first], width)
+    for offset in range(1, len(runs)):
+        more = timeline_rows(runs[(first + offset) % len(runs)], width)
+        if len(rows) + len(more) > room:
+            break
+        rows += more
+    return rows

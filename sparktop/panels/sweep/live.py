@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparktop.graphics import numbers
-from sparktop.graphics.bars import sparkrow
 from sparktop.graphics.dots import DotGrid
 from sparktop.graphics.scale import nice_ceiling
 from sparktop.graphics.shares import heat_row
@@ -151,7 +150,7 @@ def _last(values: Slots, step_s: float) -> float | None:
 def _shares(axis: SweepAxis, height: int) -> list[Row]:
     """Draw each server's share of the generated tokens over time, for more than two servers."""
     rows = share_rows([axis.cells(line.tps) for line in axis.live.backends], height)
-    return beside_gutter(gutter(("share", "accent"), [], "100%", "0", height), rows)
+    return beside_gutter(gutter(("share", "accent"), [], "100 %", "0", height), rows)
 
 
 def _in_flight(axis: SweepAxis, height: int) -> list[Row]:
@@ -254,21 +253,25 @@ def _temperature(line: NodeLine, at: int) -> _Small:
 
 
 def _small(axis: SweepAxis, track: _Small) -> Row:
-    """Draw a graph that is one row high: name and current value, then a bar (or shade, for load) per cell."""
-    cells = axis.cells(track.values)
+    """Draw a graph that is one row high: name and current value, then dots (or shades, for load) over time.
+
+    The colour of the dots shows the value, as in the large graphs.
+    """
     now = next((value for value in reversed(track.values) if value is not None), None)
     if track.kind == "load":
-        return _load(axis, track, cells)
-    top, unit, role = {
-        "power": (nice_ceiling(max((v for v in cells if v is not None), default=0.0), 50.0), "W", "gpu/8"),
-        "kv": (100.0, "% KV", "memory/8"),
-        "temperature": (_HOTTEST_C - _COLDEST_C, "°C", "load/9"),
-        "clock": (_CLOCK_MHZ, "MHz", "cpu/8"),
+        return _load(axis, track, axis.cells(track.values))
+    columns = axis.columns(track.values)
+    top, unit, gradient = {
+        "power": (nice_ceiling(max((v for v in columns if v is not None), default=0.0), 50.0), "W", "gpu"),
+        "kv": (100.0, "% KV", "memory"),
+        "temperature": (_HOTTEST_C - _COLDEST_C, "°C", "load"),
+        "clock": (_CLOCK_MHZ, "MHz", "cpu"),
     }[track.kind]
     if track.kind == "temperature":
-        cells = [None if value is None else max(0.0, value - _COLDEST_C) for value in cells]
+        columns = [None if value is None else max(0.0, value - _COLDEST_C) for value in columns]
     text = numbers.UNKNOWN if now is None else f"{now:.0f}"
-    return [*_named(track.name, f"{text} {unit}"), (sparkrow(cells, axis.width, top), role)]
+    graph = area_rows(columns, axis.width, 1, top, gradient, end_slot=1)[0]
+    return [*_named(track.name, f"{text} {unit}"), *graph]
 
 
 def _load(axis: SweepAxis, track: _Small, cells: list[float | None]) -> Row:
@@ -277,7 +280,7 @@ def _load(axis: SweepAxis, track: _Small, cells: list[float | None]) -> Row:
     known = [a + (b or 0.0) for a, b in zip(cells, waiting, strict=True) if a is not None]
     top = nice_ceiling(max(known, default=0.0), 4.0)
     run, wait = _newest(track.values), _newest(track.other)
-    text = f"{numbers.count(run, 4).strip()}+{numbers.count(wait, 4).strip()}"
+    text = f"run {numbers.count(run, 4).strip()}+{numbers.count(wait, 4).strip()}"
     roles = (part_role(track.index), "warn")
     runs = heat_row(cells, waiting, top)
     return [*_named(track.name, text), *((part, roles[layer]) for part, layer in runs)]

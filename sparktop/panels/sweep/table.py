@@ -13,7 +13,8 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.sweep_comparison import Measured, level_name
 from sparktop.model.sweep_view import LevelKey, LevelState, PlannedLevel, Rank, ResultRow, SweepView
 from sparktop.panels.parts.figures import bar_runs, label
-from sparktop.panels.parts.rows import Row, fit_row, row_width
+from sparktop.panels.parts.roles import part_role
+from sparktop.panels.parts.rows import Row, fit_row, row_width, spread_row
 from sparktop.panels.sweep.tracks import letters
 
 BEST, ALIKE = "◆", "◇"
@@ -53,9 +54,15 @@ class Column:
 def _rate(name: str, *, other: str | None = None) -> Callable[[ResultRow], str]:
     def text(row: ResultRow) -> str:
         figure = row.figures.get(name) or (row.figures.get(other) if other else None)
-        return numbers.rate(None if figure is None else figure.mean, 6).strip()
+        return rate_text(None if figure is None else figure.mean)
 
     return text
+
+
+def rate_text(value: float | None) -> str:
+    """Format a rate with at most six digits: "56.2", "408", "11,466", "123k"; "–" if unknown."""
+    text = numbers.rate(value, 6).strip()
+    return f"{int(text):,}" if text.isdigit() else text
 
 
 def _ms(value: float | None) -> str:
@@ -68,14 +75,14 @@ def _spread(row: ResultRow) -> str:
 
 
 def interval_text(figure: Measured | None) -> str:
-    """Format a 95 % confidence interval as its half-width in percent of the mean, such as "±2.1%".
+    """Format a 95 % confidence interval as its half-width in percent of the mean, such as "±2.1 %".
 
     "–" without an interval.
     """
     if figure is None or figure.low is None or figure.high is None or figure.mean <= 0:
         return numbers.UNKNOWN
     half = 100 * (figure.high - figure.low) / 2 / figure.mean
-    return f"±{half:.1f}%" if half < 10 else f"±{half:.0f}%"
+    return f"±{half:.1f} %" if half < 9.95 else f"±{half:.0f} %"
 
 
 def _failed(row: ResultRow) -> str:
@@ -92,7 +99,7 @@ _COLUMNS = (
     Column("peak", 8, "peak_tps", _rate("peak_tps")),
     Column("p95", 8, None, lambda row: _ms(row.ttft_p95_ms)),
     Column("failed", 7, None, _failed),
-    Column("tok/s each", 9, None, lambda row: numbers.rate(row.stream_p50_tps, 6).strip()),
+    Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
     Column("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
 )
 """Columns in order of importance: narrow screens show only the first ones."""
@@ -146,7 +153,7 @@ def table_heading(view: SweepView, width: int) -> Row:
 def table_rows(view: SweepView, width: int, height: int, *, chosen: LevelKey | None = None) -> list[Row]:
     """Return the table of levels with heading and legend as `height` rows.
 
-    The level `chosen`, or else the newest level that has begun, is visible.
+    The level `chosen`, or else that of `default_key`, is visible.
     """
     levels = all_levels(view)
     room = max(1, height - 2)
@@ -154,7 +161,7 @@ def table_rows(view: SweepView, width: int, height: int, *, chosen: LevelKey | N
     shown = shown_levels(view, height, chosen)
     rows = [level_row(view, level, made.get(level.key), width, chosen=level.key == chosen) for level in shown]
     hidden = len(levels) - len(shown)
-    key = [*_key(), label(f"  {hidden} more" if hidden else "")]
+    key = _key(hidden, width)
     blank: list[Row] = [[]] * (room - len(rows))
     return [fit_row(row, width) for row in [table_heading(view, width), *rows, *blank, key]][:height]
 
@@ -167,8 +174,21 @@ def all_levels(view: SweepView) -> tuple[PlannedLevel, ...]:
 def shown_levels(view: SweepView, height: int, chosen: LevelKey | None) -> tuple[PlannedLevel, ...]:
     """Return the levels that `table_rows` shows, in the order of its rows below the heading."""
     levels, room = all_levels(view), max(1, height - 2)
-    first = _first(levels, room, chosen)
+    keys = [level.key for level in levels]
+    wanted = chosen if chosen in keys else default_key(view)
+    at = keys.index(wanted) if wanted in keys else 0
+    first = max(0, min(len(levels) - room, at - room // 2))
     return levels[first : first + room]
+
+
+def default_key(view: SweepView) -> LevelKey | None:
+    """Return the level to show where none is selected: the best of a finished sweep, else the newest begun.
+
+    None if there is no level.
+    """
+    levels = all_levels(view)
+    best = best_key(view) if view.status.over else None
+    return best or (levels[_newest_begun(levels)].key if levels else None)
 
 
 def best_key(view: SweepView) -> LevelKey | None:
@@ -178,7 +198,7 @@ def best_key(view: SweepView) -> LevelKey | None:
     return next(best, None)
 
 
-def newest_begun(levels: Sequence[PlannedLevel]) -> int:
+def _newest_begun(levels: Sequence[PlannedLevel]) -> int:
     """Return the index of the last of `levels` that has begun; 0 if none has begun."""
     begun = [
         index for index, level in enumerate(levels) if level.state not in {*_WITHOUT_RUNS, LevelState.REFUSED}
@@ -186,29 +206,16 @@ def newest_begun(levels: Sequence[PlannedLevel]) -> int:
     return max(begun, default=0)
 
 
-def _key() -> Row:
-    return [
-        label("   "),
-        (BEST, "good"),
-        label(" best  "),
-        (ALIKE, "good"),
-        label(" no clear difference  "),
-        (DOUBT, "warn"),
-        label(" doubt  "),
-        (SLOW, "warn"),
-        label(" why slow"),
-    ]
-
-
-def _first(levels: Sequence[PlannedLevel], room: int, chosen: LevelKey | None) -> int:
-    """Return the index of the first level to show; `room` is the number of levels that fit.
-
-    The level `chosen` is visible or, if it is None, the newest level that has begun.
-    """
-    wanted = next((index for index, level in enumerate(levels) if level.key == chosen), None)
-    if wanted is None:
-        wanted = newest_begun(levels)
-    return max(0, min(len(levels) - room, wanted - room // 2))
+def _key(hidden: int, width: int) -> Row:
+    """Return the legend of the table's marks, as far as it fits, with the number of hidden levels."""
+    more: Row = [label(f"{hidden} more")] if hidden else []
+    row: Row = [label("  ")]
+    marks = ((BEST, "good", "best"), (ALIKE, "good", "no clear difference"))
+    for sign, role, word in (*marks, (DOUBT, "warn", "doubt"), (SLOW, "warn", "why slow")):
+        piece: Row = [(f" {sign}", role), label(f" {word} ")]
+        if row_width([*row, *piece, *more]) <= width:
+            row += piece
+    return spread_row(row, more, width)
 
 
 def level_row(
@@ -219,9 +226,12 @@ def level_row(
     name = _name_width(view)
     start: Row = [("▶" if chosen else " ", "selected"), (sign, role), (" ", "text")]
     if len(view.targets) > 1:
-        letter = letters([target.name for target in view.targets]).get(level.key.target, " ")
+        names = [target.name for target in view.targets]
+        letter = letters(names).get(level.key.target, " ")
+        # The colour of the target's curve.
+        letter_role = part_role(names.index(level.key.target)) if level.key.target in names else "accent"
         room = min(14, max(cell_width(target.name) for target in view.targets))
-        start += [(f"{letter} ", "accent"), (f"{fit(level.key.target, room)} ", "text")]
+        start += [(f"{letter} ", letter_role), (f"{fit(level.key.target, room)} ", "text")]
     start.append((_load_words(view, level.key), "title"))
     result: Row = fit_row(start, name)
     if row is not None and row.error is not None:
@@ -260,7 +270,7 @@ def _cell(row: ResultRow, column: Column) -> Row:
     known = text != numbers.UNKNOWN
     if not known:
         rank, sign = None, ""
-    role = "good" if rank is Rank.BEST else "title" if known else "muted"
+    role = "good" if rank is Rank.BEST else "text" if known else "muted"
     if column.heading == "failed" and row.failed:
         role = "bad"
     pad = column.width - cell_width(sign) - cell_width(text)

@@ -1,4 +1,4 @@
-"""Draws the requests of a load run as bars, a row for each as in a profiler: waiting, prefill, decode."""
+"""Draws the requests of a load run as lines over time, a row for each: waiting, prefill, decode."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from sparktop.graphics.curve import PlotAxis
 from sparktop.model.sweep_view import RequestBar, Timeline
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.roles import part_role
-from sparktop.panels.parts.rows import Row, fit_row, merged
+from sparktop.panels.parts.rows import Row, fit_row, merged, spread_row
 from sparktop.panels.parts.sections import heading
-from sparktop.panels.parts.sentences import sentence_rows
+from sparktop.panels.parts.sentences import flowed, sentence_rows
 
-QUEUE, PREFILL, DECODE, FAILED = "░", "▒", "█", "✗"
-"""Characters of a bar's parts, and the mark of a failed request."""
+QUEUE, PREFILL, DECODE, FAILED = "┄", "─", "━", "✗"
+"""Characters of the parts of a request's line, and the mark of a failed request."""
 _EDGE = 9
 """Width in cells of the request's number and the server's letter at the left."""
-_TAIL = 9
+_TAIL = 12
 """Width in cells of the time to first token at the right."""
 MOST_ROWS = 400
 """Most rows of requests; with more requests only every second is drawn, or every third, and so on."""
@@ -30,12 +30,8 @@ def timeline_rows(timeline: Timeline, width: int) -> list[Row]:
     if every > 1:
         words += f", 1 of {every} shown"
     axis = PlotAxis(0.0, max(timeline.until_s, 1e-3), max(4, width - _EDGE - _TAIL))
-    rows = [heading("requests", words, width), fit_row(_key(timeline), width)]
-    letters = {name: index for index, name in enumerate(timeline.backends)}
-    rows += [
-        _bar_row(timeline.bars[index], index, axis, letters, timeline.until_s, width)
-        for index in range(0, len(timeline.bars), every)
-    ]
+    rows = [heading("requests over time", words, width), *_key(timeline, width)]
+    rows += [_bar_row(timeline, index, axis, width) for index in range(0, len(timeline.bars), every)]
     rows.append(fit_row([label(" " * _EDGE), label(axis.labels()), label(" s")], width))
     for note in timeline.notes:
         rows += [fit_row(row, width) for row in sentence_rows(("· ", "muted"), note, "muted", width)]
@@ -52,40 +48,54 @@ def _split(timeline: Timeline) -> str:
     )
 
 
-def _key(timeline: Timeline) -> Row:
+def _key(timeline: Timeline, width: int) -> list[Row]:
+    """Return the legend of the lines, and a row with the heads of the columns at both ends."""
     queued = any(bar.queue_s is not None for bar in timeline.bars)
-    row: Row = [label(" " * _EDGE)]
-    row += [(QUEUE, "waiting"), label(" waiting "), (PREFILL, "prompt"), label(" prefill ")] if queued else []
-    row += [] if queued else [(PREFILL, "prompt"), label(" to the first token ")]
-    row += [(DECODE, "generation/8"), label(" decode ")]
+    sample = 3
+    parts: list[Row] = [[(QUEUE * sample, "waiting"), label(" waiting")]] if queued else []
+    parts.append([(PREFILL * sample, "prompt"), label(" prefill" if queued else " until the first token")])
+    if len(timeline.backends) < 2:
+        parts.append([(DECODE * sample, _role(timeline, None)), label(" decode")])
     for index, name in enumerate(timeline.backends):
-        row += [(f" {_letter(index)}", part_role(index)), label(f" {name}")]
-    return row
+        on: Row = [
+            (f"{_letter(index)} {DECODE * sample}", part_role(index)),
+            label(" decode on "),
+            (name, "text"),
+        ]
+        parts += (
+            [on] if len(timeline.backends) > 1 else [[(_letter(index), part_role(index)), label(f" {name}")]]
+        )
+    heads = spread_row([label("request")], [label("first token after")], width)
+    return [*(fit_row(row, width) for row in flowed(parts, width)), heads]
+
+
+def _role(timeline: Timeline, backend: str | None) -> str:
+    """Return the role (colour) of decode on a server; on the only or an unknown one, that of tokens."""
+    names = timeline.backends
+    return part_role(names.index(backend)) if len(names) > 1 and backend in names else "generation/8"
 
 
 def _letter(index: int) -> str:
     return chr(ord("a") + index % 26)
 
 
-def _bar_row(
-    bar: RequestBar, number: int, axis: PlotAxis, letters: dict[str, int], until_s: float, width: int
-) -> Row:
-    place = letters.get(bar.backend) if bar.backend is not None else None
-    role = part_role(place) if place is not None else "generation/8"
-    letter = _letter(place) if place is not None else " "
+def _bar_row(timeline: Timeline, number: int, axis: PlotAxis, width: int) -> Row:
+    bar = timeline.bars[number]
+    place = timeline.backends.index(bar.backend) if bar.backend in timeline.backends else None
+    letter: Row = [(" ", "text")] if place is None else [(_letter(place), part_role(place))]
     ttft = None if bar.first_token_s is None else bar.first_token_s - bar.start_s
-    row: Row = [label(f"{number + 1:>5} "), (letter, role), (" │", "border")]
-    row += _bar(bar, axis, role, letter, until_s)
+    row: Row = [label(f"{number + 1:>5} "), *letter, (" │", "border")]
+    row += _bar(bar, axis, _role(timeline, bar.backend), timeline.until_s)
     if not bar.ok:
         row.append((FAILED, "bad"))
-    return [*fit_row(row, width - _TAIL), label(numbers.duration(ttft, _TAIL - 1) + " ")]
+    return [*fit_row(row, width - _TAIL), label(numbers.duration(ttft, _TAIL))]
 
 
-def _bar(bar: RequestBar, axis: PlotAxis, role: str, letter: str, until_s: float) -> Row:
-    """Draw one request as a bar with three phases: waiting, prefill, decode.
+def _bar(bar: RequestBar, axis: PlotAxis, role: str, until_s: float) -> Row:
+    """Draw one request as a line with three phases: waiting, prefill, decode.
 
-    `until_s` is the end of the bar for a request that has not ended, `letter` the server's letter. Each
-    bar has at least one cell; once a token was generated, decode has at least one cell.
+    `until_s` is the end of the line for a request that has not ended. Each line has at least one cell; once
+    a token was generated, decode has at least one cell.
     """
     stop = bar.end_s if bar.end_s is not None else until_s
     first = bar.first_token_s if bar.first_token_s is not None else stop
@@ -96,5 +106,9 @@ def _bar(bar: RequestBar, axis: PlotAxis, role: str, letter: str, until_s: float
     rest = max(1, end - begin - queue - prefill) if bar.first_token_s is not None else 0
     if not queue + prefill + rest:
         prefill = 1
-    tokens = (letter + DECODE * rest)[:rest] if letter != " " else DECODE * rest
-    return [(" " * begin, "text"), (QUEUE * queue, "waiting"), (PREFILL * prefill, "prompt"), (tokens, role)]
+    return [
+        (" " * begin, "text"),
+        (QUEUE * queue, "waiting"),
+        (PREFILL * prefill, "prompt"),
+        (DECODE * rest, role),
+    ]

@@ -41,6 +41,12 @@ _COLUMN = 9
 _WIDE = 150
 """Width in cells from which on advice stands beside the tables."""
 UNTESTED = "*"
+_SURE = {
+    True: ("✓", "good", "certain"),
+    False: ("≈", "muted", "not certain"),
+    None: (UNTESTED, "warn", "single run, not tested"),
+}
+"""(sign, its role, meaning) of `AdviceRow.sure`."""
 _PAIR = 2
 _PERCENT = 9
 """Width in cells of a percentage with its mark."""
@@ -248,9 +254,10 @@ def advice_rows(compared: Topologies, width: int) -> list[Row]:
     """
     if not compared.advice:
         return []
-    rows = [heading("when to use which", "", width)]
+    words = [text for sure, text in _SURE.items() if any(item.sure is sure for item in compared.advice)]
+    rows = [heading("when to use which", " · ".join(f"{sign} {word}" for sign, _, word in words), width)]
     for item in compared.advice:
-        sure = {True: ("✓", "good"), None: (UNTESTED, "warn"), False: ("·", "muted")}[item.sure]
+        sure = _SURE[item.sure][:2]
         target = item.target or _undecided_words(item, len(compared.columns))
         role = "title" if item.target is not None else "muted"
         head: Row = [sure, (f" {fit(item.loads, 10)}", "text"), (target, role), label(f"  {item.wish}")]

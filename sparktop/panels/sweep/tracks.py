@@ -208,5 +208,5 @@ def _elapsed(seconds: float) -> str:
     if seconds_ < 60:
         return f"{seconds_}s" if seconds_ else "0"
     if seconds_ < 3600:
-        return f"{seconds_ // 60}m{seconds_ % 60:02d}" if seconds_ % 60 else f"{seconds_ // 60}m"
-    return f"{seconds_ // 3600}h{seconds_ % 3600 // 60:02d}"
+        return f"{seconds_ // 60}m{seconds_ % 60:02d}s" if seconds_ % 60 else f"{seconds_ // 60}m"
+    return f"{seconds_ // 3600}h{seconds_ % 3600 // 60:02d}m"

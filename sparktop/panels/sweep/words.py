@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.sweep_view import SweepStatus, SweepView
@@ -36,13 +38,19 @@ def title_run(view: SweepView) -> Row:
 
 
 def clock_text(seconds: float | None) -> str:
-    """Format a duration as minutes and seconds, or with hours: "3:05", "1:02:03"; "–" if unknown."""
+    """Format a duration: "24 s", from a minute on "3m05s", from an hour on "1h02m"; "–" if unknown."""
     if seconds is None:
         return numbers.UNKNOWN
     total_s = round(seconds)
-    hours, rest = divmod(total_s, 3600)
-    minutes, left = divmod(rest, 60)
-    return f"{hours}:{minutes:02d}:{left:02d}" if hours else f"{minutes}:{left:02d}"
+    minutes, left_s = divmod(total_s, 60)
+    if minutes < 1:
+        return f"{total_s} s"
+    return f"{minutes}m{left_s:02d}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02d}m"
+
+
+def percent_text(percent: float | None) -> str:
+    """Format a percentage as an integer with its unit, such as "53 %"; "–" if unknown."""
+    return numbers.UNKNOWN if percent is None else f"{percent:.0f} %"
 
 
 def progress_pieces(view: SweepView) -> list[Row]:
@@ -53,13 +61,13 @@ def progress_pieces(view: SweepView) -> list[Row]:
             pieces.append([label("took "), figure(clock_text(view.elapsed_s))])
         return pieces
     pieces = [[(view.words, "title")]]
+    if view.may_go_on_to is not None:
+        pieces.append([label("may go on to "), figure(f"{view.may_go_on_to}")])
     share = view.share
     if share is not None:
-        pieces.append(
-            [*bar_runs(share, _BAR, "generation"), figure(f" {numbers.percent(100 * share).strip()}")]
-        )
-    left = clock_text(view.left_s)
-    pieces.append([label("left about "), figure(left, known=view.left_s is not None)])
+        pieces.append([*bar_runs(share, _BAR, "generation"), figure(f" {percent_text(100 * share)}")])
+    about = "left about " if view.may_go_on_to is None else "left at least "
+    pieces.append([label(about), figure(clock_text(view.left_s), known=view.left_s is not None)])
     pieces.append([figure(clock_text(view.elapsed_s)), label(" so far")])
     return pieces
 
@@ -117,25 +125,44 @@ def headline_rows(view: SweepView, width: int) -> list[Row]:
 
 
 def word_rows(view: SweepView, width: int, most: int) -> list[Row]:
-    """Return a sweep's progress and findings in at most `most` rows; the last row counts rows left out."""
-    guard, found = guard_rows(view, width), found_rows(view, width)
+    """Return a sweep's progress and findings in at most `most` rows; the last row counts sentences left out.
+
+    Sentences are left out whole, except that the first one is cut if it does not fit.
+    """
+    guard, found = guard_rows(view, width), found_sentences(view, width)
     # The guard of a finished sweep no longer matters: its answer comes first, then its findings.
-    over = [*headline_rows(view, width), *now_rows(view, width), *found, *guard]
-    rows = over if view.status.over else [*now_rows(view, width), *guard, *found]
+    over = [headline_rows(view, width), now_rows(view, width), *found, guard]
+    parts = [part for part in (over if view.status.over else [now_rows(view, width), guard, *found]) if part]
+    rows = [row for part in parts for row in part]
     if len(rows) > most:
-        hidden = len(rows) - most + 1
-        rows = [*rows[: most - 1], [label(f"… {hidden} more rows: n shows all")]] if most > 1 else rows[:1]
+        rows = _first_sentences(parts, most)
     return [fit_row(row, width) for row in rows]
 
 
+def _first_sentences(parts: Sequence[list[Row]], most: int) -> list[Row]:
+    """Return the rows of the first of `parts` that fit into `most` rows with a row that counts the others."""
+    rows = list(parts[0])
+    shown = 1
+    while shown < len(parts) and len(rows) + len(parts[shown]) < most:
+        rows += parts[shown]
+        shown += 1
+    hidden = len(parts) - shown
+    if not hidden or most < 2:
+        return rows[:most]
+    return [*rows[: most - 1], [label(f"… {hidden} more: n shows all")]]
+
+
+def found_sentences(view: SweepView, width: int) -> list[list[Row]]:
+    """Return the findings and doubts of a finished sweep, or the newest notice of a running one.
+
+    Each is a list of rows.
+    """
+    if not view.status.over:
+        return [sentence_rows(("· ", "muted"), one, "muted", width) for one in view.notices[-1:]]
+    found = [sentence_rows(("· ", "muted"), one, "muted", width) for one in view.verdict]
+    return found + [sentence_rows(("! ", "warn"), one, "warn", width) for one in view.doubts]
+
+
 def found_rows(view: SweepView, width: int) -> list[Row]:
-    """Return rows with the verdict of a finished sweep and doubts, or the newest notice of a running one."""
-    rows: list[Row] = []
-    if view.status.over:
-        for sentence in view.verdict:
-            rows += sentence_rows(("· ", "muted"), sentence, "muted", width)
-        for doubt in view.doubts:
-            rows += sentence_rows(("! ", "warn"), doubt, "warn", width)
-    elif view.notices:
-        rows += sentence_rows(("· ", "muted"), view.notices[-1], "muted", width)
-    return rows
+    """Return all rows of `found_sentences`."""
+    return [row for rows in found_sentences(view, width) for row in rows]

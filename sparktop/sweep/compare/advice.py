@@ -23,6 +23,8 @@ from sparktop.sweep.compare.findable import USUAL_SPREAD_PERCENT, Design, runs_n
 
 _BANDS = ((4, "few users, low latency"), (16, "moderate load"), (1_000_000, "many at once, throughput"))
 """(highest concurrency, use case) of each range of concurrencies, as in the topology benchmark of 2026-03."""
+_ONE_USER = "one user, low latency"
+"""Use case of a concurrency of 1 alone."""
 _PRIMARY = ("sustained_tps", "decode_tps", "output_tps", "total_tps")
 """The first of these metrics that was measured decides which target is recommended."""
 _BESIDE = ("ttft_ms", "prefill_tps")
@@ -60,7 +62,8 @@ def _row(primary: ComparedMetric, part: _Part, beside: Sequence[ComparedMetric])
     tested = [level.significant for level in part]
     sure = True if all(tested) else None if any(one is None for one in tested) else False
     unproven = target is None and not_shown(primary, part) != NO_DIFFERENCE
-    return AdviceRow(loads, _band(first), target, "; ".join(why), sure, unproven, leaders(part))
+    wish = _ONE_USER if last == 1 else _band(first)
+    return AdviceRow(loads, wish, target, "; ".join(why), sure, unproven, leaders(part))
 
 
 def leaders(part: _Part) -> tuple[str, ...]:

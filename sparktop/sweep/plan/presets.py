@@ -22,16 +22,8 @@ CLIMB_TO = 256
 STEADY_S = 30.0
 """Default duration in seconds of a run in steady mode, if neither duration nor requests are given."""
 
-BUILT_IN = (
-    SweepSettings(
-        "quick",
-        concurrency=(1, 4, 16),
-        climb_to=CLIMB_TO,
-        prompt_lengths=(128,),
-        tg=64,
-        runs=3,
-        more_runs=True,
-    ),
+_LEVELS = (
+    SweepSettings("quick", concurrency=(1, 4, 16), climb_to=CLIMB_TO, prompt_lengths=(128,), tg=64, runs=3),
     SweepSettings("topology", concurrency=(1, 2, 4, 8, 16, 32, 64), prompt_lengths=(1024,), tg=128, runs=3),
     SweepSettings("arena", concurrency=(1, 2, 5, 10), prompt_lengths=(2048,), tg=128, runs=3),
     SweepSettings(
@@ -46,7 +38,11 @@ BUILT_IN = (
     SweepSettings("long-context", concurrency=(1,), prompt_lengths=(5000, 20000, 39000), tg=256, runs=1),
     SweepSettings("agents", concurrency=(64, 128, 256, 512, 1024), prompt_lengths=(128,), tg=128, runs=1),
 )
-"""The built-in presets, in the order in which they are listed."""
+BUILT_IN = tuple(replace(one, more_runs=True) for one in _LEVELS)
+"""The built-in presets, in the order in which they are listed.
+
+In all of them, a level has as many runs as a reliable result needs.
+"""
 
 
 @dataclass(frozen=True, slots=True)

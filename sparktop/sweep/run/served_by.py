@@ -63,12 +63,17 @@ def routing_test(sequence: Sequence[str]) -> RoutingTest:
     distance = max(0.0, abs(runs - mean) - 0.5) / math.sqrt(variance)
     runs_p = math.erfc(distance / math.sqrt(2))
     word = "random" if runs_p >= SIGNIFICANT else "bunched" if runs < mean else "alternating"
-    uneven = "" if totals_p >= SIGNIFICANT else f"; chance gives totals as uneven in {totals_p:.1%} of cases"
+    rare = f"{100 * totals_p:.1f} % of cases"
+    uneven = "" if totals_p >= SIGNIFICANT else f"; chance gives totals as uneven in {rare}"
     sentence = (
-        f"{split}: {runs} stretches of one backend where chance gives {mean:.0f} (p {runs_p:.2g}): "
-        f"{word}{uneven}"
+        f"{split}: the next request went to another backend {runs - 1} times, with random choice about "
+        f"{mean - 1:.0f} times ({_p_words(runs_p)}): {word}{uneven}"
     )
     return RoutingTest(word, total, runs, mean, runs_p, totals_p, sentence)
+
+
+def _p_words(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"  # noqa: PLR2004 - smaller ones say no more
 
 
 def _expected_runs(counts: Mapping[str, int], total: int) -> tuple[float, float]:

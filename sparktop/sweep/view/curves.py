@@ -117,8 +117,8 @@ def _roofline(result: SweepResult) -> Iterable[LimitLine]:
             limit = 100 * rate.mean / share
             if round(limit) not in seen:
                 seen.add(round(limit))
-                words = f"memory bandwidth allows one request {limit:.0f}"
-                yield LimitLine("decode_tps", words, limit)
+                words = f"memory bandwidth allows one request {limit:.0f} tok/s"
+                yield LimitLine("decode_tps", words, limit, concurrency=_ROOFLINE_AT)
 
 
 def _conditions(result: SweepResult) -> Iterable[LimitLine]:

@@ -206,14 +206,14 @@ def _server_words(level: LevelResult) -> str | None:
     parts = [f"{word} {value:.0f}" for word, value in figures if value is not None]
     for word, share in (("KV", server.kv_cache_max_percent), ("cache hits", server.prefix_cache_hit_percent)):
         if share is not None:
-            parts.append(f"{word} {numbers.percent(share).strip()}")
+            parts.append(f"{word} {share:.0f} %")
     return ", ".join(parts) or None
 
 
 def _node_words(side: NodeSide) -> str:
     parts = []
     if side.gpu_c_max is not None:
-        parts.append(f"to {side.gpu_c_max:.0f} °C")
+        parts.append(f"up to {side.gpu_c_max:.0f} °C")
     if side.power_w_mean is not None:
         parts.append(f"{side.power_w_mean:.0f} W")
     if side.sm_clock_mhz_mean is not None:

@@ -44,6 +44,7 @@ from sparktop.sweep.view.grid import TimeGrid
 from sparktop.sweep.view.levels import PlanLedger, key_of
 from sparktop.sweep.view.looks import LevelLooks
 from sparktop.sweep.view.marks import balance_reasons, balance_word
+from sparktop.sweep.view.progress import SweepProgress, may_go_on_to
 from sparktop.sweep.view.result import Findings, end_words, findings, plan_words, status_of
 from sparktop.sweep.view.series import SweepCurves
 
@@ -114,6 +115,7 @@ class LiveView:
         self._curves = SweepCurves(TimeGrid(self._began))
         self._bars = BarLedger()
         self._ledger = PlanLedger(plan)
+        self._progress = SweepProgress()
         self._looks: dict[LevelKey, LevelLooks] = {}
         self._backends: dict[str, tuple[str, ...]] = {}
         """Names of the watched servers that the load on each target reaches."""
@@ -179,6 +181,7 @@ class LiveView:
         found, result = self._found, self._result
         status = self._status()
         over = status.over and result is not None
+        levels, present = self._ledger.levels(at, self._present.ended_in_run), self._present.key
         return SweepView(
             title=self._plan.preset or "sweep",
             status=status,
@@ -188,9 +191,11 @@ class LiveView:
             started_at=None if result is None else result.started_at,
             elapsed_s=max(0.0, at - self._began),
             left_s=self._left_s(at),
+            progress=None if over else self._progress.share(self._plan, levels, present, result),
+            may_go_on_to=None if over else may_go_on_to(self._plan, levels, present, result),
             simulated=found.simulated,
             targets=found.targets,
-            levels=self._ledger.levels(at, self._present.ended_in_run),
+            levels=levels,
             moment=None if over else self._moment(at),
             live=self._curves.series(at),
             rows=found.rows,

@@ -22,7 +22,7 @@ from sparktop.panels.sweep.curves import curves_screen
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.notices import notices_screen
 from sparktop.panels.sweep.screen import drawn_sweep
-from sparktop.panels.sweep.table import all_levels, newest_begun
+from sparktop.panels.sweep.table import all_levels, default_key
 from sparktop.panels.sweep.topology import topology_screen
 from sparktop.sweep.compare.references import Reference, load_reference, reference_names
 from sparktop.sweep.view.curves import fits
@@ -100,7 +100,7 @@ class SweepScreen(Screen[None]):
         self._bindings = BindingsMap(bindings(self.key_table))
         self.page = Page.MAIN
         self.chosen: LevelKey | None = None
-        """The selected level; None to select the newest level that has begun."""
+        """The selected level; None for the one of `default_key`."""
         self.run: int | None = None
         """Number of the load run whose requests the evidence page draws; None for the newest."""
         self.tracks = False
@@ -212,12 +212,9 @@ class SweepScreen(Screen[None]):
         return key.footer or ""
 
     def _level(self, view: SweepView) -> LevelKey | None:
-        """Return the selected level, else the newest that has begun; None if there is no level."""
-        levels = all_levels(view)
-        keys = [level.key for level in levels]
-        if self.chosen in keys:
-            return self.chosen
-        return keys[newest_begun(levels)] if keys else None
+        """Return the selected level, else the best or the newest one; None if there is no level."""
+        known = any(level.key == self.chosen for level in all_levels(view))
+        return self.chosen if known else default_key(view)
 
     def _show(self, page: Page) -> None:
         """Change to `page`, or to the main page if `page` is shown already."""
@@ -232,14 +229,13 @@ class SweepScreen(Screen[None]):
             self._paint()
             return
         view = self._view
-        levels = [] if view is None else all_levels(view)
-        keys = [level.key for level in levels]
-        if not keys:
+        keys = [] if view is None else [level.key for level in all_levels(view)]
+        if view is None or not keys:
             return
         if self.chosen in keys:
             self.chosen = keys[max(0, min(len(keys) - 1, keys.index(self.chosen) + step))]
         else:
-            self.chosen = keys[newest_begun(levels)]
+            self.chosen = default_key(view)
         self._paint()
 
     def action_scroll(self, screens: int) -> None:

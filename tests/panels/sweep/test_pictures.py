@@ -80,12 +80,6 @@ def test_targets_have_letters_and_references_figures() -> None:
     assert "1 ⠄ ⠄ y (ref:table)" in legend
 
 
-def test_curves_that_meet_are_marked() -> None:
-    """Two letters in one cell become a star, not one of them."""
-    drawn = plot(line("x", {1: 10.0, 2: 90.0}), line("y", {1: 10.0, 2: 20.0}))
-    assert any("*" in row for row in texts(curve_rows(drawn, 80, 20)))
-
-
 def test_an_interval_is_a_bar_over_its_point() -> None:
     """Both ends stand in the column of the letter, above and below it."""
     rows = texts(curve_rows(plot(line("x", {1: 50.0, 2: 60.0}, half=20.0)), 60, 24))[1:-1]
@@ -164,29 +158,42 @@ def test_huge_percentages_are_cut_not_spread_out() -> None:
 
 def bars(*told: RequestBar, backends: tuple[str, ...] = ()) -> list[str]:
     timeline = Timeline(LevelKey("x", len(told)), 0, told, 10.0, backends)
-    return texts(timeline_rows(timeline, 100))[2:-1]
+    return texts(timeline_rows(timeline, 100))[3:-1]
 
 
 def test_a_bar_has_its_parts_in_order() -> None:
     """Waiting, prefill, decode: each as long as it took."""
     (row,) = bars(RequestBar(0.0, 4.0, 10.0, queue_s=2.0, backend="p"), backends=("p",))
-    assert row.count("░") == row.count("▒")
-    assert abs(row.count("█") + 1 - 3 * row.count("░")) <= 2
-    assert row.index("░") < row.index("▒") < row.index("█")
-    assert "▒a█" in row
+    assert abs(row.count("┄") - row.count("─")) <= 1
+    assert abs(row.count("━") - 3 * row.count("┄")) <= 2
+    assert row.index("┄") < row.index("─") < row.index("━")
+    assert " a │" in row
+
+
+def test_the_legend_of_requests_names_the_phases_and_the_servers() -> None:
+    """The last column says what its times are; a server has the colour of its lines."""
+    two = (RequestBar(0.0, 2.0, 5.0, queue_s=1.0, backend="p"), RequestBar(0.0, 2.0, 5.0, backend="q"))
+    timeline = Timeline(LevelKey("x", 2), 0, two, 10.0, ("p", "q"))
+    drawn = timeline_rows(timeline, 100)
+    _, legend, heads, first, *_ = texts(drawn)
+    said = ["┄┄┄ waiting", "─── prefill", "a ━━━ decode on p", "b ━━━ decode on q"]
+    assert [part.strip() for part in legend.split("·")] == said
+    assert heads.split() == ["request", "first", "token", "after"]
+    assert first.endswith("2.00 s")
+    assert part_role(0) in {role for text, role in drawn[3] if "━" in text}
 
 
 def test_a_failed_request_ends_with_a_sign() -> None:
     """A cross behind the bar, whatever the colour."""
     (row,) = bars(RequestBar(0.0, 2.0, 5.0, ok=False))
-    assert "█✗" in row
+    assert "━✗" in row
 
 
 def test_a_request_without_a_token_is_all_waiting_for_the_first() -> None:
     """It has no decode part and no time to first token."""
     (row,) = bars(RequestBar(0.0))
-    assert "█" not in row
-    assert "▒" in row
+    assert "━" not in row
+    assert "─" in row
     assert row.rstrip().endswith("–")
 
 
@@ -194,7 +201,7 @@ def test_very_many_requests_are_thinned_and_counted() -> None:
     """A thousand requests are no thousand rows, and the picture says so."""
     many = tuple(RequestBar(0.0, 1.0, 2.0) for _ in range(1000))
     rows = texts(timeline_rows(Timeline(LevelKey("x", 1000), 0, many, 2.0), 100))
-    assert len(rows) <= MOST_ROWS + 4
+    assert len(rows) <= MOST_ROWS + 5
     assert "1000 requests, 1 of 3 shown" in rows[0]
 
 

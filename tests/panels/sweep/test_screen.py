@@ -221,7 +221,7 @@ def test_many_servers_have_a_track_of_their_shares() -> None:
     assert live is not None
     shown = text(live_rows(live, {}, 120, 40))
     assert "share" in shown
-    assert "100%" in shown
+    assert "100 %" in shown
     assert "share" not in text(live_rows(with_servers(running(), 2).live or live, {}, 120, 40))
 
 

@@ -1,0 +1,74 @@
+"""Several curves in one cell: no curve hides another one, and each has its letter and its name."""
+
+from __future__ import annotations
+
+from sparktop.graphics.dots import SOLID, DotGrid
+from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, LimitLine, Measured
+from sparktop.panels.parts.roles import part_role
+from sparktop.panels.parts.rows import row_text
+from sparktop.panels.sweep.curves import curve_rows
+
+
+def line(name: str, **values: float) -> CurveLine:
+    points = ((int(at.removeprefix("c")), value) for at, value in values.items())
+    return CurveLine(name, tuple(CurvePoint(at, Measured(value)) for at, value in points))
+
+
+def plot(*lines: CurveLine, limits: tuple[LimitLine, ...] = (), more_is_better: bool = True) -> CurvePlot:
+    return CurvePlot("decode_tps", "Decode", "tok/s", "tokens", more_is_better, lines, limits)
+
+
+def test_letters_of_points_in_one_cell_stand_side_by_side() -> None:
+    """The best target's letter is the first one, whether more or less is better."""
+    lines = (line("x", c1=10.0, c2=90.0), line("y", c1=10.0, c2=20.0))
+    shown = [row_text(row) for row in curve_rows(plot(*lines), 80, 20)]
+    assert any("ab" in row for row in shown)
+    fewer = [row_text(row) for row in curve_rows(plot(*lines, more_is_better=False), 80, 20)]
+    assert any("ba" in row for row in fewer)
+
+
+def test_letters_without_room_leave_the_best_one() -> None:
+    """Three letters a cell at levels in neighbouring cells would cover each other."""
+    values = {f"c{at}": 10.0 for at in range(60, 71)}
+    shown = curve_rows(plot(line("x", **values), line("y", **values | {"c70": 20.0})), 30, 10)
+    text = "".join(row_text(row) for row in shown[1:-1])
+    assert text.count("b") >= len(values) // 2
+    assert "*" not in text
+
+
+def test_neighbouring_cells_of_two_curves_take_turns_in_colour() -> None:
+    """Of two curves with the same course, both colours are visible; the shared dots stay."""
+    grid = DotGrid(10, 1)
+    for layer in (0, 1):
+        grid.line((0, 1), (19, 1), layer, SOLID)
+    (runs,) = grid.rows()
+    assert [layer for _, layer in runs] == [0, 1] * 5
+    assert len("".join(text for text, _ in runs).strip()) == 10
+
+
+def test_the_best_curve_is_drawn_over_the_others() -> None:
+    """Where lines cross, the cell of a single dot has the colour of the best target."""
+    lines = (line("good", c1=10.0, c16=90.0), line("poor", c1=90.0, c16=10.0))
+    roles = [role for row in curve_rows(plot(*lines), 80, 12)[1:-1] for _, role in row]
+    assert part_role(0) in roles
+    assert part_role(1) in roles
+
+
+def test_every_target_has_its_name_at_80_by_24() -> None:
+    """Five rows of plot are enough for three names of curves that lie close to each other."""
+    lines = (
+        line("proxy", c1=56.0, c4=117.0, c16=240.0, c48=408.0),
+        line("simple-shuffle", c1=55.0, c4=147.0, c16=285.0, c48=525.0),
+        line("spark-a", c1=56.3, c4=116.0, c16=236.0, c48=410.0),
+    )
+    text = "\n".join(row_text(row) for row in curve_rows(plot(*lines), 76, 7))
+    assert all(name in text for name in ("proxy", "simple-shuffle", "spark-a"))
+
+
+def test_a_limit_for_one_request_is_no_line_across_the_plot() -> None:
+    """The memory bandwidth limits a single request: at c = 16 the line would be wrong."""
+    limit = LimitLine("decode_tps", "memory bandwidth allows one request 50 tok/s", 50.0, concurrency=1)
+    rows = [row_text(row) for row in curve_rows(plot(line("x", c1=10.0, c16=90.0), limits=(limit,)), 80, 20)]
+    (drawn,) = [row for row in rows if "┄" in row]
+    assert 1 < drawn.count("┄") < 10
+    assert drawn.rindex("┄") < 30

@@ -1,0 +1,70 @@
+"""The share of a sweep that is done while levels are added, and where it may go on to."""
+
+from __future__ import annotations
+
+from sparktop.model.sweep_view import LevelKey, LevelState, PlannedLevel
+from sparktop.sweep.plan.plan import Plan, SweepTarget
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.view.progress import SweepProgress, may_go_on_to
+from tests.sweep.made_results import made_level, made_sweep
+
+PLAN = Plan((SweepTarget("proxy", "http://127.0.0.1:1"),), (1, 4, 16), climb_to=256)
+
+
+def levels(*shares: tuple[int, float]) -> tuple[PlannedLevel, ...]:
+    return tuple(
+        PlannedLevel(LevelKey("proxy", at, 128), LevelState.RUNNING, share=share) for at, share in shares
+    )
+
+
+def key(concurrency: int) -> LevelKey:
+    return LevelKey("proxy", concurrency, 128)
+
+
+def result(slots: int | None) -> SweepResult:
+    made = made_sweep(("proxy", (made_level(1),)), preset="quick")
+    return made.with_target(made.targets[0].model_copy(update={"slots": slots}))
+
+
+def test_the_share_never_falls_while_levels_are_added() -> None:
+    """Each doubling was counted before; halving the gap at the end adds a level that was not."""
+    progress = SweepProgress()
+    course = (
+        (levels((1, 1.0), (4, 1.0), (16, 0.9)), 16),
+        (levels((1, 1.0), (4, 1.0), (16, 1.0), (32, 0.0)), 32),
+        (levels((1, 1.0), (4, 1.0), (16, 1.0), (32, 1.0), (64, 0.5)), 64),
+        (levels((1, 1.0), (4, 1.0), (16, 1.0), (32, 1.0), (64, 1.0), (45, 0.1)), 45),
+        (levels((1, 1.0), (4, 1.0), (16, 1.0), (32, 1.0), (64, 1.0), (45, 1.0)), 45),
+    )
+    shares = [progress.share(PLAN, planned, key(at), None) for planned, at in course]
+    known = [share for share in shares if share is not None]
+    assert len(known) == len(course)
+    assert known == sorted(known)
+    assert known[0] < 0.5, "four more levels may follow"
+    assert known[-1] == 1.0
+
+
+def test_a_plan_that_adds_no_level_has_no_such_share() -> None:
+    """Its levels say what is done; without the share of a level there is none either."""
+    plan = Plan(PLAN.targets, (1, 4))
+    assert SweepProgress().share(plan, levels((1, 1.0), (4, 0.0)), key(1), None) is None
+    unknown = (*levels((1, 1.0)), PlannedLevel(key(4), LevelState.RUNNING))
+    assert SweepProgress().share(PLAN, unknown, key(4), None) is None
+    assert may_go_on_to(plan, levels((1, 1.0), (4, 0.0)), key(4), None) is None
+
+
+def test_it_may_go_on_to_the_limit_of_the_plan_or_to_the_slots() -> None:
+    """Requests beyond the slots of the servers would only wait."""
+    planned = levels((1, 1.0), (4, 1.0), (16, 0.5))
+    assert may_go_on_to(PLAN, planned, key(16), None) == 256
+    assert may_go_on_to(PLAN, planned, key(16), result(96)) == 96
+    assert may_go_on_to(PLAN, planned, key(16), result(16)) is None
+    assert may_go_on_to(PLAN, planned, key(4), None) is None, "levels of the plan come first"
+
+
+def test_a_target_that_is_done_adds_no_more_levels() -> None:
+    """The second target's levels may still grow, the first one's do not."""
+    two = Plan((*PLAN.targets, SweepTarget("b", "http://127.0.0.1:2")), (1, 16), climb_to=64)
+    other = PlannedLevel(LevelKey("b", 1, 128), LevelState.RUNNING, share=0.0)
+    planned = (*levels((1, 1.0), (16, 1.0)), other)
+    assert SweepProgress().share(two, planned, other.key, None) == 2 / (3 + 6)
