@@ -136,7 +136,7 @@ class Played:
 def plan_of(sweep: RehearsedSweep, names: Sequence[str], preset: str, levels: Sequence[int] = LEVELS) -> Plan:
     """Give a plan over targets by their names."""
     targets = tuple(sweep.targets[name] for name in names)
-    return Plan(targets, tuple(levels), pp=PP, tg=TG, runs=RUNS, preset=preset)
+    return Plan(targets, tuple(levels), pp=PP, tg=TG, runs=RUNS, more_runs=True, preset=preset)
 
 
 async def play() -> Played:
