@@ -19,7 +19,6 @@ from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import sentence_rows, wrapped
 from sparktop.panels.sweep.table import DOUBT, SLOW
 from sparktop.panels.sweep.timeline import timeline_rows
-from sparktop.panels.sweep.words import percent_text
 
 _FIGURE = 9
 """Width in cells of a figure of a server."""
@@ -124,7 +123,7 @@ def _share(share: BackendShare, index: int, names: int, room: int, top: float) -
         batch,
         numbers.count(share.running_max, 6),
         numbers.count(share.waiting_max, 6),
-        percent_text(share.kv_cache_max_percent),
+        numbers.percent(share.kv_cache_max_percent),
     )
     row: Row = [(f"{letter} ", part_role(index)), (fit(share.name, names), "text")]
     for text in figures:

@@ -48,11 +48,6 @@ def clock_text(seconds: float | None) -> str:
     return f"{minutes}m{left_s:02d}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02d}m"
 
 
-def percent_text(percent: float | None) -> str:
-    """Format a percentage as an integer with its unit, such as "53 %"; "–" if unknown."""
-    return numbers.UNKNOWN if percent is None else f"{percent:.0f} %"
-
-
 def progress_pieces(view: SweepView) -> list[Row]:
     """Return a sweep's phase and progress as pieces of text for `flowed`, the most important first."""
     if view.status.over:
@@ -65,7 +60,9 @@ def progress_pieces(view: SweepView) -> list[Row]:
         pieces.append([label("may go on to "), figure(f"{view.may_go_on_to}")])
     share = view.share
     if share is not None:
-        pieces.append([*bar_runs(share, _BAR, "generation"), figure(f" {percent_text(100 * share)}")])
+        pieces.append(
+            [*bar_runs(share, _BAR, "generation"), figure(f" {numbers.percent(100 * share).strip()}")]
+        )
     about = "left about " if view.may_go_on_to is None else "left at least "
     pieces.append([label(about), figure(clock_text(view.left_s), known=view.left_s is not None)])
     pieces.append([figure(clock_text(view.elapsed_s)), label(" so far")])
