@@ -29,6 +29,8 @@ class Option:
     """Unit of the value, after it in the menu; "" for none."""
     none: Value | None = None
     """The value that stands for None, which is what holds while the file does not have the setting."""
+    zero: str = ""
+    """What the value 0 means, shown instead of it; "" if 0 is a value like others."""
 
     @property
     def live(self) -> bool:
@@ -193,6 +195,33 @@ STATES = (
         "Seconds over which queueing and preemptions are judged.",
         "s",
     ),
+    Option(
+        ("thresholds", "ttft_slow_s"),
+        "slow TTFT",
+        (0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0),
+        "Time to first token from which its quantiles are coloured.",
+        "s",
+        none=2.0,
+        zero="never",
+    ),
+    Option(
+        ("thresholds", "itl_slow_ms"),
+        "slow ITL",
+        (0.0, 10.0, 20.0, 30.0, 50.0, 75.0, 100.0, 150.0, 200.0, 300.0, 500.0, 1000.0),
+        "Time between two tokens from which its quantiles are coloured.",
+        "ms",
+        none=100.0,
+        zero="never",
+    ),
+    Option(
+        ("thresholds", "queue_slow_s"),
+        "slow queue",
+        (0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0),
+        "Time in the queue from which its quantiles are coloured.",
+        "s",
+        none=1.0,
+        zero="never",
+    ),
 )
 EVENTS = (
     Option(
@@ -222,6 +251,7 @@ GUARD = (
         "8 GiB where GPU and CPU share the memory.",
         "GiB",
         none=8.0,
+        zero="off",
     ),
     Option(
         ("guard", "max_gpu_c"),
@@ -231,6 +261,7 @@ GUARD = (
         "share the memory.",
         "°C",
         none=92.0,
+        zero="off",
     ),
 )
 RECORDER = (

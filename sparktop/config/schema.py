@@ -239,13 +239,16 @@ class ModelTable(Strict):
 
 
 class ThresholdsTable(Strict):
-    """`[thresholds]`: limits between the states of a backend, such as busy and queueing."""
+    """`[thresholds]`: limits between the states of a backend, such as busy and queueing, and of latencies."""
 
     kv_full_percent: float = Field(default=_DEFAULTS.kv_full_percent, gt=0, le=100)
     busy_running: float = Field(default=_DEFAULTS.busy_running, gt=0)
     busy_share: Share = _DEFAULTS.busy_share
     queueing_share: Share = _DEFAULTS.queueing_share
     window_s: float = Field(default=_DEFAULTS.window_s, ge=1, le=600)
+    ttft_slow_s: float | None = Field(default=None, ge=0)
+    itl_slow_ms: float | None = Field(default=None, ge=0)
+    queue_slow_s: float | None = Field(default=None, ge=0)
 
 
 class AlertsTable(Strict):

@@ -73,6 +73,14 @@ class Latency:
     """Seconds that the window really spans."""
     note: str | None = None
     """Why there is no quantile although there are observations: engine cores have different buckets."""
+    slow_s: float | None = None
+    """Configured duration from which a quantile is slow; None where none is configured."""
+
+    def slow(self, quantile: Quantile | None) -> bool:
+        """Return whether a quantile of this latency is certainly at or above `slow_s`."""
+        if self.slow_s is None or quantile is None or quantile.below:
+            return False
+        return quantile.seconds >= self.slow_s
 
 
 NO_LATENCY = Latency()

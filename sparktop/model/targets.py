@@ -76,7 +76,7 @@ ARGUMENTS = "arguments"
 
 @dataclass(frozen=True, slots=True)
 class StateThresholds:
-    """Thresholds that decide between the states of a backend (idle, busy, queueing and so on)."""
+    """Thresholds between the states of a backend (idle, busy, queueing and so on), and of its latencies."""
 
     kv_full_percent: float = 98.0
     busy_running: float = 8.0
@@ -87,6 +87,12 @@ class StateThresholds:
     """Share of the time window, 0 to 1, with waiting requests from which a backend counts as queueing."""
     window_s: float = 10.0
     """Seconds over which queueing and preemptions are judged."""
+    ttft_slow_s: float | None = None
+    """Time to first token from which a quantile is shown as slow; None or 0: from none on, as below."""
+    itl_slow_ms: float | None = None
+    """The same for the time between two tokens."""
+    queue_slow_s: float | None = None
+    """The same for the time that requests wait in the queue."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from sparktop.model.counter_figures import COUNTER_FIGURES, CounterFigure, How
 from sparktop.model.engine import POSITION, LaneSample
 from sparktop.model.fleet import Totals
 from sparktop.model.snapshot import BackendView, NodeView
+from sparktop.model.targets import StateThresholds
 from sparktop.rates import Window
 from sparktop.rates.lane_sums import kv_fullest_percent, kv_used_percent, lane_sum
 from sparktop.rates.tally import LATENCY_WINDOW_S, MISSED_INTERVALS
@@ -78,6 +79,18 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
         prefill=window.latency("prefill", long_s),
         decode=window.latency("decode", long_s),
     )
+
+
+def with_limits(view: BackendView, thresholds: StateThresholds) -> BackendView:
+    """Return `view` with the configured limits of its latencies."""
+    itl_ms = thresholds.itl_slow_ms
+    limits = {
+        "ttft": thresholds.ttft_slow_s,
+        "itl": None if itl_ms is None else itl_ms / 1000,
+        "queue": thresholds.queue_slow_s,
+    }
+    changed = {name: replace(getattr(view, name), slow_s=limit) for name, limit in limits.items() if limit}
+    return replace(view, **changed) if changed else view
 
 
 def drawn(view: BackendView, window: Window, interval_s: float) -> dict[str, float | None]:

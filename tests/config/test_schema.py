@@ -18,6 +18,8 @@ DATA = Path(__file__).parent.parent / "data" / "configs"
 GOOD = sorted((DATA / "good").glob("*.toml"))
 BAD = sorted((DATA / "bad").glob("*.toml"))
 BACKEND = '[[backends]]\nname = "a"\nurl = "http://127.0.0.1:8000"\n'
+SLOW = StateThresholds(ttft_slow_s=2.0, itl_slow_ms=100.0, queue_slow_s=1.0)
+"""The limits of latencies in the example: they have no default."""
 
 
 def written(folder: Path, text: str) -> Path:
@@ -183,7 +185,7 @@ def test_the_example_is_right_with_all_settings_on(tmp_path: Path) -> None:
     watch = load(written(tmp_path, text)).watch({})
     assert len(watch.backends) == 2
     assert [one.via for one in watch.nodes] == ["local", "agent", "ssh"]
-    assert (watch.thresholds, watch.node_thresholds) == (StateThresholds(), NodeThresholds())
+    assert (watch.thresholds, watch.node_thresholds) == (SLOW, NodeThresholds())
 
 
 def test_the_example_names_every_setting_of_today() -> None:

@@ -12,7 +12,15 @@ from sparktop.graphics.cells import fit
 from sparktop.model.snapshot import BackendView, LaneView, Latency, NodeView, Quantile
 from sparktop.panels.backend.counter_figures import counter_sections
 from sparktop.panels.backend.node_tile import node_tile
-from sparktop.panels.parts.figures import bar_runs, figure, label, quantile_text, rate_words, share_role
+from sparktop.panels.parts.figures import (
+    bar_runs,
+    figure,
+    label,
+    latency_role,
+    quantile_text,
+    rate_words,
+    share_role,
+)
 from sparktop.panels.parts.rows import Row
 from sparktop.panels.parts.sections import WIDE_FACTS, Section, bar_row, fact, facts, name_width, percent_run
 
@@ -175,7 +183,9 @@ def _latency(latency: Latency, shown: Sequence[str]) -> Row:
     for name in shown:
         quantile: Quantile | None = getattr(latency, name)
         sure = quantile is not None and latency.count >= _ENOUGH[name]
-        row.append(figure(quantile_text(quantile, _LATENCY_CELLS), known=sure))
+        row.append(
+            figure(quantile_text(quantile, _LATENCY_CELLS), known=sure, role=latency_role(latency, quantile))
+        )
     mean = numbers.duration(latency.mean_s, _LATENCY_CELLS)
     return [
         *row,

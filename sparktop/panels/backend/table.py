@@ -8,7 +8,7 @@ from typing import Literal
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit, fit_name
-from sparktop.model.snapshot import BackendView
+from sparktop.model.snapshot import BackendView, Latency
 from sparktop.panels.backend.panel import (
     GroupScale,
     further_rows,
@@ -18,7 +18,7 @@ from sparktop.panels.backend.panel import (
     load_rows,
 )
 from sparktop.panels.parts.columns import figures_width, mark, panel_row
-from sparktop.panels.parts.figures import LIVE, figure, quantile_text, share_role
+from sparktop.panels.parts.figures import LIVE, figure, latency_role, quantile_text, share_role
 from sparktop.panels.parts.graph import TimeWindow
 from sparktop.panels.parts.roles import STATE_ROLES
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
@@ -48,6 +48,11 @@ def _known(text: str, value: float | None, role: str = "text") -> tuple[str, str
     return text, "muted" if value is None else role
 
 
+def _slowness(latency: Latency) -> tuple[str, str]:
+    """Return the p95 of a latency, coloured where it is slow."""
+    return _known(quantile_text(latency.p95), latency.count, latency_role(latency, latency.p95))
+
+
 def _state(view: BackendView) -> tuple[str, str]:
     """Return a backend's state, with its time window if that fits into the column."""
     text = view.state_text if cell_width(view.state_text) <= _STATE else view.state.value
@@ -66,8 +71,8 @@ _COLUMNS = (
         5,
         lambda v: (numbers.percent(v.kv_cache_percent), share_role(v.kv_cache_percent, 90, 98)),
     ),
-    Column("TTFT p95", 9, lambda v: _known(quantile_text(v.ttft.p95), v.ttft.count)),
-    Column("ITL p95", 9, lambda v: _known(quantile_text(v.itl.p95), v.itl.count)),
+    Column("TTFT p95", 9, lambda v: _slowness(v.ttft)),
+    Column("ITL p95", 9, lambda v: _slowness(v.itl)),
     Column("prompt tok/s", 11, lambda v: _known(numbers.rate(v.prompt_tps, 7), v.prompt_tps)),
     Column("req/s", 7, lambda v: _known(numbers.rate(v.requests_per_s, 5), v.requests_per_s)),
     Column(

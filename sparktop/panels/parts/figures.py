@@ -61,11 +61,21 @@ def latency_row(name: str, latency: Latency, width: int) -> Row:
     if latency.p50 is None and latency.mean_s is not None:
         few = latency.note or f"of {latency.count:.0f}: too few"
         return [*row, *_named("mean", numbers.duration(latency.mean_s, 8), 8), (f"  {few}", "muted")]
-    row += _named("p50", quantile_text(latency.p50), LATENCY_WIDTH)
-    row += _named("  p95", quantile_text(latency.p95), LATENCY_WIDTH)
+    row += _quantile("p50", latency, latency.p50)
+    row += _quantile("  p95", latency, latency.p95)
     if width >= 6 + 13 + 15 + 16:
         row += _named("  mean", numbers.duration(latency.mean_s, 9), 9)
     return row
+
+
+def latency_role(latency: Latency, quantile: Quantile | None) -> str:
+    """Return the role (colour name) of a quantile: "warn" where it is slow, else "text"."""
+    return "warn" if latency.slow(quantile) else "text"
+
+
+def _quantile(name: str, latency: Latency, quantile: Quantile | None) -> Row:
+    (head, (text, role)) = _named(name, quantile_text(quantile), LATENCY_WIDTH)
+    return [head, (text, latency_role(latency, quantile) if role == "text" else role)]
 
 
 def _named(name: str, value: str, width: int) -> Row:

@@ -20,7 +20,7 @@ from sparktop.rates.tally import EDGE_SLACK_S, MISSED_INTERVALS
 from sparktop.store.backend.lane_logs import LaneLogs
 from sparktop.store.backend.slow_steps import SlowSteps
 from sparktop.store.backend.step_baseline import StepBaseline
-from sparktop.store.figures import RATE_WINDOW_S, drawn, mean, with_figures
+from sparktop.store.figures import RATE_WINDOW_S, drawn, mean, with_figures, with_limits
 from sparktop.store.health import Health
 from sparktop.store.load_log import LoadLog
 
@@ -152,7 +152,8 @@ class BackendTrack:
         histories = self.lanes.note(
             sample.at, sample.lanes, continues=kind is LinkKind.CONTINUES, interval_s=interval_s
         )
-        view = with_figures(self.view, sample.lanes, self._window, interval_s)
+        figures = with_figures(self.view, sample.lanes, self._window, interval_s)
+        view = with_limits(figures, self._thresholds)
         step_ms = self._step_ms(sample, view, interval_s)
         self.load.note(
             sample.at,

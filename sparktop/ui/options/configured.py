@@ -49,6 +49,8 @@ class Configured:
         value = option.value(self.watch)
         if value is None:
             return "unset"
+        if value == 0 and option.zero:
+            return option.zero
         shown = ("on" if value else "off") if isinstance(value, bool) else value
         text = f"{shown:g}" if isinstance(shown, float | int) else shown
         return f"{text} {option.unit}".rstrip()

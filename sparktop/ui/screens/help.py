@@ -47,6 +47,19 @@ _WORDS = (
     ("idle", "nothing to do for 10 s"),
     ("… 10 s", "a word of the last 10 s, where the figures of this moment say another"),
 )
+_FIGURES = (
+    (
+        "TTFT",
+        "time to first token; ITL: time between two tokens; E2E: the whole request; queue: waiting in it",
+    ),
+    ("p50 p95", "half of the requests, and 95 % of them, took at most this long; < and > are bounds"),
+    ("colour", "a latency has one from the limits slow TTFT, slow ITL and slow queue on (m, page states)"),
+    ("KV", "part of the KV cache in use: it keeps the tokens of all requests that run"),
+    ("UMA", "memory that CPU and GPU share, as on a GB10; headroom: what programs can still get of it"),
+    ("prefix hits", "part of the prompt tokens that were found in the cache, so that they cost nothing"),
+    ("batch", "tokens that one step of the engine computes, of all requests together"),
+    ("run 15/16", "requests that run, of so many slots; wait: those in the queue"),
+)
 _BALANCE_WORDS = (
     ("oscillating", "the load swings from one backend to another, more than chance would have it"),
     ("starved", "one has next to nothing to do while another is full, and throughput is lost"),
@@ -165,6 +178,7 @@ class HelpScreen(ModalScreen[None]):
             word_section("Mouse", [_MOUSE]),
             word_section("State of a backend, the first that holds", _WORDS),
             word_section("Verdict on a group of backends (b shows it, w says why)", _BALANCE_WORDS),
+            word_section("Figures", _FIGURES),
             word_section("Graphs", _GRAPHS),
         ]
 
