@@ -1,4 +1,4 @@
-"""Recognises prefill and decode workers of a model by the tokens and requests that they count.
+"""Recognises prefill and decode workers of a model: by what they report, else by what they count.
 
 Each request visits a prefill worker and a decode worker, so the two kinds have no common share of the
 load. A prefill worker processes prompts and generates at most the first token; a decode worker generates
@@ -24,6 +24,9 @@ computed itself."""
 _SAME_REQUESTS = 0.15
 """Relative difference of finished requests up to which prefill and decode workers count as having served the
 same requests."""
+
+
+_DYNAMO = "backend"
 
 
 class Role(StrEnum):
@@ -60,6 +63,19 @@ def worker_roles(work: Mapping[str, Work]) -> dict[str, Role]:
     if not only and abs(first - second) > _SAME_REQUESTS * max(first, second):
         return {}
     return {name: Role.PREFILL if name in prefills else Role.DECODE for name in work}
+
+
+def reported_roles(reported: Mapping[str, str | None]) -> dict[str, Role]:
+    """Return the roles of a group's backends from the words that they report; empty if none reports a role.
+
+    A backend without a role of its own is left out. Dynamo calls a worker that decodes "backend", whether it
+    also does the prefill or not: beside a prefill worker it does not.
+    """
+    words = {role.value: role for role in Role}
+    roles = {name: words[word] for name, word in reported.items() if word in words}
+    if Role.PREFILL in roles.values():
+        roles |= dict.fromkeys((name for name, word in reported.items() if word == _DYNAMO), Role.DECODE)
+    return roles
 
 
 def _unknown(work: Work) -> bool:

@@ -3,11 +3,12 @@
 Each engine has a module that maps its metric names to `EngineSample`; `registry` lists the engines with their
 routes; `page` detects which engine a page comes from. `exposition` and `histogram` parse the Prometheus text
 format that most engines use, `lanes` and `figures` reduce the page's samples to fields of each engine core
-(data-parallel rank, here called lane), and `document` parses JSON.
+(data-parallel rank, here called lane), `extras` reads what only some servers report, and `document` parses
+JSON. `router_pages` recognises the pages of routers, which are not engines.
 """
 
 from sparktop.engines.error import PageError
-from sparktop.engines.page import read_page
+from sparktop.engines.page import engine_of, read_page
 from sparktop.engines.registry import ENGINES, METRICS_PATH, Engine
 
-__all__ = ["ENGINES", "METRICS_PATH", "Engine", "PageError", "read_page"]
+__all__ = ["ENGINES", "METRICS_PATH", "Engine", "PageError", "engine_of", "read_page"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -54,8 +54,12 @@ class Reader:
     """Parses the samples of a fixed set of metric names."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        """Compile a pattern for `names`, spelled as on the page, with suffixes such as `_total`."""
-        self._names = {name.encode(): name for name in names}
+        """Compile a pattern for `names`, spelled as on the page, with suffixes such as `_total`.
+
+        A mapping maps each name on the page to the name under which `read` returns its samples.
+        """
+        known = names if isinstance(names, Mapping) else {name: name for name in names}
+        self._names = {name.encode(): known[name] for name in known}
         self._line = re.compile(rb"\n[ \t]*+(" + _any_of(self._names) + rb")(?=[\s{]|\Z)" + _REST)
 
     def read(self, body: bytes) -> dict[str, Family]:

@@ -9,6 +9,8 @@ The tables say which metric names hold each entry of `LaneSample.counts` and `La
 * vLLM's histograms of NIXL count transfers at the server that reads the KV cache, and expired requests at
   the server that holds it.
 * LMCache's `remote_time_*` are in milliseconds, its other times in seconds.
+* A worker of Dynamo writes its own `dynamo_component_*` beside its engine's names; the label
+  `dynamo_component` is its role.
 * Without the feature, these names are absent, so that its metrics stay unknown. Counters that every page has,
   used or not, are read as unknown while they are 0.
 """
@@ -23,6 +25,7 @@ from sparktop.engines.exposition import Family
 from sparktop.engines.figures import label, only, positive, requests, share, total, total_or_none, where
 from sparktop.engines.lanes import LanePage, lane_order
 from sparktop.model.engine import POSITION
+from sparktop.model.text import clean
 
 Extras: TypeAlias = Sequence[tuple[str, tuple[str, ...], Callable[[Family], float | None]]]
 """(key in `counts` or `gauges`, metric names, function from the samples of a lane to the value). The values
@@ -54,6 +57,13 @@ def _totals(prefix: str, *names: str) -> tuple[str, ...]:
     return tuple(f"{prefix}{name}_total" for name in names)
 
 
+DYNAMO_IN_FLIGHT = "dynamo_component_inflight_requests"
+SHARED_COUNTS: Extras = (("worker_errors", _totals("dynamo_component_", "errors"), total),)
+"""Counters that may stand on the page of any engine."""
+SHARED_GAUGES: Extras = (
+    ("in_flight", (DYNAMO_IN_FLIGHT,), only("dynamo_endpoint", "generate", combine=requests)),
+)
+"""Gauges that may stand on the page of any engine."""
 _STAGES, _REASONS = "vllm:num_requests_kv_fetch_by_stage", "vllm:num_requests_waiting_by_reason"
 _LORA_INFO = "vllm:lora_requests_info"
 _CACHED = _totals("vllm:", "prompt_tokens_cached_by_source")
@@ -165,4 +175,19 @@ def _http_counts(family: Family) -> dict[str, float]:
     return found
 
 
-VLLM = ExtraReader(COUNTS, GAUGES)
+def dynamo_role(families: Mapping[str, Family]) -> str | None:
+    """Return the role of a Dynamo worker: "prefill", "decode" or its component's clean name.
+
+    None if the page is not one of a Dynamo worker, or names several components.
+    """
+    components = {
+        text for labels in families.get(DYNAMO_IN_FLIGHT, ()) if (text := label(labels, "dynamo_component"))
+    }
+    if len(components) != 1:
+        return None
+    (component,) = components
+    known = (role for role in ("prefill", "decode") if role in component.lower())
+    return next(known, None) or clean(component, 40) or None
+
+
+VLLM = ExtraReader((*SHARED_COUNTS, *COUNTS), (*SHARED_GAUGES, *GAUGES))

@@ -39,6 +39,16 @@ def total_or_none(family: Family) -> float | None:
     return total(family) or None
 
 
+def scaled(factor: float) -> Callable[[Family], float | None]:
+    """Return a function that sums a counter's samples and multiplies the sum by `factor`."""
+
+    def read(family: Family) -> float | None:
+        added = total(family)
+        return None if added is None else factor * added
+
+    return read
+
+
 def requests(family: Family) -> float | None:
     """Return the sum of a gauge that counts requests over its samples; None if a sample is invalid.
 

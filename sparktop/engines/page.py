@@ -7,12 +7,23 @@ from dataclasses import replace
 
 from sparktop.engines.error import PageError
 from sparktop.engines.registry import ENGINES
+from sparktop.engines.router_pages import TITLES, router_kind
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
 
 _BY_PREFIX = {engine.prefix.encode(): name for name, engine in ENGINES.items() if engine.prefix}
-_SAMPLE = re.compile(rb"\n[ \t]*+(" + b"|".join(map(re.escape, _BY_PREFIX)) + rb")\w")
+
+
+def _sample(*, beside: bool) -> re.Pattern[bytes]:
+    """Return a pattern for a line with a metric name of an engine whose `beside` is equal to `beside`."""
+    prefixes = (prefix for prefix, name in _BY_PREFIX.items() if ENGINES[name].beside is beside)
+    return re.compile(rb"\n[ \t]*+(" + b"|".join(map(re.escape, prefixes)) + rb")[\w:]")
+
+
+_SAMPLE, _SAMPLE_BESIDE = _sample(beside=False), _sample(beside=True)
+_SERVER_LABEL = b'{server="'
+"""Only the samples of production-stack's router have this label alone, under vLLM's names."""
 _METRICS = re.compile(
     rb"\n[ \t]*+(?:#[ \t]++(?:HELP|TYPE)[ \t]|[A-Za-z]\w*[_:][\w:]*+(?:\{|[ \t]++[-+]?+(?:\d|NaN|Inf)))"
 )
@@ -34,21 +45,34 @@ def read_page(
     Raises:
         PageError: the page cannot be read. MALFORMED: not a metrics page at all, or not the JSON of that
             engine. METRICS_DISABLED: a metrics page without any name of the engine. UNSUPPORTED: the page of
-            an engine other than `engine`, or an unknown engine. TOO_LARGE: more samples than any real server
-            has.
+            an engine other than `engine`, or an unknown engine. ROUTER: the page of a router. TOO_LARGE: more
+            samples than any real server has.
     """
     if engine != "auto" and engine not in ENGINES:
         raise PageError(FailureKind.UNSUPPORTED, f"unknown engine {clean(engine, 40)!r}")
     if engine != "auto" and ENGINES[engine].prefix is None:
         return replace(ENGINES[engine].read(body, at=at, answer_ms=answer_ms), page=body)
-    found = _SAMPLE.search(b"\n" + body)
-    if found is None:
+    name = engine_of(body)
+    if name is None:
         raise _without_engine(body, engine)
-    name = _BY_PREFIX[found[1]]
-    if engine not in {"auto", name}:
+    if engine not in {"auto", name, *(("nim",) if name == "vllm" else ())}:  # newer NIMs write vLLM's names
         message = f"a page of {ENGINES[name].title}, not of {ENGINES[engine].title} as configured"
         raise PageError(FailureKind.UNSUPPORTED, message)
     return replace(ENGINES[name].read(body, at=at, answer_ms=answer_ms), page=body)
+
+
+def engine_of(body: bytes) -> str | None:
+    """Return the name of the engine that writes a metrics page; None if it has no sample of a known one.
+
+    Raises:
+        PageError: ROUTER, with the router's name as its message: the page is one of a router.
+    """
+    padded = b"\n" + body
+    found = _SAMPLE.search(padded)
+    if (found is None or _SERVER_LABEL in body) and (kind := router_kind(body)) is not None:
+        raise PageError(FailureKind.ROUTER, TITLES[kind])
+    found = found or _SAMPLE_BESIDE.search(padded)
+    return None if found is None else _BY_PREFIX[found[1]]
 
 
 def _without_engine(body: bytes, engine: str) -> PageError:

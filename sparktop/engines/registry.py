@@ -7,7 +7,19 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
-from sparktop.engines import document, llamacpp, ollama, openai, sglang, tgi, trtllm, vllm
+from sparktop.engines import (
+    dialects,
+    document,
+    llamacpp,
+    ollama,
+    openai,
+    sglang,
+    tgi,
+    triton,
+    trtllm,
+    vllm,
+    workers,
+)
 from sparktop.engines.document import Answers
 from sparktop.model.engine import EngineIdentity, EngineSample
 
@@ -44,11 +56,18 @@ class Engine:
     prefix: str | None = None
     """The prefix of the engine's metric names; None if the engine is polled for JSON instead of a metrics
     page."""
+    beside: bool = False
+    """True if its names may stand beside those of another engine, to which the page then belongs."""
     silent: str = ""
     """Why a metrics page of this engine may lack all names with this prefix; used in an error message."""
     health: str | None = None
     """Route that answers 503 only after the engine process has died. None if there is no such route, or if a
     request to it causes work: SGLang's and TGI's `/health` run a token through the model."""
+
+
+def _metrics_only(title: str, read: ReadPage, prefix: str, *, beside: bool = False) -> Engine:
+    """Return an engine whose metrics have a port of their own, where nothing else can be requested."""
+    return Engine(title, read, (), lambda _: EngineIdentity(), tells=(), prefix=prefix, beside=beside)
 
 
 ENGINES: Mapping[str, Engine] = MappingProxyType(
@@ -90,6 +109,19 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         "tgi": Engine(
             "TGI", tgi.read, tgi.FACTS, tgi.identify, prefix="tgi_", silent="before its first request"
         ),
+        "ray": _metrics_only("Ray Serve LLM", dialects.read_ray, "ray_vllm"),
+        "nim": Engine(
+            "NIM",
+            dialects.read_nim,
+            dialects.NIM_FACTS,
+            dialects.identify_nim,
+            path=dialects.NIM_PATH,
+            prefix="num_requests_",
+            silent="before its first request",
+        ),
+        "triton": _metrics_only("Triton", triton.read, "nv_inference_"),
+        "dynamo": _metrics_only("a Dynamo worker", workers.read_dynamo, "dynamo_component_", beside=True),
+        "lmcache": _metrics_only("an LMCache server", workers.read_lmcache, "lmcache_mp_", beside=True),
         "ollama": Engine(
             "Ollama", ollama.read, ollama.FACTS, ollama.identify, tells=("version",), path=ollama.PATH
         ),

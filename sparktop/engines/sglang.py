@@ -16,6 +16,11 @@ The metrics are defined by `SchedulerMetricsCollector` and `TokenizerMetricsColl
   way. A type (label `mode`) has no sample before its first token.
 * `gen_throughput` is the rate over the last decode interval (40 steps). On an idle server it is refreshed
   only after 30 s, and so is the number of running requests.
+* A server of a disaggregated group has a label `engine_type` (unified, prefill, decode, dynamic). Its
+  requests also wait in queues of their own, for a KV cache to be sent or received; they are not among the
+  waiting ones. The time of a transfer is a histogram in milliseconds, in older versions a gauge.
+* Context-parallel ranks have no label: in versions with that fault (issue 31896) their gauges are added up,
+  which the page does not show.
 * Speculative decoding is recognised by an acceptance rate above 0: without it SGLang reports 0.
 * `num_requests_total` has no reasons, and includes aborted requests that ran to their end.
 
@@ -24,16 +29,18 @@ There is no `process_start_time_seconds`: prometheus_client runs in multiprocess
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sparktop.engines.document import Answers, count, field, first_model, words
 from sparktop.engines.exposition import Family, Labels, Reader
+from sparktop.engines.extras import SHARED_COUNTS, SHARED_GAUGES, ExtraReader, dynamo_role
 from sparktop.engines.figures import (
     finished,
     label,
     only,
     requests,
+    scaled,
     share,
     share_or_none,
     total,
@@ -100,7 +107,36 @@ _HISTOGRAMS: Histograms = (
     ("e2e", ("sglang:e2e_request_latency_seconds",)),
     ("queue", ("sglang:queue_time_seconds",)),
 )
-_READER = Reader(names_of(_FIELDS, _HISTOGRAMS))
+_HOST_USED, _HOST_TOTAL = "sglang:hicache_host_used_tokens", "sglang:hicache_host_total_tokens"
+_EXTRAS = ExtraReader(
+    (
+        *SHARED_COUNTS,
+        (
+            "kv_failures",
+            ("sglang:num_bootstrap_failed_reqs_total", "sglang:num_transfer_failed_reqs_total"),
+            total,
+        ),
+        ("kv_transfer_s", ("sglang:kv_transfer_latency_ms_sum",), scaled(1e-3)),
+        ("kv_transfers", ("sglang:kv_transfer_latency_ms_count",), total),
+        ("kv_transfer_bytes", ("sglang:kv_transfer_total_mb_sum",), scaled(1e6)),
+    ),
+    (
+        *SHARED_GAUGES,
+        (
+            "pd_bootstrap",
+            ("sglang:num_prefill_bootstrap_queue_reqs", "sglang:num_prefill_prealloc_queue_reqs"),
+            requests,
+        ),
+        ("pd_inflight", ("sglang:num_prefill_inflight_queue_reqs",), requests),
+        ("pd_prealloc", ("sglang:num_decode_prealloc_queue_reqs",), requests),
+        ("pd_transfer", ("sglang:num_decode_transfer_queue_reqs",), requests),
+        ("kv_transfer_gb_s", ("sglang:kv_transfer_speed_gb_s",), total),
+        ("kv_transfer_last_ms", ("sglang:kv_transfer_latency_ms",), total),
+        ("offload_used", (_HOST_USED,), total),
+        ("offload_total", (_HOST_TOTAL,), total),
+    ),
+)
+_READER = Reader(names_of(_FIELDS, _HISTOGRAMS, *_EXTRAS.names))
 
 
 def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
@@ -113,6 +149,7 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
     lanes = page.read(_FIELDS, _HISTOGRAMS)
     if not lanes:
         lanes["0"] = {}
+    _EXTRAS.add(page.families, lanes, "dp_rank", _first_rank)
     for fields in lanes.values():
         _complete(fields, realtime=bool(page.families.get(_REALTIME)))
     return EngineSample(
@@ -122,11 +159,19 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
         models=page.model_names(),
         answer_ms=answer_ms,
         page_bytes=len(body),
+        role=_role(page.families) or dynamo_role(page.families),
     )
 
 
+def _role(families: Mapping[str, Family]) -> str | None:
+    """Return "prefill" or "decode" for a server of a disaggregated group, by its label `engine_type`."""
+    running = families.get("sglang:num_running_reqs", {})
+    types = {label(labels, "engine_type") for labels in running}
+    return next((role for role in ("prefill", "decode") if types == {role}), None)
+
+
 def _complete(fields: dict[str, Any], *, realtime: bool) -> None:
-    """Set the fields `prompt_tokens_computed` and `per_finished_request`, which follow from other values.
+    """Set those fields that follow from others: computed tokens, how tokens are counted, the cache's use.
 
     `realtime` is whether the page has the realtime token counter.
     """
@@ -134,6 +179,10 @@ def _complete(fields: dict[str, Any], *, realtime: bool) -> None:
     if not realtime and prompt is not None and cached is not None and cached <= prompt:
         fields["prompt_tokens_computed"] = prompt - cached
     fields["per_finished_request"] = not realtime
+    gauges = fields.get("gauges", {})
+    used, size = gauges.pop("offload_used", None), gauges.pop("offload_total", None)
+    if used is not None and size and used <= size:
+        gauges["offload_cache"] = 100.0 * used / size
 
 
 def identify(answers: Answers) -> EngineIdentity:

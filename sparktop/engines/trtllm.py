@@ -8,6 +8,8 @@ not known yet.
   `return_perf_metrics`; metrics of iterations (running, waiting, KV cache, speculation) at each iteration,
   and only with `enable_iter_perf_stats`. Older versions have fewer names.
 * `time_per_output_token_seconds` is one mean per request: TPOT, not ITL.
+* `kv_cache_max_blocks` includes blocks in host memory with the older KV cache manager: the capacity is
+  then too high, which the page does not show.
 * `num_paused_requests` is a gauge, not a count of preemptions.
 """
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 from sparktop.engines.document import identify
 from sparktop.engines.exposition import Reader
+from sparktop.engines.extras import SHARED_COUNTS, SHARED_GAUGES, ExtraReader, dynamo_role
 from sparktop.engines.figures import finished, requests, share, start_time, total, total_or_none
 from sparktop.engines.lanes import START, Fields, Histograms, LanePage, names_of
 from sparktop.model.engine import EngineSample, LaneSample
@@ -46,7 +49,8 @@ _HISTOGRAMS: Histograms = (
     ("prefill", ("trtllm_request_prefill_time_seconds",)),
     ("decode", ("trtllm_request_decode_time_seconds",)),
 )
-_READER = Reader(names_of(_FIELDS, _HISTOGRAMS, START, _BLOCKS, _BLOCK_TOKENS))
+_EXTRAS = ExtraReader(SHARED_COUNTS, SHARED_GAUGES)
+_READER = Reader(names_of(_FIELDS, _HISTOGRAMS, START, _BLOCKS, _BLOCK_TOKENS, *_EXTRAS.names))
 
 
 def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
@@ -61,6 +65,7 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
     block_tokens = total_or_none(page.families.get(_BLOCK_TOKENS, {}))
     if blocks is not None and block_tokens is not None:
         fields["kv_capacity_tokens"] = blocks * block_tokens
+    _EXTRAS.add(page.families, {"0": fields})
     prompt, cached = fields.get("prompt_tokens"), fields.get("prompt_tokens_cached")
     if prompt is not None and cached is not None and cached <= prompt:
         fields["prompt_tokens_computed"] = prompt - cached
@@ -72,4 +77,5 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
         start_time=start_time(page.families.get(START, {})),
         answer_ms=answer_ms,
         page_bytes=len(body),
+        role=dynamo_role(page.families),
     )

@@ -29,6 +29,7 @@ from typing import Any
 
 from sparktop.engines.exposition import Family, Reader
 from sparktop.engines.extras import VLLM as EXTRAS
+from sparktop.engines.extras import dynamo_role
 from sparktop.engines.figures import (
     finished,
     label,
@@ -123,25 +124,46 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    page = LanePage(_READER.read(body), lane_label="engine")
+    return sample_of(_READER.read(body), at=at, answer_ms=answer_ms, page_bytes=len(body))
+
+
+def sample_of(
+    families: Mapping[str, Family],
+    *,
+    at: float,
+    answer_ms: float | None,
+    page_bytes: int,
+    engine: str = "vllm",
+    lane_label: str = "engine",
+) -> EngineSample:
+    """Build a sample from a page's families, under vLLM's names.
+
+    `engine` is the name of the server in the sample, `lane_label` the label that separates engine cores.
+
+    Raises:
+        PageError: the page has more lanes than any real server has.
+    """
+    page = LanePage(families, lane_label=lane_label)
     fields = page.read(_FIELDS, _HISTOGRAMS)
     configs = page.lanes(_CONFIG)
     named = [lane for lane, family in configs.items() if any(label(labels, "engine") for labels in family)]
     for lane in named or (() if fields else ("0",)):
         fields.setdefault(lane, {})
-    for lane, capacity in _capacities(configs, named, list(fields)).items():
-        fields[lane]["kv_capacity_tokens"] = capacity
-    EXTRAS.add(page.families, fields, "engine")
-    if START not in page.families:
+    if lane_label == "engine":
+        for lane, capacity in _capacities(configs, named, list(fields)).items():
+            fields[lane]["kv_capacity_tokens"] = capacity
+    EXTRAS.add(families, fields, lane_label)
+    if START not in families and engine == "vllm":
         _correct_for_several_servers(page, fields.values())
     return EngineSample(
         at=at,
-        engine="vllm",
+        engine=engine,
         lanes=tuple(LaneSample(lane, **fields[lane]) for lane in sorted(fields, key=lane_order)),
         models=page.model_names(),
-        start_time=start_time(page.families.get(START, _EMPTY)),
+        start_time=start_time(families.get(START, _EMPTY)),
         answer_ms=answer_ms,
-        page_bytes=len(body),
+        page_bytes=page_bytes,
+        role=dynamo_role(families),
     )
 
 

@@ -113,6 +113,12 @@ COUNTER_FIGURES = (
         section=_MOVED,
     ),
     CounterFigure(
+        "kv_transfer_gb_per_s", "speed", "kv_transfer_gb_s", how=How.HIGHEST, unit="GB/s", section=_MOVED
+    ),
+    CounterFigure(
+        "kv_transfer_last_ms", "last took", "kv_transfer_last_ms", how=How.HIGHEST, unit="ms", section=_MOVED
+    ),
+    CounterFigure(
         "kv_transfer_failures", "KV failed", "kv_failures", how=How.COUNT, fault=True, section=_MOVED
     ),
     CounterFigure(

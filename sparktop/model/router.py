@@ -36,7 +36,7 @@ class RouterSample:
     at: float
     """Monotonic time, on this machine, when the answer arrived."""
     kind: str = UNKNOWN_KIND
-    """"litellm" or "unknown"."""
+    """"litellm", "dynamo", "production-stack", "llm-d" or "unknown"."""
     alive: bool | None = None
     """True when the router reports that it is alive; None when it answers HTTP, but not this request."""
     version: str | None = None
@@ -54,6 +54,12 @@ class RouterSample:
     """How often the router took a deployment out of service since its start."""
     refusals: float | None = None
     """Requests since its start that the router refused itself, because no deployment was left."""
+    sent: Mapping[str, float] | None = None
+    """Requests that the router has sent to a deployment and that have not ended, by deployment id."""
+    queued: float | None = None
+    """Requests that wait in the router; None where it does not count them."""
+    in_flight: float | None = None
+    """Requests that the router has received and that have not ended, in all."""
     note: str | None = None
     """One line for the user on what the router did not report, with the remedy."""
     answer_ms: float | None = None
@@ -95,6 +101,10 @@ class RouterView:
     """Failed answers by deployment since the router's start; None if the router does not count them."""
     cooldowns: float | None = None
     refusals: float | None = None
+    sent: Mapping[str, float] | None = None
+    """As in `RouterSample`, like the next two."""
+    queued: float | None = None
+    in_flight: float | None = None
     note: str | None = None
     poll_ms: float | None = None
     """Duration of the last poll, from request to last byte."""

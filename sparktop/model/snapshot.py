@@ -152,7 +152,8 @@ class BackendView:
     """Name of the backend's group; the backends of a group serve one model behind one router and share a
     scale."""
     role: str | None = None
-    """"prefill" or "decode" where the token counters show that the server does only that; else None."""
+    """"prefill" or "decode" where the server reports it, or its token counters show that it does only that.
+    Another word that the server reports, such as the name of its component, or None."""
     state: BackendState = BackendState.CONNECTING
     state_rule: str = "no answer yet"
     """The rule that decided the state, in words with its numbers."""

@@ -96,11 +96,11 @@ def also_reported(backends: Sequence[BackendView]) -> Table:
 
 
 def also_reported_words(view: BackendView) -> str:
-    """Return the metrics of a backend that only some servers report, as one line; "" if it reports none.
+    """Return the role and metrics of a backend that only some servers report, as one line; "" without any.
 
     Metrics of one section stand together, such as "LMCache: hits 62%, filled 31%".
     """
-    parts: dict[str, list[str]] = {}
+    parts: dict[str, list[str]] = {} if view.role is None else {"role": [view.role]}
     for figure, value in view.also_reported():
         parts.setdefault(figure.section, []).append(f"{figure.title} {counter_figure(figure, value)}")
     return " · ".join(f"{section}: {', '.join(words)}" for section, words in parts.items())
@@ -131,7 +131,7 @@ def backend_servers(backends: Sequence[BackendView], *, detailed: bool) -> Table
     for one in backends:
         row = (
             cell.name(one.name),
-            cell.name(" ".join(filter(None, (one.engine, one.version)))),
+            cell.name(" ".join(filter(None, (one.engine, one.version, one.role and f"({one.role})")))),
             cell.name(one.model),
             cell.whole(one.max_model_len),
             cell.whole(one.slots),

@@ -56,4 +56,4 @@ def _node(view: NodeView) -> NodeView:
 
 
 def _router(view: RouterView) -> RouterView:
-    return replace(view, failures=None, cooldowns=None, refusals=None)
+    return replace(view, failures=None, cooldowns=None, refusals=None, sent=None, queued=None, in_flight=None)

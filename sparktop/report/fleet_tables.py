@@ -48,6 +48,8 @@ def routers(snapshot: Snapshot) -> Table:
         Column("strategy", Kind.NAME),
         Column("backends", Kind.NAME),
         Column("elsewhere"),
+        Column("queued"),
+        Column("in flight"),
     )
     rows = (
         (
@@ -57,10 +59,18 @@ def routers(snapshot: Snapshot) -> Table:
             cell.name(one.strategy),
             cell.name(", ".join(one.backends)),
             UNKNOWN if one.deployments is None else str(sum(to is None for to in one.deployments.values())),
+            cell.count(one.queued),
+            cell.count(one.in_flight),
         )
         for one in snapshot.routers
     )
     return Table("Routers", columns, tuple(rows))
+
+
+def router_words(router: RouterView) -> str:
+    """Return what the router counts itself, such as "queued 3, in flight 12"; "" if it counts nothing."""
+    counted = (("queued", router.queued), ("in flight", router.in_flight))
+    return ", ".join(f"{title} {cell.count(value)}" for title, value in counted if value is not None)
 
 
 def _router_state(router: RouterView) -> str:

@@ -50,7 +50,10 @@ _FIGURE_KEYS = (
     "state_rule",
     "state_window_s",
 )
-_ROUTER_KEYS = ("cooldown_s", "cooldowns_disabled", "failures", "cooldowns", "refusals")
+_ROUTER_KEYS = (
+    *("cooldown_s", "cooldowns_disabled", "failures", "cooldowns", "refusals"),
+    *("queued", "in_flight", "sent"),
+)
 _QUANTILES = ("p50", "p90", "p95", "p99")
 
 

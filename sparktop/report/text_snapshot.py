@@ -21,6 +21,7 @@ from sparktop.report import cell
 from sparktop.report.backend_tables import also_reported_words, rate_windows
 from sparktop.report.balance_tables import balance_lines
 from sparktop.report.current import current
+from sparktop.report.fleet_tables import router_words
 from sparktop.report.node_lines import node_sentences
 from sparktop.report.table import Column, Kind
 from sparktop.report.text_table import TextRow, table_lines
@@ -173,6 +174,7 @@ def _router_row(router: RouterView) -> TextRow:
         ),
         (
             sent,
+            router_words(router),
             router.note or "" if router.failure is None else "",
             *_trouble(router.failure, router.age_s),
         ),

@@ -90,6 +90,8 @@ class EngineSource:
             sample = await self._finder.read(self._read, deadline_s)
         except (AnswerError, PageError) as error:
             self._identity_due = True
+            if error.kind is FailureKind.ROUTER:
+                return self._router(error.message)
             if error.kind in _MAYBE_ROUTER and await self._is_router(deadline_s):
                 return self._router()
             if error.kind in _GONE:
@@ -163,8 +165,8 @@ class EngineSource:
             self._router_at = -_ROUTER_AGAIN_S  # probe at every poll while it stays a router
         return found
 
-    def _router(self) -> Failure:
-        message = f"{self._where} is a router (LiteLLM), not an inference server: list it under [[routers]]"
+    def _router(self, title: str = "LiteLLM") -> Failure:
+        message = f"{self._where} is a router ({title}), not an inference server: list it under [[routers]]"
         return Failure(FailureKind.ROUTER, message, self._clock())
 
     @property

@@ -17,7 +17,7 @@ Ask = Callable[[str, float], Awaitable[EngineSample]]
 """Reads the route of an engine ("auto": the usual metrics page of any engine) within a deadline in
 seconds; raises `AnswerError` or `PageError`."""
 
-_ORDER = ("auto", "trtllm", "ollama", "openai")
+_ORDER = ("auto", "trtllm", "ollama", "nim", "openai")
 """Routes to try on an unknown server, most informative first; all only read, and a 404 does no harm."""
 _AGAIN_S = 10.0
 """Seconds before all routes are tried again: a server may gain a better route, or be replaced by another

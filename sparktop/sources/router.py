@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from sparktop.engines import PageError
 from sparktop.engines.document import entries, field, parse, words
+from sparktop.engines.router_pages import read_router_page
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import RouterTarget
@@ -32,7 +33,9 @@ SETTINGS = "/router/settings"
 METRICS = "/metrics/"
 """With the trailing slash: LiteLLM (1.106) redirects the path without it."""
 PATHS = (LIVELINESS, READINESS, DETAILS, MODELS, SETTINGS, METRICS)
-"""All routes that are ever requested from a router."""
+"""All routes that are ever requested from a LiteLLM router."""
+PAGE = "/metrics"
+"""The only route that is requested from other routers, and once from an unknown one."""
 
 _FACTS_AGAIN_S = 60.0
 _FACTS_RETRY_S = 15.0
@@ -64,7 +67,7 @@ class _Facts:
 
 
 class RouterSource:
-    """Polls one LiteLLM router on its read-only HTTP routes (`PATHS`)."""
+    """Polls one router: LiteLLM on its read-only HTTP routes (`PATHS`), others on their metrics page."""
 
     def __init__(
         self,
@@ -85,28 +88,34 @@ class RouterSource:
         self._facts_at: float | None = None
         """When the facts are due, in seconds of the clock; None to stop requesting them."""
         self._forget()
+        self._has_page = False
+        """True after the metrics page of a router other than LiteLLM was read."""
         self._closed = False
 
     async def poll(self, deadline_s: float) -> RouterSample | Failure:
         """Check that the router is alive and return a sample, or a `Failure` for any network or server error.
 
         Also request the router's deployments, strategy and failure counters if their last request was long
-        enough ago. If a server answers that is not LiteLLM, return a sample that has only a note for the
-        user.
+        enough ago. Of other routers read the metrics page. If the server that answers is not a known router,
+        return a sample that has only a note for the user.
         """
         end = asyncio.get_running_loop().time() + deadline_s
+        if self._has_page and (reading := await self._read_page(deadline_s)) is not None:
+            return reading
         try:
             answer = await self._get(LIVELINESS, deadline_s)
         except AnswerError as error:
             self._forget()
             if error.kind is FailureKind.NOT_FOUND:
                 note = f"{self._where} answers, but not as a router that this version knows"
-                return RouterSample(self._clock(), note=clean(note))
+                found = await self._read_page(end - asyncio.get_running_loop().time())
+                return found or RouterSample(self._clock(), note=clean(note))
             return Failure(error.kind, clean(error.message), self._clock())
         if not is_litellm(answer.body):
             self._forget()
             note = f"{self._where} answers {LIVELINESS}, but not as LiteLLM does"
-            return RouterSample(answer.at, note=clean(note), answer_ms=answer.answer_ms)
+            found = await self._read_page(end - asyncio.get_running_loop().time())
+            return found or RouterSample(answer.at, note=clean(note), answer_ms=answer.answer_ms)
         left_s = end - asyncio.get_running_loop().time()
         if self._facts_at is not None and self._clock() >= self._facts_at and left_s > 0:
             await self._refresh_facts(min(left_s, _FACTS_DEADLINE_S))
@@ -127,6 +136,34 @@ class RouterSource:
             cooldowns=counts.cooldowns if counts else None,
             refusals=counts.refusals if counts else None,
             note=facts.note,
+            answer_ms=answer.answer_ms,
+        )
+
+    async def _read_page(self, deadline_s: float) -> RouterSample | Failure | None:
+        """Read the metrics page of a router other than LiteLLM; None if the server has no such page.
+
+        A `Failure` is returned only for a router whose page was read before.
+        """
+        known, self._has_page = self._has_page, False
+        try:
+            answer = await self._get(PAGE, max(0.01, deadline_s))
+            page = read_router_page(answer.body)
+        except (AnswerError, PageError) as error:
+            if not known or error.kind is FailureKind.NOT_FOUND:
+                return None
+            return Failure(error.kind, clean(error.message), self._clock())
+        if page is None:
+            return None
+        self._has_page = True
+        return RouterSample(
+            answer.at,
+            page.kind,
+            alive=True,
+            deployments=page.deployments,
+            sent=page.sent,
+            queued=page.queued,
+            in_flight=page.in_flight,
+            note=page.note,
             answer_ms=answer.answer_ms,
         )
 

@@ -145,6 +145,9 @@ class RouterTrack:
             failures=sample.failures,
             cooldowns=sample.cooldowns,
             refusals=sample.refusals,
+            sent=sample.sent,
+            queued=sample.queued,
+            in_flight=sample.in_flight,
             note=sample.note,
             poll_ms=self.poll_ms,
         )

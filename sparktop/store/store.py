@@ -356,7 +356,7 @@ class Store:
             view,
             age_s=track.health.age_s(at),
             group=group,
-            role=None if track.role is None else track.role.value,
+            role=track.reported_role if track.role is None else track.role.value,
             roofline_percent=read_percent(bandwidth, view.estimated_read_gb_per_s, *spread),
             roofline_tps=limit_tps(bandwidth, facts.bytes_per_token_gb, *spread),
             uptime_s=None if view.start_time is None else max(0.0, now.timestamp() - view.start_time),

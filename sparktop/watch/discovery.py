@@ -40,14 +40,25 @@ _HEALTH_PATH = "/healthz"
 _LABEL = re.compile(r"\w(?:[\w-]{0,61}\w)?")
 
 
-def _engine_of(page: bytes) -> str | None:
-    """Return the inference engine to which the metric names on a page belong; None if it is none."""
-    from sparktop.engines import ENGINES  # late: arguments are parsed before the first picture
+_COMMENT = re.compile(rb"(?m)^# (?:HELP|TYPE) ")
+_ROUTER = "router"
 
-    names = {engine.prefix.encode(): name for name, engine in ENGINES.items() if engine.prefix}
-    line = rb"^(?:# (?:HELP|TYPE) )?(" + b"|".join(map(re.escape, names)) + rb")"
-    found = re.search(line, page, re.MULTILINE)
-    return names[found[1]] if found else None
+
+def _engine_of(page: bytes) -> str | None:
+    """Return the inference engine to which the metric names on a page belong; None if it is none.
+
+    Names in comments count too, because a server without requests may write nothing else. Return "router" for
+    the page of a router.
+    """
+    from sparktop.engines import PageError, engine_of  # late: arguments are parsed before the first picture
+    from sparktop.engines.router_pages import router_kind
+
+    if router_kind(page) is not None:
+        return _ROUTER
+    try:
+        return engine_of(_COMMENT.sub(b"", page))
+    except PageError:
+        return _ROUTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +249,7 @@ class _HostSearch:
         return self._report(dict(zip(asked, answers, strict=True)), agent)
 
     def _report(self, kinds: dict[int, str | None], agent: str | None) -> Found:
-        engines = [port for port, kind in kinds.items() if kind not in {None, "litellm", "locked"}]
+        engines = [port for port, kind in kinds.items() if kind not in {None, _ROUTER, "locked"}]
         at = self._ports.agent
         nodes = (NodeTarget(self._label, via="agent", url=self._url(at)),) if agent == "agent" else ()
         backends = tuple(
@@ -253,7 +264,7 @@ class _HostSearch:
         routers = tuple(
             RouterTarget(name=self._name(port), url=self._url(port))
             for port, kind in kinds.items()
-            if kind == "litellm"
+            if kind == _ROUTER
         )
         agents = (self._name(at),) if agent in {"agent", "locked"} else ()
         notes = self._notes(kinds, agent)
@@ -313,9 +324,9 @@ class _HostSearch:
         return True
 
     async def _ask_port(self, port: int) -> str | None:
-        """Return what answers at `port`: an engine's name, "auto", "litellm", "locked", or None.
+        """Return what answers at `port`: an engine's name, "auto", "router", "locked", or None.
 
-        "auto" is another server with the OpenAI API, "litellm" a router, "locked" a server that needs a key;
+        "auto" is another server with the OpenAI API, "locked" a server that needs a key;
         None means that nothing answers there or that it is none of these.
         """
         url = self._url(port)
@@ -326,7 +337,7 @@ class _HostSearch:
             return engine
         status, body = await self._get(f"{url}{LIVELINESS}")
         if status == _HTTP_OK and is_litellm(body):
-            return "litellm"
+            return _ROUTER
         status, body = await self._get(f"{url}/v1/models")
         if status in _HTTP_WANTS_KEY:
             return "locked"

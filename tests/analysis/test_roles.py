@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.analysis.roles import Role, Work, worker_roles
+from sparktop.analysis.roles import Role, Work, reported_roles, worker_roles
 
 PREFILL = Work(100.0, 51_200.0, 100.0)
 DECODE = Work(98.0, 0.0, 12_000.0)
@@ -32,3 +32,14 @@ def test_other_groups_have_no_roles(other: Work) -> None:
     """Requests of one token only look like prefills, and what is not counted shows nothing."""
     assert worker_roles({"p": PREFILL, "x": other}) == {}
     assert worker_roles({"x": PLAIN, "y": PLAIN}) == {}
+
+
+def test_roles_that_servers_report_need_no_counting() -> None:
+    """One that reports another word has no role; Dynamo's backend decodes only beside a prefill worker."""
+    assert reported_roles({"p": "prefill", "d": "decode", "x": None}) == {"p": Role.PREFILL, "d": Role.DECODE}
+    assert reported_roles({"p": "prefill", "b": "backend", "e": "encode"}) == {
+        "p": Role.PREFILL,
+        "b": Role.DECODE,
+    }
+    assert reported_roles({"a": "backend", "b": "backend"}) == {}
+    assert reported_roles({"a": None}) == {}

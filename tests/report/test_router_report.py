@@ -37,6 +37,9 @@ def test_json_has_the_routers_of_the_schema() -> None:
         "failures": None,
         "cooldowns": None,
         "refusals": None,
+        "queued": None,
+        "in_flight": None,
+        "sent": None,
     }
 
 

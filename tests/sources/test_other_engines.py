@@ -67,7 +67,7 @@ SERVERS: dict[str, Routes] = {
     "openai": {"/v1/models": LISTED},
 }
 ROUTER = "/health/liveliness"
-LOOK = ["/metrics", "/prometheus/metrics", "/api/ps", "/v1/models"]
+LOOK = ["/metrics", "/prometheus/metrics", "/api/ps", "/v1/metrics", "/v1/models"]
 """The questions to a server of which nothing is known."""
 IDENTITIES = {
     "sglang": (["/get_server_info", "/v1/models"], EngineIdentity("1.2.3", "tiny", 4096, 48)),
@@ -173,7 +173,7 @@ async def test_an_unknown_server_is_found_out(engine: str, serving: Serving) -> 
 async def test_a_named_engine_is_asked_on_its_routes_only(engine: str, serving: Serving) -> None:
     """With the engine configured there is no other question, not even while its page is missing."""
     served = await serving(SERVERS[engine])
-    page = {"trtllm": LOOK[1], "ollama": LOOK[2], "openai": LOOK[3]}.get(engine, LOOK[0])
+    page = {"trtllm": LOOK[1], "ollama": LOOK[2], "openai": LOOK[-1]}.get(engine, LOOK[0])
     source = watch(served, engine)
     assert (await poll(source)).engine == engine
     assert served.take() == [page, *IDENTITIES[engine][0]]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import Deployment, RouterSample
 from sparktop.model.targets import RouterTarget
-from sparktop.sources.router import PATHS, RouterSource, _address, _deployments
+from sparktop.sources.router import PAGE, PATHS, RouterSource, _address, _deployments
 from tests.sources.conftest import FakeClock, RawServer, Serve
 from tests.sources.conftest import answer as reply
 
@@ -88,7 +88,7 @@ async def test_only_routes_that_read_are_asked(serve: Serve, clock: FakeClock) -
                 clock.now += 61.0
             await source.close()
             asked |= {head.split(b" HTTP")[0].decode() for head in server.heads}
-    assert asked == {f"GET {path}" for path in PATHS}
+    assert asked == {f"GET {path}" for path in (*PATHS, PAGE)}
     assert set(PATHS) == {
         "/health/liveliness",
         "/health/readiness",
@@ -97,6 +97,7 @@ async def test_only_routes_that_read_are_asked(serve: Serve, clock: FakeClock) -
         "/router/settings",
         "/metrics/",
     }
+    assert PAGE == "/metrics"
 
 
 async def test_facts_are_asked_once_a_minute(serve: Serve, clock: FakeClock) -> None:
@@ -215,7 +216,7 @@ async def test_another_server_is_a_router_of_unknown_kind(serve: Serve, words: b
     await source.close()
     assert (sample.kind, sample.alive, sample.deployments) == ("unknown", None, None)
     assert sample.note is not None
-    assert set(server.paths) == {"/health/liveliness"}
+    assert set(server.paths) == {"/health/liveliness", PAGE}
 
 
 @pytest.mark.outside

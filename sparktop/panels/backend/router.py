@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from string import ascii_letters
 
 from sparktop.graphics import numbers
@@ -62,11 +63,18 @@ def _deployments(view: RouterView, width: int, inside: int) -> list[Row]:
 
 def _about(view: RouterView) -> Row:
     kind = "" if view.kind == UNKNOWN_KIND else view.kind
-    software = label(" ".join(part for part in (kind, view.version) if part) + " ")
+    software = label(" ".join(part for part in (kind, view.version, *_counted(view)) if part) + " ")
     if view.strategy is None:
         return [("─ ", "border"), label("strategy – "), software]
     reported = label("" if view.strategy_read else "(config) ")
     return [("─ ", "border"), (f"{view.strategy} ", "text"), reported, software]
+
+
+def _counted(view: RouterView) -> Iterator[str]:
+    """Yield what the router counts itself: requests that wait in it, and all that have not ended."""
+    for title, value in (("queued", view.queued), ("in flight", view.in_flight)):
+        if value is not None:
+            yield f"· {title} {numbers.count(value, 6).strip()}"
 
 
 def _state(view: RouterView) -> tuple[Run, Row]:

@@ -280,6 +280,8 @@ def _server(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> lis
         fact("restarts", numbers.count(view.restarts, 5), " seen", role="warn" if view.restarts else "text"),
     ]
     rows = facts(cells, width)
+    if view.role is not None:
+        rows.append([label("role", name_width(width)), (view.role, "text")])
     if len(view.nodes) == 1:
         rows.append(_node(view.nodes[0], nodes.get(view.nodes[0]), width))
     elif view.nodes:

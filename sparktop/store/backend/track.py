@@ -36,6 +36,9 @@ share."""
 class BackendTrack:
     """Keeps the samples and histories of one backend, and the newest view computed from them."""
 
+    reported_role: str | None = None
+    """The role that the server's page reports (see `EngineSample.role`); None where it reports none."""
+
     def __init__(
         self, target: BackendTarget, thresholds: StateThresholds, slow_step_ratio: float = math.inf
     ) -> None:
@@ -148,6 +151,10 @@ class BackendTrack:
         last_at = self._lineage.last.at if self._lineage.last else -math.inf
         self._quick = sample.at - last_at < _QUICK_SHARE * interval_s
         kind = self._count(sample, wall_at, interval_s)
+        self.reported_role = sample.role
+        slots = self.target.slots or self.identity.slots or sample.slots
+        if slots != self.view.slots:
+            self.view = replace(self.view, slots=slots)
         self.health.good(sample.at)
         histories = self.lanes.note(
             sample.at, sample.lanes, continues=kind is LinkKind.CONTINUES, interval_s=interval_s

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sparktop.analysis.roles import Role, worker_roles
+from sparktop.analysis.roles import Role, reported_roles, worker_roles
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.load_log import LoadLog
 from sparktop.store.router import Group, RouterTrack, routers_of_groups
@@ -97,19 +97,21 @@ def judged_groups(
 def _by_role(name: str, tracks: Sequence[BackendTrack]) -> Iterator[tuple[str, Sequence[BackendTrack]]]:
     """Yield (title, backends) for each set of backends in the group `name` that is judged together.
 
-    If some are prefill or decode workers, the backends of each role with at least two form a set. Otherwise
-    there is one set, of all backends. Also set the role of each backend.
+    If some are prefill or decode workers, the backends of each role with at least two form a set, and so do
+    those without a role. Otherwise there is one set, of all backends. Also set the role of each backend.
     """
-    roles = worker_roles({track.target.name: track.load.work(-math.inf) for track in tracks})
+    roles = reported_roles({track.target.name: track.reported_role for track in tracks}) or worker_roles(
+        {track.target.name: track.load.work(-math.inf) for track in tracks}
+    )
     for track in tracks:
         track.role = roles.get(track.target.name)
     if not roles:
         yield name, tracks
         return
-    for role in Role:
+    for role in (*Role, None):
         part = [track for track in tracks if track.role is role]
         if len(part) > 1:
-            yield f"{name} {role.value}", part
+            yield name if role is None else f"{name} {role.value}", part
 
 
 def _member(track: BackendTrack) -> Member:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from sparktop.model.balance import BalanceWord as Is
-from sparktop.model.engine import LaneSample
+from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import RouterTarget
@@ -57,6 +57,23 @@ def test_workers_are_judged_within_their_role() -> None:
     assert seen.alerts == ()
     told = json.loads(json.dumps(to_json(seen)))["backends"]
     assert [one["role"] for one in told] == ["prefill", "prefill", "decode", "decode"]
+
+
+def test_workers_that_report_their_role_are_judged_within_it_at_once() -> None:
+    """Before anything was counted, and one that reports none is with neither kind."""
+    pair = Pair(router=RouterTarget("pd", "http://p:4000", "round-robin", WORKERS), backends=WORKERS)
+    reported = {"p1": "prefill", "p2": "prefill", "d1": "backend", "d2": None}
+    for step in range(3):
+        pair.at = START + step
+        for name in WORKERS:
+            sample = EngineSample(
+                pair.at, "vllm", (LaneSample("0", running=1.0, waiting=0.0),), role=reported[name]
+            )
+            pair.give(name, sample)
+        pair.store.judge()
+    seen = pair.store.snapshot()
+    assert [(one.group, one.backends) for one in seen.balance] == [("pd prefill", ("p1", "p2"))]
+    assert [one.role for one in seen.backends] == ["prefill", "prefill", "decode", None]
 
 
 def swinging(pair: Pair) -> Snapshot:

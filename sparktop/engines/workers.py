@@ -1,0 +1,109 @@
+"""Readers for ports beside an engine: a Dynamo worker without its engine's metrics, and LMCache's own server.
+
+* Dynamo worker: `dynamo_component_*` at the port of `DYN_SYSTEM_PORT`. Its requests in flight are running and
+  waiting ones together, so neither number is known. The worker's engine writes its names on the same page:
+  that page is read as one of the engine. Older versions have `kvstats_` in the names of the KV cache.
+* LMCache server: `lmcache_mp_*`. It stores KV caches and runs no requests. Counters appear after their first
+  use. Older versions name a counter `…_keys_total` that is now `…_chunks_total`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparktop.engines.exposition import Family, Reader
+from sparktop.engines.extras import DYNAMO_IN_FLIGHT, SHARED_COUNTS, SHARED_GAUGES, ExtraReader, dynamo_role
+from sparktop.engines.figures import only, share, start_time, total, where
+from sparktop.engines.lanes import START, Fields, Histograms, LanePage, names_of
+from sparktop.model.engine import EngineSample, LaneSample
+
+DYNAMO_NOTE = "only this worker's requests in flight are known: its engine's metrics are not on the page"
+LMCACHE_NOTE = "a KV cache server: it runs no requests"
+
+_KV_USED, _KV_HITS = "gpu_cache_usage_percent", "gpu_prefix_cache_hit_rate"
+_DYNAMO: Fields = (
+    (
+        "kv_cache_percent",
+        (f"dynamo_component_{_KV_USED}", f"dynamo_component_kvstats_{_KV_USED}"),
+        share,
+    ),
+    (
+        "prefix_cache_hit_percent",
+        (f"dynamo_component_{_KV_HITS}", f"dynamo_component_kvstats_{_KV_HITS}"),
+        share,
+    ),
+)
+_DYNAMO_TIMES: Histograms = (("e2e", ("dynamo_component_request_duration_seconds",)),)
+_DYNAMO_DONE = "dynamo_component_requests_total"
+_DYNAMO_EXTRAS = ExtraReader(SHARED_COUNTS, SHARED_GAUGES)
+_DYNAMO_READER = Reader(
+    names_of(_DYNAMO, _DYNAMO_TIMES, DYNAMO_IN_FLIGHT, _DYNAMO_DONE, *_DYNAMO_EXTRAS.names)
+)
+_LMCACHE_EXTRAS = ExtraReader(
+    (
+        ("lmcache_hits", ("lmcache_mp_lookup_hit_tokens_total",), total),
+        ("lmcache_lookups", ("lmcache_mp_lookup_requested_tokens_total",), total),
+        (
+            "lmcache_evicted",
+            ("lmcache_mp_l1_evicted_chunks_total", "lmcache_mp_l1_evicted_keys_total"),
+            total,
+        ),
+        ("lmcache_failures", ("lmcache_mp_l2_prefetch_failure_total",), total),
+    ),
+    (
+        ("lmcache_used", ("lmcache_mp_l1_usage_ratio",), share),
+        ("lmcache_local_bytes", ("lmcache_mp_l1_memory_usage_bytes",), total),
+        ("lmcache_remote_bytes", ("lmcache_mp_l2_usage_bytes",), total),
+    ),
+)
+_LMCACHE_READER = Reader((*_LMCACHE_EXTRAS.names, START))
+
+
+def read_dynamo(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
+    """Parse the page of a Dynamo worker without its engine's names, dated `at` (monotonic seconds).
+
+    Raises:
+        PageError: the page holds more samples than any real server has.
+    """
+    families = _DYNAMO_READER.read(body)
+    page = LanePage(families, model_label="model", keep=lambda family: _generate(family) or family)
+    fields = page.read(_DYNAMO, _DYNAMO_TIMES)
+    done = only("dynamo_endpoint", "generate", combine=total)(families.get(_DYNAMO_DONE, {}))
+    fields["0"]["finished"] = {} if done is None else {"unknown": done}
+    page.lanes(DYNAMO_IN_FLIGHT)  # its label names the model
+    _DYNAMO_EXTRAS.add(families, fields)
+    return EngineSample(
+        at=at,
+        engine="dynamo",
+        lanes=(LaneSample("0", **fields["0"]),),
+        models=page.model_names(),
+        answer_ms=answer_ms,
+        page_bytes=len(body),
+        note=DYNAMO_NOTE,
+        role=dynamo_role(families),
+    )
+
+
+def _generate(family: Family) -> Family:
+    """Return the samples of the endpoint that generates text; a worker also has endpoints for its control."""
+    return where(family, "dynamo_endpoint", "generate")
+
+
+def read_lmcache(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
+    """Parse the page of an LMCache server, dated `at` (monotonic seconds).
+
+    Raises:
+        PageError: the page holds more samples than any real server has.
+    """
+    families = _LMCACHE_READER.read(body)
+    fields: dict[str, dict[str, Any]] = {"0": {}}
+    _LMCACHE_EXTRAS.add(families, fields)
+    return EngineSample(
+        at=at,
+        engine="lmcache",
+        lanes=(LaneSample("0", **fields["0"]),),
+        start_time=start_time(families.get(START, {})),
+        answer_ms=answer_ms,
+        page_bytes=len(body),
+        note=LMCACHE_NOTE,
+    )
