@@ -5,51 +5,40 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from types import ModuleType
 from typing import NoReturn
 
 from sparktop import __version__
-from sparktop.commands import (
-    agent,
-    compare,
-    config,
-    demo,
-    doctor,
-    dump,
-    record,
-    replay,
-    report,
-    snapshot,
-    themes,
-    watch,
-)
 from sparktop.commands.arguments import Parser
 from sparktop.commands.output import drop_out, flush_out, tell, write_out
-from sparktop.commands.sweep import command as sweep
 from sparktop.ending import CLOSING_S, ENDING
 from sparktop.errors import SparktopError, UsageError
 from sparktop.model.text import clean
 
-COMMANDS: dict[str, tuple[ModuleType, str]] = {
-    "demo": (demo, "simulated servers on this machine, and the viewer on them"),
-    "snapshot": (snapshot, "watch for a moment, then one report: json, md, html, svg or txt"),
-    "sweep": (sweep, "put load on servers and routers, level by level, and measure them"),
-    "compare": (compare, "results of sweeps and published tables beside one another"),
-    "report": (report, "a recording or a sweep with plots and tables: md, html, svg, csv or json"),
-    "record": (record, "watch without a screen and keep everything in a file, to replay it later"),
-    "dump": (dump, "figures of a recording for other programs: jsonl, csv or openmetrics"),
-    "replay": (replay, "a recording on the screen as it was, at any moment and speed"),
-    "agent": (agent, "serve this machine's readings to remote viewers, over HTTP or through ssh"),
-    "doctor": (doctor, "what works, what does not and what to do, one line a check"),
-    "config": (config, "print the configuration file or an example of one, or check it"),
-    "themes": (themes, "list the themes"),
+COMMANDS: dict[str, str] = {
+    "demo": "simulated servers on this machine, and the viewer on them",
+    "snapshot": "watch for a moment, then one report: json, md, html, svg or txt",
+    "sweep": "put load on servers and routers, level by level, and measure them",
+    "compare": "results of sweeps and published tables beside one another",
+    "report": "a recording or a sweep with plots and tables: md, html, svg, csv or json",
+    "record": "watch without a screen and keep everything in a file, to replay it later",
+    "dump": "figures of a recording for other programs: jsonl, csv or openmetrics",
+    "replay": "a recording on the screen as it was, at any moment and speed",
+    "agent": "serve this machine's readings to remote viewers, over HTTP or through ssh",
+    "doctor": "what works, what does not and what to do, one line a check",
+    "config": "print the configuration file or an example of one, or check it",
+    "themes": "list the themes",
 }
-"""Commands by name, each with its module and summary."""
+"""Summaries of the commands, by name."""
 
 EXIT_CODES = """\
 exit codes: 0 done; 1 the result is bad or could not be written; 2 usage or configuration;
 3 nothing could be reached; 130 interrupted"""
 
+_VIEWER = "watch"
+_MODULES = {"sweep": "sweep.command"}
+"""Modules in `sparktop.commands` that are not named like their command."""
 _INTERRUPTED = 130
 
 
@@ -93,14 +82,13 @@ def _dispatch(words: list[str]) -> int:
         write_out(f"sparktop {__version__}\n")
         return 0
     if first in COMMANDS:
-        module, summary = COMMANDS[first]
-        parser = Parser(f"sparktop {first}", description=_sentence(summary))
-        return _parse_and_run(parser, module, words[1:])
-    return _parse_and_run(_viewer_parser(), watch, words)
+        parser = Parser(f"sparktop {first}", description=_sentence(COMMANDS[first]))
+        return _parse_and_run(parser, first, words[1:])
+    return _parse_and_run(_viewer_parser(), _VIEWER, words)
 
 
 def _viewer_parser() -> Parser:
-    listed = "\n".join(f"  {name:<10}{summary}" for name, (_, summary) in COMMANDS.items())
+    listed = "\n".join(f"  {name:<10}{summary}" for name, summary in COMMANDS.items())
     hint = "commands (each has --help; a host of such a name is written host:port):"
     parser = Parser(
         "sparktop",
@@ -112,13 +100,19 @@ def _viewer_parser() -> Parser:
     return parser
 
 
-def _parse_and_run(parser: Parser, module: ModuleType, words: list[str]) -> int:
+def command_module(name: str) -> ModuleType:
+    """Return the module of a command; it is loaded here, because a start needs only one."""
+    return import_module(f"sparktop.commands.{_MODULES.get(name, name)}")
+
+
+def _parse_and_run(parser: Parser, command: str, words: list[str]) -> int:
+    module = command_module(command)
     add_arguments: Callable[[Parser], None] = module.add_arguments
     run: Callable[[object], int] = module.run
     add_arguments(parser)
     arguments = parser.parse_intermixed_args(words)
     targets = getattr(arguments, "targets", [])
-    if module is watch and targets and targets[0] in COMMANDS:
+    if command == _VIEWER and targets and targets[0] in COMMANDS:
         # An option came first. Taking a command for a host would start an unintended search.
         word = targets[0]
         raise UsageError(f"'{word}' is a command: write it first; a host of that name is written {word}:8000")

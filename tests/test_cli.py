@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from sparktop import __version__
-from sparktop.cli import COMMANDS, main
+from sparktop.cli import COMMANDS, command_module, main
 from sparktop.colors.palette import palettes
 from sparktop.commands import snapshot as snapshot_command
 from sparktop.errors import OutputError, SparktopError
@@ -78,7 +78,7 @@ def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
     """Each command has its line in the help."""
     main(["--help"])
     lines = capsys.readouterr().out.splitlines()
-    for name, (_, summary) in COMMANDS.items():
+    for name, summary in COMMANDS.items():
         assert f"  {name:<10}{summary}" in lines
 
 
@@ -272,7 +272,7 @@ def test_errors_have_their_exit_code(
     def fail(*_: object) -> int:
         raise error
 
-    monkeypatch.setattr(COMMANDS["themes"][0], "run", fail)
+    monkeypatch.setattr(command_module("themes"), "run", fail)
     assert main(["themes"]) == code
     assert capsys.readouterr().err == line
 
@@ -285,7 +285,7 @@ def test_a_bug_goes_into_the_log(
     def fail(*_: object) -> int:
         raise ZeroDivisionError("ours\x1b[31m")
 
-    monkeypatch.setattr(COMMANDS["themes"][0], "run", fail)
+    monkeypatch.setattr(command_module("themes"), "run", fail)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     assert main(["themes"]) == 1
     log = tmp_path / "state" / "sparktop" / "sparktop.log"
@@ -305,7 +305,7 @@ def test_a_bug_without_a_place_for_the_log_is_one_line(
         raise ZeroDivisionError
 
     (tmp_path / "file").touch()
-    monkeypatch.setattr(COMMANDS["themes"][0], "run", fail)
+    monkeypatch.setattr(command_module("themes"), "run", fail)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     assert main(["themes"]) == 1
     logging.getLogger("asyncio").error("elsewhere")

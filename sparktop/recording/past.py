@@ -7,11 +7,17 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from sparktop.model.countdown import Countdown
 from sparktop.model.event import Event
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.sweep_view import SweepView
+
+if TYPE_CHECKING:  # a start without a sweep needs none of it
+    from sparktop.model.sweep_view import SweepView
+
+    Band = SweepView | Countdown | None
+    """The sweep's panel on the board."""
 
 RECENT_S = 300.0
 """Snapshots of the last 5 minutes are kept one a second."""
@@ -24,9 +30,6 @@ BUDGET_BYTES = 32 << 20
 SOURCE_BYTES = 4_000
 """About what a snapshot costs for each source, because snapshots share their histories (measured)."""
 _MOST_EVENTS = 1_000
-
-Band = SweepView | Countdown | None
-"""The sweep's panel on the board."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +57,7 @@ def picture_of(snapshot: Snapshot, band: Callable[[], Band]) -> Picture:
     `band` returns what that panel shows: a view, a countdown to a sweep (which is not stored) or None.
     """
     sweep = band()
-    return Picture(snapshot, sweep if isinstance(sweep, SweepView) else None)
+    return Picture(snapshot, None if isinstance(sweep, Countdown) else sweep)
 
 
 class Past:

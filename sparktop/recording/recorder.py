@@ -16,12 +16,12 @@ from sparktop.errors import OutputError
 from sparktop.model.engine import EngineSample
 from sparktop.model.instant import Instant
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.sweep_view import SweepView
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 from sparktop.store.journal import Call, Change
 
 if TYPE_CHECKING:
+    from sparktop.model.sweep_view import SweepView
     from sparktop.recording.file import RecordingFile
     from sparktop.recording.frames import FrameWriter
     from sparktop.recording.head import Head

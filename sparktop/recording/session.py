@@ -12,12 +12,13 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sparktop.ending import hear
 from sparktop.errors import OutputError
+from sparktop.model.countdown import Countdown
 from sparktop.model.event import Severity
 from sparktop.model.instant import Instant
-from sparktop.model.sweep_view import SweepStatus, SweepView
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 from sparktop.recording.file import RecordingFile
@@ -31,11 +32,14 @@ from sparktop.recording.flight import (
     retain,
 )
 from sparktop.recording.incidents import Incidents, incident_folder
-from sparktop.recording.past import Band
 from sparktop.recording.recorder import Recorder
 from sparktop.store import Store
 from sparktop.store.journal import Call, Change, Journals
 from sparktop.watch.monitor import Monitor
+
+if TYPE_CHECKING:  # a start without a sweep needs none of it
+    from sparktop.model.sweep_view import SweepView
+    from sparktop.recording.past import Band
 
 MIB = 1 << 20
 DAY_S = 86_400.0
@@ -170,9 +174,9 @@ class Recordings:
         that has ended every `ENDED_SWEEP_EVERY_S` seconds.
         """
         band = self.band() if call.change is Change.JUDGE else self._sweep
-        view, old = band if isinstance(band, SweepView) else None, self._sweep
+        view, old = None if isinstance(band, Countdown) else band, self._sweep
         is_same = view is not None and old is not None and view.status is old.status
-        every_s = SWEEP_EVERY_S if view and view.status is SweepStatus.RUNNING else ENDED_SWEEP_EVERY_S
+        every_s = SWEEP_EVERY_S if view and not view.status.over else ENDED_SWEEP_EVERY_S
         is_early = is_same and instant.at - self._sweep_at < every_s
         if view is old or is_early or (view is not None and old is not None and _is_equal(view, old)):
             return
@@ -308,4 +312,4 @@ def _next_path(first: Path, written: list[Path], _: Instant) -> Path:
 
 def _is_equal(view: SweepView, other: SweepView) -> bool:
     """Return whether two views of a sweep are equal in every field; `==` compares only their identity."""
-    return all(getattr(view, one.name) == getattr(other, one.name) for one in fields(SweepView))
+    return all(getattr(view, one.name) == getattr(other, one.name) for one in fields(view))

@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.time_bar import TimeBar
-from sparktop.recording.past import Band, Past, Picture, picture_of
+from sparktop.recording.past import Past, Picture, picture_of
 from sparktop.recording.when import TimeRange
+
+if TYPE_CHECKING:
+    from sparktop.recording.past import Band
 
 _HOUR_S = 3600
 _JITTER_S = 0.1

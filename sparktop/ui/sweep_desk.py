@@ -19,7 +19,6 @@ from sparktop.ending import hear
 from sparktop.model.countdown import Countdown
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.sweep_view import SweepView
 from sparktop.model.targets import SweepSettings, Watch
 from sparktop.model.text import clean
 from sparktop.panels.board.scene import PanelKey
@@ -28,6 +27,7 @@ from sparktop.store import Store
 if TYPE_CHECKING:
     from textual.app import App
 
+    from sparktop.model.sweep_view import SweepView
     from sparktop.sweep.history.history import History
     from sparktop.sweep.plan.draft import Draft
     from sparktop.sweep.plan.plan import Plan, SweepTarget

@@ -11,7 +11,6 @@ import pytest
 from sparktop.model.sweep_view import SweepStatus, SweepView
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.recording.calls import record_of_sweep, sweep_of
-from sparktop.recording.past import Band
 from sparktop.recording.player import Player, Recording
 from sparktop.recording.record import MAX_BODY_BYTES, RecordError
 from sparktop.recording.replay import Replay
@@ -62,7 +61,7 @@ def test_a_view_is_read_as_it_was_written() -> None:
 async def test_the_replayed_board_shows_the_sweep(tmp_path: Path) -> None:
     """Recorded every two seconds while it runs, at once when it ends, and until it is dismissed."""
     at = 0.0
-    band: Band = None
+    band: SweepView | None = None
     recordings = Recordings(WATCH, flight=False, env={})
     recordings.band = lambda: band
     store = Store(

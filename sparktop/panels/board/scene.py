@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from sparktop.model.countdown import Countdown
 from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendView, Snapshot
-from sparktop.model.sweep_view import SweepView
 from sparktop.model.targets import ENGINE_PORTS
 from sparktop.panels.backend.detail import backend_detail
 from sparktop.panels.backend.panel import GroupScale, backend_panel, group_scale, widest_scale
@@ -29,6 +29,9 @@ from sparktop.panels.parts.frame import framed, name_tab
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow
 from sparktop.panels.parts.rows import Row, blank_row, fit_row, merged
 from sparktop.panels.sweep.countdown import countdown_band
+
+if TYPE_CHECKING:  # a start without a sweep needs none of it
+    from sparktop.model.sweep_view import SweepView
 
 _GROUP_KINDS = frozenset({"balance", "evidence", "checks"})
 """Kinds of the full-screen views of a group's balance; "checks" is the evidence with all its checks."""

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import pairwise
-from statistics import median
 
 from sparktop.analysis.balance.hysteresis import EVERY_S, BalanceWatch, period
-from sparktop.analysis.balance.judge import judge, window_s
-from sparktop.analysis.balance.limits import MANY, MANY_S, SKEW, STEADY
-from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
-from sparktop.analysis.balance.request_shares import request_shares, weigh_requests
-from sparktop.analysis.balance.rules import ahead, requests, starved
-from sparktop.analysis.balance.swings import WAYS_TO_SWING
-from sparktop.analysis.roles import Role
-from sparktop.graphics import numbers
-from sparktop.model.balance import Balance, BalanceChange, BalanceWord
-from sparktop.model.event import Event, Phase, Severity, Values
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.event import Event, Severity
 from sparktop.model.instant import Instant
-from sparktop.model.router import RouterSample
 from sparktop.store.alert_book import AlertBook, Finding, lasted_s
-from sparktop.store.balance.groups import JudgedGroup, Member
-from sparktop.store.load_log import length_variation, median_life_s
-from sparktop.store.router import RouterTrack
+from sparktop.store.balance.groups import JudgedGroup
 
 LOOKED_AT_S = 3 * EVERY_S
 """Groups count as being judged for this many seconds after the last call of `look`."""
@@ -34,9 +20,6 @@ MOST_AT_ONCE = 16
 """Backends judged in one call of `look`, but always at least one group. A longer call would stall the
 screen."""
 _AFTER_SWEEP_S = 60.0
-_SKEW_LOOKS = 8
-_AFFINITY_PERCENT = 30.0
-"""From this percentage of prefix-cache hits on, an uneven load may be intended."""
 
 
 class BalanceBook:
@@ -136,6 +119,9 @@ class BalanceBook:
         return self._watches.setdefault(name, BalanceWatch())
 
     def _judge(self, group: JudgedGroup, at: float, now: datetime, alerts: AlertBook) -> Event | None:
+        # Late: these modules cost 15 ms of a start, and the first judgement comes after seconds.
+        from sparktop.store.balance.judging import judge_group, verdict_event
+
         watch = self._watch(group.name)
         found, change = watch.update(judge_group(group, watch, at), at, now)
         self._found[group.name], self._judged_at[group.name] = found, at
@@ -144,7 +130,7 @@ class BalanceBook:
         self._hold(found, alerts, when, quiet=quiet)
         if change is None or quiet:
             return None
-        return _event(change, found, when, None if held is None else lasted_s(held, when))
+        return verdict_event(change, found, when, None if held is None else lasted_s(held, when))
 
     def _hold(self, found: Balance, alerts: AlertBook, when: Instant, *, quiet: bool) -> None:
         """Raise or update the group's alert while its announced verdict is bad; clear the alert otherwise.
@@ -160,9 +146,11 @@ class BalanceBook:
         if alert_id is None or (before == alert_id and found.word_now is not found.word):
             return
         self._alerts[found.group] = alert_id
+        from sparktop.store.balance.judging import verdict_values  # late: as above
+
         said = "; ".join(filter(None, (*found.reasons[:1], found.hint)))
         message = f"{found.word.value}: {said}"
-        finding = Finding(Severity.WARNING, found.group, message, _values(found, found.word))
+        finding = Finding(Severity.WARNING, found.group, message, verdict_values(found, found.word))
         alerts.hold(alert_id, finding, when, silent=True)
 
     def _forget(self, names: set[str], alerts: AlertBook, when: Instant) -> None:
@@ -171,217 +159,3 @@ class BalanceBook:
             self._found.pop(gone, None)
             self._judged_at.pop(gone, None)
             alerts.clear(self._alerts.pop(gone, ""), when)
-
-
-def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
-    """Compute the balance of one group at `at` (monotonic seconds) from the load logs of its members."""
-    router, strategy = group.router, group.router.strategy if group.router else None
-    logs = [member.log for member in group.members]
-    life_s = median_life_s(logs, at)
-    since = at - window_s(life_s)
-    counted = router.counted(since) if router else None
-    errors = _errors(group, counted, since)
-    variation = length_variation(logs, since)
-    blamed = _blamed(errors, [member.name for member in group.members], router, counted)
-    tracks = _tracks(group, since, blamed)
-    load = GroupLoad(
-        group.name,
-        tracks,
-        life_s,
-        variation,
-        strategy,
-        watch.step_time,
-        watch.step_times,
-        prefills=group.role is Role.PREFILL,
-        router=group.router_name,
-    )
-    found = judge(load, at)
-    if _may_be_uneven(found):
-        found = judge(replace(load, tracks=_tracks(group, min(since, at - MANY_S), blamed)), at)
-    found = weigh_requests(found, request_shares(_arrived(group.members, found, at)))
-    found = replace(
-        found,
-        errors=errors,
-        e2e_s=life_s,
-        length_variation=variation,
-        strategy=strategy,
-        sample_skew_ms=sample_skew_ms(tracks),
-        lanes_of=group.lanes_of,
-    )
-    return _with_router(_with_affinity(found, group), counted)
-
-
-def _blamed(
-    errors: Mapping[str, float],
-    members: Sequence[str],
-    router: RouterTrack | None,
-    counted: RouterSample | None,
-) -> Mapping[str, float]:
-    """Return for each member the number of errors that may have made the member's load swing.
-
-    A backend does not see every failure that its router counts (a refused connection, for example). So a
-    member with 0 errors is certain only if the router counts failures too; otherwise such a member is left
-    out. If the router never takes a failing backend out of rotation (cooldowns disabled), errors cannot
-    cause a swing: return 0 for all members.
-    """
-    if router is None:
-        return errors
-    if router.cooldowns_disabled:
-        return dict.fromkeys(members, 0.0)
-    return errors if counted is not None else {name: count for name, count in errors.items() if count}
-
-
-def _tracks(group: JudgedGroup, since: float, errors: Mapping[str, float]) -> list[LoadTrack]:
-    after = math.nextafter(since, math.inf)  # a sample exactly at its edge is outside a window
-    return [
-        member.log.track(member.name, after, slots=member.slots, errors=errors.get(member.name))
-        for member in group.members
-    ]
-
-
-def _may_be_uneven(found: Balance) -> bool:
-    """Return whether judging a longer time window could change the verdict "balanced" to "uneven".
-
-    This is so with many requests at once and a steady difference of load: such a difference counts as uneven
-    only if it lasts longer than the usual window.
-    """
-    skew, steady = found.skew or 0.0, found.steadiness or 0.0
-    if found.word_now is not BalanceWord.BALANCED:
-        return False
-    return (found.mean_total or 0.0) >= MANY and skew >= SKEW and steady >= STEADY
-
-
-def _errors(group: JudgedGroup, counted: RouterSample | None, since: float) -> dict[str, float]:
-    """Return the number of failed requests since `since`, by member.
-
-    A member's own count and the router's count of the member's failures may differ: the higher number is
-    returned. A member without either is absent.
-    """
-    reported = {member.name: member.log.errors(since) for member in group.members}
-    found = {name: count for name, count in reported.items() if count is not None}
-    for deployment, count in (counted.failures or {}).items() if counted else ():
-        name = (group.deployments or {}).get(deployment)
-        if name in reported:
-            found[name] = max(count, found.get(name, 0.0))
-    return found
-
-
-def sample_skew_ms(tracks: Sequence[LoadTrack]) -> float | None:
-    """Return the time in ms between the first and the last member's sample of the same scheduled poll.
-
-    This is the median of the last polls. Return None if fewer than two members have samples, or if the
-    samples are so far apart that it is unclear which belong to the same poll.
-    """
-    reported = [track.times_s for track in tracks if len(track.times_s) > 1]
-    if len(reported) < 2:  # noqa: PLR2004 - two samples are apart
-        return None
-    first = reported[0]
-    step_s = median(later - earlier for earlier, later in pairwise(first[-_SKEW_LOOKS:]))
-    spreads: list[float] = []
-    for at in first[-_SKEW_LOOKS:]:
-        nearest = [_nearest(times, at) for times in reported]
-        if max(nearest) - min(nearest) < step_s / 2:
-            spreads.append(max(nearest) - min(nearest))
-    return 1000 * median(spreads) if spreads else None
-
-
-def _nearest(times: Sequence[float], at: float) -> float:
-    index = bisect_left(times, at)
-    return min(times[max(0, index - 1) : index + 1], key=lambda time: abs(time - at))
-
-
-def _arrived(members: Sequence[Member], found: Balance, at: float) -> dict[str, float]:
-    """Return the requests that each judged backend received in the time window of `found`, by name.
-
-    The result is empty if one of these backends does not count its requests.
-    """
-    judged = [member for member in members if member.name in found.backends]
-    reported = {member.name: member.log.arrived(at - found.window_s) for member in judged}
-    known = {name: count for name, count in reported.items() if count is not None}
-    return known if len(known) == len(reported) else {}
-
-
-def _with_affinity(found: Balance, group: JudgedGroup) -> Balance:
-    """Return `found`, with a reason added if it is "uneven" and a member has many prefix-cache hits.
-
-    A router that sends equal prefixes to the same backend makes the load uneven on purpose.
-    """
-    hits = {
-        member.name: member.prefix_hit_percent for member in group.members if member.name in found.backends
-    }
-    reported = {name: percent for name, percent in hits.items() if percent is not None}
-    if found.word_now is not BalanceWord.UNEVEN or max(reported.values(), default=0.0) < _AFFINITY_PERCENT:
-        return found
-    named = " · ".join(f"{name} {percent:.0f} %" for name, percent in reported.items())
-    reason = f"prefix-cache hits: {named}; a router that follows prefixes skews on purpose"
-    return replace(found, reasons=(*found.reasons, reason))
-
-
-def _with_router(found: Balance, counted: RouterSample | None) -> Balance:
-    """Return `found`, with a reason added if its verdict is bad and the router counted failures.
-
-    The router's failures, cooldowns and refusals are the reason.
-    """
-    if counted is None or not found.word_now.bad:
-        return found
-    parts = (
-        (sum((counted.failures or {}).values()), "failed answers"),
-        (counted.cooldowns or 0.0, "cooldowns"),
-        (counted.refusals or 0.0, "requests that it refused itself"),
-    )
-    said = " and ".join(f"{number:.0f} {what}" for number, what in parts if number > 0)
-    return replace(found, reasons=(*found.reasons, f"the router counts {said}")) if said else found
-
-
-def _event(change: BalanceChange, found: Balance, when: Instant, bad_s: float | None) -> Event | None:
-    """Return an event if a bad verdict begins, changes or ends; None otherwise, or without a router.
-
-    `bad_s` is how many seconds the group's verdict had been bad before the change; None if it was not bad.
-    """
-    if found.router is None or not (change.after.bad or change.before.bad):
-        return None
-    begins = change.after.bad
-    word = change.after if begins else change.before
-    hint = found.hint if begins else None
-    after = "" if begins or bad_s is None else f" (it lasted {numbers.age(bad_s)})"
-    return Event(
-        change.at,
-        Severity.WARNING if begins else Severity.INFO,
-        change.group,
-        "; ".join(filter(None, (f"{change.sentence}{after}", hint))),
-        {"before": change.before.value, "verdict": change.after.value, **_values(found, word)},
-        when.at,
-        f"balance:{change.group}:{word.value}",
-        Phase.BEGIN if begins else Phase.END,
-        None if begins else bad_s,
-        None if begins else Severity.WARNING,
-    )
-
-
-_RULES_OF = {
-    BalanceWord.OSCILLATING: WAYS_TO_SWING,
-    BalanceWord.STARVED: (starved,),
-    BalanceWord.UNEVEN: (ahead, requests),
-}
-_UNITS = {"%": "_percent", "×": "_ratio", "ms": "_ms", "s": "_s", "life": "_s", "chance": "_chance"}
-
-
-def _values(found: Balance, word: BalanceWord) -> Values:
-    """Return the numbers behind the bad verdict `word`, for its event and its alert.
-
-    These are the period and the lost throughput of a swing, the length of the time window, and the values and
-    limits that the verdict's rule compares.
-    """
-    rules = [rule(found) for rule in _RULES_OF.get(word, ())]
-    deciding = next((rule for rule in rules if rule.holds), None)
-    values: dict[str, float | str | None] = {
-        "period_s": found.period_s,
-        "lost_percent": found.lost_percent,
-        "window_s": found.window_s,
-        "rule": None if deciding is None else deciding.name,
-    }
-    for check in deciding.checks if deciding is not None else ():
-        if check.limit is not None:
-            name = f"{check.name.replace(' ', '_')}{_UNITS.get(check.unit, '')}"
-            values |= {name: check.value, f"limit_{name}": check.limit}
-    return values

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
-
-if TYPE_CHECKING:  # late: the first picture needs no file of results
+if TYPE_CHECKING:  # late: the first picture needs no sweep
+    from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
     from sparktop.sweep.compare.references import Reference
     from sparktop.sweep.result.results import SweepResult
 

@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sparktop.model.countdown import Countdown
 from sparktop.model.event import Severity
-from sparktop.model.sweep_view import SweepView
 from sparktop.panels.board.scene import PanelKey
 from sparktop.sweep.view.source import SweepSource
+
+if TYPE_CHECKING:  # a start without a sweep needs none of it
+    from sparktop.model.sweep_view import SweepView
 
 
 class Desk(Protocol):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sparktop.model.countdown import Countdown
-from sparktop.model.sweep_view import SweepView
 from sparktop.panels.board.scene import PanelKey
 from sparktop.panels.board.view import Preset
 from sparktop.ui.screens.desk import SweepDesk
 from sparktop.ui.screens.rewind_actions import RewindActions
+
+if TYPE_CHECKING:  # a start without a sweep needs none of it
+    from sparktop.model.sweep_view import SweepView
 
 SWEEP = PanelKey("sweep", "")
 """Identifies the sweep's panel on the board."""
@@ -134,7 +138,13 @@ class SweepActions(RewindActions):
     def _dismisses(self) -> bool:
         """Remove a finished sweep's panel from the board; return False if there is no such sweep."""
         band = self._band
-        if not isinstance(band, SweepView) or not band.status.over or self.desk is None or self.frozen:
+        if (
+            band is None
+            or isinstance(band, Countdown)
+            or not band.status.over
+            or self.desk is None
+            or self.frozen
+        ):
             return False
         self.desk.dismiss()
         return True
