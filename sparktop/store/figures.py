@@ -83,14 +83,15 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
 
 def with_limits(view: BackendView, thresholds: StateThresholds) -> BackendView:
     """Return `view` with the configured limits of its latencies."""
-    itl_ms = thresholds.itl_slow_ms
-    limits = {
-        "ttft": thresholds.ttft_slow_s,
-        "itl": None if itl_ms is None else itl_ms / 1000,
-        "queue": thresholds.queue_slow_s,
-    }
-    changed = {name: replace(getattr(view, name), slow_s=limit) for name, limit in limits.items() if limit}
-    return replace(view, **changed) if changed else view
+    ttft_s, itl_ms, queue_s = thresholds.ttft_slow_s, thresholds.itl_slow_ms, thresholds.queue_slow_s
+    if not (ttft_s or itl_ms or queue_s):
+        return view
+    return replace(
+        view,
+        ttft=replace(view.ttft, slow_s=ttft_s or None),
+        itl=replace(view.itl, slow_s=itl_ms / 1000 if itl_ms else None),
+        queue=replace(view.queue, slow_s=queue_s or None),
+    )
 
 
 def drawn(view: BackendView, window: Window, interval_s: float) -> dict[str, float | None]:
