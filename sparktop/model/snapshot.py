@@ -209,6 +209,8 @@ class BackendView:
     """Mean duration of an engine step over 10 s; None unless every engine core had requests all the time."""
     spec_accept_by_position: tuple[float | None, ...] = ()
     """Percentage of drafts whose token was accepted, by position in the draft, over 60 s."""
+    spec_verdict: str | None = None
+    """Why speculative decoding is not worth its time, with the figures that show it; None unless shown."""
     counter_figures: Mapping[str, float | None] = field(default_factory=lambda: _NO_NUMBERS)
     """Values of the metrics in `COUNTER_FIGURES`, by name."""
     estimated_read_gb_per_s: float | None = None

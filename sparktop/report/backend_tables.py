@@ -103,6 +103,8 @@ def also_reported_words(view: BackendView) -> str:
     parts: dict[str, list[str]] = {} if view.role is None else {"role": [view.role]}
     for figure, value in view.also_reported():
         parts.setdefault(figure.section, []).append(f"{figure.title} {counter_figure(figure, value)}")
+    if view.spec_verdict is not None:
+        parts["speculation"] = [view.spec_verdict]
     return " · ".join(f"{section}: {', '.join(words)}" for section, words in parts.items())
 
 

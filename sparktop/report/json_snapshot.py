@@ -123,6 +123,7 @@ def _backend(backend: BackendView) -> dict[str, object]:
         **fields_of(backend, _FIGURE_KEYS),
         **{name: backend.counter_figures.get(name) for name in _ALWAYS},
         "spec_accept_by_position_percent": backend.spec_accept_by_position or None,
+        "spec_verdict": backend.spec_verdict,
         "also_reported": {
             one.name: value
             for one in COUNTER_FIGURES

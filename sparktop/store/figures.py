@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from sparktop.model.counter_figures import COUNTER_FIGURES, CounterFigure, How
+from sparktop.model.counter_figures import COUNTER_FIGURES, How
 from sparktop.model.engine import POSITION, LaneSample
 from sparktop.model.fleet import Totals
 from sparktop.model.snapshot import BackendView, NodeView
@@ -26,6 +26,14 @@ _NEARLY = 0.9
 SIMULATED = "+simulated"
 """Suffix of the versions of simulated servers."""
 PER_FINISHED_REQUEST = "per finished request"
+
+_NO_FIGURES: Mapping[str, float | None] = dict.fromkeys(one.name for one in COUNTER_FIGURES)
+_COMPUTED = tuple(one for one in COUNTER_FIGURES if one.how in {How.RATE, How.PERCENT, How.MEAN})
+_COUNTS, _GAUGES = (
+    {one.counter: one for one in COUNTER_FIGURES if one.how in hows}
+    for hows in ({How.COUNT}, {How.GAUGE, How.HIGHEST})
+)
+"""Metrics that are what the newest page reports, by the name of their counter or gauge."""
 
 _Lanes: TypeAlias = Sequence[LaneSample]
 
@@ -173,29 +181,27 @@ def _rate_window_s(window: Window, window_s: float, least_s: float) -> float | N
 def _counter_figures(
     lanes: _Lanes, window: Window, rate_s: float, least_s: float, ratio_s: float
 ) -> Mapping[str, float | None]:
-    return {
-        one.name: _reported(lanes, one)
-        if one.how in {How.COUNT, How.GAUGE, How.HIGHEST}
-        else window.figure(one, rate_s, least_s, ratio_s)
-        for one in COUNTER_FIGURES
-    }
-
-
-def _reported(lanes: _Lanes, one: CounterFigure) -> float | None:
-    """Return the newest value of a counter or gauge, over the engine cores (lanes) that report it.
-
-    None where none does.
-    """
-    held = (lane.counts if one.how is How.COUNT else lane.gauges for lane in lanes)
-    values = [values[one.counter] for values in held if one.counter in values]
-    if not values:
-        return None
-    return one.scale * (max(values) if one.how is How.HIGHEST else sum(values))
+    found = dict(_NO_FIGURES)
+    counters = window.newest.counters if window.newest else {}
+    for one in _COMPUTED:
+        if one.counter in counters:
+            found[one.name] = window.figure(one, rate_s, least_s, ratio_s)
+    reported = (
+        (_COUNTS, [lane.counts for lane in lanes if lane.counts]),
+        (_GAUGES, [lane.gauges for lane in lanes if lane.gauges]),
+    )
+    for figures, held in reported:
+        for name in figures.keys() & {name for values in held for name in values}:
+            figure, known = figures[name], [values[name] for values in held if name in values]
+            found[figure.name] = figure.scale * (max(known) if figure.how is How.HIGHEST else sum(known))
+    return found
 
 
 def _by_position(lanes: _Lanes, window: Window, window_s: float) -> tuple[float | None, ...]:
     """Return the percentage of drafts whose token was accepted, by position in the draft; () if unknown."""
-    known = max((sum(name.startswith(POSITION) for name in lane.counts) for lane in lanes), default=0)
+    if not any(f"{POSITION}0" in lane.counts for lane in lanes):
+        return ()
+    known = max(sum(name.startswith(POSITION) for name in lane.counts) for lane in lanes)
     shares = (window.ratio(f"{POSITION}{index}", "spec_drafts", window_s) for index in range(known))
     return tuple(None if share is None else 100.0 * share for share in shares)
 

@@ -6,6 +6,7 @@ A *lane* is an engine core (data-parallel rank) of the server.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
@@ -22,7 +23,16 @@ from sparktop.panels.parts.figures import (
     share_role,
 )
 from sparktop.panels.parts.rows import Row
-from sparktop.panels.parts.sections import WIDE_FACTS, Section, bar_row, fact, facts, name_width, percent_run
+from sparktop.panels.parts.sections import (
+    VALUE_WIDTH,
+    WIDE_FACTS,
+    Section,
+    bar_row,
+    fact,
+    facts,
+    name_width,
+    percent_run,
+)
 
 _LATENCY_CELLS = 8
 _TILE_WIDTH = 40
@@ -216,22 +226,28 @@ def _cache(view: BackendView, width: int) -> list[Row]:
         ),
         *facts(cells, width),
         *_positions(view, width),
+        *_verdict(view, width),
     ]
 
 
 def _positions(view: BackendView, width: int) -> list[Row]:
     """Return a row with the share of drafts whose token was accepted, by position in the draft.
 
-    None if the server does not report positions, or if no draft was verified in the last 60 s.
+    There is no row if the server does not report positions, or if no draft was verified in the last 60 s.
     """
     shares = view.spec_accept_by_position
     if all(share is None for share in shares):
         return []
     row: Row = [label("by token", name_width(width))]
-    each = 6
+    each = VALUE_WIDTH
     for share in shares[: (width - name_width(width)) // each]:
         row += percent_run(share, each)
     return [row]
+
+
+def _verdict(view: BackendView, width: int) -> list[Row]:
+    """Return the rows that say why the drafts are not worth their time; none unless the figures show it."""
+    return [[(line, "warn")] for line in wrap(view.spec_verdict or "", width)]
 
 
 def _roofline(view: BackendView, width: int) -> list[Row]:

@@ -17,6 +17,7 @@ from sparktop.model.snapshot import BackendHistory, BackendView, LaneHistory, La
 from sparktop.model.targets import BackendTarget, StateThresholds
 from sparktop.rates import Lineage, LinkKind, Window, advance, follow
 from sparktop.rates.tally import EDGE_SLACK_S, MISSED_INTERVALS
+from sparktop.store.backend.draft_pace import DraftPace
 from sparktop.store.backend.lane_logs import LaneLogs
 from sparktop.store.backend.slow_steps import SlowSteps
 from sparktop.store.backend.step_baseline import StepBaseline
@@ -69,7 +70,7 @@ class BackendTrack:
         no request."""
         self.identity = EngineIdentity()
         self._lineage = Lineage()
-        self._window = Window()
+        self._window, self._drafts = Window(), DraftPace()
         self._held: deque[tuple[float, float | None, float | None]] = deque()
         """(time, running requests, waiting requests) of every poll in the window that the state is judged
         over."""
@@ -151,10 +152,7 @@ class BackendTrack:
         last_at = self._lineage.last.at if self._lineage.last else -math.inf
         self._quick = sample.at - last_at < _QUICK_SHARE * interval_s
         kind = self._count(sample, wall_at, interval_s)
-        self.reported_role = sample.role
-        slots = self.target.slots or self.identity.slots or sample.slots
-        if slots != self.view.slots:
-            self.view = replace(self.view, slots=slots)
+        self._note_reported(sample)
         self.health.good(sample.at)
         histories = self.lanes.note(
             sample.at, sample.lanes, continues=kind is LinkKind.CONTINUES, interval_s=interval_s
@@ -179,6 +177,7 @@ class BackendTrack:
             start_time=sample.start_time,
             poll_ms=sample.answer_ms if sample.answer_ms is not None else took_ms,
             step_ms=step_ms,
+            spec_verdict=self._drafts.verdict(view, self._window, RATE_WINDOW_S),
             state=judged.state,
             state_rule=judged.rule,
             state_window_s=judged.window_s,
@@ -188,6 +187,13 @@ class BackendTrack:
             load=self.load.history(),
         )
         return kind
+
+    def _note_reported(self, sample: EngineSample) -> None:
+        """Keep the role and the number of slots that the page reports."""
+        self.reported_role = sample.role
+        slots = self.target.slots or self.identity.slots or sample.slots
+        if slots != self.view.slots:
+            self.view = replace(self.view, slots=slots)
 
     def _count(self, sample: EngineSample, wall_at: float, interval_s: float) -> LinkKind:
         """Add the sample's counters to the samples that rates are computed from.
@@ -202,6 +208,7 @@ class BackendTrack:
             self._held.clear()
             self._running.clear()
             self._baseline.clear()
+            self._drafts.clear()
             if link.baseline is not None:
                 self._window.append(advance(None, None, link.baseline), short_s)
         if link.kind is LinkKind.RESTARTED:
