@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from string import ascii_letters
 
 from sparktop.graphics import numbers
 from sparktop.graphics.bars import EMPTY, segments
 from sparktop.graphics.cells import fit
 from sparktop.model.failure import FailureKind
-from sparktop.model.router import UNKNOWN_KIND, Deployment, RouterView
+from sparktop.model.router import LITELLM, UNKNOWN_KIND, Deployment, RouterView
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.frame import frame_role, framed, name_tab
 from sparktop.panels.parts.roles import part_role
@@ -63,7 +63,10 @@ def _deployments(view: RouterView, width: int, inside: int) -> list[Row]:
 
 def _about(view: RouterView) -> Row:
     kind = "" if view.kind == UNKNOWN_KIND else view.kind
-    software = label(" ".join(part for part in (kind, view.version, *_counted(view)) if part) + " ")
+    name = " ".join(part for part in (kind, view.version) if part)
+    software = label(" · ".join((name, *_counted(view))) + " ")
+    if view.strategy is None and view.kind not in {UNKNOWN_KIND, LITELLM}:
+        return [("─ ", "border"), software]  # it has none that it reports
     if view.strategy is None:
         return [("─ ", "border"), label("strategy – "), software]
     reported = label("" if view.strategy_read else "(config) ")
@@ -74,7 +77,7 @@ def _counted(view: RouterView) -> Iterator[str]:
     """Yield what the router counts itself: requests that wait in it, and all that have not ended."""
     for title, value in (("queued", view.queued), ("in flight", view.in_flight)):
         if value is not None:
-            yield f"· {title} {numbers.count(value, 6).strip()}"
+            yield f"{title} {numbers.count(value, 6).strip()}"
 
 
 def _state(view: RouterView) -> tuple[Run, Row]:
@@ -109,11 +112,13 @@ def _footnote(view: RouterView, *, note_inside: bool) -> tuple[Row, Row]:
 def _share(view: RouterView, width: int) -> Row:
     """Return a row with each backend's share of the requests that run now: a bar of parts, then numbers."""
     head = label("run ")
-    if not view.backends:
-        return [head, ("no backend that is watched is behind it", "muted")]
-    loads = [view.running.get(name) for name in view.backends]
+    parts = _parts(view)
+    if not parts:
+        words = ", ".join(_counted(view)) or "no backend that is watched is behind it"
+        return [head, (words, "muted")]
+    loads = list(parts.values())
     total = sum(load for load in loads if load is not None)
-    key = _key(view, loads, total)
+    key = _key(parts, total)
     key[-1] = key[-1][:-1]  # no gap after the last part
     room = width - row_width([head]) - 2 - sum(row_width(part) for part in key)
     length = min(_BAR_MAX, max(_BAR_MIN, 3 * len(key), room))
@@ -127,6 +132,16 @@ def _share(view: RouterView, width: int) -> Row:
         row += part
         left -= row_width(part)
     return row
+
+
+def _parts(view: RouterView) -> Mapping[str, float | None]:
+    """Return the running requests of each backend behind the router.
+
+    If none of them is watched, they are what the router itself counts, by its own names.
+    """
+    if view.backends:
+        return {name: view.running.get(name) for name in view.backends}
+    return {name.partition("://")[2] or name: load for name, load in (view.sent or {}).items()}
 
 
 def _letter(index: int) -> str:
@@ -145,7 +160,7 @@ def _bar(loads: list[float | None], total: float, length: int) -> Row:
     ]
 
 
-def _key(view: RouterView, loads: list[float | None], total: float) -> list[Row]:
+def _key(parts: Mapping[str, float | None], total: float) -> list[Row]:
     return [
         [
             (_letter(index), part_role(index)),
@@ -154,7 +169,7 @@ def _key(view: RouterView, loads: list[float | None], total: float) -> list[Row]
             label(numbers.percent(100 * load / total if load is not None and total else None, 6)),
             label("   "),
         ]
-        for index, (name, load) in enumerate(zip(view.backends, loads, strict=True))
+        for index, (name, load) in enumerate(parts.items())
     ]
 
 

@@ -214,3 +214,17 @@ def test_every_theme_colours_every_part() -> None:
     view = replace(router(), backends=names, running=dict.fromkeys(names, 1.0))
     roles = {role for row in router_panel(view, 200, 4) for _, role in row}
     assert all(palette.color(role) for palette in palettes().values() for role in roles)
+
+
+def test_a_router_that_counts_its_requests_shows_them() -> None:
+    """Without a watched backend the bar is of its own counts; this kind reports no strategy."""
+    sent = {"http://10.0.0.7:8000": 5.0, "http://10.0.0.8:8000": 2.0}
+    view = RouterView(
+        "front", "http://f:1", kind="production-stack", alive=True, age_s=1.0, sent=sent, in_flight=7.0
+    )
+    text = "\n".join(panel(view, 80, 4))
+    assert "10.0.0.7:8000   5  71 %" in text
+    assert "production-stack · in flight 7" in text
+    assert "strategy" not in text
+    queued = replace(view, kind="dynamo", sent=None, queued=4.0)
+    assert "run queued 4, in flight 7" in "\n".join(panel(queued, 80, 4))
