@@ -76,12 +76,13 @@ def _levels(values: Values, dots: int, top: float) -> list[int]:
     A missing value (None, NaN) has the height 0, any other value at least 1.
     """
     if not top > _LEAST_TOP:
-        return [0 if value is None or math.isnan(value) else 1 for value in values]
+        return [0 if value is None or value != value else 1 for value in values]  # noqa: PLR0124 - NaN
     scale = dots / top
     least = 1.5 / scale if scale > 0 else math.inf
+    # NaN alone differs from itself; a call of `isnan` for each value would cost a third of all this.
     return [
         0
-        if value is None or math.isnan(value)
+        if value is None or value != value  # noqa: PLR0124 - NaN
         else (1 if value < least else dots if value >= top else int(value * scale + 0.5))
         for value in values
     ]
@@ -147,7 +148,7 @@ def _stack_levels(lower: Values, upper: Values, dots: int, top: float) -> list[t
     If one of the two values is unknown, it counts as 0; if both are unknown, both heights are 0. An upper
     value above 0 has at least one dot.
     """
-    known = [_number(value) for value in lower], [_number(value) for value in upper]
+    known = _known(lower), _known(upper)
     missing = len(known[1]) - len(known[0])
     below = [None] * missing + known[0]
     above = [None] * -missing + known[1]
@@ -169,8 +170,12 @@ def _stack_levels(lower: Values, upper: Values, dots: int, top: float) -> list[t
     return result
 
 
-def _number(value: float | None) -> float | None:
-    return None if value is None or math.isnan(value) else max(0.0, value)
+def _known(values: Values) -> list[float | None]:
+    """Return the values with None for NaN, and with 0 for those below 0."""
+    return [
+        None if value is None or value != value else max(0.0, value)  # noqa: PLR0124 - NaN
+        for value in values
+    ]
 
 
 def _inside(level: int, base: int) -> int:

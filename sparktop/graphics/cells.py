@@ -24,13 +24,15 @@ def _char_width(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
+@lru_cache(maxsize=4096)
 def cell_width(text: str) -> int:
     """Return the width of `text` in terminal cells.
 
     Wide East Asian characters and emoji take 2 cells, combining marks 0. Widths follow Unicode's East Asian
     Width (UAX #11), with "ambiguous" as 1.
     """
-    # Fast path for nearly all drawn text: checking each character costs five times as much.
+    # Fast path for nearly all drawn text: checking each character costs five times as much. Most texts are
+    # drawn again and again, so that their widths are kept.
     return len(text) if _NARROW.fullmatch(text) else sum(map(_char_width, text))
 
 

@@ -87,7 +87,7 @@ def _spellings(size: float, unit: _Unit, *, finest: bool) -> Iterator[str]:
     number that would be rounded to 0 is then written as "<0.1" or "<1", and is left out otherwise.
     """
     number = size / unit.factor
-    most = next((d for below, d in unit.steps if float(f"{number:.{d}f}") < below), None)
+    most = _decimals(number, unit.steps)
     if most is None:
         return
     for suffix in unit.suffixes:
@@ -97,6 +97,17 @@ def _spellings(size: float, unit: _Unit, *, finest: bool) -> Iterator[str]:
                 yield digits + suffix
             elif finest:
                 yield f"<{10.0**-decimals:.{decimals}f}{suffix}"
+
+
+def _decimals(number: float, steps: tuple[tuple[float, int], ...]) -> int | None:
+    """Return the decimals of the first of `steps` whose limit is above the rounded `number`; None if none is.
+
+    Rounding changes a number by less than 1: only a number near a limit is rounded to be compared.
+    """
+    for below, decimals in steps:
+        if number < below - 1 or (number < below and float(f"{number:.{decimals}f}") < below):
+            return decimals
+    return None
 
 
 def _negative(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -60,6 +60,18 @@ class Series:
         index = bisect_left(self._times, time, self._start, self._stop)
         return Series(self._times, self._values, index, self._stop)
 
+    @property
+    def clock(self) -> tuple[array[float], int, int]:
+        """(Array of times, index in it of the first point, index after the last point).
+
+        Series with equal clocks have the same times.
+        """
+        return self._times, self._start, self._stop
+
+    def values(self, since: float = -math.inf) -> list[float]:
+        """Return the values at or after `since` as a list; a missing value is NaN."""
+        return self._values[bisect_left(self._times, since, self._start, self._stop) : self._stop].tolist()
+
     def arrays(self, since: float = -math.inf) -> tuple[list[float], list[float]]:
         """Return (times, values) at or after `since` as two lists of equal length; a missing value is NaN.
 
@@ -86,31 +98,6 @@ class Series:
             if not math.isnan(value) and (best is None or value > best):
                 best = value
         return best
-
-    def slots(self, end: float, step: float, count: int) -> list[float | None]:
-        """Return the mean of the values in each of `count` time slots of `step` seconds, oldest first.
-
-        The last slot contains the time `end`. Slots begin at multiples of `step`, so a point never moves to
-        another slot as time passes, and series with the same arguments share a time axis. A slot without a
-        value is None. If the values on both sides of an empty slot are less than `LATE` steps apart, the slot
-        gets the mean of the slot before it, because a sample is late there, not missing.
-        """
-        first_slot = math.floor(end / step) - count + 1
-        sums = [0.0] * count
-        hits = [0] * count
-        low = bisect_left(self._times, first_slot * step, self._start, self._stop)
-        high = bisect_right(self._times, (first_slot + count) * step, low, self._stop)
-        before = -math.inf
-        for index in range(low, high):
-            time, value = self._times[index], self._values[index]
-            slot = math.floor(time / step) - first_slot
-            if 0 <= slot < count and not math.isnan(value):
-                sums[slot] += value
-                hits[slot] += 1
-                if slot > 1 and not hits[slot - 1] and hits[slot - 2] and time - before < LATE * step:
-                    sums[slot - 1], hits[slot - 1] = sums[slot - 2], hits[slot - 2]
-            before = -math.inf if math.isnan(value) else time
-        return [total / n if n else None for total, n in zip(sums, hits, strict=True)]
 
 
 class HistoryTable:

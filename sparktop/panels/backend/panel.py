@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from sparktop.graphics import numbers
 from sparktop.graphics.scale import nice_ceiling
@@ -61,6 +62,20 @@ def widest_scale(scales: Iterable[GroupScale]) -> GroupScale:
         max((scale.generation_tps for scale in known), default=_MIN_TOP_TPS),
         max((scale.load for scale in known), default=_MIN_TOP_LOAD),
     )
+
+
+def _rates(view: BackendView) -> Row:
+    return [
+        label("gen"),
+        *tokens_rate(view.generation_tps, 7),
+        label("  prompt"),
+        *tokens_rate(view.prompt_tps),
+    ]
+
+
+def _latency_head(view: BackendView) -> Row:
+    """Return the row above the latencies: which time they and the rates cover."""
+    return [label(f"latency over 60 s · rates {rate_words(view)}")]
 
 
 def _occupancy(view: BackendView) -> Row:
@@ -151,17 +166,17 @@ def _lanes(view: BackendView, height: int, width: int) -> list[Row]:
 
 def further_rows(view: BackendView, width: int, height: int) -> list[Row]:
     """Return at most `height` rows with a backend's values other than rates and requests, by importance."""
-    rows = [
-        latency_row("TTFT", view.ttft, width),
-        latency_row("ITL", view.itl, width),
-        _kv(view, width),
-        latency_row("E2E", view.e2e, width),
-        latency_row("queue", view.queue, width),
-        _cache(view),
-        _totals(view),
-        _speculation(view),
+    rows: list[Callable[[], Row]] = [
+        partial(latency_row, "TTFT", view.ttft, width),
+        partial(latency_row, "ITL", view.itl, width),
+        partial(_kv, view, width),
+        partial(latency_row, "E2E", view.e2e, width),
+        partial(latency_row, "queue", view.queue, width),
+        partial(_cache, view),
+        partial(_totals, view),
+        partial(_speculation, view),
     ]
-    return [fit_row(row, width) for row in rows[:height]]
+    return [fit_row(row(), width) for row in rows[: max(0, height)]]
 
 
 def figure_rows(view: BackendView, width: int, height: int) -> list[Row]:
@@ -169,30 +184,18 @@ def figure_rows(view: BackendView, width: int, height: int) -> list[Row]:
 
     Blank rows separate groups of values if they fit.
     """
-    groups: list[list[Row]] = [
-        [
-            [
-                label("gen"),
-                *tokens_rate(view.generation_tps, 7),
-                label("  prompt"),
-                *tokens_rate(view.prompt_tps),
-            ],
-            _occupancy(view),
-            _kv(view, width),
-        ],
-        [
-            latency_row("TTFT", view.ttft, width),
-            latency_row("ITL", view.itl, width),
-            latency_row("E2E", view.e2e, width),
-            latency_row("queue", view.queue, width),
-        ],
-        [_cache(view), _totals(view), _speculation(view)],
+    load: list[Callable[[], Row]] = [
+        partial(_rates, view),
+        partial(_occupancy, view),
+        partial(_kv, view, width),
     ]
-    flat = [row for group in groups for row in group]
+    latencies = (("TTFT", view.ttft), ("ITL", view.itl), ("E2E", view.e2e), ("queue", view.queue))
+    waits = [partial(latency_row, name, latency, width) for name, latency in latencies]
+    rest = [partial(_cache, view), partial(_totals, view), partial(_speculation, view)]
+    flat: list[Callable[[], Row]] = [*load, *waits, *rest]
     if height >= len(flat) + 3:
-        latency_head: Row = [label(f"latency over 60 s · rates {rate_words(view)}")]
-        flat = [*groups[0], [], latency_head, *groups[1], [], *groups[2]]
-    rows = [fit_row(row, width) for row in flat[:height]]
+        flat = [*load, list, partial(_latency_head, view), *waits, list, *rest]
+    rows = [fit_row(row(), width) for row in flat[:height]]
     if height > len(rows) + 1:
         rows += [fit_row((), width), *_lanes(view, height - len(rows) - 1, width)]
     return rows
@@ -206,7 +209,8 @@ def token_caption(top: float, width: int) -> Row:
 def load_caption(top: float, width: int) -> Row:
     """Return the row above a graph of the running and waiting requests with the scale 0 to `top`."""
     words: list[Run] = [("⣿run", "running"), label("+"), ("⡪wait", "waiting")]
-    return caption(words, f"max {numbers.tick(top)}", width)
+    short: list[Run] = [("run", "running"), label("+"), ("wait", "waiting")]
+    return caption(words, f"max {numbers.tick(top)}", width, short, [("load", "running")])
 
 
 def token_rows(view: BackendView, width: int, height: int, axis: TimeAxis, top: float) -> list[Row]:
@@ -317,5 +321,6 @@ def backend_panel(
         about=about(view),
         footnote=lower,
         note=note,
+        fitted=True,
     )
     return with_time_axis(drawn_rows, width, window, role) if last and view.failure is None else drawn_rows

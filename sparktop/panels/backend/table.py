@@ -73,7 +73,7 @@ _COLUMNS = (
     ),
     Column("TTFT p95", 9, lambda v: _slowness(v.ttft)),
     Column("ITL p95", 9, lambda v: _slowness(v.itl)),
-    Column("prompt tok/s", 11, lambda v: _known(numbers.rate(v.prompt_tps, 7), v.prompt_tps)),
+    Column("prompt tok/s", 12, lambda v: _known(numbers.rate(v.prompt_tps, 7), v.prompt_tps)),
     Column("req/s", 7, lambda v: _known(numbers.rate(v.requests_per_s, 5), v.requests_per_s)),
     Column(
         "hits",
@@ -115,8 +115,11 @@ class Table:
     def heading(self, order: str) -> Row:
         """Return the heading row; `order` names the sort order, "" for the configured one."""
         name, columns, spark = self._shape()
-        words = f"backend ({order})" if order and self.wide else "backend"
-        row: Row = [(fit(words, name), "muted")]
+        value = order.removeprefix("by ")
+        choices = (f"backend ({order})", order, f"▾{value}") if order else ("backend",)
+        row: Row = [
+            (fit(next((one for one in choices if cell_width(one) <= name), "backend"), name), "muted")
+        ]
         row += [(" " + fit(column.heading, column.width, column.align), "muted") for column in columns]
         if not self.wide:
             return panel_row(row, graph_captions(self.width, self.scale), self.width)

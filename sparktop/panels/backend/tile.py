@@ -15,21 +15,29 @@ _WITH_ENGINE = 38
 
 
 def _figures(view: BackendView, width: int) -> Row:
-    """Return a backend's values in one row of `width` cells; narrow rows leave out the KV cache."""
-    row: Row = [
-        figure(numbers.rate(view.generation_tps, 5), known=view.generation_tps is not None, role=LIVE),
-        label(" tok/s run "),
-        figure(numbers.count(view.running, 3).strip(), known=view.running is not None, role=LIVE),
-        label(" wait "),
-        figure(
-            numbers.count(view.waiting, 3).strip(),
-            known=view.waiting is not None,
-            role="warn" if view.waiting else LIVE,
-        ),
-    ]
+    """Return a backend's values in one row of `width` cells.
+
+    No value is cut: narrow rows leave out the KV cache, then the words for running and waiting requests.
+    """
+    tokens = numbers.rate(view.generation_tps, 5)
+    rate = figure(tokens, known=view.generation_tps is not None, role=LIVE)
+    run = figure(numbers.count(view.running, 3).strip(), known=view.running is not None, role=LIVE)
+    wait = figure(
+        numbers.count(view.waiting, 3).strip(),
+        known=view.waiting is not None,
+        role="warn" if view.waiting else LIVE,
+    )
     percent = numbers.percent(view.kv_cache_percent).strip()
-    cache: Row = [label("  KV "), (percent, share_role(view.kv_cache_percent, 90, 98))]
-    return fit_row([*row, *cache] if row_width([*row, *cache]) <= width else row, width)
+    words: Row = [rate, label(" tok/s run "), run, label(" wait "), wait]
+    closer: Row = [(tokens.strip(), rate[1]), *words[1:]]
+    choices: tuple[Row, ...] = (
+        [*words, label("  KV "), (percent, share_role(view.kv_cache_percent, 90, 98))],
+        words,
+        closer,
+        [rate, label(" tok/s "), run, label("+"), wait],
+        [closer[0], label(" "), run, label("+"), wait],
+    )
+    return fit_row(next((row for row in choices if row_width(row) <= width), choices[-1]), width)
 
 
 def tile_panel(

@@ -71,7 +71,11 @@ def balance_band(
 
 def group_entry(balance: Balance, width: int, *, selected: bool = False) -> Row:
     """Return one group's balance as a line of a list, without the list's frame of `width` cells."""
-    row: Row = [mark(selected=selected), (fit_name(balance.group, _NAME), "title"), (" ", "text")]
+    row: Row = [
+        mark(selected=selected),
+        (fit_name(_short_name(balance.group), _NAME), "title"),
+        (" ", "text"),
+    ]
     return fit_row([*row, *verdict_line(balance, width - 2 - _NAME - 2)], width - 2)
 
 
@@ -81,9 +85,15 @@ def edge_verdict(groups: Sequence[Balance], width: int) -> Row:
         return []
     worst = min(groups, key=lambda group: (not group.bad, list(BalanceWord).index(group.word)))
     more: Row = [label(f" +{len(groups) - 1} groups")] if len(groups) > 1 else []
-    name: Row = [label(f"{fit_name(worst.group, min(_NAME, cell_width(worst.group)))}: ")]
+    name: Row = [label(f"{_short_name(worst.group).rstrip()}: ")]
     room = width - row_width([*name, *more]) - 2
     return tab(*name, *verdict_line(worst, room), *more)
+
+
+def _short_name(group: str) -> str:
+    """Return a group's name in `_NAME` cells or fewer; of a model's name without its owner, if too long."""
+    short = group if cell_width(group) <= _NAME else group.rpartition("/")[2]
+    return fit_name(short, min(_NAME, cell_width(short)))
 
 
 def group_tab(balance: Balance, word: str = "") -> Row:
@@ -122,8 +132,10 @@ def _graphs(
     )
     if shown.even_tps is not None:
         tokens = with_level(tokens, shown.even_tps / shown.group_top)
-    words: Row = [("Σ tok/s", "generation"), *_even(shown)]
-    left = [caption(words, f"max {numbers.tick(shown.group_top)}", width), *tokens]
+    words: Row = [("Σ tok/s", "generation")]
+    even = _even(shown)
+    top = f"max {numbers.tick(shown.group_top)}"
+    left = [caption([*words, *even], top, width, [*words, *even[:1]], words), *tokens]
     right = _pair(balance, shown, width, height) if len(lines) == _PAIR else _many(shown, width, height)
     return [left, right]
 
@@ -152,7 +164,17 @@ def _ahead(a: float | None, b: float | None) -> float | None:
 def _even(shown: GroupSlots) -> Row:
     if shown.even_tps is None:
         return []
-    return [label(f" ┄{numbers.rate(shown.even_tps, 6).strip()} if even")]
+    return [label(f" ┄{numbers.rate(shown.even_tps, 6).strip()}"), label(" if even")]
+
+
+def _ends(names: Sequence[str]) -> list[str]:
+    """Return the names without the beginning that they share: "a" and "b" for "spark-a" and "spark-b".
+
+    They stay as they are if one of them would be empty.
+    """
+    pairs = zip(*names, strict=False)
+    cut = next((at for at, chars in enumerate(pairs) if len(set(chars)) > 1), min(map(len, names)))
+    return [name[cut:] for name in names] if all(len(name) > cut for name in names) else list(names)
 
 
 def _pair(balance: Balance, shown: GroupSlots, width: int, height: int) -> list[Row]:
@@ -163,9 +185,12 @@ def _pair(balance: Balance, shown: GroupSlots, width: int, height: int) -> list[
     up, down = zip(shown.running, shown.waiting, strict=True)
     half = (height - 1) // 2
     above, below = opposed(up, down, width, half, shown.load_top, end_slot=shown.end_slot)
-    words: list[Run] = [(f"{UP}{shown.names[0]}", "running"), (f" {DOWN}{shown.names[1]}", "running")]
+    words, short = (
+        [(f"{UP}{above}", "running"), (f" {DOWN}{below}", "running")]
+        for above, below in (shown.names, _ends(shown.names))
+    )
     rows = [
-        caption(words, f"max {numbers.tick(shown.load_top)}", width),
+        caption(words, f"max {numbers.tick(shown.load_top)}", width, short),
         *layered(above, ("running", "waiting"), falls=False),
     ]
     if (height - 1) % 2:

@@ -12,27 +12,42 @@ from sparktop.model.router import RouterView
 from sparktop.panels.balance.lines import strategy_of
 from sparktop.panels.parts.figures import bar_runs, figure, label
 from sparktop.panels.parts.roles import WORD_ROLES
-from sparktop.panels.parts.rows import Row, Run, row_text, row_width
+from sparktop.panels.parts.rows import Row, Run, row_width
 from sparktop.panels.parts.sentences import sentence_rows
 
 _WORTH_A_FIGURE = 1.0
 """Percentage starved or lost below which no value is shown."""
 _WINDOW_BAR = 10
-_UNKNOWN_LOSS = "loss unknown"
 
 
 def word_run(balance: Balance) -> Run:
-    """Return the announced verdict as a styled text segment, with a warning sign if the verdict is bad."""
+    """Return the announced verdict as a styled text segment, with a warning sign if the verdict is bad.
+
+    If the newest window has another verdict, which is not confirmed yet, that one follows: "balanced →
+    uneven?".
+    """
     sign = "▲ " if balance.bad else ""
-    return f"{sign}{balance.word.value}", word_role(balance)
+    now = "" if balance.word is balance.word_now else f" → {balance.word_now.value}?"
+    return f"{sign}{balance.word.value}{now}", word_role(balance)
 
 
 def word_role(balance: Balance) -> str:
     """Return the role (colour name) of the announced verdict.
 
-    It is "text", a neutral colour, for a bad verdict on backends whose router is not known.
+    A bad verdict on backends whose router is not known is "text", a neutral colour. A good verdict that the
+    newest window contradicts is "warn", or "text" if that window's verdict is not bad either.
     """
-    return WORD_ROLES[balance.word] if balance.router is not None or not balance.word.bad else "text"
+    if balance.word.bad:
+        return WORD_ROLES[balance.word] if balance.router is not None else "text"
+    if balance.word is balance.word_now:
+        return WORD_ROLES[balance.word]
+    return "warn" if balance.word_now.bad and balance.router is not None else "text"
+
+
+def _period(balance: Balance) -> float | None:
+    """Return the period of the swing in seconds; None if neither verdict, announced or newest, is one."""
+    swings = BalanceWord.OSCILLATING in {balance.word, balance.word_now, *balance.also}
+    return balance.period_s if swings else None
 
 
 def short_seconds(seconds: float) -> str:
@@ -49,14 +64,15 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
     pieces: list[Row] = [[word_run(balance), *([] if short else since)]]
     if balance.router is None:
         pieces.append([label("no router known")])
-    if balance.period_s is not None:
-        pieces.append([label("period "), figure(short_seconds(balance.period_s))])
+    period_s = _period(balance)
+    if period_s is not None:
+        pieces.append([label("every "), figure(short_seconds(period_s))])
     pieces += [[label("also "), (word.value, WORD_ROLES[word])] for word in balance.also]
     if balance.word is not balance.word_now:
         role = word_role(replace(balance, word=balance.word_now))
         pieces.append([(balance.word_now.value, role), label(" in this window, unconfirmed")])
     if balance.word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}:
-        pieces += _judged(balance)
+        pieces += [*_lead(balance), *_starved(balance), *_lost(balance)]
     pieces += _window_pieces(balance)
     strategy, reported = strategy_of(balance, routers)
     if strategy is not None:
@@ -69,14 +85,17 @@ def verdict_line(balance: Balance, width: int) -> Row:
     """Return the verdict in one row of at most `width` cells: the word, the period, the loss, who starves.
 
     Values that are unknown or do not fit are left out. Where there is no verdict yet, the row shows how much
-    of the data that it needs is there.
+    of the data that it needs is there, or why it is not enough.
     """
     row: Row = [word_run(balance)]
-    values: list[Row] = [] if balance.period_s is None else [[figure(short_seconds(balance.period_s))]]
+    period_s = _period(balance)
+    values: list[Row] = []
+    if period_s is not None:
+        values.append([label("every "), figure(short_seconds(period_s))])
     if balance.word.bad:
-        known = [piece for piece in _judged(balance)[1:] if _UNKNOWN_LOSS not in row_text(piece)]
-        values += reversed(known)
+        values += [*([] if balance.lost_percent is None else _lost(balance)), *_starved(balance)]
     if balance.word is BalanceWord.UNKNOWN:
+        values += [[label(reason)] for reason in balance.reasons[:1]] if _complete(balance) else []
         values += _window_pieces(balance)
     for piece in values:
         if row_width(row) + 3 + row_width(piece) <= width:
@@ -84,32 +103,42 @@ def verdict_line(balance: Balance, width: int) -> Row:
     return row
 
 
-def _judged(balance: Balance) -> list[Row]:
-    """Return pieces of text on lead changes per minute, the most starved backend, and the throughput lost.
-
-    The lead changes when another backend has clearly the highest load. A backend is starved while it has next
-    to no work and another backend has more than its share.
-    """
+def _lead(balance: Balance) -> list[Row]:
+    """Return a piece of text on how often another backend gets clearly the highest load; empty if never."""
     flips = balance.lead_changes_per_min
-    pieces: list[Row] = [
-        [figure(numbers.rate(flips, 5).strip(), known=flips is not None), label(" lead changes/min")]
-    ]
+    if not flips:
+        return []
+    return [[label("the lead changes "), figure(numbers.rate(flips, 5).strip()), label("×/min")]]
+
+
+def _starved(balance: Balance) -> list[Row]:
+    """Return a piece of text on the most starved backend; empty if none is.
+
+    A backend is starved while it has next to no work and another backend has more than its share.
+    """
     hungry = max(balance.starved_percent, key=lambda one: balance.starved_percent[one], default=None)
-    if hungry is not None and balance.starved_percent[hungry] >= _WORTH_A_FIGURE:
-        share = numbers.percent(balance.starved_percent[hungry]).strip()
-        what = "starved" if balance.router is not None else "empty"
-        pieces.append([label(f"{fit(hungry, min(16, cell_width(hungry)))} {what} "), figure(share)])
+    if hungry is None or balance.starved_percent[hungry] < _WORTH_A_FIGURE:
+        return []
+    share = numbers.percent(balance.starved_percent[hungry]).strip()
+    what = "starved" if balance.router is not None else "empty"
+    return [[label(f"{fit(hungry, min(16, cell_width(hungry)))} {what} "), figure(share)]]
+
+
+def _lost(balance: Balance) -> list[Row]:
+    """Return a piece of text on the tokens lost against an even split; empty without a router."""
     lost = balance.lost_percent
     if balance.router is None:
-        # Without a router there is no even split that was missed.
-        return pieces
+        return []
     if lost is None:
-        pieces.append([label(_UNKNOWN_LOSS)])
-    elif lost >= _WORTH_A_FIGURE:
-        pieces.append([label("loss about "), figure(numbers.percent(lost).strip())])
-    else:
-        pieces.append([label("loss "), figure("<1 %")])
-    return pieces
+        return [[label("tokens lost: unknown")]]
+    if lost < _WORTH_A_FIGURE:
+        return [[figure("<1 %"), label(" of tokens lost")]]
+    return [[label("about "), figure(numbers.percent(lost).strip()), label(" of tokens lost")]]
+
+
+def _complete(balance: Balance) -> bool:
+    """Whether the verdict covers all the time that it needs."""
+    return not balance.needed_s or balance.window_s >= balance.needed_s - 1
 
 
 def _window_pieces(balance: Balance) -> list[Row]:
@@ -118,15 +147,14 @@ def _window_pieces(balance: Balance) -> list[Row]:
     While this time is too short for a verdict, a bar shows which part of the needed time has passed.
     """
     pieces: list[Row] = []
-    if balance.needed_s and balance.window_s < balance.needed_s - 1:
+    if not _complete(balance):
         share = balance.window_s / balance.needed_s
         words = f" {balance.window_s:.0f} of {balance.needed_s:.0f} s"
         pieces.append([label("seen "), *bar_runs(share, _WINDOW_BAR, "load"), figure(words)])
     elif balance.window_s:
-        pieces.append([label("over "), figure(f"{balance.window_s:.0f} s")])
-    if balance.sample_hz is not None:
-        hertz = f"{balance.sample_hz:.1f}".removesuffix(".0")
-        pieces.append([label("polled at "), figure(f"{hertz} Hz")])
+        pieces.append([label("last "), figure(f"{balance.window_s:.0f} s")])
+    if balance.sample_hz:
+        pieces.append([label("polled every "), figure(f"{1 / balance.sample_hz:.2g} s")])
     return pieces
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import lru_cache
 
 MIN_WIDTH = 60
 MIN_HEIGHT = 16
@@ -127,6 +128,7 @@ def entry_rows(place: Place, count: int) -> tuple[int, bool]:
     return each, place.height - 2 > each * lines
 
 
+@lru_cache(maxsize=8)
 def arrange(
     width: int,
     height: int,

@@ -144,6 +144,7 @@ def _in_frame(
         title=title,
         status=status,
         footnote=footnote,
+        fitted=True,
     )
     first = place.y + 1 + (heading is not None)
     cells = (place.width - 2) // place.columns

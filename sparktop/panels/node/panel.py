@@ -246,6 +246,14 @@ def figure_rows(view: NodeView, width: int, height: int) -> list[Row]:
     return [fit_row(row, width) for row in rows[:height]]
 
 
+def rows_below(view: NodeView, width: int, height: int) -> list[Row]:
+    """Return `height` rows or fewer with what `figure_rows` has after GPU and memory."""
+    if height < 1:
+        return []
+    cpu = _cpu(view.sample or _EMPTY, width)
+    return [fit_row(cpu, width)] if height == 1 else figure_rows(view, width, height + 2)[2:]
+
+
 def _series(
     view: NodeView, since: float, power_top: float
 ) -> list[tuple[list[Run], Series, str, float | None, str]]:
@@ -359,6 +367,7 @@ def node_panel(
         status=[label(f" {view.via} ")],
         footnote=footnote(view),
         note=key_tab("P", "processes"),
+        fitted=True,
     )
 
 

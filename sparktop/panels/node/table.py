@@ -6,7 +6,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit, fit_name
 from sparktop.model.snapshot import NodeView
 from sparktop.panels.node.memory_bar import used_percent
-from sparktop.panels.node.panel import figure_rows, gpu_totals
+from sparktop.panels.node.panel import gpu_totals, rows_below
 from sparktop.panels.parts.columns import WIDE_FIGURES_WIDTH, figures_width, graph_columns, mark, panel_row
 from sparktop.panels.parts.figures import LIVE, bar_runs, figure, label, share_role
 from sparktop.panels.parts.gpu_figures import lost_run, margin_of, margin_role, speed_role
@@ -35,7 +35,7 @@ def node_entry(
 ) -> list[Row]:
     """Return one node as `height` rows of a list of `width` cells: values, and graphs beside them."""
     cells = figures_width(width)
-    further = figure_rows(view, cells - 2, height + 1)[2:]
+    further = rows_below(view, cells - 2, height - 1)
     figures = [node_line(view, cells), *([("  ", "text"), *row] for row in further)]
     figures += [[] for _ in range(height - len(figures))]
     count, each = graph_columns(width)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from sparktop.panels.parts.rows import Row, Run, fit_row
 
@@ -21,6 +22,7 @@ def figures_width(width: int) -> int:
     return min(FIGURES_WIDTH, width - 4)
 
 
+@lru_cache(maxsize=64)
 def graph_columns(width: int) -> tuple[int, int]:
     """Return (number of graphs side by side, width in cells of each) for a panel of `width` cells.
 
@@ -35,10 +37,11 @@ def graph_columns(width: int) -> tuple[int, int]:
     return 0, 0
 
 
-def graph_starts(width: int) -> list[int]:
+@lru_cache(maxsize=64)
+def graph_starts(width: int) -> tuple[int, ...]:
     """Return the first cell of each graph in a panel of `width` cells; cell 0 is the side of its frame."""
     count, each = graph_columns(width)
-    return [width - 2 - (count - index) * (each + 1) + 1 for index in range(count)]
+    return tuple(width - 2 - (count - index) * (each + 1) + 1 for index in range(count))
 
 
 def panel_row(figures: Row, graphs: Sequence[Row], width: int, *, lead: Run = (" ", "text")) -> Row:
@@ -49,11 +52,12 @@ def panel_row(figures: Row, graphs: Sequence[Row], width: int, *, lead: Run = ("
     """
     if not graphs:
         return fit_row([lead, *figures], width - 2)
-    row = fit_row([lead, *figures], 1 + figures_width(width))
-    at = 2 + figures_width(width)
+    cells, each = figures_width(width), graph_columns(width)[1]
+    row = fit_row([lead, *figures], 1 + cells)
+    at = 2 + cells
     for start, graph in zip(graph_starts(width), graphs, strict=True):
         row += [(" " * (start - at), "text"), *graph]
-        at = start + graph_columns(width)[1]
+        at = start + each
     return [*row, (" ", "text")]
 
 

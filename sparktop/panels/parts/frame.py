@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparktop.colors.derived import KINDS
+from sparktop.graphics.cells import cell_width
 from sparktop.panels.parts.rows import Row, Run, fit_row, row_width
 
 _DIGITS = {"node": "¹", "backend": "²", "events": "³", "self": "⁴"}
@@ -102,15 +103,33 @@ def _shortened(piece: Sequence[Run], room: int) -> Row:
 
 
 def _head(title: Sequence[Run], state: Run | None, about: Sequence[Run], room: int) -> Row:
-    """Return title, state and further text for the left of the upper edge, with a too long title cut."""
-    if state is None:
-        return [*title, *about]
-    badge = tab(state)
+    """Return title, state and further text in `room` cells for the left of the upper edge.
+
+    A too long title is cut. Parts of `about` that do not fit are left out.
+    """
+    badge = [] if state is None else tab(state)
     left = max(_LEAST_NAME, room - row_width(badge))
-    if row_width(title) > left:
+    used = row_width(title)
+    if used > left:
         *start, corner = title
-        title = [*fit_row(start, left - 1), corner]
-    return [*title, *badge, *about]
+        title, used = [*fit_row(start, left - 1), corner], left
+    return [*title, *badge, *_whole(about, left - used)]
+
+
+def _whole(about: Sequence[Run], room: int) -> Row:
+    """Return the parts of `about` that fit into `room` cells; of a model's name at least the last part.
+
+    The first part is a piece of line; the result is empty if no other part fits beside it.
+    """
+    row: Row = []
+    for text, role in about:
+        left = room - row_width(row)
+        fitting = (choice for choice in (text, text.rpartition("/")[2]) if cell_width(choice) <= left)
+        shown = next(fitting, None)
+        if shown is None:
+            break
+        row.append((shown, role))
+    return row if len(row) > 1 else []
 
 
 def framed(
@@ -125,19 +144,21 @@ def framed(
     status: Sequence[Run] = (),
     footnote: Sequence[Run] = (),
     note: Sequence[Run] = (),
+    fitted: bool = False,
 ) -> list[Row]:
     """Draw a border around `rows` and return exactly `height` rows of `width` cells, cut or padded as needed.
+
+    With `fitted`, each of `rows` is as wide as the inside already, and is not measured again.
 
     The upper edge has `title`, `state` and `about` at its left and `status` at its right, the lower edge has
     `footnote` at its left and `note` at its right. Such texts may come and go without moving the rows inside.
     If not all fits, `status` goes first, then `about`, then the end of `title`, and `state` last.
     """
     inner = width - 2
-    least = row_width(title) + (0 if state is None else row_width(tab(state)))
-    top = _edge("╭╮", _head(title, state, about, inner - 3), status, width, role, least=least)
+    head = _head(title, state, about, inner - 3)
+    top = _edge("╭╮", head, status, width, role, least=row_width(head))
     bottom = _edge("╰╯", footnote, note, width, role)
-    body = [
-        [("│", role), *fit_row(rows[index] if index < len(rows) else (), inner), ("│", role)]
-        for index in range(max(0, height - 2))
-    ]
-    return [top, *body, bottom]
+    inside, side = max(0, height - 2), ("│", role)
+    body = [[side, *(row if fitted else fit_row(row, inner)), side] for row in rows[:inside]]
+    empty: Row = [side, (" " * inner, "text"), side]
+    return [top, *body, *(list(empty) for _ in range(inside - len(body))), bottom]

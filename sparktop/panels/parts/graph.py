@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from sparktop.colors.palette import LEVELS
 from sparktop.graphics.axis import time_axis
@@ -12,7 +13,7 @@ from sparktop.graphics.braille import area, stacked
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.series import Series
 from sparktop.panels.parts.columns import graph_columns, graph_starts
-from sparktop.panels.parts.rows import Row, Run, merged, spread_row
+from sparktop.panels.parts.rows import Row, Run, merged, row_width, spread_row
 from sparktop.panels.parts.slots import held_slots, hold_last
 
 _SELDOM = 1.9
@@ -144,6 +145,9 @@ def stacked_rows(
     The scale goes from 0 to `top`. The upper curve has sparser dots, so that the curves differ in more
     than colour. `end_slot` is the number of the newest value's time slot.
     """
+    if height == 1:
+        (cells,) = stacked(lower, upper, width, height, top, end_slot=end_slot)
+        return [[run for text, layer in cells for run in _by_height(text, (*gradients, gradients[0])[layer])]]
     rows: list[Row] = []
     for index, runs in enumerate(stacked(lower, upper, width, height, top, end_slot=end_slot)):
         roles = (row_role(gradients[0], index, height), row_role(gradients[1], index, height), "text")
@@ -151,9 +155,17 @@ def stacked_rows(
     return rows
 
 
-def caption(label: Sequence[Run], top: str, width: int) -> Row:
-    """Return the row above a graph: `label` at the left, and `top`, the scale's upper end, at the right."""
-    return spread_row(label, [(top, "muted")], width)
+def caption(label: Sequence[Run], top: str, width: int, *shorter: Sequence[Run]) -> Row:
+    """Return the row above a graph: `label` at the left, and `top`, the scale's upper end, at the right.
+
+    Where both do not fit, the first of the labels `shorter` that fits replaces `label`, and the word "max" is
+    left out of `top`.
+    """
+    ends = (top, top.removeprefix("max "))
+    for words, end in product((label, *shorter), ends):
+        if row_width(words) + 1 + cell_width(end) <= width:
+            return spread_row(words, [(end, "muted")], width)
+    return spread_row((shorter or (label,))[-1], [(ends[-1], "muted")], width)
 
 
 def with_time_axis(rows: list[Row], width: int, window: TimeWindow, role: str) -> list[Row]:
@@ -177,7 +189,7 @@ def with_time_axis(rows: list[Row], width: int, window: TimeWindow, role: str) -
         left -= cell_width(shown)
         if not left:
             break
-    for start, end in zip(starts, [*starts[1:], width], strict=True):
+    for start, end in zip(starts, (*starts[1:], width), strict=True):
         edge.append(("─", role))
         edge += _axis_runs(time_axis(each, window.span_s / (2 * each)), role)
         edge.append(("─" * (end - start - each - 1) if end < width else "─╯", role))

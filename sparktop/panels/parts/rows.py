@@ -16,7 +16,7 @@ BLANK = "text"
 
 def row_width(row: Iterable[Run]) -> int:
     """Return the width of a row in terminal cells."""
-    return sum(cell_width(text) for text, _ in row)
+    return sum([cell_width(text) for text, _ in row])
 
 
 def row_text(row: Iterable[Run]) -> str:
