@@ -76,13 +76,13 @@ def _levels(values: Values, dots: int, top: float) -> list[int]:
     A missing value (None, NaN) has the height 0, any other value at least 1.
     """
     if not top > _LEAST_TOP:
-        return [0 if value is None or value != value else 1 for value in values]  # noqa: PLR0124 - NaN
+        return [0 if value is None or value != value else 1 for value in values]  # noqa: PLR0124 - true for NaN alone
     scale = dots / top
     least = 1.5 / scale if scale > 0 else math.inf
     # NaN alone differs from itself; a call of `isnan` for each value would cost a third of all this.
     return [
         0
-        if value is None or value != value  # noqa: PLR0124 - NaN
+        if value is None or value != value  # noqa: PLR0124 - true for NaN alone
         else (1 if value < least else dots if value >= top else int(value * scale + 0.5))
         for value in values
     ]
@@ -173,7 +173,7 @@ def _stack_levels(lower: Values, upper: Values, dots: int, top: float) -> list[t
 def _known(values: Values) -> list[float | None]:
     """Return the values with None for NaN, and with 0 for those below 0."""
     return [
-        None if value is None or value != value else max(0.0, value)  # noqa: PLR0124 - NaN
+        None if value is None or value != value else max(0.0, value)  # noqa: PLR0124 - true for NaN alone
         for value in values
     ]
 

@@ -242,14 +242,13 @@ class Replay:
         """Return the recording's time span and the present, to which times typed by the user are relative."""
         return TimeRange(self.recording.frames[0].instant.wall, self.recording.end, datetime.now(UTC))
 
-    def toggle(self) -> None:
-        """Start to play from the moment shown; if already playing, pause."""
-        self.play()
-
     def play(self) -> None:
         """Start to play from the moment shown; if already playing, pause."""
         self._playing = not self._playing
         self._reached = self._ticked_at = None
+
+    toggle = play
+    """A recording has no present to return to: the key that pauses does the same as that which plays."""
 
     def faster(self, step: int) -> None:
         """Change to the next higher (1) or lower (-1) of `SPEEDS`."""

@@ -91,24 +91,6 @@ async def test_o_goes_through_the_orders_and_the_board_follows() -> None:
         assert shown(app) == NAMES
 
 
-async def test_the_order_does_not_jump_with_every_figure() -> None:
-    """Between two looks the order stands; after five seconds it is of now."""
-    rehearsal = Rehearsal(backends=len(NAMES))
-    app = SparktopApp(rehearsal.play(20).snapshot)
-    async with app.run_test(size=(200, 50)) as pilot:
-        await press(pilot, "o", "o")
-        before = shown(app)
-        for _ in range(4):
-            rehearsal.play(1)
-            app.overview.redraw()
-            assert shown(app) == before
-        rehearsal.play(2)
-        app.overview.redraw()
-        now = app.overview.shown
-        assert now is not None
-        assert shown(app) == backend_order(now.backends, Sort.TOKENS)
-
-
 async def test_typing_filters_at_once() -> None:
     """Each letter narrows the board; all words must occur, in any case; the line shows what was typed."""
     app = make_app()

@@ -309,7 +309,8 @@ def backend_panel(
     if view.failure is not None or view.age_s is None:
         rows = [in_role(row, "stale") for row in rows]
     title, state = name_and_state(view)
-    lower, note = footnote(view, short=last and view.failure is None)
+    timed = last and view.failure is None and view.state is not BackendState.UNKNOWN
+    lower, note = footnote(view, short=timed)
     role = frame_role("backend", selected=selected, failed=view.failure is not None)
     drawn_rows = framed(
         rows,
@@ -323,4 +324,4 @@ def backend_panel(
         note=note,
         fitted=True,
     )
-    return with_time_axis(drawn_rows, width, window, role) if last and view.failure is None else drawn_rows
+    return with_time_axis(drawn_rows, width, window, role) if timed else drawn_rows

@@ -20,7 +20,7 @@ from sparktop.panels.backend.panel import (
 from sparktop.panels.parts.columns import figures_width, mark, panel_row
 from sparktop.panels.parts.figures import LIVE, figure, latency_role, quantile_text, share_role
 from sparktop.panels.parts.graph import TimeWindow
-from sparktop.panels.parts.roles import STATE_ROLES
+from sparktop.panels.parts.roles import SHORT_STATES, STATE_ROLES
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
 
 _SPARK_MIN = 10
@@ -180,7 +180,7 @@ def short_entry(view: BackendView, width: int, *, selected: bool = False) -> Row
     run, wait = numbers.count(view.running, 4).strip(), numbers.count(view.waiting, 4).strip()
     row: Row = [
         (fit_name(view.name, name), "title"),
-        (f" {fit(view.state.value, _SHORT_STATE)}", STATE_ROLES[view.state]),
+        (f" {fit(SHORT_STATES.get(view.state, view.state.value), _SHORT_STATE)}", STATE_ROLES[view.state]),
         figure(numbers.rate(view.generation_tps, 5), known=view.generation_tps is not None),
         figure(f" {run}+{wait}", known=view.running is not None, role="warn" if view.waiting else LIVE),
     ]

@@ -8,6 +8,7 @@ from sparktop.panels.backend.panel import load_rows, name_and_state
 from sparktop.panels.parts.figures import LIVE, figure, label, share_role
 from sparktop.panels.parts.frame import frame_role, framed, tab
 from sparktop.panels.parts.graph import TimeWindow
+from sparktop.panels.parts.roles import SHORT_STATES
 from sparktop.panels.parts.rows import Row, fit_row, in_role, row_width
 
 _WITH_ENGINE = 38
@@ -57,6 +58,9 @@ def tile_panel(
     title, state = name_and_state(view)
     if width < _WITH_ENGINE:
         title = tab((view.name, "title"))
+    said = (view.state_text, view.state.value, SHORT_STATES.get(view.state, view.state.value))
+    room = width - 5 - row_width(title)
+    state = next((words for words in said if row_width(tab((words, ""))) <= room), said[-1]), state[1]
     footnote: Row = [(f" {view.failure.message} ", "bad")] if view.failure else []
     role = frame_role("backend", selected=selected, failed=view.failure is not None)
     return framed(rows, width, height, role=role, title=title, state=state, footnote=footnote)

@@ -31,6 +31,14 @@ _UNITS = {
     "w": "W",
 }
 """Unit by the end of a value's name, the longest ends first."""
+_PLAIN = {
+    "window": "last",
+    "lost": "tokens lost",
+    "spread_Z": "spread over chance",
+    "swing": "regularity",
+    "slope": "trend",
+}
+"""Words for values whose names are terms of the analysis."""
 _GROUPED = 1000
 _LEAST_WRAPPED = 30
 """Least width in cells of a message that is wrapped."""
@@ -131,25 +139,36 @@ def _clock(time: datetime) -> str:
 
 
 def value_texts(values: Values) -> Iterator[str]:
-    """Yield each known value as text with its name and unit, such as "limit 8 GiB".
+    """Yield each known value as text with its name and unit, such as "headroom 12 GiB (limit 8 GiB)".
 
-    Unknown values and a time window of 0 s are left out.
+    Unknown values, a time window of 0 s and the name of the rule behind a verdict are left out.
     """
     for name, value in values.items():
-        if value is None or (name == "window_s" and value == 0):
+        if value is None or (name == "window_s" and value == 0) or name == "rule":
             continue
-        stem, unit = next(
-            (
-                (name.removesuffix(f"_{end}"), unit)
-                for end, unit in _UNITS.items()
-                if name.endswith(f"_{end}")
-            ),
-            (name, ""),
-        )
-        shown = (
-            value if isinstance(value, str) else f"{value:.3g}" if abs(value) < _GROUPED else f"{value:,.0f}"
-        )
-        yield f"{stem.replace('_', ' ')} {shown}{f' {unit}' if unit else ''}"
+        if name.removeprefix("limit_") in values and name.startswith("limit_"):
+            continue
+        text, limit = _named(name, value), values.get(f"limit_{name}")
+        yield text if limit is None else f"{text} (limit {_amount(name, limit)[1]})"
+
+
+def _named(name: str, value: float | str) -> str:
+    """Return a value as text with its name in words; "last 60 s" for the time window."""
+    stem, shown = _amount(name, value)
+    return f"{_PLAIN.get(stem, stem.replace('_', ' '))} {shown}"
+
+
+def _amount(name: str, value: float | str) -> tuple[str, str]:
+    """Return (the name of a value without its unit, the value as text with its unit)."""
+    stem, unit = next(
+        ((name.removesuffix(f"_{end}"), unit) for end, unit in _UNITS.items() if name.endswith(f"_{end}")),
+        (name, ""),
+    )
+    if isinstance(value, str):
+        return stem, value
+    shown = f"{value:.3g}" if abs(value) < _GROUPED else f"{value:,.0f}"
+    shown = shown.replace("-", numbers.MINUS)
+    return stem, f"{shown}{f' {unit}' if unit else ''}"
 
 
 def self_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool = False) -> list[Row]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
@@ -85,32 +85,32 @@ def _node_number(view: NodeView, sort: Sort) -> float | None:
     return float(view.failure is not None)
 
 
-def _ordered(views: Sequence[Shown], sort: Sort, number: Callable[[Shown, Sort], float | None]) -> list[str]:
-    """Return the names of `views` in the order of `sort`: by name, as configured, or by a number.
+def backend_numbers(backends: Sequence[BackendView], sort: Sort) -> dict[str, float | None]:
+    """Return the value of each backend by which `sort` orders them, by name; None if it is unknown."""
+    return {view.name: _backend_number(view, sort) for view in backends}
 
-    `number` returns a view's number for this order. The largest number comes first, unknown numbers come
-    last, and equal ones stay in the configured order.
+
+def node_numbers(nodes: Sequence[NodeView], sort: Sort) -> dict[str, float | None]:
+    """Return the value of each node by which `sort` orders them, by name; None if it is unknown."""
+    return {view.name: _node_number(view, sort) for view in nodes}
+
+
+def ordered(numbers: Mapping[str, float | None], sort: Sort) -> list[str]:
+    """Return the names in `numbers` in the order of `sort`: by name, as configured, or by their numbers.
+
+    The largest number comes first, unknown numbers come last, and equal ones stay in the configured order,
+    which is that of `numbers`.
     """
     if sort is Sort.CONFIG:
-        return [view.name for view in views]
+        return list(numbers)
     if sort is Sort.NAME:
-        return sorted(view.name for view in views)
-
-    def key(view: Shown) -> tuple[bool, float]:
-        value = number(view, sort)
-        return value is None, -(value or 0.0)
-
-    return [view.name for view in sorted(views, key=key)]
+        return sorted(numbers)
+    return sorted(numbers, key=lambda name: (numbers[name] is None, -(numbers[name] or 0.0)))
 
 
 def backend_order(backends: Sequence[BackendView], sort: Sort) -> list[str]:
     """Return the names of `backends` in the order of `sort`."""
-    return _ordered(backends, sort, _backend_number)
-
-
-def node_order(nodes: Sequence[NodeView], sort: Sort) -> list[str]:
-    """Return the names of `nodes` in the order of `sort`."""
-    return _ordered(nodes, sort, _node_number)
+    return ordered(backend_numbers(backends, sort), sort)
 
 
 def _matches(words: list[str], texts: Sequence[str | None]) -> bool:

@@ -332,7 +332,7 @@ def footnote(view: NodeView) -> Row:
     if view.gpus_lost:
         return [(f" ✖ {'; '.join(f'{gpu.label}: {gpu.reason}' for gpu in view.gpus_lost)} ", "bad")]
     if view.speed.cause is not None:
-        fix = f": {view.speed.fix}" if view.speed.fix else ""
+        fix = f" · {view.speed.fix}" if view.speed.fix else ""
         return [(f" ▲ {view.speed.cause}{fix} ", "warn")]
     identity = view.identity
     parts = [part for part in (identity.product, identity.os) if part]

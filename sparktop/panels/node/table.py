@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparktop.graphics import numbers
-from sparktop.graphics.cells import fit, fit_name
+from sparktop.graphics.cells import cell_width, fit, fit_name
 from sparktop.model.snapshot import NodeView
 from sparktop.panels.node.memory_bar import used_percent
 from sparktop.panels.node.panel import gpu_totals, rows_below
@@ -78,7 +78,10 @@ def node_line(view: NodeView, width: int) -> Row:
     """
     row: Row = [(fit_name(view.name, _NAME), "title"), (" ", "text")]
     if view.failure is not None:
-        return fit_row([*row, (f"✖ {view.failure.message}", "bad")], width)
+        choices = (f"✖ {view.failure.message}", "✖ no answer", "no answer")
+        room = width - _NAME - 1
+        said = next((words for words in choices if cell_width(words) <= room), choices[-1])
+        return fit_row([*row, (said, "bad")], width)
     if view.sample is None:
         return fit_row([*row, label("connecting")], width)
     room = width - _NAME - 1

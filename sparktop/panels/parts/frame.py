@@ -90,6 +90,14 @@ def _edge(
     return [(text, role if own == "border" else own) for text, own in row if text]
 
 
+def _first_part(piece: Sequence[Run]) -> int:
+    """Return the width in cells of the text `piece` without the parts that `_shortened` leaves out first."""
+    if not piece:
+        return 0
+    *start, (text, _) = piece
+    return row_width(start) + cell_width(text.partition(_BETWEEN)[0]) + 1
+
+
 def _shortened(piece: Sequence[Run], room: int) -> Row:
     """Return the styled text `piece` in at most `room` cells: first without its last parts, then cut.
 
@@ -157,7 +165,7 @@ def framed(
     inner = width - 2
     head = _head(title, state, about, inner - 3)
     top = _edge("╭╮", head, status, width, role, least=row_width(head))
-    bottom = _edge("╰╯", footnote, note, width, role)
+    bottom = _edge("╰╯", footnote, note, width, role, least=_first_part(footnote))
     inside, side = max(0, height - 2), ("│", role)
     body = [[side, *(row if fitted else fit_row(row, inner)), side] for row in rows[:inside]]
     empty: Row = [side, (" " * inner, "text"), side]

@@ -10,7 +10,7 @@ from itertools import product
 from sparktop.colors.palette import LEVELS
 from sparktop.graphics.axis import time_axis
 from sparktop.graphics.braille import area, stacked
-from sparktop.graphics.cells import cell_width, fit
+from sparktop.graphics.cells import cell_width
 from sparktop.model.series import Series
 from sparktop.panels.parts.columns import graph_columns, graph_starts
 from sparktop.panels.parts.rows import Row, Run, merged, row_width, spread_row
@@ -171,8 +171,8 @@ def caption(label: Sequence[Run], top: str, width: int, *shorter: Sequence[Run])
 def with_time_axis(rows: list[Row], width: int, window: TimeWindow, role: str) -> list[Row]:
     """Return a framed panel whose lower edge has the labels of the time axis below each graph.
 
-    `rows` are the rows of the panel, `width` cells wide, and `role` is the colour of the edge. The text at
-    the left of the edge is cut where the first graph begins.
+    `rows` are the rows of the panel, `width` cells wide, and `role` is the colour of the edge. Text of the
+    edge that does not end before the first graph is left out.
     """
     starts = graph_starts(width)
     if not starts:
@@ -181,12 +181,10 @@ def with_time_axis(rows: list[Row], width: int, window: TimeWindow, role: str) -
     edge: Row = []
     left = starts[0] - 1
     for text, colour in rows[-1]:
-        # A line may be cut anywhere; words end with "…".
-        shown = (
-            text[:left] if not text.strip("╰─╯") else text if cell_width(text) <= left else fit(text, left)
-        )
-        edge.append((shown, colour))
-        left -= cell_width(shown)
+        cells = cell_width(text)
+        whole = cells <= left or not text.strip("╰─╯")
+        edge.append((text[:left], colour) if whole else ("─" * left, role))
+        left -= min(cells, left)
         if not left:
             break
     for start, end in zip(starts, (*starts[1:], width), strict=True):

@@ -24,6 +24,14 @@ STATE_ROLES = {
 }
 """The role of each backend state; the state is always written out, too."""
 
+SHORT_STATES = {
+    BackendState.CONNECTING: "connects",
+    BackendState.UNREACHABLE: "down",
+    BackendState.ENGINE_DEAD: "dead",
+    BackendState.PREEMPTING: "preempts",
+}
+"""Words of eight letters or fewer for states with longer names, for narrow places."""
+
 WORD_ROLES = {
     BalanceWord.UNKNOWN: "muted",
     BalanceWord.IDLE: "muted",

@@ -66,6 +66,8 @@ _BALANCE_WORDS = (
     ("uneven", "the same one always has more than its share"),
     ("balanced", "none of these; uneven as random routing would be is balanced too"),
     ("unknown", "too little load or too few samples yet: it says what is missing"),
+    ("… → …?", "the last minute says another word, not for long enough yet"),
+    ("lead", "the backend with clearly the most requests has it"),
 )
 
 

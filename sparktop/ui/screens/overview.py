@@ -130,7 +130,7 @@ class OverviewScreen(SweepActions, FilterActions):
             return
         bar = self._bar_rows(width)
         self._room = room = height - HEADER - self.footer_rows - len(bar)
-        snapshot = self._arrangement.of(self._shown, self.view)
+        snapshot = self._arrangement.of(self._shown, self.view, self.selected)
         zoomed = self._zoomed(snapshot)
         # A zoomed panel fills the board; the header still shows a sweep's progress.
         band = self._band if self.zoomed is None else None

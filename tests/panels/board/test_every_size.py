@@ -14,8 +14,9 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot, SpeedState
 from sparktop.panels.board.scene import Drawn, Scene, flatten
-from sparktop.panels.board.view import Preset, View
+from sparktop.panels.board.view import Preset, Sort, View
 from sparktop.panels.parts.columns import figures_width, graph_columns, graph_starts
+from sparktop.panels.parts.roles import SHORT_STATES
 from sparktop.panels.parts.rows import row_text, row_width
 from stage.rehearsal import Rehearsal
 
@@ -76,7 +77,8 @@ def in_states(shown: Snapshot) -> list[Snapshot]:
 
 def in_state(view: BackendView, state: BackendState) -> BackendView:
     failure = REFUSED if state is BackendState.UNREACHABLE else None
-    return replace(view, state=state, state_window_s=None, failure=failure)
+    rule = "it does not report how many requests run" if state is BackendState.UNKNOWN else view.state_rule
+    return replace(view, state=state, state_rule=rule, state_window_s=None, failure=failure)
 
 
 def drawn(shown: Snapshot, size: tuple[int, int], preset: Preset = Preset.WATCH) -> tuple[Scene, list[str]]:
@@ -111,7 +113,8 @@ def test_every_node_and_backend_and_the_verdict_are_in_sight(
         for backend in moment.backends:
             text = own["backend", backend.name]
             assert backend.name in text
-            assert backend.state.value[:7] in text
+            short = SHORT_STATES.get(backend.state, backend.state.value)
+            assert backend.state.value in text or short in text
             assert str(round(backend.running or 0)) in text
         assert "oscillating" in "\n".join(lines) or count == 1
 
@@ -134,6 +137,19 @@ def test_no_sentence_is_cut_in_a_panel_with_a_free_row(
             words = [row_text(row)[1 : 2 + figures_width(panel.place.width)] for row in panel.rows[1:-1]]
             cut = [line for line in words if line.rstrip().endswith("…")]
             assert not cut or all(line.strip() for line in words), (panel.key, cut)
+
+
+@pytest.mark.parametrize(("size", "count"), CASES)
+@pytest.mark.parametrize("preset", [Preset.WATCH, Preset.COMPACT, Preset.WALL])
+def test_nothing_on_the_board_is_cut(
+    twelve: Snapshot, size: tuple[int, int], count: int, preset: Preset
+) -> None:
+    """No word, value, caption or heading ends in dots, in any state, view and order."""
+    for moment in in_states(fleet(twelve, count)):
+        for sort in (Sort.CONFIG, Sort.MEMORY):
+            scene = Scene(moment, *size, View(preset=preset, sort=sort))
+            rows = flatten(scene.draw(), size[0], scene.layout.height)
+            assert not [line for line in map(row_text, rows) if "…" in line], sort
 
 
 @pytest.mark.parametrize(("size", "count"), CASES)

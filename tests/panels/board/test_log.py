@@ -87,7 +87,7 @@ def test_without_spare_rows_each_entry_is_one() -> None:
         ("limit_percent", 98.0, "limit 98 %"),
         ("swap_in_mib_per_s", 1.25, "swap in 1.25 MiB/s"),
         ("step_ms", 123456.0, "step 123,456 ms"),
-        ("window_s", 60.0, "window 60 s"),
+        ("window_s", 60.0, "last 60 s"),
         ("temperature_c", 61.4, "temperature 61.4 °C"),
         ("ratio", 3.0, "ratio 3"),
         ("limit_ratio", 3.0, "limit 3 ×"),
@@ -98,3 +98,22 @@ def test_without_spare_rows_each_entry_is_one() -> None:
 def test_each_value_has_its_unit(name: str, value: float | str, text: str) -> None:
     """The end of its name says which."""
     assert list(value_texts({name: value})) == [text]
+
+
+def test_a_value_has_its_limit_beside_it_and_plain_words() -> None:
+    """Facts of a verdict need no knowledge of the analysis, and no limit stands alone."""
+    values = {
+        "rule": "lead",
+        "spread_Z_ratio": 32.04,
+        "limit_spread_Z_ratio": 4.0,
+        "lead_changes": 12,
+        "limit_lead_changes": 3,
+        "slope_gib_per_min": -5.4,
+        "clears_below_ratio": 2.0,
+    }
+    assert list(value_texts(values)) == [
+        "spread over chance 32 × (limit 4 ×)",
+        "lead changes 12 (limit 3)",
+        "trend −5.4 GiB/min",
+        "clears below 2 ×",
+    ]

@@ -6,7 +6,8 @@ import pytest
 
 from sparktop.colors.palette import LEVELS
 from sparktop.model.series import HistoryTable, Series
-from sparktop.panels.parts.graph import TimeAxis, TimeWindow, area_rows
+from sparktop.panels.parts.graph import TimeAxis, TimeWindow, area_rows, caption, stacked_rows
+from sparktop.panels.parts.rows import row_text
 
 
 def every(seconds: float, until: float = 80.0) -> Series:
@@ -42,3 +43,28 @@ def test_a_graph_of_one_row_is_coloured_by_value() -> None:
     """A low cell has the first colour of the gradient and a full one the last: idle is not drawn as hot."""
     (row,) = area_rows([0.0, 0.0, 100.0, 100.0], 2, 1, 100.0, "gpu", end_slot=1)
     assert row == [("⣀", "gpu/0"), ("⣿", f"gpu/{LEVELS - 1}")]
+
+
+def test_a_stack_of_one_row_is_coloured_by_value() -> None:
+    """One running request is not drawn as the peak, and waiting ones keep their own gradient."""
+    gradients = ("running", "waiting")
+    (row,) = stacked_rows([4.0, 4.0, 40.0, 40.0], [0.0] * 4, 2, 1, 40.0, gradients, end_slot=1)
+    assert row == [("⣀", "running/0"), ("⣿", f"running/{LEVELS - 1}")]
+    (row,) = stacked_rows([4.0, 4.0], [36.0, 36.0], 1, 1, 40.0, gradients, end_slot=1)
+    assert [role.partition("/")[0] for _, role in row] == ["waiting"]
+
+
+@pytest.mark.parametrize(
+    ("width", "text"),
+    [
+        (20, "⣿run+⡪wait    max 40"),
+        (13, "⣿run+⡪wait 40"),
+        (12, "run+wait  40"),
+        (9, "load   40"),
+    ],
+)
+def test_a_caption_has_shorter_words_where_it_is_narrow(width: int, text: str) -> None:
+    """The scale's end stays; no word is cut."""
+    words = [("⣿run+⡪wait", "running")]
+    row = caption(words, "max 40", width, [("run+wait", "running")], [("load", "running")])
+    assert row_text(row) == text

@@ -1,0 +1,49 @@
+"""Text in the edges of frames: parts are whole or absent."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparktop.panels.parts.frame import framed, key_tab, tab
+from sparktop.panels.parts.rows import row_text, row_width
+
+ABOUT = [("─ ", "border"), ("openai/gpt-oss-120b ", "text"), ("0.32.0 ", "muted")]
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (60, "─ openai/gpt-oss-120b 0.32.0 "),
+        (46, "─ openai/gpt-oss-120b "),
+        (38, "─ gpt-oss-120b "),
+        (30, None),
+    ],
+)
+def test_what_stands_beside_the_state_is_never_cut(width: int, shown: str | None) -> None:
+    """The version goes first, then the owner of the model, then the model."""
+    rows = framed([], width, 3, title=tab(("spark-a", "title")), state=("busy", "good"), about=ABOUT)
+    top = row_text(rows[0])
+    assert row_width(rows[0]) == width
+    assert "…" not in top
+    assert "spark-a┌┐busy┌" in top
+    assert shown is None or f"┐busy┌{shown}─" in top
+    assert shown is not None or "gpt" not in top
+
+
+def test_the_key_of_the_lower_edge_goes_before_its_sentence() -> None:
+    """Where both do not fit, the cause of a slow GPU is worth more than the key of the processes."""
+    cause = [(" ▲ USB-PD power delivery, at most 65 W · unplug the adapter ", "warn")]
+    note = key_tab("P", "processes")
+    (*_, wide) = framed([], 80, 3, footnote=cause, note=note)
+    (*_, narrow) = framed([], 46, 3, footnote=cause, note=note)
+    assert "unplug the adapter" in row_text(wide)
+    assert "Processes" in row_text(wide)
+    assert "65 W" in row_text(narrow)
+    assert "…" not in row_text(narrow)
+    assert "Processes" not in row_text(narrow)
+
+
+def test_fitted_rows_are_padded_to_the_height() -> None:
+    """Rows that are measured already are framed as they are; missing ones are blank."""
+    rows = framed([[("0123456789", "text")]], 12, 4, fitted=True)
+    assert [row_text(row) for row in rows] == ["╭──────────╮", "│0123456789│", "│          │", "╰──────────╯"]
