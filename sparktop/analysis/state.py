@@ -7,9 +7,10 @@ reader never sees "queueing" beside 0 waiting, or "idle" beside a token rate, wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.progress import Progress, ProgressView
 from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import StateThresholds
 
@@ -23,6 +24,9 @@ _FAILED = {
 }
 """The state of a backend by the failure of its newest poll; any other failure makes it unreachable."""
 
+_STOPPED = {Progress.SUSPECT: BackendState.SUSPECT, Progress.STUCK: BackendState.STUCK}
+"""The state of a backend by the verdict on its standstill."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoadFigures:
@@ -33,6 +37,8 @@ class LoadFigures:
     failure: Failure | None = None
     """Failure of the newest poll; None if it succeeded."""
     asleep: bool | None = None
+    progress: ProgressView | None = None
+    """A standstill of the engine; None while it makes progress or holds no request."""
     preemptions: float | None = None
     """Preemptions in the window."""
     window_s: float = 0.0
@@ -67,7 +73,8 @@ def backend_state(load: LoadFigures, thresholds: StateThresholds) -> JudgedState
     """Return the first state of a backend whose rule is met, with its explanation.
 
     The order: unreachable, engine dead or loading (by the failure of the newest poll), connecting, asleep,
-    preempting, KV-full, queueing, unknown (running requests are not reported), busy, bored, idle.
+    stuck or "stuck?", preempting, KV-full, queueing, unknown (running requests are not reported), busy,
+    bored, idle. A standstill without a verdict is added to the explanation.
     """
     if load.failure is not None:
         return JudgedState(_FAILED.get(load.failure.kind, BackendState.UNREACHABLE), load.failure.message)
@@ -75,6 +82,18 @@ def backend_state(load: LoadFigures, thresholds: StateThresholds) -> JudgedState
         return JudgedState(BackendState.CONNECTING, "no answer yet")
     if load.asleep:
         return JudgedState(BackendState.ASLEEP, "the engine sleeps")
+    judged = _by_load(load, thresholds)
+    progress = load.progress
+    if progress is None:
+        return judged
+    reason = f"{progress.fact} ({progress.why})" if progress.why else progress.fact
+    if progress.word in _STOPPED:
+        return JudgedState(_STOPPED[progress.word], f"{reason}; {judged.rule}")
+    return replace(judged, rule=f"{judged.rule}; {reason}")
+
+
+def _by_load(load: LoadFigures, thresholds: StateThresholds) -> JudgedState:
+    """Return the state of a backend that answers and is awake, by its requests and their KV cache."""
     short = _short_of_room(load, thresholds)
     if short is not None:
         return short

@@ -19,6 +19,7 @@ _FIRST_CHOICE = re.compile(r" or |, ")
 _CONDITIONS = {
     "unreachable": ("down", "", "e"),
     "engine-dead": ("engine dead", "restart the server", "e"),
+    "stuck": ("stuck", "restart the server", "z"),
     "restarts": ("restarts again and again", "read its log", "e"),
     "kv-full": ("KV cache full", "fewer or shorter requests", "z"),
     "preempting": ("preempts requests", "fewer requests at once", "z"),

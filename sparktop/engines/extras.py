@@ -102,6 +102,8 @@ GAUGES: Extras = (
     ("kv_fetch_waiting", (_STAGES,), only("stage", "waiting_to_start", combine=requests)),
     ("kv_fetching", (_STAGES,), only("stage", "in_progress", combine=requests)),
     ("deferred", (_REASONS,), only("reason", "deferred", combine=requests)),
+    ("sleep_operations", ("vllm:sleep_mode_operations_in_flight",), requests),
+    ("weight_updates", ("vllm:rl_weight_update_operations_in_flight",), requests),
     ("offload_cache", ("vllm:kv_offload_cpu_cache_usage_perc",), share),
     ("offload_pending", ("vllm:simple_kv_offload_pending_store_blocks",), total),
     ("lmcache_local_bytes", ("lmcache:local_cache_usage",), total),

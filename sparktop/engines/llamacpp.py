@@ -8,6 +8,8 @@ labels; some builds add the label `model` to each sample.
 * Time per token is reported as a sum and a count only, so it becomes a histogram whose only bound is
   infinite: it has a mean but no quantiles. A request's first token is counted but its time is not (it is part
   of the prefill), so the mean is a little low for very short answers.
+* `n_decode_total` counts each call of `llama_decode`, also for every batch of a prompt: it shows that the
+  engine goes on, but it does not count tokens.
 * `kv_cache_usage_ratio` was removed in 2025. `kv_cache_tokens` is the used part, not the capacity.
 * `predicted_tokens_seconds` and `prompt_tokens_seconds` are not read: they are means over the time since
   any client last requested the page.
@@ -31,6 +33,7 @@ _FIELDS: Fields = (
     ("kv_cache_percent", ("llamacpp:kv_cache_usage_ratio",), share),
     ("prompt_tokens", ("llamacpp:prompt_tokens_total",), total),
     ("generation_tokens", ("llamacpp:tokens_predicted_total",), total),
+    ("engine_work", ("llamacpp:n_decode_total",), total),
 )
 _READER = Reader(names_of(_FIELDS, (), _SECONDS))
 

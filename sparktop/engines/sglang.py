@@ -98,6 +98,7 @@ _FIELDS: Fields = (
     ("prefix_cache_hit_percent", ("sglang:cache_hit_rate",), share),
     ("spec_accept_percent", ("sglang:spec_accept_rate",), share_or_none),
     ("read_bytes_per_gpu", ("sglang:estimated_read_bytes_per_gpu_total",), total_or_none),
+    ("engine_work", ("sglang:forward_execution_seconds_total",), total),
     ("finished", ("sglang:num_requests_total",), finished),
 )
 _HISTOGRAMS: Histograms = (

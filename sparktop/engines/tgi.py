@@ -6,6 +6,7 @@ metrics-exporter-prometheus: counters have no `_total`, and a family appears onl
 * Tokens, latencies and successes are counted when a request finishes, the prompt's length when it arrives.
 * Time per token is one mean per request over the entire inference, prefill included. TGI reports nothing
   closer to ITL, so this is read as both ITL and TPOT.
+* `tgi_batch_inference_count` counts each forward pass, prefill and decode, while a request runs.
 * `tgi_batch_current_max_tokens` is the number of tokens to which the running batch may grow, 0 when idle. It
   is not the capacity of the KV cache.
 * Failures are counted by kind (refused, invalid, broken off); these counts are added up here.
@@ -27,6 +28,7 @@ _FIELDS: Fields = (
     ("waiting", ("tgi_queue_size",), requests),
     ("prompt_tokens", ("tgi_request_input_length_sum",), total),
     ("generation_tokens", ("tgi_request_generated_tokens_sum",), total),
+    ("engine_work", ("tgi_batch_inference_count",), total),
 )
 _FINISHED = {"success": "tgi_request_success", "failure": "tgi_request_failure"}
 _HISTOGRAMS: Histograms = (

@@ -10,6 +10,8 @@ not known yet.
 * `time_per_output_token_seconds` is one mean per request: TPOT, not ITL.
 * `kv_cache_max_blocks` includes blocks in host memory with the older KV cache manager: the capacity is
   then too high, which the page does not show.
+* `iteration_latency_seconds` is the duration of the newest iteration. Not a counter, but it hardly ever
+  has the same value twice: it shows that the engine goes on.
 * `num_paused_requests` is a gauge, not a count of preemptions.
 """
 
@@ -39,6 +41,7 @@ _FIELDS: Fields = (
     ("prefix_cache_hit_percent", ("trtllm_kv_cache_hit_rate",), share),
     ("spec_draft_tokens", ("trtllm_spec_decode_num_draft_tokens_total",), total_or_none),
     ("spec_accepted_tokens", ("trtllm_spec_decode_num_accepted_tokens_total",), total_or_none),
+    ("engine_work", ("trtllm_iteration_latency_seconds",), requests),
     ("finished", ("trtllm_request_success_total",), finished),
 )
 _HISTOGRAMS: Histograms = (

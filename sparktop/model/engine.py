@@ -69,6 +69,9 @@ class LaneSample:
     """Acceptance rate as the server's own gauge, 0 to 100, from versions that expose no counters."""
     read_bytes_per_gpu: float | None = None
     """Estimated bytes that each GPU read (vLLM with --enable-mfu-metrics); None where the page says 0."""
+    engine_work: float | None = None
+    """A counter that grows with every forward pass of the engine, in a unit of its own, prefill included; it
+    shows only whether the engine goes on. None where a server has no such counter."""
     asleep: bool | None = None
     generation_tps_gauge: float | None = None
     """Generated tokens per second, as reported by the server itself."""

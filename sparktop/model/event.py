@@ -16,6 +16,7 @@ NO_VALUES: Values = MappingProxyType({})
 ALERT_KINDS = (
     "unreachable",
     "engine-dead",
+    "stuck",
     "restarts",
     "kv-full",
     "preempting",

@@ -13,6 +13,7 @@ LITELLM = "litellm"
 UNKNOWN_KIND = "unknown"
 """Kind of a router that answers, but not like any that this version knows."""
 _NOTHING: Mapping[str, float | None] = MappingProxyType({})
+_NO_WORDS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,8 @@ class RouterView:
     running: Mapping[str, float | None] = field(default_factory=lambda: _NOTHING)
     """Running requests now, by name of the backends behind the router; None for a backend that does not
     report them."""
+    stuck: Mapping[str, str] = field(default_factory=lambda: _NO_WORDS)
+    """By name of each backend behind the router that is stuck: the standstill, in words."""
     cooldown_s: float | None = None
     cooldowns_disabled: bool | None = None
     failures: Mapping[str, float] | None = None

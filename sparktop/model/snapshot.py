@@ -14,6 +14,7 @@ from sparktop.model.event import Alert, Event
 from sparktop.model.failure import Failure
 from sparktop.model.fleet import NO_COST, NO_TOTALS, SelfView, Totals
 from sparktop.model.node import LostGpu, NodeIdentity, NodeSample
+from sparktop.model.progress import ProgressView
 from sparktop.model.router import RouterView
 from sparktop.model.series import Series
 
@@ -30,6 +31,8 @@ class BackendState(StrEnum):
     """The HTTP server reports that the engine behind it has died (vLLM's 503)."""
     LOADING = "loading"
     ASLEEP = "asleep"
+    STUCK = "stuck"
+    SUSPECT = "stuck?"
     PREEMPTING = "preempting"
     KV_FULL = "KV-full"
     QUEUEING = "queueing"
@@ -157,6 +160,7 @@ class BackendView:
     state: BackendState = BackendState.CONNECTING
     state_rule: str = "no answer yet"
     """The rule that decided the state, in words with its numbers."""
+    progress: ProgressView | None = None
     state_window_s: float | None = None
     """Seconds over which the state was judged; None where the current values alone would give the same
     state."""

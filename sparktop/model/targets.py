@@ -208,9 +208,18 @@ class EventSettings:
 
 _NO_MODELS: Mapping[str, ModelFacts] = MappingProxyType({})
 
-INCIDENTS = ("unreachable", "engine-dead", "headroom", "throttled", "slow-clock", "gpu-lost", "gpus-gone")
-"""Default of `Watch.incidents`: a server or machine is dead, memory is nearly used up, or a GPU is slow or
-lost."""
+INCIDENTS = (
+    "unreachable",
+    "engine-dead",
+    "stuck",
+    "headroom",
+    "throttled",
+    "slow-clock",
+    "gpu-lost",
+    "gpus-gone",
+)
+"""Default of `Watch.incidents`: a server or machine is dead, an engine is stuck, memory is nearly used up, or
+a GPU is slow or lost."""
 
 
 @dataclass(frozen=True, slots=True)

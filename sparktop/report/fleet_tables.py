@@ -105,6 +105,17 @@ def troubles(snapshot: Snapshot) -> Table:
     return Table("No answer", columns, tuple(rows))
 
 
+def standstills(snapshot: Snapshot) -> Table:
+    """Return a table of the backends that make no progress: the verdict, for how long, and what is known."""
+    columns = (Column("backend", Kind.NAME), Column("state", Kind.WORD), Column("what", Kind.NAME))
+    rows = (
+        (cell.name(one.name), cell.state(one), cell.name(one.progress.sentence, _LONG))
+        for one in snapshot.backends
+        if one.progress is not None
+    )
+    return Table("No progress", columns, tuple(rows))
+
+
 def alerts(snapshot: Snapshot) -> Table:
     """Return a table of the active alerts, one row each."""
     columns = (

@@ -26,8 +26,8 @@ _STYLE = """\
 .screen svg { display: block; width: 100%; min-width: 44rem; height: auto; }
 td.name { min-width: 8rem; }
 td.word { white-space: nowrap; }
-.critical, .unreachable { color: var(--bad); font-weight: 600; }
-.warning, .loading, .preempting, .KV-full, .queueing,
+.critical, .unreachable, .stuck { color: var(--bad); font-weight: 600; }
+.warning, .loading, .stuck\\?, .preempting, .KV-full, .queueing,
 .oscillating, .starved, .uneven { color: var(--warn); font-weight: 600; }
 .busy, .bored, .alive, .balanced { color: var(--good); font-weight: 600; }
 tr:has(td.unreachable) .figure { color: var(--muted); }
@@ -65,6 +65,7 @@ def _tables(snapshot: Snapshot) -> Iterator[Table]:
     backends, nodes = snapshot.backends, snapshot.nodes
     yield fleet_tables.alerts(snapshot)
     yield fleet_tables.troubles(snapshot)
+    yield fleet_tables.standstills(snapshot)
     yield backend_tables.backend_load(backends)
     yield backend_tables.latencies(backends)
     yield backend_tables.backend_work(backends)

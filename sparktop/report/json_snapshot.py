@@ -19,6 +19,7 @@ from sparktop.events.document import event_json
 from sparktop.model.counter_figures import COUNTER_FIGURES
 from sparktop.model.event import Alert
 from sparktop.model.plain import json_time, plain
+from sparktop.model.progress import ProgressView
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, LaneView, Latency, Quantile, Snapshot
 from sparktop.report.current import current
@@ -120,6 +121,7 @@ def _backend(backend: BackendView) -> dict[str, object]:
         "waiting": _count(backend.waiting),
         "kv_cache_percent": backend.kv_cache_percent,
         "kv_capacity_tokens": _count(backend.kv_capacity_tokens),
+        "progress": _progress(backend.progress),
         **fields_of(backend, _FIGURE_KEYS),
         **{name: backend.counter_figures.get(name) for name in _ALWAYS},
         "spec_accept_by_position_percent": backend.spec_accept_by_position or None,
@@ -145,6 +147,18 @@ def _backend(backend: BackendView) -> dict[str, object]:
     }
 
 
+def _progress(progress: ProgressView | None) -> dict[str, object] | None:
+    """Return a standstill; None while the engine makes progress or holds no request."""
+    if progress is None:
+        return None
+    return {
+        "word": progress.word.value,
+        "seconds": progress.seconds,
+        "why": progress.why or None,
+        "evidence": progress.evidence,
+    }
+
+
 def _router(router: RouterView) -> dict[str, object]:
     return {
         "name": router.name,
@@ -156,6 +170,7 @@ def _router(router: RouterView) -> dict[str, object]:
         "strategy": router.strategy,
         "backends": router.backends,
         "deployments": router.deployments,
+        "stuck": router.stuck,
         **fields_of(router, _ROUTER_KEYS),
     }
 

@@ -36,6 +36,7 @@ def render(snapshot: Snapshot) -> str:
     wrong = (
         fleet_tables.alerts(snapshot),
         fleet_tables.troubles(snapshot),
+        fleet_tables.standstills(snapshot),
         node_tables.speeds(nodes, only_slow=True),
     )
     figures = (

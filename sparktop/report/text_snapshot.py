@@ -156,8 +156,14 @@ def _backend_row(view: BackendView) -> TextRow:
             cell.quantile(view.ttft.p95),
             view.model or UNKNOWN,
         ),
-        (also_reported_words(view), *_trouble(view.failure, view.age_s)),
+        (*_standing(view), also_reported_words(view), *_trouble(view.failure, view.age_s)),
     )
+
+
+def _standing(view: BackendView) -> Iterator[str]:
+    """Yield a sentence about a standstill of the engine, if there is one."""
+    if view.progress is not None:
+        yield view.progress.sentence
 
 
 def _router_row(router: RouterView) -> TextRow:
@@ -175,6 +181,7 @@ def _router_row(router: RouterView) -> TextRow:
         (
             sent,
             router_words(router),
+            *(f"still sends to {clean(name)}: {words}" for name, words in router.stuck.items()),
             router.note or "" if router.failure is None else "",
             *_trouble(router.failure, router.age_s),
         ),

@@ -78,13 +78,20 @@ class AlertBook:
             self._report(alert, when, Phase.WORSE, found.message)
 
     def clear(
-        self, alert_id: str, when: Instant, message: str | None = None, *, unknown: str | None = None
+        self,
+        alert_id: str,
+        when: Instant,
+        message: str | None = None,
+        *,
+        unknown: str | None = None,
+        timed: bool = True,
     ) -> None:
         """Drop the alert `alert_id` and add an event that it ended; do nothing if the alert is not active.
 
         `when` is the time of the sample that showed the end. The event's message is `message`, or "ended"
-        with the alert's name if that is None, followed by the alert's duration. Pass `unknown`, a reason, if
-        it can no longer be determined whether the condition holds: the message then says so.
+        with the alert's name if that is None, followed by the alert's duration unless `timed` is false. Pass
+        `unknown`, a reason, if it can no longer be determined whether the condition holds: the message then
+        says so.
         """
         alert = self._alerts.pop(alert_id, None)
         if alert is None:
@@ -94,7 +101,7 @@ class AlertBook:
             self._silent.discard(alert_id)
             return
         duration_s = lasted_s(alert, when)
-        after = "" if duration_s is None else f" after {numbers.age(duration_s)}"
+        after = "" if duration_s is None or not timed else f" after {numbers.age(duration_s)}"
         label = condition_label(alert_id)
         if unknown is not None:
             said = f"unknown{after}: {label} ({unknown})"

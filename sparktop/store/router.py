@@ -10,12 +10,13 @@ from datetime import datetime
 from sparktop.analysis.deployments import match_deployments
 from sparktop.model.failure import Failure
 from sparktop.model.router import RouterSample, RouterView
-from sparktop.model.snapshot import BackendView
+from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.model.targets import RouterTarget
 from sparktop.store.health import Health
 
 _COUNTS_KEPT = 130
 """Samples whose counters are kept: enough for the widest window of a balance with a sample every 5 s."""
+_STUCK = {BackendState.STUCK, BackendState.SUSPECT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,9 @@ class RouterTrack:
     def view(self, at: float, group: Group, backends: Iterable[BackendView]) -> RouterView:
         """Return the router as shown at `at` (monotonic), with the load of its backends."""
         sample = self._sample or RouterSample(at)
-        loads = {view.name: view.running if view.ok else None for view in backends}
+        known = {view.name: view for view in backends}
+        loads = {name: view.running if view.ok else None for name, view in known.items()}
+        behind = [known[name] for name in group.backends if name in known]
         return RouterView(
             self.target.name,
             self.target.url,
@@ -140,6 +143,7 @@ class RouterTrack:
             deployments=group.deployments,
             told=sample.deployments,
             running={name: loads.get(name) for name in group.backends},
+            stuck={view.name: self._stuck(at, view, group) for view in behind if view.state in _STUCK},
             cooldown_s=sample.cooldown_s,
             cooldowns_disabled=sample.cooldowns_disabled,
             failures=sample.failures,
@@ -151,6 +155,17 @@ class RouterTrack:
             note=sample.note,
             poll_ms=self.poll_ms,
         )
+
+    def _stuck(self, at: float, view: BackendView, group: Group) -> str:
+        """Return the standstill of a backend, and what the router has counted there meanwhile, in words."""
+        words = view.state.value if view.progress is None else f"{view.state.value}, {view.progress.fact}"
+        counted = None if view.progress is None else self.counted(at - view.progress.seconds)
+        failures = None if counted is None else counted.failures
+        if failures is None or group.deployments is None:
+            return words
+        own = [name for name, backend in group.deployments.items() if backend == view.name]
+        failed = sum(failures.get(name, 0.0) for name in own)
+        return f"{words}, {failed:.0f} failed answers meanwhile" if failed else words
 
 
 def _grown(before: float | None, after: float | None) -> float | None:

@@ -32,6 +32,7 @@ from sparktop.store.node.alerts import judge_node
 from sparktop.store.node.restart import restart_events
 from sparktop.store.node.track import NodeTrack
 from sparktop.store.placement import Placement
+from sparktop.store.progress import ProgressBook
 from sparktop.store.router import RouterTrack
 from sparktop.store.tracks import Target, Tracks
 
@@ -72,6 +73,7 @@ class Store:
         self._events = EventLog()
         self._alerts = AlertBook(self._events)
         self.balance = BalanceBook()
+        self.progress = ProgressBook()
         self._self_cost = SelfView()
         self._listeners: tuple[Hear, ...] = ()
         self._add(*watch.nodes, *watch.backends, *watch.routers)
@@ -252,12 +254,18 @@ class Store:
         self.balance.end_own_load(names)
 
     def judge(self) -> None:
-        """Judge the balance of every group that is due: update verdicts and alerts, add events.
+        """Judge the progress of every engine and the balance of every group that is due.
+
+        Update verdicts and alerts, and add events.
 
         Call this at each full second. Snapshots only show the results.
         """
         instant = self._begin(Change.JUDGE)
         self._events.settle(instant)
+        tracks = self._tracks
+        self._events.add(
+            *self.progress.judge(tracks.backends, tracks.nodes, self._alerts, self.interval_s, instant)
+        )
         routers, groups, names = self._tracks.routing()
         backends, known = self._tracks.backends, self._tracks.groups_by_name(names)
         self._events.add(

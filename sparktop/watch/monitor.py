@@ -206,7 +206,7 @@ class Monitor:
         for key, source in self._sources.items():
             if key.kind is SourceKind.NODE:
                 if isinstance(source, ShowsProcesses):
-                    source.show_processes = key.name in self._processes_of
+                    source.show_processes = key.name in self._processes_of | self._store.progress.nodes_asked
                 if isinstance(source, TellsInterval):
                     source.interval_s = self._memory.interval_s(key.name, NODE_INTERVALS * self._interval_s)
 
@@ -286,9 +286,8 @@ class Monitor:
         urls = [target.url for target in self._backends.values()]
         found = behind_router(router, sample.deployments, watched_urls=urls, taken=self._backends)
         for host in found.elsewhere:
-            hint = "which is not an address of this network, so it is not polled"
-            advice = "list it under [[backends]] to watch it"
-            self._store.note(name, f"sends to {clean(host, 100)}, {hint}: {advice}")
+            hint = "which is not an address of this network, so it is not polled: list it under [[backends]]"
+            self._store.note(name, f"sends to {clean(host, 100)}, {hint} to watch it")
         new = [target for target in found.targets if target.url not in self._tried]
         if new:
             self._tried.update(target.url for target in new)
@@ -325,7 +324,7 @@ class Monitor:
             nodes = await self._watch_found_nodes(found.nodes)
             self._watch_found(found.backends, nodes)
             self._watch_found_routers(found.routers)
-            urls = [*(target.url for target in found.backends), *(target.url for target in found.routers)]
+            urls = (*(one.url for one in found.backends), *(one.url for one in found.routers))
             there = {bare_host(urlsplit(url).hostname or "") for url in urls}
             hosts = [host for host in hosts if bare_host(host) not in there]
             self._store.set_searching(tuple(hosts))
@@ -381,6 +380,7 @@ class Monitor:
         """Call `Store.judge` every second, whether or not snapshots are taken."""
         while True:
             self._store.judge()
+            self._tell_nodes()
             await self._sleep(JUDGE_EVERY_S)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

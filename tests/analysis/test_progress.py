@@ -11,32 +11,19 @@ from sparktop.analysis.progress import (
     FACT_S,
     LONGEST_STEP_S,
     QUIET_S,
-    WAITING_HELD_S,
     GpuWork,
-    Progress,
     Standstill,
-    StandstillClock,
     judge_standstill,
     power_limits,
 )
-from sparktop.model.engine import EngineSample, Histogram, LaneSample
+from sparktop.model.progress import Progress
 
 SPINNING = GpuWork(19.0, 96.0, 2400.0, 30.0, 35.0)
-BLOCKED = GpuWork(13.0, 0.0, 2400.0, 30.0, 35.0)
+BLOCKED = GpuWork(13.0, 0.0, 208.0, 30.0, 35.0)
 PREFILL = GpuWork(46.0, 96.0, 2400.0, 30.0, 35.0)
 SLOW_CLOCK = GpuWork(16.0, 96.0, 711.0, 30.0, 35.0)
 BETWEEN = GpuWork(32.0, 96.0, 2400.0, 30.0, 35.0)
 HALF_USED = GpuWork(25.0, 40.0, 2400.0, 30.0, 35.0)
-
-MOVING = LaneSample("0", running=3.0, waiting=1.0, kv_cache_percent=12.5, generation_tokens=900.0)
-
-
-def clock_of(*lanes: LaneSample, step_s: float = 1.0) -> tuple[StandstillClock, list[float]]:
-    clock = StandstillClock()
-    return clock, [
-        clock.note(EngineSample(at=index * step_s, engine="vllm", lanes=(lane,)))
-        for index, lane in enumerate(lanes)
-    ]
 
 
 @pytest.mark.parametrize(
@@ -97,51 +84,29 @@ def test_an_excuse_or_a_start_is_never_a_verdict(seconds: float) -> None:
     assert judge_standstill(quiet) is Progress.STUCK
 
 
-def test_any_counter_is_progress() -> None:
-    """Tokens, finished requests, a chunk's KV blocks, a histogram: each starts the time anew."""
-    steps = [
-        MOVING,
-        MOVING,
-        replace(MOVING, kv_cache_percent=12.5000001),
-        replace(MOVING, kv_cache_percent=12.5000001, finished={"stop": 1.0}),
-        replace(MOVING, kv_cache_percent=12.5000001, finished={"stop": 1.0}),
-        replace(
-            MOVING,
-            kv_cache_percent=12.5000001,
-            finished={"stop": 1.0},
-            step_tokens=Histogram((float("inf"),), (1.0,), 4.0),
-        ),
-    ]
-    _, seconds = clock_of(*steps)
-    assert seconds == [0.0, 1.0, 0.0, 0.0, 1.0, 0.0]
+def test_gpus_at_rest_are_evidence_only_if_the_processes_are_known() -> None:
+    """A compiler or a busy core may be what a GPU at rest waits for; a GPU that spins waits for neither."""
+    resting = Standstill(130.0, made_token=True, gpus=(BLOCKED,), processes_known=False)
+    assert judge_standstill(resting) is Progress.STILL
+    assert judge_standstill(replace(resting, processes_known=True)) is Progress.STUCK
+    assert judge_standstill(replace(resting, gpus=(SPINNING, BLOCKED))) is Progress.STUCK
+    busy = replace(resting, processes_known=True, core_busy=True)
+    assert judge_standstill(busy) is Progress.LONG_STEP
+    assert judge_standstill(replace(busy, seconds=LONGEST_STEP_S)) is Progress.SUSPECT
 
 
-def test_an_idle_engine_never_stands_still() -> None:
-    """Without requests no time passes; with the first request it begins at 0, however long it was idle."""
-    idle = replace(MOVING, running=0.0, waiting=0.0)
-    _, seconds = clock_of(*[idle] * 50, *[MOVING] * 5)
-    assert seconds == [0.0] * 51 + [1.0, 2.0, 3.0, 4.0]
+def test_counters_of_finished_requests_show_no_standstill() -> None:
+    """Without GPUs such a server is never called stuck; with them the GPUs decide."""
+    blind = Standstill(5000.0, made_token=True, counts_steps=False)
+    assert judge_standstill(blind) is Progress.STILL
+    assert judge_standstill(replace(blind, gpus=(SPINNING,))) is Progress.STUCK
 
 
-def test_waiting_requests_alone_are_held_after_a_minute() -> None:
-    """A queue that nothing is taken from counts too, but a queue of seconds does not."""
-    queue = replace(MOVING, running=0.0, waiting=4.0)
-    _, seconds = clock_of(*[queue] * 12, step_s=10.0)
-    begun = int(WAITING_HELD_S / 10.0)
-    assert seconds == [0.0] * (begun + 1) + [10.0 * index for index in range(1, 12 - begun)]
-
-
-def test_asleep_is_no_standstill() -> None:
-    """A sleeping engine keeps its gauges, and they mean nothing."""
-    _, seconds = clock_of(*[replace(MOVING, asleep=True)] * 30)
-    assert set(seconds) == {0.0}
-
-
-def test_a_token_must_have_been_made() -> None:
-    """A counter of 0 is a process that still warms up; an unknown one is not evidence either."""
-    for tokens, expected in ((0.0, False), (None, False), (1.0, True)):
-        clock, _ = clock_of(replace(MOVING, generation_tokens=tokens))
-        assert clock.made_token is expected
+def test_an_old_number_of_requests_is_no_standstill() -> None:
+    """A rank of SGLang at rest may show requests that have ended: only a GPU that spins says otherwise."""
+    stale = Standstill(5000.0, made_token=True, gpus=(BLOCKED,), may_be_stale=True)
+    assert judge_standstill(stale) is Progress.MOVING
+    assert judge_standstill(replace(stale, gpus=(SPINNING,))) is Progress.STUCK
 
 
 def test_limits_of_power_are_learned() -> None:

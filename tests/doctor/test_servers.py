@@ -231,3 +231,13 @@ async def test_another_router_is_a_warning(serve: Serve, network: RealNetwork) -
     checks = by_name(await check_router(RouterTarget("b", server.url), network))
     assert checks["router"].status is Status.WARN
     assert "404" in checks["router"].message
+
+
+async def test_the_health_of_a_sglang_is_never_asked(
+    serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes]
+) -> None:
+    """It would generate a token."""
+    server = await serve({"/metrics": http_answer(b'sglang:num_running_reqs{tp_rank="0"} 2.0\n')})
+    for engine in ("sglang", "auto"):
+        await check_backend(BackendTarget("b", server.url, engine=engine), network)
+    assert {path for path in server.paths if path.startswith("/health")} <= {"/health/liveliness"}

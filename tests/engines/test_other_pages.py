@@ -152,6 +152,7 @@ def test_llamacpp_of_old_builds(read: Callable[[str], EngineSample]) -> None:
         "kv_cache_percent": 37.5,
         "prompt_tokens": 6886.0,
         "generation_tokens": 3469.0,
+        "engine_work": 3501.0,
         "per_finished_request": True,
         "itl": (3469.0, 138.76, 3469.0, math.inf),
     }
@@ -165,6 +166,7 @@ def test_llamacpp_of_new_builds(read: Callable[[str], EngineSample]) -> None:
         "waiting": 46.0,
         "prompt_tokens": 9876540.0,
         "generation_tokens": 1234570.0,
+        "engine_work": 400123.0,
         "per_finished_request": True,
         "itl": (1234570.0, 37037.1, 1234570.0, math.inf),
     }
@@ -212,6 +214,7 @@ def test_tgi(read: Callable[[str], EngineSample]) -> None:
         "waiting": 2.0,
         "prompt_tokens": 25000.0,
         "generation_tokens": 2050.0,
+        "engine_work": 2144.0,
         "per_finished_request": True,
         "finished": {"success": 40.0, "failure": 5.0},
         "itl": (40.0, 1.125, 39.0, 0.0333),

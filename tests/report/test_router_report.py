@@ -32,6 +32,7 @@ def test_json_has_the_routers_of_the_schema() -> None:
         "strategy": "least-busy",
         "backends": ["spark-a", "spark-b"],
         "deployments": {"spark-1": "spark-a", "spark-2": "spark-b", "cloud-1": None},
+        "stuck": {},
         "cooldown_s": None,
         "cooldowns_disabled": None,
         "failures": None,

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from sparktop.engines.registry import ENGINES
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.sources.engine_http import EngineSource
@@ -144,3 +145,22 @@ async def test_a_server_whose_engine_is_named_is_never_asked_for_a_router_s_rout
     assert [await look(plain) for _ in range(3)] == ["openai"] * 3
     await plain.close()
     assert server.paths.count("/health/liveliness") == 1
+
+
+def test_only_vllm_has_a_health_route() -> None:
+    """That of SGLang, TGI and LiteLLM generates a token, and those of others say nothing of a dead engine."""
+    assert {name for name, engine in ENGINES.items() if engine.health is not None} == {"vllm"}
+
+
+async def test_the_health_of_a_sglang_is_never_asked(serve: Serve, clock: FakeClock) -> None:
+    """Neither while it answers, nor while it loads: `/health` and `/health_generate` make it generate."""
+    table = {"/metrics": answer(SGLANG_PAGE)}
+    server: RawServer = await serve(table)
+    source = EngineSource(server.target(), clock=clock)
+    for _ in range(8):
+        await look(source)
+        clock.now += 11.0
+    table["/metrics"] = DEAD
+    assert await look(source) is FailureKind.LOADING
+    await source.close()
+    assert [path for path in server.paths if path.startswith("/health")] == []

@@ -8,6 +8,7 @@ from functools import partial
 
 from sparktop.graphics import numbers
 from sparktop.graphics.scale import nice_ceiling
+from sparktop.model.progress import Progress
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.panels.parts.columns import figures_width, graph_columns, panel_row
 from sparktop.panels.parts.figures import (
@@ -27,6 +28,7 @@ from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
 
 _MIN_TOP_TPS = 10.0
 _MIN_TOP_LOAD = 4.0
+_STANDING_ROLES = {Progress.SUSPECT: "warn", Progress.STUCK: "bad"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,13 +264,17 @@ def about(view: BackendView) -> Row:
 def footnote(view: BackendView, *, short: bool = False) -> tuple[Row, Row]:
     """Return the texts of the frame's lower edge: (for the left, for the right).
 
-    At the left stands the failure, else why the state is unknown, else URL and nodes; at the right the
-    duration of the last poll. The `short` URL has no scheme, and nothing else follows it.
+    At the left stands the failure, else how long there was no progress, else why the state is unknown, else
+    URL and nodes; at the right the duration of the last poll. The `short` URL has no scheme, and nothing else
+    follows it.
     """
     if view.failure is not None:
         since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
         stale = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
         return [(f" ✖{since}: {view.failure.message}{stale} ", "bad")], []
+    if view.progress is not None:
+        words = view.progress.fact if short else view.progress.sentence
+        return [(f" {words} ", _STANDING_ROLES.get(view.progress.word, "text"))], []
     if view.state is BackendState.UNKNOWN:
         return [(f" {view.state_rule} ", "warn")], []
     if short:

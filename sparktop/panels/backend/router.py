@@ -98,13 +98,16 @@ def _state(view: RouterView) -> tuple[Run, Row]:
 def _footnote(view: RouterView, *, note_inside: bool) -> tuple[Row, Row]:
     """Return the texts of the frame's lower edge: (for the left, for the right).
 
-    At the left stands the failure, else the router's note and URL; at the right the duration of the last
-    poll. `note_inside`: the note is already shown inside the panel.
+    At the left stands the failure, else which backends are stuck, else the router's note and URL; at the
+    right the duration of the last poll. `note_inside`: the note is already shown inside the panel.
     """
     if view.failure is not None:
         stale = "" if view.age_s is None else f" last answer {numbers.age(view.age_s)} ago:"
         return [(f" ✖{stale} {view.failure.message} ", "bad")], []
     poll: Row = [] if view.poll_ms is None else [(f" {view.poll_ms:.0f} ms ", "muted")]
+    if view.stuck:
+        listed = "; ".join(f"{name}: {words}" for name, words in view.stuck.items())
+        return [(f" ✖ still sends to {listed} ", "bad")], poll
     words = view.url if view.note is None or note_inside else f"{view.note} · {view.url}"
     return [(f" {words} ", "muted")], poll
 

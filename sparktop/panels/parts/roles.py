@@ -14,6 +14,8 @@ STATE_ROLES = {
     BackendState.ENGINE_DEAD: "bad",
     BackendState.LOADING: "warn",
     BackendState.ASLEEP: "muted",
+    BackendState.STUCK: "bad",
+    BackendState.SUSPECT: "warn",
     BackendState.PREEMPTING: "bad",
     BackendState.KV_FULL: "bad",
     BackendState.QUEUEING: "warn",

@@ -9,9 +9,11 @@ from datetime import datetime
 
 from sparktop.analysis.roles import Role
 from sparktop.analysis.speed_state import StepPace
+from sparktop.analysis.standstill import StandstillClock
 from sparktop.analysis.state import LoadFigures, backend_state
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.failure import Failure
+from sparktop.model.progress import ProgressView
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendHistory, BackendView, LaneHistory, LaneView
 from sparktop.model.targets import BackendTarget, StateThresholds
@@ -60,6 +62,9 @@ class BackendTrack:
         compared."""
         self.role: Role | None = None
         """Whether the backend only prefills or only decodes; None if it does both or that is not known."""
+        self.standstill = StandstillClock()
+        self.ranks_apart: str | None = None
+        """What NCCL says about ranks that lag or are missing, in words; None without such a verdict."""
         self.load = LoadLog()
         """The backend's load at every poll: the input for the balance of its group."""
         self.lanes = LaneLogs()
@@ -80,16 +85,9 @@ class BackendTrack:
         self._paced_at = -math.inf
         self._quick = False
         """True if the newest sample arrived clearly sooner than the configured interval."""
-        self.view = BackendView(
-            target.name,
-            target.url,
-            "",
-            nodes=target.nodes,
-            slots=target.slots,
-            capture_sizes=target.capture_sizes,
-        )
-        if target.engine != "auto":
-            self.view = replace(self.view, engine=target.engine)
+        self._figures = LoadFigures()
+        """What the state was judged by at the newest poll."""
+        self.view = _first_view(target)
 
     def set_thresholds(self, thresholds: StateThresholds, slow_step_ratio: float) -> None:
         """Judge later samples by these thresholds."""
@@ -106,6 +104,13 @@ class BackendTrack:
             max_model_len=identity.max_model_len,
             slots=self.target.slots or identity.slots,
         )
+
+    def show_progress(self, progress: ProgressView | None) -> None:
+        """Store the verdict on the engine's standstill, and judge the state again if it has changed."""
+        if progress == self.view.progress:
+            return
+        self._figures = replace(self._figures, progress=progress)
+        self._judge_state()
 
     def place(self, nodes: tuple[str, ...]) -> None:
         """Store the names of the nodes that the backend runs on."""
@@ -132,6 +137,7 @@ class BackendTrack:
             state=judged.state,
             state_rule=judged.rule,
             state_window_s=None,
+            progress=None,
             failure=failure,
             failing_since=self.health.failing_since,
             poll_ms=took_ms,
@@ -167,7 +173,7 @@ class BackendTrack:
             continues=kind is LinkKind.CONTINUES,
             live=view.rate_note is None,
         )
-        judged = backend_state(self._load(sample, view), self._thresholds)
+        self._figures = self._load(sample, view)
         self.view = replace(
             view,
             engine=sample.engine,
@@ -178,14 +184,12 @@ class BackendTrack:
             poll_ms=sample.answer_ms if sample.answer_ms is not None else took_ms,
             step_ms=step_ms,
             spec_verdict=self._drafts.verdict(view, self._window, RATE_WINDOW_S),
-            state=judged.state,
-            state_rule=judged.rule,
-            state_window_s=judged.window_s,
             failure=None,
             failing_since=None,
             history=self._remember(sample.at, view, step_ms, interval_s),
             load=self.load.history(),
         )
+        self._judge_state()
         return kind
 
     def _note_reported(self, sample: EngineSample) -> None:
@@ -194,6 +198,17 @@ class BackendTrack:
         slots = self.target.slots or self.identity.slots or sample.slots
         if slots != self.view.slots:
             self.view = replace(self.view, slots=slots)
+
+    def _judge_state(self) -> None:
+        """Store the state of a backend that answers in the view."""
+        judged = backend_state(self._figures, self._thresholds)
+        self.view = replace(
+            self.view,
+            progress=self._figures.progress,
+            state=judged.state,
+            state_rule=judged.rule,
+            state_window_s=judged.window_s,
+        )
 
     def _count(self, sample: EngineSample, wall_at: float, interval_s: float) -> LinkKind:
         """Add the sample's counters to the samples that rates are computed from.
@@ -209,11 +224,13 @@ class BackendTrack:
             self._running.clear()
             self._baseline.clear()
             self._drafts.clear()
+            self.standstill = StandstillClock()
             if link.baseline is not None:
                 self._window.append(advance(None, None, link.baseline), short_s)
         if link.kind is LinkKind.RESTARTED:
             self.restarts += 1
             self.restarted_at.append(sample.at)
+        self.standstill.note(sample, MISSED_INTERVALS * interval_s)
         before = self._window.newest
         tally = advance(before, link.baseline, sample)
         self._window.append(tally, short_s)
@@ -269,6 +286,7 @@ class BackendTrack:
         return LoadFigures(
             seen=True,
             asleep=all(asleep) if asleep else None,
+            progress=self.view.progress if self.standstill.seconds else None,
             preemptions=preempted[0] if preempted else None,
             window_s=sample.at - self._held[0][0],
             kv_cache_percent=view.kv_fullest_percent,
@@ -309,6 +327,20 @@ class BackendTrack:
         sample = self._lineage.last
         names = sample.models if sample else ()
         return self.identity.model if self.identity.model in names or not names else names[0]
+
+
+def _first_view(target: BackendTarget) -> BackendView:
+    """Return the view of a backend before its first poll."""
+    engine = None if target.engine == "auto" else target.engine
+    return BackendView(
+        target.name,
+        target.url,
+        "",
+        engine=engine,
+        nodes=target.nodes,
+        slots=target.slots,
+        capture_sizes=target.capture_sizes,
+    )
 
 
 def _lane_view(lane: LaneSample, history: LaneHistory | None) -> LaneView:

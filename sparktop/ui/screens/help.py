@@ -39,6 +39,8 @@ _WORDS = (
     ("engine dead", "vLLM's HTTP server answers, its engine has died: restart it"),
     ("loading", "503 of SGLang, llama.cpp or TGI: a model is being loaded"),
     ("asleep", "its weights are put away"),
+    ("stuck", "it holds requests, but has made no progress for minutes while its GPUs wait"),
+    ("stuck?", "the same for a shorter time: its panel says since when, and what the GPUs do"),
     ("preempting", "requests were thrown out of the KV cache in the last 10 s"),
     ("KV-full", "98 % of the KV cache or more is used"),
     ("queueing", "requests waited for half of the last 10 s or more"),

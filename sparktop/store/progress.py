@@ -1,0 +1,277 @@
+"""Judges at each second which engines make no progress, and keeps the alerts and events about it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from sparktop.analysis.machine_work import (
+    busy_core_percent,
+    engine_gpus,
+    engine_rows,
+    excuse_of,
+    rdma_mb_per_s,
+    why,
+)
+from sparktop.analysis.progress import (
+    BLIND_S,
+    FACT_S,
+    GB10_POWER_W,
+    QUIET_S,
+    GpuWork,
+    Standstill,
+    judge_standstill,
+    power_limits,
+)
+from sparktop.analysis.speed_state import is_gb10
+from sparktop.model.event import Event, Severity, Values
+from sparktop.model.instant import Instant
+from sparktop.model.node import GpuReading, NodeSample
+from sparktop.model.progress import Progress, ProgressView
+from sparktop.model.snapshot import NODE_INTERVALS
+from sparktop.store.alert_book import AlertBook, Finding
+from sparktop.store.backend.track import BackendTrack
+from sparktop.store.keys import SourceKey
+from sparktop.store.node.track import NodeTrack
+
+STUCK = "stuck"
+"""Name of the alert."""
+_STEADY_S = 45.0
+"""GPUs count as quiet after they have been quiet for so many seconds, and as busy if they were busy in
+them."""
+_COLLECTED_S = 5.0
+"""From so many seconds without progress on, the work of the GPUs is remembered."""
+_LATE_INTERVALS = 3.0
+"""A sample of a machine that is older than so many intervals says nothing about now."""
+_POWERS_KEPT = 900
+_WORDS = {Progress.SUSPECT: Severity.WARNING, Progress.STUCK: Severity.CRITICAL}
+Powers = tuple[deque[float], deque[float]]
+"""Powers of a GPU in watts while its engine made tokens, and while it held no request."""
+
+
+@dataclass(slots=True)
+class _Standing:
+    """What is remembered of one backend."""
+
+    works: deque[tuple[float, tuple[GpuWork, ...], float | None]] = field(default_factory=deque)
+    """(time, GPUs, RDMA traffic in MB/s) at each sample of its machines during a standstill."""
+    seen_at: tuple[float, ...] = ()
+    """Times of the newest samples of its machines."""
+    powers: dict[tuple[str, int], Powers] = field(default_factory=dict)
+    """By machine and index of a GPU whose limits are not known."""
+    view: ProgressView | None = None
+    """The standstill as last shown; None without one."""
+    since: Instant | None = None
+    """Time of the last progress before it."""
+
+
+class ProgressBook:
+    """The standstills of all backends."""
+
+    def __init__(self) -> None:
+        """Start without a standstill."""
+        self._standing: dict[str, _Standing] = {}
+        self.nodes_asked: frozenset[str] = frozenset()
+        """Machines whose process table would help to explain a standstill."""
+
+    def judge(
+        self,
+        backends: Mapping[str, BackendTrack],
+        nodes: Mapping[str, NodeTrack],
+        alerts: AlertBook,
+        interval_s: float,
+        when: Instant,
+    ) -> list[Event]:
+        """Judge every backend that answers, update its state and its alert, and return events to add."""
+        self._standing = {name: self._standing.get(name) or _Standing() for name in backends}
+        events: list[Event] = []
+        asked: set[str] = set()
+        on_node: dict[str, int] = {}
+        for track in backends.values():
+            for node in track.view.nodes:
+                on_node[node] = on_node.get(node, 0) + 1
+        for name, track in backends.items():
+            if track.health.failure is not None or track.health.good_at is None:
+                continue
+            machines = _Machines(track, nodes, on_node, NODE_INTERVALS * interval_s, when.at)
+            self._collect(name, track, machines)
+            if track.standstill.seconds < FACT_S:
+                events += self._end(name, track, alerts, when)
+                continue
+            asked.update(track.view.nodes)
+            self._go_on(name, track, machines, alerts, when)
+        self.nodes_asked = frozenset(asked)
+        return events
+
+    def _collect(self, name: str, track: BackendTrack, machines: _Machines) -> None:
+        """Remember what the GPUs of a backend do, at each new sample of its machines."""
+        mine = self._standing[name]
+        if track.standstill.seconds < _COLLECTED_S:
+            mine.works.clear()
+        if machines.seen_at == mine.seen_at:
+            return
+        mine.seen_at = machines.seen_at
+        machines.learn(mine.powers)
+        if track.standstill.seconds >= _COLLECTED_S:
+            works = machines.works(mine.powers)
+            newest = max(machines.seen_at, default=0.0)
+            mine.works.append((newest, works, rdma_mb_per_s(machines.samples)))
+            while mine.works[0][0] < newest - _STEADY_S:
+                mine.works.popleft()
+
+    def _go_on(
+        self, name: str, track: BackendTrack, machines: _Machines, alerts: AlertBook, when: Instant
+    ) -> None:
+        """Judge the standstill of a backend, and show it."""
+        mine, clock, key = self._standing[name], track.standstill, SourceKey.backend(name)
+        found, now, core_percent = machines.standstill(mine)
+        word = judge_standstill(found)
+        if word is Progress.MOVING:
+            mine.view = mine.since = None
+            track.show_progress(None)
+            alerts.clear(f"{key.label}:{STUCK}", when)
+            return
+        view = ProgressView(word, clock.seconds, why(found, now, core_percent), _evidence(track, found, now))
+        mine.view = view
+        mine.since = Instant(clock.moved_at, when.wall - timedelta(seconds=when.at - clock.moved_at))
+        track.show_progress(view)
+        if word in _WORDS:
+            message = f"{word.value}, {view.fact}, {_held(track)}. {view.why[:1].upper()}{view.why[1:]}"
+            finding = Finding(_WORDS[word], name, message, view.evidence)
+            alerts.hold(f"{key.label}:{STUCK}", finding, when, since=mine.since)
+        else:
+            alerts.clear(f"{key.label}:{STUCK}", when, f"not stuck: {view.why}", timed=False)
+
+    def _end(self, name: str, track: BackendTrack, alerts: AlertBook, when: Instant) -> list[Event]:
+        """End the standstill of a backend that makes progress again, or holds no request any more."""
+        mine, key = self._standing[name], SourceKey.backend(name)
+        view, since = mine.view, mine.since
+        mine.view = mine.since = None
+        track.show_progress(None)
+        if view is None or since is None:
+            return []
+        paused_s = max(view.seconds, track.standstill.moved_at - since.at)
+        message = f"paused {paused_s:.0f} s"
+        if alerts.severity(f"{key.label}:{STUCK}") is not None:
+            alerts.clear(f"{key.label}:{STUCK}", when, message, timed=False)
+            return []
+        if paused_s < QUIET_S[0]:
+            return []
+        said = f"{message}: {view.why}" if view.why else message
+        about = f"{key.label}:paused"
+        return [Event(when.wall, Severity.INFO, name, said, view.evidence, when.at, about)]
+
+
+class _Machines:
+    """The machines of one backend at one time, as far as they are watched and answer."""
+
+    def __init__(
+        self,
+        track: BackendTrack,
+        nodes: Mapping[str, NodeTrack],
+        on_node: Mapping[str, int],
+        interval_s: float,
+        at: float,
+    ) -> None:
+        """Collect the newest samples; `on_node` is the number of backends on each machine."""
+        self._track = track
+        self._gpus: list[tuple[str, tuple[GpuReading, ...] | None, bool]] = []
+        """(machine, GPUs of the backend, whether the memory is unified); None for unknown GPUs."""
+        self.samples: list[NodeSample] = []
+        for name in track.view.nodes:
+            node = nodes.get(name)
+            sample = node.view.sample if node is not None and node.view.failure is None else None
+            if node is None or sample is None or at - sample.at > _LATE_INTERVALS * interval_s:
+                self._gpus.append((name, None, False))
+                continue
+            own = node.view.engine_processes
+            gpus = engine_gpus(track.target.name, sample.gpus, own, alone=on_node[name] == 1)
+            self._gpus.append((name, gpus, bool(sample.memory.unified)))
+            self.samples.append(sample)
+        self.seen_at = tuple(sample.at for sample in self.samples)
+
+    def learn(self, powers: dict[tuple[str, int], Powers]) -> None:
+        """Add the power of each GPU to those at work or at rest, unless its limits are known."""
+        view = self._track.view
+        working = bool(view.running) and bool(view.generation_tps_1s)
+        resting = view.running == 0 and not view.waiting and not view.generation_tps
+        if not working and not resting:
+            return
+        for name, gpus, unified in self._gpus:
+            for gpu in gpus or ():
+                if gpu.power_w is not None and not is_gb10(gpu, unified=unified):
+                    kept = powers.setdefault(
+                        (name, gpu.index), (deque(maxlen=_POWERS_KEPT), deque(maxlen=_POWERS_KEPT))
+                    )
+                    kept[0 if working else 1].append(gpu.power_w)
+
+    def works(self, powers: Mapping[tuple[str, int], Powers]) -> tuple[GpuWork, ...]:
+        """Return what each GPU does; an element without figures stands for a machine that is not seen."""
+        found: list[GpuWork] = []
+        for name, gpus, unified in self._gpus:
+            if not gpus:
+                found.append(GpuWork())
+            for gpu in gpus or ():
+                quiet, busy = GB10_POWER_W if is_gb10(gpu, unified=unified) else (None, None)
+                if (name, gpu.index) in powers:
+                    quiet, busy = power_limits(*powers[name, gpu.index])
+                used, clock = gpu.utilization_percent, gpu.sm_clock_mhz
+                found.append(GpuWork(gpu.power_w, used, clock, quiet, busy))
+        return tuple(found)
+
+    def standstill(self, mine: _Standing) -> tuple[Standstill, tuple[GpuWork, ...], float | None]:
+        """Return (the standstill, the GPUs now, CPU use of a process of the engine that fills a core)."""
+        track, clock = self._track, self._track.standstill
+        works = tuple(work for _, several, _ in mine.works for work in several)
+        now = mine.works[-1][1] if mine.works else ()
+        rates = [rate for _, _, rate in mine.works]
+        resting = bool(now) and all(work.at_rest for work in now)
+        spinning = any(work.spinning for work in now)
+        rows = [engine_rows(one, track.view.engine, one.gpus) for one in self.samples]
+        known = len(rows) == len(self._gpus) and all(
+            some and any(one.cpu_percent is not None for one in some) for some in rows
+        )
+        core = busy_core_percent(one for some in rows for one in some or ()) if resting else None
+        lane = clock.lane
+        excuse = excuse_of(lane, self.samples) if lane is not None and not spinning else None
+        found = Standstill(
+            clock.seconds,
+            clock.made_token,
+            works,
+            None if None in rates else max((rate for rate in rates if rate is not None), default=None),
+            several_machines=len(self._gpus) > 1,
+            processes_known=known,
+            core_busy=core is not None,
+            excuse=excuse,
+            ranks_apart=track.ranks_apart,
+            counts_steps=lane is None or not lane.per_finished_request or lane.engine_work is not None,
+            may_be_stale=clock.may_be_stale,
+        )
+        return found, now, core
+
+
+def _held(track: BackendTrack) -> str:
+    view = track.view
+    waiting = f", {view.waiting:.0f} waiting" if view.waiting else ""
+    return f"{view.running or 0:.0f} running{waiting}"
+
+
+def _evidence(track: BackendTrack, found: Standstill, now: Sequence[GpuWork]) -> Values:
+    """Return the figures behind a verdict, for machine-readable output."""
+    view = track.view
+    return {
+        "stands_s": found.seconds,
+        "limit_s": (BLIND_S if not found.gpus else QUIET_S)[1],
+        "power_w": max((one.power_w for one in now if one.power_w is not None), default=None),
+        "utilization_percent": min(
+            (one.utilization_percent for one in now if one.utilization_percent is not None), default=None
+        ),
+        "sm_clock_mhz": min((one.clock_mhz for one in now if one.clock_mhz is not None), default=None),
+        "rdma_mb_per_s": found.rdma_mb_per_s,
+        "kv_cache_percent": view.kv_cache_percent,
+        "running": view.running,
+        "waiting": view.waiting,
+        "window_s": _STEADY_S,
+    }

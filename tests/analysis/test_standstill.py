@@ -1,0 +1,107 @@
+"""The time for which an engine has held requests without progress."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sparktop.analysis.standstill import WAITING_HELD_S, StandstillClock
+from sparktop.model.engine import EngineSample, Histogram, LaneSample
+
+MOVING = LaneSample("0", running=3.0, waiting=1.0, kv_cache_percent=12.5, generation_tokens=900.0)
+
+
+def clock_of(
+    *lanes: LaneSample | tuple[LaneSample, ...], step_s: float = 1.0, engine: str = "vllm"
+) -> tuple[StandstillClock, list[float]]:
+    """Return a clock after samples of these lanes, and its seconds after each of them."""
+    clock = StandstillClock()
+    seconds: list[float] = []
+    for index, lane in enumerate(lanes):
+        several = lane if isinstance(lane, tuple) else (lane,)
+        clock.note(EngineSample(at=index * step_s, engine=engine, lanes=several), 2.5 * step_s)
+        seconds.append(clock.seconds)
+    return clock, seconds
+
+
+def test_any_counter_is_progress() -> None:
+    """Tokens, finished requests, a chunk's KV blocks, a histogram: each starts the time anew."""
+    steps = [
+        MOVING,
+        MOVING,
+        replace(MOVING, kv_cache_percent=12.5000001),
+        replace(MOVING, kv_cache_percent=12.5000001, finished={"stop": 1.0}),
+        replace(MOVING, kv_cache_percent=12.5000001, finished={"stop": 1.0}),
+        replace(
+            MOVING,
+            kv_cache_percent=12.5000001,
+            finished={"stop": 1.0},
+            step_tokens=Histogram((float("inf"),), (1.0,), 4.0),
+        ),
+    ]
+    _, seconds = clock_of(*steps)
+    assert seconds == [0.0, 1.0, 0.0, 0.0, 1.0, 0.0]
+
+
+def test_an_idle_engine_never_stands_still() -> None:
+    """Without requests no time passes; with the first request it begins at 0, however long it was idle."""
+    idle = replace(MOVING, running=0.0, waiting=0.0)
+    _, seconds = clock_of(*[idle] * 50, *[MOVING] * 5)
+    assert seconds == [0.0] * 51 + [1.0, 2.0, 3.0, 4.0]
+
+
+def test_waiting_requests_alone_are_held_after_a_minute() -> None:
+    """A queue that nothing is taken from counts too, but a queue of seconds does not."""
+    queue = replace(MOVING, running=0.0, waiting=4.0)
+    _, seconds = clock_of(*[queue] * 12, step_s=10.0)
+    begun = int(WAITING_HELD_S / 10.0)
+    assert seconds == [0.0] * (begun + 1) + [10.0 * index for index in range(1, 12 - begun)]
+
+
+def test_asleep_is_no_standstill() -> None:
+    """A sleeping engine keeps its gauges, and they mean nothing."""
+    _, seconds = clock_of(*[replace(MOVING, asleep=True)] * 30)
+    assert set(seconds) == {0.0}
+
+
+def test_a_token_must_have_been_made() -> None:
+    """A counter of 0 is a process that still warms up; an unknown one is not evidence either."""
+    for tokens, expected in ((0.0, False), (None, False), (1.0, True)):
+        clock, _ = clock_of(replace(MOVING, generation_tokens=tokens))
+        assert clock.made_token is expected
+
+
+def test_missing_samples_are_no_evidence() -> None:
+    """A gap counts neither as progress nor as time without it."""
+    clock = StandstillClock()
+    for at in (0.0, 1.0, 2.0, 60.0, 61.0):
+        clock.note(EngineSample(at=at, engine="vllm", lanes=(MOVING,)), 2.5)
+    assert (clock.seconds, clock.moved_at) == (3.0, 0.0)
+
+
+def test_one_of_several_ranks_may_hang() -> None:
+    """Each rank is measured on its own: the others go on."""
+    other = [replace(MOVING, lane="1", generation_tokens=float(index)) for index in range(40)]
+    clock, seconds = clock_of(*[(MOVING, one) for one in other])
+    assert seconds == [float(index) for index in range(40)]
+    assert clock.lane is not None
+    assert clock.lane.lane == "0"
+
+
+def test_a_rank_of_sglang_at_rest_is_no_standstill() -> None:
+    """It keeps an old number of running requests: progress of any rank counts, and the number is marked."""
+    other = [replace(MOVING, lane="1", generation_tokens=float(index)) for index in range(40)]
+    _, seconds = clock_of(*[(MOVING, one) for one in other], engine="sglang")
+    assert set(seconds) == {0.0}
+    rest = (replace(MOVING, waiting=0.0), replace(MOVING, lane="1", waiting=0.0))
+    clock, _ = clock_of(*[rest] * 200, engine="sglang")
+    assert clock.may_be_stale
+    alone, _ = clock_of(*[replace(MOVING, waiting=0.0)] * 20, engine="sglang")
+    assert alone.may_be_stale
+    alone, _ = clock_of(*[replace(MOVING, waiting=0.0)] * 50, engine="sglang")
+    assert not alone.may_be_stale
+
+
+def test_forward_passes_are_progress() -> None:
+    """A prompt in prefill moves no token counter, but the counter of forward passes."""
+    passes = [replace(MOVING, engine_work=float(index)) for index in range(20)]
+    assert set(clock_of(*passes)[1]) == {0.0}

@@ -1,0 +1,280 @@
+"""Engines that make no progress: their state, alert and events in the store, with and without a machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.event import Phase, Severity
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import (
+    GpuProcess,
+    GpuReading,
+    MemoryReading,
+    NetworkReading,
+    NodeSample,
+    ProcessReading,
+    ProcessTable,
+)
+from sparktop.model.progress import Progress
+from sparktop.model.snapshot import BackendState, BackendView
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.store import SourceKey, Store
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+BACKEND = SourceKey.backend("a")
+HELD = LaneSample("0", running=8.0, waiting=3.0, kv_cache_percent=41.2, generation_tokens=900.0)
+ENGINE = GpuProcess(4242, "VLLM::EngineCore", 83 << 30, "compute")
+
+
+def gpu(power_w: float, percent: float, mhz: int, name: str = "NVIDIA GB10") -> GpuReading:
+    """Return a GPU on which the engine runs."""
+    return GpuReading(
+        0, name, power_w=power_w, utilization_percent=percent, sm_clock_mhz=mhz, processes=(ENGINE,)
+    )
+
+
+SPINNING, WORKING, RESTING = gpu(19.0, 96.0, 2405), gpu(46.0, 96.0, 2405), gpu(12.0, 0.0, 208)
+
+
+def table(cpu_percent: float, *programs: str) -> ProcessTable:
+    """Return a process table with the engine and further programs."""
+    engine = ProcessReading(4242, "VLLM::EngineCore", 5 << 30, cpu_percent)
+    others = (ProcessReading(5000 + index, name) for index, name in enumerate(programs))
+    return ProcessTable((engine, *others), 200, 0.0)
+
+
+@dataclass
+class World:
+    """A store with one backend on some machines, which polls and judges once a second."""
+
+    nodes: tuple[str, ...] = ("n",)
+    at: float = 1000.0
+    store: Store = field(init=False)
+    tokens: float = 900.0
+
+    def __post_init__(self) -> None:
+        """Watch them."""
+        target = BackendTarget("a", "http://a:8000", engine="vllm", nodes=self.nodes)
+        self.store = Store(
+            Watch(
+                nodes=tuple(NodeTarget(name) for name in self.nodes),
+                backends=(target,),
+                routers=(RouterTarget("proxy", "http://p:4000", "least-busy", ("a",)),),
+            ),
+            clock=lambda: self.at,
+            now=lambda: EPOCH + timedelta(seconds=self.at),
+        )
+
+    def run(
+        self,
+        seconds: int,
+        lane: LaneSample = HELD,
+        *gpus: GpuReading,
+        moving: bool = False,
+        sample: NodeSample | None = None,
+        engine: str = "vllm",
+    ) -> World:
+        """Poll for so many seconds; one GPU for each machine, or none if they do not answer."""
+        for _ in range(seconds):
+            self.at += 1.0
+            self.tokens += 50.0 if moving else 0.0
+            now = replace(lane, generation_tokens=lane.generation_tokens and self.tokens)
+            self.store.accept(BACKEND, EngineSample(self.at, engine, (now,)))
+            for name, one in zip(self.nodes, gpus, strict=False):
+                if self.at % 2 == 0:
+                    node = replace(
+                        sample or NodeSample(0.0, processes=table(5.0)),
+                        at=self.at,
+                        gpus=(one,),
+                        memory=replace(sample.memory if sample else MemoryReading(), unified=True),
+                    )
+                    self.store.accept(SourceKey.node(name), node)
+            self.store.judge()
+        return self
+
+    @property
+    def view(self) -> BackendView:
+        """Return the backend."""
+        return self.store.snapshot().backends[0]
+
+    @property
+    def word(self) -> Progress | None:
+        """Return the verdict on its standstill."""
+        return None if self.view.progress is None else self.view.progress.word
+
+    def told(self, *kinds: str) -> list[tuple[Phase | None, Severity, str]]:
+        """Return the events about a standstill."""
+        events = self.store.snapshot().events
+        return [(one.phase, one.severity, one.message) for one in events if one.kind in kinds]
+
+
+@pytest.mark.parametrize("still", [SPINNING, RESTING])
+def test_a_hang_is_named_and_its_end_too(still: GpuReading) -> None:
+    """A fact after 10 s, a suspicion after 60 s, a critical alert after 120 s, then the pause."""
+    world = World().run(20, HELD, WORKING, moving=True)
+    assert world.run(10, HELD, still).word is Progress.STILL
+    assert world.view.state is BackendState.QUEUEING
+    assert "no progress for 10 s" in world.view.state_rule
+    assert world.run(50, HELD, still).view.state is BackendState.SUSPECT
+    assert world.run(60, HELD, still).view.state is BackendState.STUCK
+    (alert,) = (one for one in world.store.snapshot().alerts if one.id == "backend:a:stuck")
+    assert alert.since_s == 1020.0
+    assert alert.values["stands_s"] == 120.0
+    assert (alert.values["running"], alert.values["kv_cache_percent"]) == (8.0, 41.2)
+    world.run(1, HELD, WORKING, moving=True)
+    assert world.view.progress is None
+    assert world.view.state is BackendState.QUEUEING
+    watts = f"{still.power_w:.0f} W"
+    begun, worse, ended = world.told("stuck")
+    assert begun[:2] == (Phase.BEGIN, Severity.WARNING)
+    assert "stuck?, no progress for 60 s, 8 running, 3 waiting. GPU waits:" in begun[2]
+    assert watts in begun[2]
+    assert worse[:2] == (Phase.WORSE, Severity.CRITICAL)
+    assert ended == (Phase.END, Severity.INFO, "paused 121 s")
+
+
+def test_a_long_step_is_a_fact_and_an_event() -> None:
+    """GPUs that work are never a suspicion in 6 minutes; the pause is logged with its reason."""
+    world = World().run(20, HELD, WORKING, moving=True).run(360, HELD, WORKING)
+    assert world.word is Progress.LONG_STEP
+    assert world.view.state is BackendState.QUEUEING
+    assert "long step: no progress for 360 s (GPU works: 96 % at 46 W, 2,405 MHz)" in world.view.state_rule
+    world.run(1, HELD, WORKING, moving=True)
+    assert world.told("stuck") == []
+    assert world.told("paused") == [(None, Severity.INFO, "paused 361 s: GPU works: 96 % at 46 W, 2,405 MHz")]
+
+
+@pytest.mark.parametrize(
+    ("lane", "sample", "words"),
+    [
+        (HELD, NodeSample(0.0, processes=table(2.0, "nvcc", "cicc")), "a kernel is being compiled (cicc)"),
+        (
+            HELD,
+            NodeSample(0.0, memory=MemoryReading(swap_in_bytes_per_s=80e6), processes=table(2.0)),
+            "its machine swaps 80 MB/s in",
+        ),
+        (
+            replace(HELD, running=0.0, gauges={"deferred": 3.0}),
+            None,
+            "its requests wait for the KV cache of another server",
+        ),
+        (replace(HELD, gauges={"sleep_operations": 1.0}), None, "it falls asleep or wakes up"),
+        (replace(HELD, gauges={"weight_updates": 1.0}), None, "its weights are being updated"),
+        (replace(HELD, generation_tokens=0.0), None, "no token since its start: it may still warm up"),
+    ],
+)
+def test_reasons_to_rest(lane: LaneSample, sample: NodeSample | None, words: str) -> None:
+    """However long: a fact with its reason, and no alert."""
+    world = World().run(20, lane, RESTING, moving=True).run(400, lane, RESTING, sample=sample)
+    assert world.word is Progress.STILL
+    assert words in world.view.state_rule
+    assert world.told("stuck") == []
+
+
+def test_a_busy_core_is_a_long_step() -> None:
+    """A grammar that is compiled on one core, while the GPU rests."""
+    busy = NodeSample(0.0, processes=table(99.0))
+    world = World().run(20, HELD, RESTING, moving=True).run(400, HELD, RESTING, sample=busy)
+    assert world.word is Progress.LONG_STEP
+    assert "one core of the engine 99 % busy" in world.view.state_rule
+
+
+def test_a_table_of_processes_is_asked_for_in_time() -> None:
+    """Of the machines of an engine that stands still, and no longer than that."""
+    world = World().run(30, HELD, WORKING, moving=True)
+    assert world.store.progress.nodes_asked == frozenset()
+    assert world.run(12, HELD, RESTING).store.progress.nodes_asked == {"n"}
+    assert world.run(1, HELD, WORKING, moving=True).store.progress.nodes_asked == frozenset()
+
+
+def test_gpus_at_rest_with_unknown_processes_decide_nothing() -> None:
+    """An agent without a process table: the times are those without a view of the machine."""
+    silent = NodeSample(0.0)
+    world = World().run(20, HELD, WORKING, moving=True).run(290, HELD, RESTING, sample=silent)
+    assert world.word is Progress.STILL
+    assert world.run(20, HELD, RESTING, sample=silent).word is Progress.SUSPECT
+
+
+def test_without_a_view_of_the_machine() -> None:
+    """Metrics alone: 300 s and 900 s."""
+    world = World(nodes=()).run(20, moving=True).run(299)
+    assert world.word is Progress.STILL
+    assert "its GPUs are not watched" in world.view.state_rule
+    assert world.run(1).word is Progress.SUSPECT
+    assert world.run(599).word is Progress.SUSPECT
+    assert world.run(1).word is Progress.STUCK
+
+
+def test_failed_polls_are_neither_progress_nor_evidence() -> None:
+    """Two minutes without an answer do not count, and the standstill goes on where it was."""
+    world = World().run(20, HELD, WORKING, moving=True).run(50, HELD, SPINNING)
+    for _ in range(120):
+        world.at += 1.0
+        world.store.accept(BACKEND, Failure(FailureKind.TIMEOUT, "no answer", world.at))
+        world.store.judge()
+    assert world.view.progress is None
+    assert world.run(9, HELD, SPINNING).word is Progress.STILL
+    assert world.run(30, HELD, SPINNING).word is Progress.SUSPECT
+
+
+def test_clients_that_leave_end_it() -> None:
+    """An engine that shows no request any more holds nothing."""
+    world = World().run(20, HELD, WORKING, moving=True).run(130, HELD, SPINNING)
+    assert world.word is Progress.STUCK
+    world.run(1, replace(HELD, running=0.0, waiting=0.0), RESTING)
+    assert world.view.progress is None
+    assert [phase for phase, _, _ in world.told("stuck")] == [Phase.BEGIN, Phase.WORSE, Phase.END]
+
+
+def test_an_engine_over_two_machines() -> None:
+    """Both GPUs must wait and the link be silent; a machine that is not seen proves nothing."""
+    silent = NodeSample(
+        0.0,
+        network=(NetworkReading("roce0", "rdma", rx_bytes_per_s=0.0, tx_bytes_per_s=0.0),),
+        processes=table(100.0),
+    )
+    world = World(nodes=("n", "m")).run(20, HELD, WORKING, WORKING, moving=True)
+    assert world.run(130, HELD, SPINNING, SPINNING, sample=silent).word is Progress.STUCK
+    assert "2 GPUs wait: 96 % at 19 W, 2,405 MHz, RDMA 0.0 MB/s" in world.view.state_rule
+    half = World(nodes=("n", "m")).run(20, HELD, WORKING, WORKING, moving=True)
+    assert half.run(130, HELD, SPINNING, sample=silent).word is Progress.STILL
+    traffic = replace(
+        silent, network=(NetworkReading("roce0", "rdma", rx_bytes_per_s=300e6, tx_bytes_per_s=300e6),)
+    )
+    link = World(nodes=("n", "m")).run(20, HELD, WORKING, WORKING, moving=True)
+    assert link.run(130, HELD, SPINNING, SPINNING, sample=traffic).word is Progress.LONG_STEP
+
+
+def test_limits_of_other_gpus_are_learned() -> None:
+    """An H200 at 118 of 700 W is quiet once its own past is known; before that the times are long."""
+    work, wait = gpu(560.0, 98.0, 1980, "NVIDIA H200"), gpu(118.0, 100.0, 1980, "NVIDIA H200")
+    young = World().run(20, HELD, work, moving=True).run(130, HELD, wait)
+    assert young.word is Progress.STILL
+    known = World().run(180, HELD, work, moving=True)
+    known.run(180, replace(HELD, running=0.0, waiting=0.0), gpu(75.0, 0.0, 345, "NVIDIA H200"))
+    known.run(10, HELD, work, moving=True)
+    assert known.run(130, HELD, wait).word is Progress.STUCK
+    known.run(10, HELD, work, moving=True)
+    assert known.run(130, HELD, work).word is Progress.LONG_STEP
+
+
+def test_ranks_apart_are_a_verdict_at_once() -> None:
+    """What NCCL says shortens the time, and stands in the words."""
+    world = World().run(20, HELD, SPINNING, moving=True).run(20, HELD, SPINNING)
+    world.store._tracks.backends["a"].ranks_apart = "rank 1 on spark-b lags by 1 operation"
+    world.run(1, HELD, SPINNING)
+    assert world.word is Progress.STUCK
+    assert "rank 1 on spark-b lags by 1 operation" in world.view.state_rule
+
+
+def test_the_router_that_still_sends_says_so() -> None:
+    """Its view names the backend, with the words of the standstill."""
+    world = World().run(20, HELD, WORKING, moving=True).run(125, HELD, SPINNING)
+    (router,) = world.store.snapshot().routers
+    assert router.stuck == {"a": "stuck, no progress for 125 s"}
+    world.run(1, HELD, WORKING, moving=True)
+    assert world.store.snapshot().routers[0].stuck == {}
