@@ -162,8 +162,7 @@ class BackendView:
     """The rule that decided the state, in words with its numbers."""
     progress: ProgressView | None = None
     state_window_s: float | None = None
-    """Seconds over which the state was judged; None where the current values alone would give the same
-    state."""
+    """Seconds over which the state was judged; None where the current values give the same state."""
     failure: Failure | None = None
     """Why the newest poll failed; None while it succeeds."""
     failing_since: datetime | None = None
@@ -287,8 +286,7 @@ class NodeHistory:
     power_w: Series = field(default_factory=Series)
     """Sum over the node's GPUs."""
     rx_bytes_per_s: Series = field(default_factory=Series)
-    """Sum over wired and wireless interfaces that are up; without bridges, tunnels and RDMA, which carry
-    the same bytes."""
+    """Sum over interfaces that are up; without bridges, tunnels and RDMA, which carry the same bytes."""
     tx_bytes_per_s: Series = field(default_factory=Series)
     temperature_c: Series = field(default_factory=Series)
     """Of the node's hottest GPU."""
