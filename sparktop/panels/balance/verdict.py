@@ -70,6 +70,7 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
     pieces += [[label("also "), (word.value, WORD_ROLES[word])] for word in balance.also]
     if balance.word is not balance.word_now:
         role = word_role(replace(balance, word=balance.word_now))
+        role = "warn" if role == "bad" else role  # red is what has an alert: the announced word
         pieces.append([(balance.word_now.value, role), label(" in this window, unconfirmed")])
     if balance.word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}:
         pieces += [*_lead(balance), *_starved(balance), *_lost(balance)]

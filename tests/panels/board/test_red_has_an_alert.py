@@ -1,0 +1,69 @@
+"""What is red on the board has an alert, in the demo's scenarios and with a server that stops answering."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparktop.demo.scenario import SCENARIOS
+from sparktop.model.snapshot import Snapshot
+from sparktop.panels.board.bars import header_row
+from sparktop.panels.board.scene import Scene
+from sparktop.panels.board.view import Preset, View
+from sparktop.panels.parts.rows import Row
+from stage.rehearsal import Outage, Rehearsal
+
+pytestmark = pytest.mark.long
+
+CASES = {
+    "oscillation": 75,
+    "cooldown": 75,
+    "hot": 120,
+    "memory": 60,
+    "pd-fault": 90,
+    "kv-starved": 60,
+    "swap-storm": 60,
+    "faulty": 90,
+    "outage": 90,
+}
+"""Seconds to play by scenario; in "outage", a server stops answering after 40 s."""
+SEEN_S = 5
+"""A single failed poll, and a verdict of one window, is red before its alert begins: for less than this."""
+EDGES = set("─│╭╮╰╯┌┐╞╡ ")
+
+
+def red(rows: list[Row]) -> set[str]:
+    """Return the texts in the role "bad", without frames."""
+    found = {text for row in rows for text, role in row if role == "bad"}
+    return {text.strip() for text in found if not set(text) <= EDGES}
+
+
+def red_panels(shown: Snapshot) -> set[tuple[str, str]]:
+    """Return kind and name of the panels with red text, in any view; lists have the name ""."""
+    scenes = [Scene(shown, 120, 60, View(preset=preset)) for preset in (Preset.WATCH, Preset.COMPACT)]
+    panels = [panel for scene in scenes for panel in scene.draw() if panel.key.kind != "events"]
+    return {(panel.key.kind, panel.key.name) for panel in panels if red(panel.rows)}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_stays_red_is_in_the_alert_count(name: str) -> None:
+    """A panel that is red at two looks has an alert about its source; a red header has one at least."""
+    outage = Outage(0, 40.0) if name == "outage" else None
+    live = Rehearsal(nodes=2, scenario=SCENARIOS.get(name), outage=outage)
+    before: set[tuple[str, str]] = set()
+    for _ in range(0, CASES[name], SEEN_S):
+        shown = live.play(SEEN_S).snapshot()
+        subjects = {alert.subject for alert in shown.alerts}
+        now = red_panels(shown)
+        for kind, source in now & before:
+            assert source in subjects or (not source and subjects), (kind, source, shown.taken_at)
+        assert shown.alerts or not red([header_row(shown, 120)])
+        before = now
+
+
+def test_a_verdict_that_is_not_announced_is_not_red() -> None:
+    """Between the first window with a verdict and its alert, the word has the colour of a warning."""
+    live = Rehearsal(nodes=2, scenario=SCENARIOS["oscillation"])
+    for _ in range(75):
+        shown = live.play(1.0).snapshot()
+        groups = {group for kind, group in red_panels(shown) if kind == "balance"}
+        assert groups <= {alert.subject for alert in shown.alerts}, shown.taken_at
