@@ -9,6 +9,8 @@ from statistics import fmean
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
 
+_COUNT = 100
+"""A whole number below this has no decimals: most are counts, such as running requests."""
 BACKEND, NODE, ALL = "backend", "node", "all"
 """Kinds of sources; "all" are the sums over all servers that a recording keeps for each minute."""
 Values = Sequence[tuple[float, float | None]]
@@ -36,19 +38,19 @@ class Figure:
             return UNKNOWN
         if self.unit == "s":
             return numbers.duration(value, 9).strip()
-        shown = numbers.rate(value, 8).strip()
+        shown = str(round(value)) if value == round(value) < _COUNT else numbers.rate(value, 8).strip()
         return f"{shown} {self.unit}" if self.unit in {"%", "GiB", "W", "°C", "MHz"} else shown
 
 
 FIGURES = (
-    Figure(BACKEND, "generation_tps", "Tokens/s", "tok/s", "generated tokens per second, over about 1 s"),
-    Figure(BACKEND, "prompt_tps", "Prompt tokens/s", "tok/s", "prompt tokens computed, over about 1 s"),
+    Figure(BACKEND, "generation_tps", "Generated tok/s", "tok/s", "tokens per second, over about 1 s"),
+    Figure(BACKEND, "prompt_tps", "Prompt tok/s", "tok/s", "prompt tokens computed, over about 1 s"),
     Figure(BACKEND, "running", "Running", "", "requests that the engine works on"),
     Figure(BACKEND, "waiting", "Waiting", "", "requests in the engine's queue"),
     Figure(BACKEND, "kv_cache_percent", "KV cache", "%", "part of the KV cache in use"),
-    Figure(BACKEND, "ttft_p50_s", "TTFT p50", "s", "median time to the first token, over 60 s"),
+    Figure(BACKEND, "ttft_p50_s", "TTFT p50", "s", "median time to the first token, of the last 60 s"),
     Figure(BACKEND, "ttft_p95_s", "TTFT p95", "s"),
-    Figure(BACKEND, "itl_p50_s", "ITL p50", "s", "median time between tokens, over 60 s"),
+    Figure(BACKEND, "itl_p50_s", "ITL p50", "s", "median time between tokens, of the last 60 s"),
     Figure(BACKEND, "itl_p95_s", "ITL p95", "s"),
     Figure(
         BACKEND,
@@ -75,7 +77,7 @@ FIGURES = (
         rare=True,
     ),
     Figure(NODE, "cpu_percent", "CPU", "%"),
-    Figure(ALL, "generation_tps", "Tokens/s", "tok/s", "sum of all servers"),
+    Figure(ALL, "generation_tps", "Generated tok/s", "tok/s", "sum of all servers"),
     Figure(ALL, "requests", "Requests", "", "running and waiting, sum of all servers"),
     Figure(ALL, "headroom_gib", "Headroom", "GiB", "of the machine with the least"),
 )

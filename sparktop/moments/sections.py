@@ -218,7 +218,7 @@ def _around(moment: Moment, most: int | None) -> Table:
     columns = (
         Column("Time"),
         Column("About", Kind.NAME),
-        *(Column(title) for title in ("Tokens/s before", "after", "Most waiting", "Least headroom")),
+        *(Column(title) for title in ("tok/s before", "after", "Most waiting", "Least headroom")),
     )
     events = [one for one in moment.events if one.severity is not Severity.INFO]
     rows = [(_time(moment, one.at), cell.name(one.subject), *_around_cells(moment, one)) for one in events]

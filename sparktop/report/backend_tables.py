@@ -98,7 +98,7 @@ def also_reported(backends: Sequence[BackendView]) -> Table:
 def also_reported_words(view: BackendView) -> str:
     """Return the role and metrics of a backend that only some servers report, as one line; "" without any.
 
-    Metrics of one section stand together, such as "LMCache: hits 62%, filled 31%".
+    Metrics of one section stand together, such as "LMCache: hits 62 %, filled 31 %".
     """
     parts: dict[str, list[str]] = {} if view.role is None else {"role": [view.role]}
     for figure, value in view.also_reported():

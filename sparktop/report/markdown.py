@@ -15,12 +15,13 @@ from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.snapshot import Snapshot
 from sparktop.report import backend_tables, balance_tables, fleet_tables, node_tables
 from sparktop.report.current import current
+from sparktop.report.narrow import split_table
 from sparktop.report.table import Column, Kind, Table
 
 WIDTH = 100
 """The greatest width of a table, in characters."""
-_NARROWEST = 8
-"""A column of names is not cut below this width."""
+_NARROWEST = 26
+"""A column of names is not cut below this width: the table is split in two instead."""
 _EVENTS = 10
 _LATENCIES, _QUANTILES = ("TTFT", "ITL", "E2E", "queue"), ("p50", "p95", "p99")
 _NAMED = frozenset({"since", "last seen", "failing since"})
@@ -77,15 +78,16 @@ def _table_lines(table: Table) -> Iterator[str]:
     columns, widths = table.columns, _widths(table)
     yield f"### {table.title}"
     yield ""
-    yield _row(columns, widths, [column.title for column in columns])
+    lines = [_row(columns, widths, [column.title for column in columns])]
     rules = (
         "-" * (width - 1) + ":" if column.kind is Kind.FIGURE else "-" * width
         for column, width in zip(columns, widths, strict=True)
     )
-    yield f"| {' | '.join(rules)} |"
+    lines.append(f"| {' | '.join(rules)} |")
     for row in table.rows:
         cells = (_cell(column, text, width) for column, text, width in zip(columns, row, widths, strict=True))
-        yield _row(columns, widths, list(cells))
+        lines.append(_row(columns, widths, list(cells)))
+    yield from split_table(lines, WIDTH)
 
 
 def _row(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str]) -> str:
@@ -99,7 +101,7 @@ def _row(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str])
 def _widths(table: Table) -> list[int]:
     """Return the width of each column in cells.
 
-    In a table wider than `WIDTH`, the widest columns of names are made narrower until the table fits.
+    In a table wider than `WIDTH`, the widest columns of names are made narrower, but not below `_NARROWEST`.
     """
     widths = [
         max(cell_width(column.title), 3, *(cell_width(_cell(column, row[number])) for row in table.rows))

@@ -16,12 +16,12 @@ def narrowed(text: str, width: int) -> str:
     parts: list[str] = []
     for is_table, group in groupby(text.splitlines(), lambda line: line.startswith("|")):
         lines = list(group)
-        parts += _table(lines, width) if is_table else lines
+        parts += split_table(lines, width) if is_table else lines
     return "\n".join(parts) + "\n"
 
 
-def _table(lines: Sequence[str], width: int) -> Iterator[str]:
-    """Yield the lines of a table, split into several tables if it is wider than `width`."""
+def split_table(lines: Sequence[str], width: int) -> Iterator[str]:
+    """Yield the lines of a Markdown table, split into several tables if it is wider than `width` cells."""
     if max(map(cell_width, lines)) <= width:
         yield from lines
         return

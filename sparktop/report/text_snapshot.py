@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
 from textwrap import wrap
 
 from sparktop import __version__
 from sparktop.analysis.verdict import verdict
 from sparktop.graphics import numbers
-from sparktop.graphics.cells import fit
+from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.event import Alert
 from sparktop.model.failure import Failure
@@ -69,18 +69,28 @@ def _head(snapshot: Snapshot, width: int) -> list[str]:
     simulated = " · simulated" if snapshot.simulated else ""
     every = f"every {snapshot.interval_s:g} s"
     totals = snapshot.totals
-    figures = " · ".join(
-        (
-            f"generation {numbers.rate(totals.generation_tps, 8).strip()} tok/s",
-            f"prompt {numbers.rate(totals.prompt_tps, 8).strip()} tok/s",
-            *([f"rates {rate_windows(snapshot.backends)}"] if snapshot.backends else []),
-            f"running {_whole(totals.running)}",
-            f"waiting {_whole(totals.waiting)}",
-            f"alerts {len(snapshot.alerts)}",
-        )
+    figures = (
+        f"generation {cell.rate(totals.generation_tps)} tok/s",
+        f"prompt {cell.rate(totals.prompt_tps)} tok/s",
+        *([f"rates {rate_windows(snapshot.backends)}"] if snapshot.backends else []),
+        f"running {_whole(totals.running)}",
+        f"waiting {_whole(totals.waiting)}",
+        f"alerts {len(snapshot.alerts)}",
     )
     first = f"sparktop {__version__} · {time:%Y-%m-%d %H:%M:%S} UTC · {every}{simulated}"
-    return [*wrap(first, width), *wrap(figures, width)]
+    return [*wrap(first, width), *_flowed(figures, width)]
+
+
+def _flowed(pieces: Iterable[str], width: int) -> Iterator[str]:
+    """Yield lines of pieces with " · " between them; a piece is on one line, if it is not wider."""
+    line = ""
+    for piece in pieces:
+        longer = f"{line} · {piece}" if line else piece
+        if line and cell_width(longer) > width:
+            yield line
+            longer = piece
+        line = longer
+    yield line
 
 
 def _search_lines(snapshot: Snapshot, width: int) -> Iterator[str]:

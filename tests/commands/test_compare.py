@@ -53,7 +53,7 @@ def test_the_reference_prints_its_own_winners(capsys: pytest.CaptureFixture[str]
     """Every winner of its three tables with the percentage that it states, within a point."""
     code, out, err = printed(capsys, TOPOLOGIES)
     assert (code, err) == (0, "")
-    told = re.findall(r"^\| c(\d+) .*`([a-z0-9-]+)` \(([+-]\d+)%\) +\|$", out, flags=re.MULTILINE)
+    told = re.findall(r"^\| c(\d+) .*`([a-z0-9-]+)` \(([+-]\d+) %\) +\|$", out, flags=re.MULTILINE)
     stated = load_reference(TOPOLOGIES).stated_winners
     expected = [
         (concurrency, winner.winner, winner.percent)
@@ -104,7 +104,7 @@ def test_with_a_baseline_others_stand_beside_it(capsys: pytest.CaptureFixture[st
     """Theirs, ours, delta."""
     code, out, _ = printed(capsys, "ref:gx10-concurrency-first", "--baseline", "gx10-patched")
     assert code == 0
-    assert re.search(r"\| `spark-arena-vanilla` +\| +c10 \| +104.3 \| +160.5 \| \+53.9% \|", out)
+    assert re.search(r"\| `spark-arena-vanilla` +\| +c10 \| +104.3 \| +160.5 \| \+53.9 % \|", out)
 
 
 def test_the_same_thing_twice_sets_the_floor(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_markdown_fits_a_forum_and_says_everything(moment: Moment) -> None:
         "- `proxy`: **oscillating**, 09:00:50 to",
         "### Tests behind `proxy`: oscillating",
         "### Figures of the servers",
-        "| Tokens/s | `spark-a` |",
+        "| Generated tok/s | `spark-a` |",
         "### The minute before and after",
         "**critical** `spark-a`: ",
         "### Marks",

@@ -72,7 +72,7 @@ def test_tables_fit_a_forum_post(full_snapshot: Snapshot, name: str) -> None:
     node = replace(full_snapshot.nodes[0], name=name)
     text = render(replace(full_snapshot, backends=(changed, *full_snapshot.backends), nodes=(node,)))
     tables = [part.splitlines() for part in text.split("\n\n") if part.startswith("|")]
-    assert len(tables) == 7
+    assert len(tables) >= 7
     for table in tables:
         widths = {cell_width(line) for line in table}
         assert len(widths) == 1

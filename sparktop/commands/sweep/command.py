@@ -82,7 +82,7 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         "--concurrency",
         type=typed(lambda text: climbing_numbers(text, 1, MOST_CONCURRENCY)),
         metavar="N[,N…][..N]",
-        help="requests at once, level by level; 1,4,16..256 goes on to at most 256 while tokens/s rise",
+        help="requests at once, level by level; 1,4,16..256 goes on to at most 256 while tok/s rise",
     )
     parser.add_argument("--pp", type=counts(MOST_TOKENS), metavar="N[,N…]", help="prompt tokens")
     parser.add_argument(

@@ -92,7 +92,7 @@ def plan_line(plan: Plan) -> str:
     expected = forecast(plan, ())
     more = expected.most_concurrency
     levels = ", ".join(map(str, plan.concurrency))
-    levels += "" if more is None else f", then up to {more} while tokens/s rise"
+    levels += "" if more is None else f", then up to {more} while tok/s rise"
     return f"c = {levels}: {', '.join(pieces(expected))}"
 
 

@@ -9,10 +9,11 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.report.document.prose import wrapped
 from sparktop.report.markdown import code
+from sparktop.report.narrow import split_table
 from sparktop.report.table import Kind, Table
 
-_NARROWEST = 8
-"""A column of names is not cut below this width."""
+_NARROWEST = 24
+"""A column of names is not cut below this width: the table is split in two instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class Grid:
     """Indices of the left-aligned columns; all others are right-aligned."""
     notes: tuple[str, ...] = ()
     """Lines of text below the table."""
+    width: int | None = None
+    """Greatest width in Markdown, in cells: a wider table is split into several; None: any width."""
 
 
 def in_markdown(grid: Grid) -> str:
@@ -48,6 +51,8 @@ def in_markdown(grid: Grid) -> str:
     ]
     table = [_row(lines[0], widths, grid.left), f"| {' | '.join(rules)} |"]
     table += [_row(row, widths, grid.left) for row in lines[1:]]
+    if grid.width is not None:
+        table = list(split_table(table, grid.width))
     return "\n".join([f"### {grid.title}", "", *table, *(f"\n{wrapped(f'_{note}_')}" for note in grid.notes)])
 
 
@@ -65,7 +70,7 @@ def _row(cells: Sequence[str], widths: Sequence[int], left: frozenset[int]) -> s
 
 
 def grid_of(table: Table, width: int | None = None) -> Grid:
-    """Return a table of names, words and figures as a grid; names are cut so that it fits `width` columns.
+    """Return a table of names, words and figures as a grid of at most `width` cells; long names are cut.
 
     With None for `width`, names have any length.
     """
@@ -87,7 +92,8 @@ def grid_of(table: Table, width: int | None = None) -> Grid:
         for row in table.rows
     )
     left = (number for number, column in enumerate(table.columns) if column.kind is not Kind.FIGURE)
-    return Grid(table.title, tuple(column.title for column in table.columns), rows, frozenset(left))
+    heads = tuple(column.title for column in table.columns)
+    return Grid(table.title, heads, rows, frozenset(left), width=width)
 
 
 def _cut(text: str, width: int) -> str:

@@ -102,13 +102,13 @@ def _leader(known: Sequence[LevelResult], metric: str) -> tuple[LevelResult, int
 def _end_words(known: Sequence[LevelResult], leader: LevelResult, metric: str, most: int) -> str:
     top = known[-1]
     if leader is top:
-        return f"tokens/s still rise at c = {top.concurrency}; the limit is {most}"
+        return f"tok/s still rise at c = {top.concurrency}; the limit is {most}"
     ratio = rate_ratio(top, leader, metric)
     found = "no value to compare" if ratio is None else f"{ratio.percent:+.1f} %"
     if ratio is not None and ratio.ci95 is not None:
         low, high = (100 * (end - 1) for end in ratio.ci95)
         found += f", 95 % interval {low:+.1f} to {high:+.1f} %"
-    return f"c = {top.concurrency} gives no more tokens/s than c = {leader.concurrency} ({found})"
+    return f"c = {top.concurrency} gives no more tok/s than c = {leader.concurrency} ({found})"
 
 
 def _between(known: Sequence[LevelResult], metric: str) -> int | None:

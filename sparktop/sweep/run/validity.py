@@ -129,7 +129,7 @@ def _client(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
     mean = max((lag.mean for lag in lags), default=0.0)
     tpot = level.tpot_ms.p50 if level.tpot_ms is not None else None
     if tpot and mean > MOST_LAG_SHARE * tpot:
-        reasons.append(f"its mean lag of {mean:.2f} ms is {mean / tpot:.0%} of the median TPOT")
+        reasons.append(f"its mean lag of {mean:.2f} ms is {100 * mean / tpot:.0f} % of the median TPOT")
     cpu = max((one.cpu_percent for one in facts.health), default=0.0)
     if cpu > MOST_CPU_PERCENT:
         reasons.append(f"it took {cpu:.0f} % of a core")
@@ -154,7 +154,8 @@ def _cache(facts: LevelFacts) -> Iterator[Validity]:
     if share > MOST_HIT_SHARE:
         yield Validity(
             code=CACHE_HITS,
-            message=f"{share:.0%} of the prompt tokens came from the prefix cache: prefill looks too fast",
+            message=f"{100 * share:.0f} % of the prompt tokens came from the prefix cache: prefill looks "
+            "too fast",
         )
 
 

@@ -218,7 +218,7 @@ def test_markdown_of_two_targets_has_winners() -> None:
     """Of like runs: no difference shown."""
     fast, slow = made_level(2), made_level(2, step=0.5)
     text = markdown.render(made_sweep(("fast", [fast]), ("slow", [slow])))
-    assert re.search(r"\| `fast` \(\+\d+%\) +\|", text)
+    assert re.search(r"\| `fast` \(\+\d+ %\) +\|", text)
     assert "no difference shown" in text
     assert "### Decode (tok/s): spread over runs" in text
 

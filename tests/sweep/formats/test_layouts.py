@@ -85,12 +85,12 @@ TABLES: list[tuple[str, Callable[[], Grid], int, list[str]]] = [
         "topologies",
         topology_table,
         7,
-        ["c64", "315.2", "471.8", "567.9", "338.4", "`simple-shuffle` (+20%)"],
+        ["c64", "315.2", "471.8", "567.9", "338.4", "`simple-shuffle` (+20 %)"],
     ),
     ("spread", spread_table, 2, ["c64", "48.02", "64.11", "1.3×"]),
-    ("gap", gap_table, 3, ["TTFT (ms)", "4,940", "7,360", "-32.9%"]),
+    ("gap", gap_table, 3, ["TTFT (ms)", "4,940", "7,360", "-32.9 %"]),
     ("recipe", recipe_table, 11, ["c256", "5,391", "285.8", "1,024"]),
-    ("others", others_table, 4, ["`spark-arena-vanilla`", "c10", "104.3", "160.5", "+53.9%"]),
+    ("others", others_table, 4, ["`spark-arena-vanilla`", "c10", "104.3", "160.5", "+53.9 %"]),
     ("service", service_table, 4, ["c64", "4,158", "444.0", "322", "131.0", "16,400"]),
     (
         "interactive",
@@ -105,7 +105,7 @@ TABLES: list[tuple[str, Callable[[], Grid], int, list[str]]] = [
         3,
         ["`long`", "39,026", "14,702", "14.1"],
     ),
-    ("before and after", before_after_table, 13, ["c16 Output (tok/s)", "186.0", "183.4", "-1.4%"]),
+    ("before and after", before_after_table, 13, ["c16 Output (tok/s)", "186.0", "183.4", "-1.4 %"]),
     ("machines", machines_table, 2, ["`4090`", "45.0 to 55.0", "250.0 to 300.0 (c16)", "–", "–"]),
 ]
 """Each published table: how it is made, its rows, its last row."""
@@ -202,7 +202,7 @@ def test_an_untested_row_beside_tested_ones_is_marked() -> None:
     found = compare([first, made_series("b", {1: runs, 2: runs, 4: runs})])
     table = layouts.winners(found, "decode_tps", ["a", "b"])
     assert [cells(table, number)[-1] for number in range(3)] == [
-        "`a` (+49%)",
+        "`a` (+49 %)",
         "no difference shown",
-        "`a` ahead (+49%)*",
+        "`a` ahead (+49 %)*",
     ]

@@ -50,7 +50,7 @@ def test_the_headline_says_what_was_compared_and_names_whom_the_tables_name() ->
     text = markdown.render(made_sweep(("fast", [fast]), ("slow", [slow])))
     assert text.splitlines()[2] == "**No difference between the targets is shown in decode or TTFT**"
     assert "\n- Prefill: `fast` best at c2\n" in text
-    assert re.search(r"\| `fast` \(\+\d+%\) +\|", text)
+    assert re.search(r"\| `fast` \(\+\d+ %\) +\|", text)
     behind = made_level(2, step=0.5)
     three = markdown.render(made_sweep(("one", [slow]), ("two", [slow]), ("behind", [behind])))
     assert "**`one` and `two` lead at every level: no difference between them shown**" in three.splitlines()

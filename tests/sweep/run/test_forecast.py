@@ -58,7 +58,7 @@ def test_a_plan_that_may_go_on_says_how_far() -> None:
     assert found.most_seconds > found.seconds
     assert ", up to " in pieces(found)[2]
     assert " to c = 8, " in pieces(found)[2]
-    assert plan_line(plan).startswith("c = 1, 2, then up to 8 while tokens/s rise: at least 9 requests + ")
+    assert plan_line(plan).startswith("c = 1, 2, then up to 8 while tok/s rise: at least 9 requests + ")
     assert forecast(replace(PLAN, climb_to=2), [swept()]) == plain
 
 

@@ -56,7 +56,7 @@ def test_a_good_level_has_no_reason() -> None:
     ("seen", "words"),
     [
         (health(p99=10.1), "p99"),
-        (health(mean=1.01), "5% of the median TPOT"),
+        (health(mean=1.01), "5 % of the median TPOT"),
         (health(cpu=80.5), "of a core"),
     ],
 )

@@ -28,10 +28,10 @@ def mean_and_std(known: Figure | None, metric: Metric) -> str:
 
 
 def change(new: float | None, old: float | None) -> str:
-    """Return the change from `old` to `new`, such as "+12.5%"; "–" if a value is None or `old` is 0."""
+    """Return the change from `old` to `new`, such as "+12.5 %"; "–" if a value is None or `old` is 0."""
     if new is None or old is None or old <= 0:
         return UNKNOWN
-    return f"{100 * (new / old - 1):+.1f}%"
+    return f"{100 * (new / old - 1):+.1f} %"
 
 
 def tokens(count: int | None) -> str:

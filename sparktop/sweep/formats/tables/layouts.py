@@ -330,7 +330,7 @@ def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
     mark = "*" if row.winner is None or (mark_untested and row.significant is None) else ""
     ahead = " ahead" if row.winner is None else ""
     over = f" over {code(row.against)}" if row.against and row.winner_vs != vs else ""
-    return Outside(best, f"{ahead} ({row.percent:+.0f}%{over}){mark}")
+    return Outside(best, f"{ahead} ({row.percent:+.0f} %{over}){mark}")
 
 
 def _unsure_lead(row: ComparisonRow) -> Cell:
@@ -345,7 +345,7 @@ def _unsure_lead(row: ComparisonRow) -> Cell:
     percent = 100 * min((own / value - 1 for value in others), key=abs)
     if abs(percent) <= NOISE_FLOOR_PERCENT:
         return NO_DIFFERENCE
-    return Outside(row.ahead, f" ({percent:+.0f}%, not certain)")
+    return Outside(row.ahead, f" ({percent:+.0f} %, not certain)")
 
 
 def _value(row: ComparisonRow, name: str, metric: Metric) -> str:
@@ -357,7 +357,7 @@ def _value(row: ComparisonRow, name: str, metric: Metric) -> str:
 
 
 def _delta(row: ComparisonRow, ours: str, theirs: str) -> str:
-    """Return by how many percent the value of target `ours` differs from that of `theirs`, such as "+4.2%".
+    """Return by how many percent the value of target `ours` differs from that of `theirs`, such as "+4.2 %".
 
     Both are names of targets in `row`. Return "within" if theirs is a range that our value lies in, and "–"
     if a value is unknown.
@@ -368,7 +368,7 @@ def _delta(row: ComparisonRow, ours: str, theirs: str) -> str:
     ratio = ratio_of(Figure(mine, span=row.ranges.get(ours)), Figure(other, span=row.ranges.get(theirs)))
     if ratio is None:
         return "within" if row.ranges.get(theirs) else UNKNOWN
-    return f"{ratio.percent:+.1f}%"
+    return f"{ratio.percent:+.1f} %"
 
 
 def _machine(series: Sequence[Series]) -> Iterator[Cell]:
