@@ -103,11 +103,9 @@ def _of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
 
 def _without_alert(snapshot: Snapshot) -> Verdict:
     backends = snapshot.backends
-    failed = [view.name for view in backends if view.failure is not None]
-    failed += [view.name for view in snapshot.nodes if view.failure is not None]
-    if failed:
-        said = f"{failed[0]} does not answer"
-        return Verdict(Severity.INFO, said, said, key="e")
+    silent = _silent(snapshot)
+    if silent is not None:
+        return silent
     if not backends:
         found = "no inference server found yet" if snapshot.searching else "no backend to watch"
         return Verdict(Severity.INFO, found, "no server")
@@ -128,3 +126,18 @@ def _without_alert(snapshot: Snapshot) -> Verdict:
     if states.keys() <= _WELL:
         return Verdict(None, f"all well: {said}", "all well")
     return Verdict(Severity.INFO, said, said)
+
+
+def _silent(snapshot: Snapshot) -> Verdict | None:
+    """Return the verdict where a server or machine does not answer, or loads; None if all answer."""
+    loads = [view for view in snapshot.backends if view.state is BackendState.LOADING]
+    failed = [view.name for view in snapshot.backends if view.failure is not None and view not in loads]
+    failed += [view.name for view in snapshot.nodes if view.failure is not None]
+    if failed:
+        said = f"{failed[0]} does not answer"
+        return Verdict(Severity.INFO, said, said, key="e")
+    if not loads:
+        return None
+    words = loads[0].loading.words if loads[0].loading is not None else ""
+    said = f"{loads[0].name} loads its model"
+    return Verdict(Severity.INFO, f"{said}: {words}" if words else said, said, key="z")

@@ -120,6 +120,8 @@ class Condition:
     programs: tuple[ProcessReading, ...] = ()
     """Processes that a fault adds to the process table."""
     swap_in_bytes_per_s: float = 0.0
+    age_s: float | None = None
+    """Age of the engine's processes, if they started while the simulation ran."""
 
 
 def node_sample(at: float, load: float, machine: Machine = ALONE) -> NodeSample:
@@ -313,11 +315,11 @@ def _rails(at: float, gpu_w: float, cpu_percent: float) -> tuple[PowerRail, ...]
 
 def _workloads(at: float, condition: Condition, machine: Machine) -> Workloads:
     compilers = sum(one.name in COMPILERS for one in condition.programs)
-    if not condition.engine_bytes:
+    if not condition.engine_bytes and condition.age_s is None:
         return Workloads((), compilers, 0.0)
     own = condition.engine_cpu_percent
     percent = 12 + 88 * condition.busy if own is None else own
-    return workloads_at(at, machine.rank, round(percent, 1), compilers=compilers)
+    return workloads_at(at, machine.rank, round(percent, 1), age_s=condition.age_s, compilers=compilers)
 
 
 def _processes(at: float, condition: Condition, machine: Machine) -> ProcessTable:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from sparktop.demo.faults.fault import NO_SYMPTOMS
 from sparktop.demo.gb10 import ENGINE_BYTES, IDENTITY, Condition, Machine, sample_of
+from sparktop.demo.slow_start import starting
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.simulation.engine import Engine
@@ -15,6 +16,8 @@ from sparktop.simulation.thermal import BARE_W, IDLE_CLOCK_MHZ, LOADED_W, NodeTh
 
 _SHORTEST_S = 0.05
 """Seconds; a sample sooner than this after the previous one repeats the previous condition of the machine."""
+_START_W = 32.0
+"""Power of the GPU's work during a start, in watts above that at rest."""
 _ALONE_BYTES_PER_S = 1.9e6
 """At full load, bytes per second through the ports of a machine whose engine runs on this machine alone."""
 
@@ -72,6 +75,8 @@ class MachineReader:
         self._machine = machine
         self._clock = clock
         self._engine: Engine | None = None
+        self._start: tuple[float, float] | None = None
+        """When the engine's processes started, in seconds of `clock`, and how long their start takes."""
         self._at = clock()
         self._marks = self._read(self._at)
         self._condition: Condition | None = None
@@ -88,9 +93,15 @@ class MachineReader:
         """
         now = self._clock()
         self._engine = engine
+        self._start = None if engine is None else self._start
         self.thermal.idle_w = BARE_W if engine is None else LOADED_W
         self.thermal.draw(now, None)
         self._at, self._marks, self._condition = now, self._read(now), None
+
+    def begin_start(self, takes_s: float) -> None:
+        """Show a server that starts now; `attach` is called with its engine after `takes_s` seconds."""
+        self._start = (self._clock(), takes_s)
+        self._condition = None
 
     def look(self) -> NodeSample:
         """Return a sample of the machine at the current time."""
@@ -134,6 +145,8 @@ class MachineReader:
             pair = engine.profile.link_bytes_per_row * rows_per_s
         symptoms = self.symptoms
         holds_memory = engine is not None and not symptoms.engine_gone
+        if engine is None and self._start is not None:
+            return self._starting(now, *self._start)
         return Condition(
             busy,
             power_w,
@@ -145,4 +158,18 @@ class MachineReader:
             symptoms.engine_cpu_percent,
             symptoms.programs,
             symptoms.swap_in_bytes_per_s,
+            None if self._start is None else now - self._start[0],
+        )
+
+    def _starting(self, now: float, started_at: float, takes_s: float) -> Condition:
+        """Return the condition of a machine whose server starts."""
+        shown, thermal = starting(now - started_at, takes_s), self.thermal
+        return Condition(
+            shown.busy,
+            thermal.power_w() + _START_W * shown.busy,
+            thermal.temperature_c(now),
+            thermal.load_clock_mhz(now) if shown.busy else IDLE_CLOCK_MHZ,
+            engine_bytes=shown.engine_bytes,
+            engine_cpu_percent=shown.cpu_percent,
+            age_s=now - started_at,
         )

@@ -46,6 +46,8 @@ class Restarts:
     every_s: float
     down_s: float
     """Seconds for which the port is closed at each restart; a real server takes minutes to start."""
+    loads: bool = False
+    """Whether the server's processes are visible meanwhile: it loads its model. Otherwise they are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +203,12 @@ SCENARIOS = {
             spread=0.5,
             slower={1: 8.0},
             restarts=Restarts(0, 40.0, 8.0),
+        ),
+        Scenario(
+            "slow-start",
+            "the first server loads its model for 80 s every two and a half minutes",
+            spread=0.5,
+            restarts=Restarts(0, 150.0, 80.0, loads=True),
         ),
         Scenario(
             "pd-fault",

@@ -46,7 +46,7 @@ def workloads_at(
         None,
         SERVER_PID,
         *box,
-        age_s=age_s + 12,
+        age_s=age_s + 2,
         memory_bytes=1480 * _MIB,
         cpu_percent=2.0,
         oom_kills=0,

@@ -152,6 +152,8 @@ class EngineSample:
     word; None where the page does not report it."""
     slots: int | None = None
     """Most requests that the server runs at once, where its page reports that."""
+    startup: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that phases of the server's start took, by their names on the page; empty without them."""
     page: bytes | None = field(default=None, repr=False, compare=False)
     """The answer that the sample was read from, decompressed, for a recording; None where there was none."""
 

@@ -13,6 +13,7 @@ from sparktop.model.counter_figures import ALSO_REPORTED, COUNTER_FIGURES, Count
 from sparktop.model.event import Alert, Event
 from sparktop.model.failure import Failure
 from sparktop.model.fleet import NO_COST, NO_TOTALS, SelfView, Totals
+from sparktop.model.loading import Loading
 from sparktop.model.node import LostGpu, NodeIdentity, NodeSample
 from sparktop.model.progress import ProgressView
 from sparktop.model.router import RouterView
@@ -152,8 +153,7 @@ class BackendView:
     name: str
     url: str
     group: str
-    """Name of the backend's group; the backends of a group serve one model behind one router and share a
-    scale."""
+    """Name of the backend's group, whose backends serve one model behind one router and share a scale."""
     role: str | None = None
     """"prefill" or "decode" where the server reports it, or its token counters show that it does only that.
     Another word that the server reports, such as the name of its component, or None."""
@@ -163,6 +163,7 @@ class BackendView:
     progress: ProgressView | None = None
     state_window_s: float | None = None
     """Seconds over which the state was judged; None where the current values give the same state."""
+    loading: Loading | None = None
     failure: Failure | None = None
     """Why the newest poll failed; None while it succeeds."""
     failing_since: datetime | None = None
@@ -194,8 +195,7 @@ class BackendView:
     rate_window_s: float | None = None
     """Seconds that the rates over 10 s really cover, fewer after a start; None where they are too few."""
     rate_note: str | None = None
-    """A note on the generation rates: "per finished request" where the counter moves only at the end of a
-    request, so that a window may include tokens generated before it."""
+    """Of the generation rates: "per finished request" where the counter moves only at a request's end."""
     requests_per_s: float | None = None
     preemptions_per_s: float | None = None
     prefix_cache_hit_percent: float | None = None

@@ -34,6 +34,8 @@ class Workload:
     """CPU use since the previous reading; 100 is one core."""
     read_bytes: int | None = None
     """Bytes read from disks since its start; None for processes of other users, which only root may see."""
+    checkpoint_bytes: int | None = None
+    """Size of the files with the model's weights; only of a server whose folder the reader may list."""
     oom_kills: int | None = None
     """Processes of its container that the kernel has killed for lack of memory; None outside of one."""
 

@@ -18,6 +18,7 @@ from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.event import Severity
 from sparktop.model.failure import Failure
 from sparktop.model.instant import Instant
+from sparktop.model.loading import PastStarts
 from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
 from sparktop.model.router import RouterSample
 from sparktop.model.sweep_view import SweepView
@@ -157,6 +158,9 @@ _WRITERS: Mapping[Change, Callable[..., Record | None]] = {
         Kind.SELF, instant, fields={"cpu_percent": cpu, "rss_bytes": rss}
     ),
     Change.JUDGE: lambda instant: Record(Kind.TICK, instant),
+    Change.LEARN_STARTS: lambda instant, starts: Record(
+        Kind.STARTS, instant, body=adapter(PastStarts).dump_json(PastStarts(starts), fallback=dict)
+    ),
 }
 
 
@@ -265,6 +269,9 @@ _READERS: Mapping[str, Callable[[Record], Call | None]] = {
     Kind.NOTE: _note,
     Kind.SELF: _self,
     Kind.TICK: lambda _: Call(Change.JUDGE),
+    Kind.STARTS: lambda record: Call(
+        Change.LEARN_STARTS, (cast("PastStarts", _validated(PastStarts, record.body)).starts,)
+    ),
 }
 
 

@@ -47,6 +47,8 @@ class Kind(StrEnum):
     """A judgement."""
     SELF = "self"
     NOTE = "note"
+    STARTS = "starts"
+    """Earlier starts of servers."""
     SWEEP = "sweep"
     """Own load begins or ends."""
     SWEEP_VIEW = "sweep-view"

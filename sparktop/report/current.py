@@ -30,6 +30,7 @@ def _backend(view: BackendView) -> BackendView:
         view.group,
         state=view.state,
         state_rule=view.state_rule,
+        loading=view.loading,
         failure=view.failure,
         failing_since=view.failing_since,
         age_s=view.age_s,

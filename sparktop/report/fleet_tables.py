@@ -9,6 +9,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
+from sparktop.panels.backend.loading import failure_words
 from sparktop.report import cell
 from sparktop.report.table import Column, Kind, Table
 
@@ -97,7 +98,7 @@ def troubles(snapshot: Snapshot) -> Table:
             cell.name(one.name),
             "never" if one.age_s is None else f"{numbers.age(one.age_s)} ago",
             UNKNOWN if one.failing_since is None else cell.time_of(one.failing_since),
-            cell.name(one.failure.message, _LONG),
+            cell.name(failure_words(one) if isinstance(one, BackendView) else one.failure.message, _LONG),
         )
         for one in watched
         if one.failure is not None

@@ -80,6 +80,7 @@ _WORKLOAD_KEYS = (
     "memory_bytes",
     "cpu_percent",
     "read_bytes",
+    "checkpoint_bytes",
     "oom_kills",
 )
 _GPU_PROCESS_KEYS = ("pid", "name", "memory_bytes", "kind")

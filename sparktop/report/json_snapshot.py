@@ -51,6 +51,21 @@ _FIGURE_KEYS = (
     "state_rule",
     "state_window_s",
 )
+_LOADING_KEYS = (
+    "phase",
+    "step",
+    "steps",
+    "elapsed_s",
+    "phase_s",
+    "left_s",
+    "expected_s",
+    "basis",
+    "warm",
+    "memory_bytes",
+    "node",
+    "pid",
+    "words",
+)
 _ROUTER_KEYS = (
     *("cooldown_s", "cooldowns_disabled", "failures", "cooldowns", "refusals"),
     *("queued", "in_flight", "sent"),
@@ -111,6 +126,7 @@ def _backend(backend: BackendView) -> dict[str, object]:
         "error": backend.failure.message if backend.failure else None,
         "age_s": backend.age_s,
         "state": backend.state.value,
+        "loading": None if backend.loading is None else fields_of(backend.loading, _LOADING_KEYS),
         "model": backend.model,
         "max_model_len": backend.max_model_len,
         "nodes": backend.nodes,

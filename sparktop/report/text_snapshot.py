@@ -17,6 +17,7 @@ from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.text import clean
+from sparktop.panels.backend.loading import loading_words
 from sparktop.report import cell
 from sparktop.report.backend_tables import also_reported_words, rate_windows
 from sparktop.report.balance_tables import balance_lines
@@ -166,7 +167,11 @@ def _backend_row(view: BackendView) -> TextRow:
             cell.quantile(view.ttft.p95),
             view.model or UNKNOWN,
         ),
-        (*_standing(view), also_reported_words(view), *_trouble(view.failure, view.age_s)),
+        (
+            *_standing(view),
+            also_reported_words(view),
+            *_trouble(view.failure, view.age_s, loading_words(view)),
+        ),
     )
 
 
@@ -211,8 +216,13 @@ def _deployments(deployments: Mapping[str, str | None]) -> Iterator[str]:
         yield f"{'unmapped' if backend is None else clean(backend)} ({', '.join(names[backend])})"
 
 
-def _trouble(failure: Failure | None, age_s: float | None) -> Iterator[str]:
-    """Yield a sentence with the failure and the time of the last answer, if a source does not answer."""
+def _trouble(failure: Failure | None, age_s: float | None, loading: str = "") -> Iterator[str]:
+    """Yield a sentence with the failure and the time of the last answer, if a source does not answer.
+
+    `loading` are phase and times of a server that loads.
+    """
+    if loading:
+        yield f"loading: {loading}"
     if failure is not None:
         seen = "never seen" if age_s is None else f"last seen {numbers.age(age_s)} ago"
         yield f"{clean(failure.message, _LONG)} ({seen})"

@@ -46,7 +46,7 @@ def judge_health(book: AlertBook, key: SourceKey, health: Health, when: Instant)
     failure = health.failure
     router = "router " if key.kind is SourceKind.ROUTER else ""
     if failure is None or failure.kind is FailureKind.LOADING:
-        message = "answers again" if failure is None else "answers that it is loading"
+        message = "answers again" if failure is None else "loads its model"
         for name in ("unreachable", "engine-dead"):
             book.clear(f"{key.label}:{name}", when, f"{router}{message}")
         return

@@ -23,6 +23,7 @@ class Change(StrEnum):
     BEGIN_OWN_LOAD = "begin_own_load"
     END_OWN_LOAD = "end_own_load"
     JUDGE = "judge"
+    LEARN_STARTS = "learn_starts"
 
 
 class Call(NamedTuple):

@@ -14,6 +14,7 @@ from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.failure import Failure
 from sparktop.model.fleet import SelfView
 from sparktop.model.instant import Instant
+from sparktop.model.loading import PastStart
 from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
 from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Snapshot
@@ -34,6 +35,7 @@ from sparktop.store.node.track import NodeTrack
 from sparktop.store.placement import Placement
 from sparktop.store.progress import ProgressBook
 from sparktop.store.router import RouterTrack
+from sparktop.store.starts import StartBook
 from sparktop.store.tracks import Target, Tracks
 
 Reading = EngineSample | NodeSample | MemorySample | RouterSample | Failure
@@ -70,6 +72,7 @@ class Store:
         self._now = now
         self._tracks = Tracks(Thresholds(watch.thresholds, watch.node_thresholds))
         self._placement = Placement(self._tracks.backends, self._tracks.nodes)
+        self.starts = StartBook(self._tracks.backends, self._tracks.nodes)
         self._events = EventLog()
         self._alerts = AlertBook(self._events)
         self.balance = BalanceBook()
@@ -138,6 +141,7 @@ class Store:
         """Forget a source, its history and its alerts."""
         instant = self._begin(Change.REMOVE, key)
         self._tracks.remove(key)
+        self.starts.forget(key.name)
         self._placement.outdate()
         self.balance.regroup()
         self._alerts.clear_source(key, instant, "it is not watched any more")
@@ -177,6 +181,8 @@ class Store:
             return
         when = Instant(reading.at, instant.wall)
         if isinstance(reading, Failure):
+            if isinstance(track, BackendTrack):
+                reading = self.starts.explain(track, reading)
             track.accept_failure(reading, when.wall, took_ms)
             judge_health(self._alerts, key, track.health, when)
         elif isinstance(track, BackendTrack) and isinstance(reading, EngineSample):
@@ -211,6 +217,11 @@ class Store:
                 self._placement.update()
             case _:
                 raise TypeError(f"{key.label} cannot be a {type(identity).__name__}")
+
+    def learn_starts(self, starts: tuple[PastStart, ...]) -> None:
+        """Add earlier starts of servers, by which the durations of new starts are expected."""
+        self._begin(Change.LEARN_STARTS, starts)
+        self.starts.learn(starts)
 
     def note(self, subject: str, message: str, severity: Severity = Severity.INFO) -> None:
         """Add an event about `subject`, unless the log still has the same message about the same subject."""
@@ -335,7 +346,7 @@ class Store:
             self._placement.outdate()
         judge_health(self._alerts, key, track.health, when)
         judge_backend(self._alerts, key, track, self._tracks.thresholds.states, when)
-        self._events.add(*link_events(key, track, kind, when))
+        self._events.add(*link_events(key, track, kind, when), *self.starts.answered(track, sample, when))
         peers = self._placement.peers(track)
         track.slow_steps.judge(self._alerts, key, track.view, track.step_pace, peers, when)
 
@@ -349,6 +360,7 @@ class Store:
         judge_health(self._alerts, key, track.health, when)
         if newer:
             self._placement.update()
+            self.starts.note(key.name, sample)
             track.judge_steps(self._placement.steps_on(key.name))
             self._events.add(*judge_node(self._alerts, key, track, self._tracks.thresholds.nodes, when))
 
@@ -363,6 +375,7 @@ class Store:
         return replace(
             view,
             age_s=track.health.age_s(at),
+            loading=self.starts.view(track, at),
             group=group,
             role=track.reported_role if track.role is None else track.role.value,
             roofline_percent=read_percent(bandwidth, view.estimated_read_gb_per_s, *spread),

@@ -27,6 +27,7 @@ from sparktop.model.text import clean
 from sparktop.store import SourceKey, SourceKind, Store
 from sparktop.watch.memory_fall import MemoryWatch
 from sparktop.watch.own_cost import SELF_EVERY_S, measure_self
+from sparktop.watch.past_starts import keep_starts
 from sparktop.watch.ways import RealWays, Ways
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
-
 ROUTER_INTERVALS = 5.0
 """The poll interval of routers in backend intervals, because routers change less often."""
 DISCOVER_AGAIN_S = 30.0
@@ -145,8 +145,7 @@ class Monitor:
         if self._running:
             return
         self._running = True
-        modules = (*self._ways.modules(self._watch), *_READING, "psutil")
-        await asyncio.to_thread(_load, modules)
+        await asyncio.to_thread(_load, (*self._ways.modules(self._watch), *_READING, "psutil"))
         if not self._running:  # stopped while loading
             return
         from sparktop.watch.cadence import LoadCadence
@@ -158,7 +157,8 @@ class Monitor:
         self._poll_nodes("nodes", watch.nodes)
         self._poll_routers("routers", watch.routers)
         self._spawn(self._judge())
-        self._spawn(measure_self(self._store, self._sleep))
+        for keep in (measure_self, keep_starts):
+            self._spawn(keep(self._store, self._sleep))
         if watch.events.hook or watch.events.webhook:
             from sparktop.events.delivery import deliver  # late: most starts need none of it
 

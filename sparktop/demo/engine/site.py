@@ -120,5 +120,8 @@ class EngineSite:
         while True:
             await asyncio.sleep(restarts.every_s - restarts.down_s)
             await self.shut()
+            if restarts.loads:
+                for reader in self._readers:
+                    reader.begin_start(restarts.down_s)
             await asyncio.sleep(restarts.down_s)
             await self.open()

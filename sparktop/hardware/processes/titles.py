@@ -32,7 +32,8 @@ _SGLANG_ROLES = {
     "tokenizer_worker": "tokenizer",
 }
 _HUB = re.compile(r"models--([^/]+?)--([^/]+)")
-_MODEL = ("--served-model-name", "--model", "--model-path", "--model-id", "-m", "--hf-repo", "-hf", "--alias")
+_NAME = ("--served-model-name", "--alias")
+_PATH = ("--model", "--model-path", "--model-id", "-m", "--hf-repo", "-hf")
 _SERVERS: Mapping[str, tuple[str, int]] = {
     "vllm": ("vllm", 8000),
     "sglang": ("sglang", 30000),
@@ -65,6 +66,8 @@ class Title(NamedTuple):
     model: str | None = None
     port: int | None = None
     """Only of a server's own process."""
+    path: str | None = None
+    """Path or name of the model as the command line has it; only of a server's own process."""
 
 
 def arguments_of(content: bytes) -> list[str]:
@@ -133,15 +136,21 @@ def _with_options(program: str, options: Sequence[str]) -> Title:
     engine, port = _SERVERS[program]
     given = _option(options, ("--port", "-p") if program.startswith("text-") else ("--port",))
     number = int(given) if given is not None and given.isascii() and given.isdecimal() else port
-    return Title(engine, "server", model=_model(options), port=number if 0 < number < 1 << 16 else None)
+    valid = number if 0 < number < 1 << 16 else None
+    return Title(engine, "server", model=_model(options), port=valid, path=_named(options, _PATH))
 
 
 def _model(options: Sequence[str]) -> str | None:
-    """Return the name of the model: that of an option, else the first argument that is not an option."""
-    named = next((value for name in _MODEL if (value := _option(options, (name,)))), None)
-    if named is None and options and not options[0].startswith("-"):
-        named = options[0]
+    named = _named(options, _NAME) or _named(options, _PATH)
     return short_model(named) if named else None
+
+
+def _named(options: Sequence[str], names: Sequence[str]) -> str | None:
+    """Return the value of the first option in `names`, for `_PATH` else the first argument, if it is none."""
+    named = next((value for name in names if (value := _option(options, (name,)))), None)
+    if named is None and names is _PATH and options and not options[0].startswith("-"):
+        return options[0]
+    return named
 
 
 def _option(options: Sequence[str], names: tuple[str, ...]) -> str | None:

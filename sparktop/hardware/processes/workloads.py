@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sparktop.hardware.kernel_file import parse_int, read_small
+from sparktop.hardware.processes.checkpoint import CheckpointReader
 from sparktop.hardware.processes.containers import ContainerReader
 from sparktop.hardware.processes.stat import Process, parse_stat
 from sparktop.hardware.processes.titles import (
@@ -85,6 +86,7 @@ class WorkloadReader:
         """Create a reader of /proc below `root`; `since_boot` returns seconds since the machine booted."""
         self._proc = str(root / "proc")
         self._containers = containers or ContainerReader(root)
+        self._checkpoints = CheckpointReader(root)
         self._since_boot = since_boot
         self._page_bytes = page_bytes or os.sysconf("SC_PAGE_SIZE")
         self._ticks_per_s = ticks_per_s or os.sysconf("SC_CLK_TCK")
@@ -175,6 +177,7 @@ class WorkloadReader:
             process.rss_pages * self._page_bytes,
             percent,
             read_bytes,
+            self._checkpoints.find(pid, process.start, title.path),
         )
 
     def _read_bytes(self, pid: int) -> int | None:

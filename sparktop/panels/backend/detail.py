@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from sparktop.graphics import numbers
 from sparktop.model.snapshot import BackendView, Latency, NodeView
+from sparktop.panels.backend.loading import has_failed, loading_rows
 from sparktop.panels.backend.panel import about, footnote, name_and_state
 from sparktop.panels.backend.sections import backend_sections, lanes_section, nodes_section
 from sparktop.panels.parts.detail import Detail, aside_width, column_width, detail_rows
@@ -32,21 +33,22 @@ def backend_detail(
     """Draw one backend on the full screen as rows of `width` cells: `height` rows, or more where needed."""
     column = column_width(width)
     detail = Detail(
-        lead=[_state(view)],
+        lead=[_state(view), *loading_rows(view, width - 3)],
         sections=backend_sections(view, nodes, column),
         graphs=_graphs(view),
         aside=[*nodes_section(view, nodes, aside_width(width)), *lanes_section(view, aside_width(width))],
     )
     rows = detail_rows(detail, width, height, axis)
     if view.failure is not None or view.age_s is None:
-        rows = [in_role(row, "stale") for row in rows]
+        kept = 1 + len(loading_rows(view, width - 3)) if view.loading is not None else 0
+        rows = [*rows[:kept], *(in_role(row, "stale") for row in rows[kept:])]
     title, state = name_and_state(view)
     lower, note = footnote(view)
     return framed(
         rows,
         width,
         max(height, len(rows) + 2),
-        role=frame_role("backend", selected=selected, failed=view.failure is not None),
+        role=frame_role("backend", selected=selected, failed=has_failed(view)),
         title=title,
         state=state,
         about=about(view),

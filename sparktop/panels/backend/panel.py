@@ -10,6 +10,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.progress import Progress
 from sparktop.model.snapshot import BackendState, BackendView
+from sparktop.panels.backend.loading import failure_role, has_failed, loading_rows
 from sparktop.panels.parts.columns import figures_width, graph_columns, panel_row
 from sparktop.panels.parts.figures import (
     LIVE,
@@ -271,7 +272,8 @@ def footnote(view: BackendView, *, short: bool = False) -> tuple[Row, Row]:
     if view.failure is not None:
         since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
         stale = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
-        return [(f" ✖{since}: {view.failure.message}{stale} ", "bad")], []
+        sign = "✖" if has_failed(view) else "…"
+        return [(f" {sign}{since}: {view.failure.message}{stale} ", failure_role(view))], []
     if view.progress is not None:
         words = view.progress.fact if short else view.progress.sentence
         return [(f" {words} ", _STANDING_ROLES.get(view.progress.word, "text"))], []
@@ -304,7 +306,8 @@ def backend_panel(
     The lower edge of the `last` panel of the board has the time axis of all graphs.
     """
     inside = height - 2
-    figures = figure_rows(view, figures_width(width), inside)
+    loads = loading_rows(view, figures_width(width))[:inside]
+    figures = [*loads, *figure_rows(view, figures_width(width), inside - len(loads))]
     figures += [[] for _ in range(inside - len(figures))]
     captions = graph_captions(width, scale)
     graphs = graph_rows(view, width, max(0, inside - 1), window, scale)
@@ -313,11 +316,11 @@ def backend_panel(
         panel_row(row, [graph[index] for graph in drawn], width) for index, row in enumerate(figures[:inside])
     ]
     if view.failure is not None or view.age_s is None:
-        rows = [in_role(row, "stale") for row in rows]
+        rows = [row if index < len(loads) else in_role(row, "stale") for index, row in enumerate(rows)]
     title, state = name_and_state(view)
     timed = last and view.failure is None and view.state is not BackendState.UNKNOWN
     lower, note = footnote(view, short=timed)
-    role = frame_role("backend", selected=selected, failed=view.failure is not None)
+    role = frame_role("backend", selected=selected, failed=has_failed(view))
     drawn_rows = framed(
         rows,
         width,

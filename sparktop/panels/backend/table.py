@@ -9,6 +9,7 @@ from typing import Literal
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit, fit_name
 from sparktop.model.snapshot import BackendView, Latency
+from sparktop.panels.backend.loading import failure_role, loading_rows
 from sparktop.panels.backend.panel import (
     GroupScale,
     further_rows,
@@ -132,13 +133,19 @@ class Table:
         for column in columns:
             text, role = column.cell(view)
             line.append((" " + fit(text.strip(), column.width, column.align), role))
-        further = further_rows(view, figures_width(self.width) - 2, height - 1)
+        if view.loading is not None and view.loading.words:
+            rest = sum(cell_width(text) for text, _ in line[2:])
+            words = view.loading.words if len(view.loading.words) < rest else view.loading.short
+            line = [*line[:2], *fit_row([(f" {words}", "warn")], rest)]
+        inner = figures_width(self.width) - 2
+        further = [*loading_rows(view, inner), *further_rows(view, inner, height - 1)][: height - 1]
         figures = [line, *([("  ", "text"), *row] for row in further)]
         figures += [[] for _ in range(height - len(figures))]
         leads = [mark(selected=selected and not index) for index in range(height)]
         rows = self._with_graphs(view, figures, spark, leads)
         if view.failure is not None or view.age_s is None:
-            return [[row[0], *in_role(row[1:], "bad" if view.failure else "stale")] for row in rows]
+            role = failure_role(view) if view.failure else "stale"
+            return [[row[0], *in_role(row[1:], role)] for row in rows]
         return rows
 
     def _shape(self) -> tuple[int, list[Column], int]:
@@ -185,5 +192,5 @@ def short_entry(view: BackendView, width: int, *, selected: bool = False) -> Row
         figure(f" {run}+{wait}", known=view.running is not None, role="warn" if view.waiting else LIVE),
     ]
     if view.failure is not None or view.age_s is None:
-        row = in_role(row, "bad" if view.failure else "stale")
+        row = in_role(row, failure_role(view) if view.failure else "stale")
     return fit_row([mark(selected=selected), *row], width)

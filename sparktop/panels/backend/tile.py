@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sparktop.graphics import numbers
 from sparktop.model.snapshot import BackendView
+from sparktop.panels.backend.loading import failure_role, has_failed, loading_words
 from sparktop.panels.backend.panel import load_rows, name_and_state
 from sparktop.panels.parts.figures import LIVE, figure, label, share_role
 from sparktop.panels.parts.frame import frame_role, framed, tab
@@ -49,18 +50,19 @@ def tile_panel(
     The graph of its load has the scale 0 to `top`.
     """
     inner, inside = width - 2, height - 2
+    words = loading_words(view)
     rows = [
-        _figures(view, inner),
+        fit_row([(words, "warn")], inner) if words else _figures(view, inner),
         *load_rows(view, inner, max(0, inside - 1), window.axis(inner), top),
     ]
     if view.failure is not None or view.age_s is None:
-        rows = [in_role(row, "stale") for row in rows]
+        rows = [*(rows[:1] if words else []), *(in_role(row, "stale") for row in rows[1 if words else 0 :])]
     title, state = name_and_state(view)
     if width < _WITH_ENGINE:
         title = tab((view.name, "title"))
     said = (view.state_text, view.state.value, SHORT_STATES.get(view.state, view.state.value))
     room = width - 5 - row_width(title)
     state = next((words for words in said if row_width(tab((words, ""))) <= room), said[-1]), state[1]
-    footnote: Row = [(f" {view.failure.message} ", "bad")] if view.failure else []
-    role = frame_role("backend", selected=selected, failed=view.failure is not None)
+    footnote: Row = [(f" {view.failure.message} ", failure_role(view))] if view.failure else []
+    role = frame_role("backend", selected=selected, failed=has_failed(view))
     return framed(rows, width, height, role=role, title=title, state=state, footnote=footnote)

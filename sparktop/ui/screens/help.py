@@ -37,7 +37,10 @@ _UNWRAPPED = 10_000
 _WORDS = (
     ("unreachable", "no answer; the lower edge of its panel says why and since when"),
     ("engine dead", "vLLM's HTTP server answers, its engine has died: restart it"),
-    ("loading", "503 of SGLang, llama.cpp or TGI: a model is being loaded"),
+    (
+        "loading",
+        "a model is being loaded: its process on a watched node says so, or a 503 (not vLLM's)",
+    ),
     ("asleep", "its weights are put away"),
     ("stuck", "it holds requests, but has made no progress for minutes while its GPUs wait"),
     ("stuck?", "the same for a shorter time: its panel says since when, and what the GPUs do"),

@@ -1,0 +1,23 @@
+"""Earlier starts in a recording: a replay knows what the viewer knew, without its files."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sparktop.model.instant import Instant
+from sparktop.model.loading import PastStart
+from sparktop.recording.calls import call_of, record_of
+from sparktop.recording.record import Kind
+from sparktop.store.journal import Call, Change
+
+NOW = Instant(5.0, datetime(2026, 11, 23, 14, 7, tzinfo=UTC))
+ONE = PastStart("h", "vllm", "m", 280.0, {"weights": 40.0}, "boot", warm=True, ended_at=5.0)
+
+
+def test_earlier_starts_are_recorded() -> None:
+    """The call comes back as it was made."""
+    call = Call(Change.LEARN_STARTS, ((ONE,),))
+    record = record_of(NOW, call)
+    assert record is not None
+    assert record.kind == Kind.STARTS
+    assert call_of(record) == call

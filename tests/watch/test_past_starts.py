@@ -1,0 +1,107 @@
+"""Earlier starts in a file of the state folder."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparktop.model.loading import PastStart
+from sparktop.model.targets import Watch
+from sparktop.store import Store
+from sparktop.watch.past_starts import add_starts, keep_starts, read_starts, starts_file
+
+ONE = PastStart("h", "vllm", "m", 280.0, {"weights": 40.0}, "boot", warm=True, ended_at=5.0)
+
+
+def test_a_start_comes_back_as_it_was(tmp_path: Path) -> None:
+    """A missing file has no starts, and its folder is made."""
+    path = tmp_path / "state" / "starts.json"
+    assert read_starts(path) == ((), None)
+    assert add_starts(path, [ONE]) is None
+    assert read_starts(path) == ((ONE,), None)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_only_the_newest_of_each_model_are_kept(tmp_path: Path) -> None:
+    """On each machine."""
+    path = tmp_path / "starts.json"
+    add_starts(path, [replace(ONE, ended_at=float(number)) for number in range(9)])
+    add_starts(path, [replace(ONE, model="other", ended_at=1.5)])
+    starts, _ = read_starts(path)
+    assert [one.ended_at for one in starts] == [1.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"starts": [{"host": 3}]}', b"\xff" * 9])
+def test_a_damaged_file_is_one_line_and_is_replaced(tmp_path: Path, content: bytes) -> None:
+    """What it held is lost, nothing else."""
+    path = tmp_path / "starts.json"
+    path.write_bytes(content)
+    assert read_starts(path) == ((), "its content is damaged")
+    assert add_starts(path, [ONE]) is None
+    assert read_starts(path) == ((ONE,), None)
+
+
+def test_text_from_the_file_is_cleaned(tmp_path: Path) -> None:
+    """Another program may have written it."""
+    path = tmp_path / "starts.json"
+    add_starts(path, [replace(ONE, model="a\x1b[31m")])
+    assert read_starts(path)[0][0].model == "a [31m"
+
+
+def test_a_folder_that_cannot_be_made_is_a_reason(tmp_path: Path) -> None:
+    """A file stands in its place."""
+    (tmp_path / "state").write_text("")
+    assert add_starts(tmp_path / "state" / "starts.json", [ONE]) in {"File exists", "Not a directory"}
+
+
+class _Books:
+    """Stands for the starts of a store."""
+
+    wanted = frozenset({ONE.key})
+    finished: tuple[PastStart, ...] = ()
+
+    def __init__(self) -> None:
+        self.learned: list[tuple[PastStart, ...]] = []
+
+    def learn(self, starts: tuple[PastStart, ...]) -> None:
+        self.learned.append(starts)
+
+    def take_finished(self) -> tuple[PastStart, ...]:
+        finished, self.finished = self.finished, ()
+        return finished
+
+
+async def _keep(store: Store, env: dict[str, str], rounds: int) -> None:
+    async def sleep(_: float) -> None:
+        nonlocal rounds
+        rounds -= 1
+        if not rounds:
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await keep_starts(store, sleep, env)
+
+
+@pytest.mark.outside
+async def test_starts_are_given_to_the_store_while_it_wants_them(tmp_path: Path) -> None:
+    """Once, and again after a minute, for a recording that began meanwhile; a finished one is kept."""
+    env = {"XDG_STATE_HOME": str(tmp_path)}
+    add_starts(starts_file(env), [ONE, replace(ONE, model="other")])
+    store, books = Store(Watch()), _Books()
+    store.starts = books  # type: ignore[assignment] - what is used of it
+    await _keep(store, env, 29)
+    assert books.learned == [(ONE,)]
+    books.finished = (replace(ONE, ended_at=9.0),)
+    await _keep(store, env, 32)
+    assert books.learned[1:] == [(ONE,), (ONE, replace(ONE, ended_at=9.0))]
+
+
+@pytest.mark.outside
+async def test_the_simulation_is_not_kept(tmp_path: Path) -> None:
+    """Its machines have the names of real ones."""
+    env = {"XDG_STATE_HOME": str(tmp_path)}
+    await keep_starts(Store(Watch(), simulated=True), asyncio.sleep, env)
+    assert starts_file(env).exists() is False
