@@ -28,6 +28,9 @@ class Ask:
     """Whether to include the process table."""
     interval_s: float | None = None
     """Seconds between samples that the viewer wants; None: no preference."""
+    ranks: bool = False
+    """Whether to ask NCCL about the ranks of a job instead of returning samples; only over ssh, where every
+    request is a line: over HTTP this is a path of its own."""
 
 
 def from_query(query: Mapping[str, str]) -> Ask:
@@ -59,7 +62,7 @@ def from_line(line: bytes) -> Ask:
     processes = given.get("processes")
     if processes is not None and not isinstance(processes, bool):
         raise AskError("processes must be true or false")
-    return Ask(since, bool(processes), _bounded(interval_s))
+    return Ask(since, bool(processes), _bounded(interval_s), given.get("ranks") is True)
 
 
 def _number(key: str, given: object) -> float | None:

@@ -1,6 +1,7 @@
 """HTTP server of the agent: routes, authentication and refusals.
 
 GET /v1/sample?since=&processes=1&interval_s=   JSON of `sparktop.sources.wire`
+GET /v1/ranks                                   what NCCL here says of its ranks; asks it, so on request only
 GET /metrics                                    the newest sample for Prometheus
 GET /healthz                                    liveness, without a token
 """
@@ -23,7 +24,9 @@ from sparktop.agent.connection import Connection, Limits
 from sparktop.agent.gate import Gate
 from sparktop.agent.rate import Rates
 from sparktop.agent.sampler import Sampler
+from sparktop.hardware.ras.reader import RasReader
 from sparktop.model.failure import Failure
+from sparktop.sources.ranks_wire import encode_ranks
 from sparktop.sources.wire import encode, make_reply
 
 _log = logging.getLogger(__name__)
@@ -55,11 +58,14 @@ class AgentServer:
         simulated: bool = False,
         limits: Limits | None = None,
         clock: Callable[[], float] = time.monotonic,
+        ranks: RasReader | None = None,
     ) -> None:
         """Serve the samples of `sampler`; if `token` is set, only to requests with this bearer token.
 
-        `simulated` is reported to viewers; `clock` returns seconds.
+        `simulated` is reported to viewers; `clock` returns seconds. `ranks` asks NCCL when a request wants it
+        (None: a reader of this machine).
         """
+        self._ranks = ranks or RasReader()
         self._sampler = sampler
         self._guard = Guard(token)
         self._simulated = simulated
@@ -98,6 +104,7 @@ class AgentServer:
             self._server.pre_shutdown()
             await self._server.shutdown(_CLOSING_S)
             self._gate.abort()
+        await self._ranks.close()
         await self._sampler.close()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -128,8 +135,14 @@ class AgentServer:
         if not admitted:
             return _text(401, "unauthorized", close=True, headers={"WWW-Authenticate": "Bearer"})
         connection.proven = True
+        return await self._admitted(request, path)
+
+    async def _admitted(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
+        """Respond to a request for `path` that is not refused."""
         if path == "/v1/sample":
             return await self._sample(request)
+        if path == "/v1/ranks" and request.method == "GET":
+            return _json(encode_ranks(await self._ranks.ask()))
         if path == "/metrics":
             return await self._metrics(request)
         return _text(404, "not found", close=True)

@@ -2,8 +2,9 @@
 
 Its first output line is a greeting: a reply without samples. Each input line is a request, `{"since": 5120.0,
 "processes": false, "interval_s": 1.0}`, and gets one output line: a `Reply` of `sparktop.sources.wire` or an
-error. The program ends at the end of the input, when the output is closed, on a signal, or after a while
-without a request, so that no process is left when the connection is gone.
+error. The request `{"ranks": true}` makes the agent ask NCCL; the reply is of `sparktop.sources.ranks_wire`.
+The program ends at the end of the input, when the output is closed, on a signal, or after a while without a
+request, so that no process is left when the connection is gone.
 """
 
 from __future__ import annotations
@@ -15,21 +16,27 @@ from sparktop.agent.ask import AskError, from_line
 from sparktop.agent.pipes import LONGEST_LINE, Lines, Output
 from sparktop.agent.sampler import Sampler
 from sparktop.agent.stopping import stopped_by_signals
+from sparktop.hardware.ras.reader import RasReader
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeSample
+from sparktop.sources.ranks_wire import encode_ranks
 from sparktop.sources.wire import encode, encode_error, make_reply
 
 IDLE_S = 180.0
 """The program ends after this many seconds without a request, or without the viewer reading a response."""
 
 
-async def serve(sampler: Sampler, source: int, sink: int, *, idle_s: float = IDLE_S) -> int:
+async def serve(
+    sampler: Sampler, source: int, sink: int, *, idle_s: float = IDLE_S, ranks: RasReader | None = None
+) -> int:
     """Read requests from the file descriptor `source` and write replies to `sink`; return the exit code.
 
-    Ends when the input ends, when a signal arrives, or after `idle_s` seconds without a request.
+    Ends when the input ends, when a signal arrives, or after `idle_s` seconds without a request. `ranks` asks
+    NCCL (None: a reader of this machine).
     """
+    ranks = ranks or RasReader()
     with stopped_by_signals() as stop:
-        talk = asyncio.get_running_loop().create_task(_talk(sampler, source, sink, idle_s))
+        talk = asyncio.get_running_loop().create_task(_talk(sampler, ranks, source, sink, idle_s))
         try:
             ends: set[asyncio.Future[Any]] = {talk, stop}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -37,13 +44,14 @@ async def serve(sampler: Sampler, source: int, sink: int, *, idle_s: float = IDL
         finally:
             talk.cancel()
             await asyncio.wait({talk})
+            await ranks.close()
             await sampler.close()
         if not talk.cancelled():
             talk.result()  # re-raise a programming error
         return code
 
 
-async def _talk(sampler: Sampler, source: int, sink: int, idle_s: float) -> None:
+async def _talk(sampler: Sampler, ranks: RasReader, source: int, sink: int, idle_s: float) -> None:
     """Write the greeting, then reply to requests until the input ends.
 
     Ends also after `idle_s` seconds without a request, if a write fails, or if a write takes longer than
@@ -59,7 +67,7 @@ async def _talk(sampler: Sampler, source: int, sink: int, idle_s: float) -> None
             if line is None:
                 return
             if line.strip():
-                answer = await _answer(sampler, line)
+                answer = await _answer(sampler, ranks, line)
                 async with asyncio.timeout(idle_s):
                     await output.write(answer)
     except (OSError, TimeoutError):
@@ -68,13 +76,15 @@ async def _talk(sampler: Sampler, source: int, sink: int, idle_s: float) -> None
         output.close()
 
 
-async def _answer(sampler: Sampler, line: bytes) -> bytes:
+async def _answer(sampler: Sampler, ranks: RasReader, line: bytes) -> bytes:
     if len(line) > LONGEST_LINE:
         return encode_error(FailureKind.TOO_LARGE, f"a request of over {LONGEST_LINE} bytes")
     try:
         ask = from_line(line)
     except AskError as error:
         return encode_error(FailureKind.MALFORMED, str(error))
+    if ask.ranks:
+        return encode_ranks(await ranks.ask())
     found = await sampler.ask(ask)
     if isinstance(found, Failure):
         return encode_error(found.kind, found.message)

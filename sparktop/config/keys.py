@@ -39,6 +39,7 @@ KEYS = (
     Key("zoom", ("z",), "z", "zoom", "selected panel on the full screen, and back", "zoom"),
     Key("why", ("w",), "w", "why", "why this balance verdict: plots and figures, and back", "why"),
     Key("processes", ("P",), "P", "processes", "processes of the selected node, and back", "processes"),
+    Key("ranks", ("N",), "N", "ranks", "ask NCCL which rank of the backend lags or is missing", yields=True),
     Key("freeze", ("p",), "p", "freeze", "pause; then step back through the last 30 min; and live", "pause"),
     Key("theme", ("t",), "t", "app.next_theme", "next theme", "theme"),
     Key("nodes", ("1",), "1", "box('nodes')", "show or hide the nodes", "nodes"),

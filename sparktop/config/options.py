@@ -11,7 +11,7 @@ from sparktop.model.targets import Watch
 _FIELDS = {"alerts": "node_thresholds", "thresholds": "thresholds", "events": "events", "guard": "guard"}
 """The field of `Watch` that holds a table of the configuration file."""
 
-_AT_START = frozenset({"recorder"})
+_AT_START = frozenset({"recorder", "diagnosis"})
 """Tables whose settings take effect at the next start."""
 
 
@@ -277,6 +277,13 @@ RECORDER = (
         (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536),
         "Most that these files may take; the oldest ten minutes are deleted first.",
         "MiB",
+    ),
+    Option(
+        ("diagnosis", "ask_ranks"),
+        "ask NCCL when stuck",
+        _SWITCH,
+        "Asks NCCL, without a key press, which rank of an engine that seems to be stuck lags or is missing. "
+        "A query can harm a job of an old NCCL: below 2.27.3 it is never asked.",
     ),
 )
 INTERVAL = Option(

@@ -286,6 +286,12 @@ class RecorderTable(Strict):
     incidents: list[AlertKind] = Field(default_factory=lambda: list(INCIDENTS))
 
 
+class DiagnosisTable(Strict):
+    """`[diagnosis]`: what may be done to find out why an engine stands still."""
+
+    ask_ranks: bool = False
+
+
 class Settings(Strict):
     """All tables and top-level keys of the configuration file."""
 
@@ -303,6 +309,7 @@ class Settings(Strict):
     alerts: AlertsTable = AlertsTable()
     events: EventsTable = EventsTable()
     recorder: RecorderTable = RecorderTable()
+    diagnosis: DiagnosisTable = DiagnosisTable()
 
 
 @dataclass(frozen=True, slots=True)

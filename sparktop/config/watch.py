@@ -92,6 +92,7 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
         flight=settings["recorder"]["flight"],
         flight_mib=settings["recorder"]["flight_mib"],
         incidents=tuple(settings["recorder"]["incidents"]),
+        ask_ranks=settings["diagnosis"]["ask_ranks"],
     )
 
 

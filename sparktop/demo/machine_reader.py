@@ -59,15 +59,19 @@ class MachineReader:
         *,
         name: str,
         clock: Callable[[], float] = time.monotonic,
+        address: str | None = None,
     ) -> None:
         """Start without an engine.
 
         `thermal` is the machine's thermal model, which uses the times of `clock`. `machine` has the machine's
-        fixed properties, and `name` is its host name.
+        fixed properties, `name` is its host name, and `address` its IP address.
         """
         self.show_processes = False
         """Whether samples include the process table."""
-        self._identity = replace(IDENTITY, hostname=name, boot_id=f"simulated-{name}")
+        addresses = () if address is None else (address,)
+        self._identity = replace(IDENTITY, hostname=name, boot_id=f"simulated-{name}", addresses=addresses)
+        self.address = address
+        """The machine's IP address on the link between the machines; None if it has none."""
         self.symptoms = NO_SYMPTOMS
         """What a fault changes in the samples."""
         self.thermal = thermal
@@ -85,6 +89,11 @@ class MachineReader:
     def identity(self) -> NodeIdentity | None:
         """Identity of the machine."""
         return self._identity
+
+    @property
+    def steps(self) -> int:
+        """Number of steps that the machine's engine has completed."""
+        return 0 if self._engine is None else self._engine.tally.steps
 
     def attach(self, engine: Engine | None) -> None:
         """Run `engine` on the machine from now on.

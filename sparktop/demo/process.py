@@ -16,10 +16,11 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 
 from aiohttp import web
 
@@ -30,8 +31,11 @@ from sparktop.demo.engine.site import HOST, EngineSite
 from sparktop.demo.machine_reader import MachineReader
 from sparktop.demo.plan import Plan
 from sparktop.demo.proxy import Proxy, Upstream
+from sparktop.demo.ras.job import SimulatedJob
+from sparktop.demo.ras.server import RasServer
 from sparktop.demo.scenario import Scenario, backend_name
 from sparktop.demo.visitors import GivingWay, Visitors
+from sparktop.hardware.ras.reader import RasReader
 from sparktop.simulation.routers import make_router
 
 _PR_SET_PDEATHSIG = 1
@@ -68,7 +72,8 @@ async def engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
             stack.push_async_callback(site.close)
             await site.open()
             ports.append(site.port)
-            agents += [_start_agent(stack, reader) for reader in readers]
+            ras = await _start_ras(stack, readers, seed=f"{plan.seed}/{backend}")
+            agents += [_start_agent(stack, reader, ras) for reader in readers]
             if scenario.restarts is not None and scenario.restarts.backend == backend:
                 site.keep_restarting(scenario.restarts)
             if scenario.fault is not None and scenario.fault.backend == backend:
@@ -83,13 +88,33 @@ def _machine(scenario: Scenario, place: int, start_s: float, rank: int | None) -
     """
     thermal = scenario.thermal_of(place, start_s=start_s)
     machine = replace(scenario.machine_of(place, start_s=start_s), rank=rank)
-    return MachineReader(thermal, machine, name=backend_name(place))
+    address = None if rank is None else f"192.168.100.{11 + place}"
+    return MachineReader(thermal, machine, name=backend_name(place), address=address)
 
 
-def _start_agent(stack: AsyncExitStack, reader: MachineReader) -> int:
-    """Start an agent for a machine, with the HTTP server of `sparktop agent`, and return its port."""
+async def _start_ras(
+    stack: AsyncExitStack, readers: Sequence[MachineReader], *, seed: str
+) -> list[tuple[str, int]]:
+    """Start the simulated RAS thread of an engine over several machines; return the addresses to ask at.
+
+    An engine on one machine has none, so the list is empty.
+    """
+    if len(readers) == 1:
+        return []
+    server = RasServer(SimulatedJob(readers, seed=seed).report)
+    await server.open()
+    stack.push_async_callback(server.close)
+    return [server.address]
+
+
+def _start_agent(stack: AsyncExitStack, reader: MachineReader, ras: Sequence[tuple[str, int]]) -> int:
+    """Start an agent for a machine, with the HTTP server of `sparktop agent`, and return its port.
+
+    It asks NCCL at the addresses `ras`, never this machine's own.
+    """
     listener = socket.create_server((HOST, 0))
-    agent = AgentServer(Sampler(reader), simulated=True)
+    ranks = RasReader(root=Path(os.devnull), addresses=ras)
+    agent = AgentServer(Sampler(reader), simulated=True, ranks=ranks)
     agent.start([listener])
     stack.push_async_callback(agent.close)
     return int(listener.getsockname()[1])

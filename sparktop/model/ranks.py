@@ -10,9 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
-
-_NO_COUNTS: Mapping[str, int] = MappingProxyType({})
 
 ALL_OPERATIONS = "operations"
 """Name of the only count that NCCL 2.24 and 2.25 report: all collective operations together."""
@@ -43,7 +40,7 @@ class Rank:
     status: RankStatus = RankStatus.RUNNING
     error: int | None = None
     """NCCL's code of an asynchronous error; None without one."""
-    counts: Mapping[str, int] = field(default_factory=lambda: _NO_COUNTS)
+    counts: Mapping[str, int] = field(default_factory=dict)
     """Number of operations launched, by name of the operation; empty where not reported."""
     many: int = 1
     """Number of ranks that this entry stands for; above 1 only where `rank` is None."""
@@ -165,8 +162,8 @@ class RanksView:
     """What screens and reports show about the ranks of a backend."""
 
     verdict: RanksVerdict
-    asked_at: float
-    """Monotonic time of the newest query or answer, in seconds."""
+    age_s: float
+    """Seconds since the newest query or answer."""
     asking: bool = False
     """Whether an answer is being waited for."""
     node: str = ""

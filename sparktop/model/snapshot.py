@@ -16,6 +16,7 @@ from sparktop.model.fleet import NO_COST, NO_TOTALS, SelfView, Totals
 from sparktop.model.loading import Loading
 from sparktop.model.node import LostGpu, NodeIdentity, NodeSample
 from sparktop.model.progress import ProgressView
+from sparktop.model.ranks import RanksView
 from sparktop.model.router import RouterView
 from sparktop.model.series import Series
 
@@ -189,8 +190,7 @@ class BackendView:
     """Prompt tokens per second over 10 s, without cached ones where the server distinguishes them."""
     prompt_cached_tps: float | None = None
     """Prompt tokens per second from a cache, over 10 s; None where `prompt_tps` includes them."""
-    generation_tps: float | None = None
-    """Generated tokens per second, over 10 s."""
+    generation_tps: float | None = None  # over 10 s
     generation_tps_1s: float | None = None
     rate_window_s: float | None = None
     """Seconds that the rates over 10 s really cover, fewer after a start; None where they are too few."""
@@ -202,8 +202,7 @@ class BackendView:
     spec_decode_accept_percent: float | None = None
     spec_accepted_per_draft: float | None = None
     """Mean tokens accepted per draft, over 60 s."""
-    spec_drafts_per_s: float | None = None
-    """Over 10 s."""
+    spec_drafts_per_s: float | None = None  # over 10 s
     batch_per_step: float | None = None
     """Mean tokens per engine step, prompt and generated, over 60 s."""
     steps_per_s: float | None = None
@@ -241,11 +240,12 @@ class BackendView:
     """Number of restarts since the first sample."""
     start_time: float | None = None
     """The server process's start as Unix time, where it is reported."""
-    uptime_s: float | None = None
-    """Seconds from `start_time` to now, by the local clock."""
+    uptime_s: float | None = None  # from `start_time` to now, by the local clock
     poll_ms: float | None = None
     """Duration of the last poll, from request to last byte."""
     history: BackendHistory = field(default_factory=BackendHistory)
+    ranks: RanksView | None = None
+    """What NCCL answered about its ranks; None if it was not asked."""
     load: LaneHistory | None = None
     """The load at every poll, where `history` has one point per interval; None before the first poll."""
 

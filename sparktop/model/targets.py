@@ -254,6 +254,8 @@ class Watch:
     """MiB that these files may take."""
     incidents: tuple[str, ...] = INCIDENTS
     """Kinds of alerts whose minutes before and after are saved (see `ALERT_KINDS`)."""
+    ask_ranks: bool = False
+    """Whether NCCL is asked about the ranks of an engine that seems to be stuck, without a key press."""
     sweep_routers: tuple[RouterTarget, ...] = ()
     """Routers that are not watched, but that sweeps can name as targets."""
 

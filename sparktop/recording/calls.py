@@ -20,6 +20,7 @@ from sparktop.model.failure import Failure
 from sparktop.model.instant import Instant
 from sparktop.model.loading import PastStarts
 from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
+from sparktop.model.ranks import RanksReading
 from sparktop.model.router import RouterSample
 from sparktop.model.sweep_view import SweepView
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Thresholds
@@ -45,6 +46,7 @@ _READINGS: Mapping[type[Any], Kind] = {
     NodeSample: Kind.NODE,
     MemorySample: Kind.MEMORY,
     RouterSample: Kind.ROUTER,
+    RanksReading: Kind.RANKS,
     Failure: Kind.FAIL,
 }
 _TEXT = 300
@@ -262,6 +264,7 @@ _READERS: Mapping[str, Callable[[Record], Call | None]] = {
     Kind.NODE: _value(NodeSample),
     Kind.MEMORY: _value(MemorySample),
     Kind.ROUTER: _value(RouterSample),
+    Kind.RANKS: _value(RanksReading),
     Kind.FAIL: _value(Failure),
     Kind.IDENTITY: _identity,
     Kind.WATCH: _watch,

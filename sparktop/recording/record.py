@@ -39,6 +39,8 @@ class Kind(StrEnum):
     MEMORY = "memory"
     """The memory of a node alone, between two samples, while it falls steeply."""
     ROUTER = "router"
+    RANKS = "ranks"
+    """What NCCL answered about the ranks of a backend, or that it is asked."""
     FAIL = "fail"
     IDENTITY = "identity"
     WATCH = "watch"

@@ -41,6 +41,7 @@ def _backend(view: BackendView) -> BackendView:
         nodes=view.nodes,
         slots=view.slots,
         restarts=view.restarts,
+        ranks=view.ranks,
     )
 
 

@@ -13,6 +13,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.report import backend_tables, balance_tables, fleet_tables, node_tables
 from sparktop.report.current import current
 from sparktop.report.page import badge, page, table
+from sparktop.report.ranks import ranks_table
 from sparktop.report.table import Column, Kind, Table
 
 _EVENTS, _PROCESSES = 500, 25
@@ -70,6 +71,7 @@ def _tables(snapshot: Snapshot) -> Iterator[Table]:
     yield backend_tables.latencies(backends)
     yield backend_tables.backend_work(backends)
     yield backend_tables.also_reported(backends)
+    yield ranks_table(backends)
     yield backend_tables.backend_lanes(backends)
     yield backend_tables.backend_servers(backends, detailed=True)
     yield backend_tables.backend_counters(backends)

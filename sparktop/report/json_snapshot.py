@@ -25,6 +25,7 @@ from sparktop.model.snapshot import BackendView, LaneView, Latency, Quantile, Sn
 from sparktop.report.current import current
 from sparktop.report.json_balance import balance_json
 from sparktop.report.json_node import fields_of, node_json
+from sparktop.report.ranks import ranks_json
 
 SCHEMA = "sparktop.snapshot/1"
 
@@ -142,6 +143,7 @@ def _backend(backend: BackendView) -> dict[str, object]:
         **{name: backend.counter_figures.get(name) for name in _ALWAYS},
         "spec_accept_by_position_percent": backend.spec_accept_by_position or None,
         "spec_verdict": backend.spec_verdict,
+        "ranks": ranks_json(backend.ranks),
         "also_reported": {
             one.name: value
             for one in COUNTER_FIGURES

@@ -16,6 +16,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.report import backend_tables, balance_tables, fleet_tables, node_tables
 from sparktop.report.current import current
 from sparktop.report.narrow import split_table
+from sparktop.report.ranks import ranks_table
 from sparktop.report.table import Column, Kind, Table
 
 WIDTH = 100
@@ -45,6 +46,7 @@ def render(snapshot: Snapshot) -> str:
         backend_tables.backend_servers(backends, detailed=False),
         backend_tables.latencies(backends, _LATENCIES, _QUANTILES),
         backend_tables.also_reported(backends),
+        ranks_table(backends),
         fleet_tables.routers(snapshot),
         balance_tables.balances(snapshot),
         balance_tables.shares(snapshot),

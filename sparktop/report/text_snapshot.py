@@ -24,6 +24,7 @@ from sparktop.report.balance_tables import balance_lines
 from sparktop.report.current import current
 from sparktop.report.fleet_tables import router_words
 from sparktop.report.node_lines import node_sentences
+from sparktop.report.ranks import ranks_words
 from sparktop.report.table import Column, Kind
 from sparktop.report.text_table import TextRow, table_lines
 
@@ -170,6 +171,7 @@ def _backend_row(view: BackendView) -> TextRow:
         (
             *_standing(view),
             also_reported_words(view),
+            ranks_words(view),
             *_trouble(view.failure, view.age_s, loading_words(view)),
         ),
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import aiohttp
 
+from sparktop.hardware.ras.reader import Found
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.targets import NodeTarget
@@ -19,10 +20,11 @@ from sparktop.sources.http.body import BodyCollector
 from sparktop.sources.http.failure import AnswerError, status_error, timeout_error, transport_error
 from sparktop.sources.http.session import SharedSession
 from sparktop.sources.node_replies import NodeReplies
+from sparktop.sources.ranks_wire import decode_ranks
 from sparktop.sources.server_words import server_words
 from sparktop.sources.wire import MOST_BYTES, Reply, WireError, decode
 
-SAMPLE_PATH = "/v1/sample"
+SAMPLE_PATH, RANKS_PATH = "/v1/sample", "/v1/ranks"
 _OK = 200
 _ERROR_BODY_BYTES = 2048
 _ERROR_BODY_S = 0.5
@@ -80,6 +82,18 @@ class AgentSource:
         except (AnswerError, WireError) as error:
             return Failure(error.kind, clean(str(error)), self._clock())
 
+    async def ask_ranks(self, deadline_s: float) -> Found | Failure:
+        """Return what NCCL on the agent's machine answers about the ranks of a job, within `deadline_s` s."""
+        end = asyncio.get_running_loop().time() + deadline_s
+        try:
+            body, _ = await self._fetch(RANKS_PATH, end)
+            return decode_ranks(body)
+        except (AnswerError, WireError) as error:
+            message = str(error)
+            if error.kind is FailureKind.NOT_FOUND:
+                message = f"the agent at {self._where} is too old to ask NCCL: update sparktop there"
+            return Failure(error.kind, clean(message, 300), self._clock())
+
     async def close(self) -> None:
         """Release the shared session."""
         if not self._closed:
@@ -87,13 +101,20 @@ class AgentSource:
             await self._session.leave()
 
     async def _ask(self, end: float) -> tuple[Reply, float]:
-        """Request the new samples; return the reply and the time its headers arrived, on this source's clock.
+        """Request the new samples; return the reply and the arrival time of its headers by this clock."""
+        body, at = await self._fetch(SAMPLE_PATH, end)
+        async with self._session.turn:
+            await asyncio.sleep(0)  # yield first: a key press or another answer's time stamp comes before
+            return decode(body), at
+
+    async def _fetch(self, path: str, end: float) -> tuple[bytes, float]:
+        """Request `path`; return the body and the time its headers arrived, on this source's clock.
 
         If the agent refuses the token, read the token file again, and retry once if the token has changed.
         """
         used = self._credentials.token(self._where)
         try:
-            body, at = await self._get(used, end)
+            return await self._get(path, used, end)
         except AnswerError as error:
             self._credentials.forget()
             if error.kind is not FailureKind.UNAUTHORIZED:
@@ -101,13 +122,10 @@ class AgentSource:
             token = self._credentials.token(self._where)
             if token == used:
                 raise
-            body, at = await self._get(token, end)
-        async with self._session.turn:
-            await asyncio.sleep(0)  # yield first: a key press or another answer's time stamp comes before
-            return decode(body), at
+            return await self._get(path, token, end)
 
-    async def _get(self, token: str | None, end: float) -> tuple[bytes, float]:
-        """Send one GET; return the response body and the time its headers arrived, on this source's clock.
+    async def _get(self, path: str, token: str | None, end: float) -> tuple[bytes, float]:
+        """Send one GET for `path`; return the body, and the arrival time of the headers by this clock.
 
         Raises:
             AnswerError: a network error, a status other than 200, an unusable body, or the deadline `end` (in
@@ -121,8 +139,8 @@ class AgentSource:
             async with (
                 asyncio.timeout(left_s),
                 self._session.get().get(
-                    self._url + SAMPLE_PATH,
-                    params=self._query(),
+                    self._url + path,
+                    params=self._query() if path == SAMPLE_PATH else {},
                     headers={"Authorization": f"Bearer {token}"} if token else None,
                     ssl=self._credentials.trust(self._where) or True,
                     allow_redirects=False,

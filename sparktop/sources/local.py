@@ -13,6 +13,7 @@ from queue import SimpleQueue
 
 from sparktop.hardware.machine import Machine
 from sparktop.hardware.nvml import NvmlModule
+from sparktop.hardware.ras.reader import Found, RasReader
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import MemoryReading, MemorySample, NodeIdentity, NodeSample
 
@@ -49,6 +50,7 @@ class LocalSource:
         self._running: Future[NodeSample | None] | None = None
         self._running_since = 0.0
         self._closed = False
+        self._ras = RasReader(root=root, clock=clock)
 
     @property
     def identity(self) -> NodeIdentity | None:
@@ -82,6 +84,17 @@ class LocalSource:
         """
         return await asyncio.to_thread(self._machine.read_memory, last)
 
+    async def ask_ranks(self, deadline_s: float) -> Found | Failure:
+        """Return what NCCL on this machine answers about the ranks of a job, within `deadline_s` seconds.
+
+        A query may harm a job: it is made only on request, see `RasReader`.
+        """
+        try:
+            async with asyncio.timeout(deadline_s):
+                return await self._ras.ask()
+        except TimeoutError:
+            return self._late(f"NCCL on this machine gave no answer within {deadline_s:g} s")
+
     async def close(self) -> None:
         """Unload the NVIDIA driver's library and end the thread.
 
@@ -90,6 +103,7 @@ class LocalSource:
         if self._closed:
             return
         self._closed = True
+        await self._ras.close()
         if self._thread is None:
             return
         ended = asyncio.wrap_future(self._submit(self._machine.close))

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
+from sparktop.hardware.ras.reader import Found
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.targets import NodeTarget
@@ -95,6 +96,28 @@ class SshSource:
         except LinkError as error:
             self._lose(error)
         return self._waiting()
+
+    async def ask_ranks(self, deadline_s: float) -> Found | Failure:
+        """Return what NCCL on the machine answers about the ranks of a job, within `deadline_s` seconds.
+
+        A connection of its own is opened for it: an answer takes seconds, and samples must not wait for it.
+        """
+        link: SshLink | None = None
+        try:
+            async with asyncio.timeout(deadline_s):
+                link = await SshLink.start(
+                    self._ssh, self._ssh_options, self._destination, self._command, self._where
+                )
+                await link.hello()
+                return await link.ask_ranks()
+        except TimeoutError:
+            message = f"no answer from sparktop on {self._where} about NCCL within {deadline_s:g} s"
+            return self._failure(FailureKind.TIMEOUT, message)
+        except (LinkError, WireError) as error:
+            return self._failure(error.kind, f"{self._where}: {error}")
+        finally:
+            if link is not None:
+                await link.close()
 
     async def close(self) -> None:
         """Close the connection; the remote agent ends with it."""

@@ -8,11 +8,13 @@ import os
 import shlex
 import signal
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from sparktop.hardware.ras.reader import Found
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
+from sparktop.sources.ranks_wire import decode_ranks
 from sparktop.sources.ssh_failure import Ending, LinkError, explain
 from sparktop.sources.wire import MOST_BYTES, Reply, WireError, decode
 
@@ -137,15 +139,28 @@ class SshLink:
         if self._owed:
             with suppress(WireError):
                 await self._answer()
-        question = {"since": since, "processes": processes, "interval_s": interval_s}
+        await self._write({"since": since, "processes": processes, "interval_s": interval_s})
+        reply = await self._answer()
+        return reply, clock()
+
+    async def ask_ranks(self) -> Found:
+        """Let the agent ask NCCL about the ranks of a job, and return its answer.
+
+        Raises:
+            LinkError: the connection ended, or something other than a reply arrived.
+            WireError: there is no answer, or the agent is too old.
+        """
+        await self._write({"ranks": True})
+        return decode_ranks(await self._reply_line())
+
+    async def _write(self, question: Mapping[str, object]) -> None:
+        """Write a request, as a line of JSON."""
         stdin = self._process.stdin
         assert stdin is not None  # noqa: S101 - the process was started with pipes
         with suppress(ConnectionError):  # whether it ended shows in what can be read
             stdin.write(json.dumps(question).encode() + b"\n")
             self._owed = True
             await stdin.drain()
-        reply = await self._answer()
-        return reply, clock()
 
     async def close(self) -> None:
         """End ssh and its children.
@@ -171,7 +186,11 @@ class SshLink:
             transport.close()
 
     async def _answer(self) -> Reply:
-        """Read lines until one is an agent's reply and return it.
+        """Return the next reply of the agent."""
+        return decode(await self._reply_line())
+
+    async def _reply_line(self) -> bytes:
+        """Read lines until one is an agent's reply and return this line.
 
         Skip the output of the shell's start-up files.
         """
@@ -181,7 +200,7 @@ class SshLink:
             line = await self._line()
             if line.startswith(b"{") and b'"schema"' in line:
                 self._owed, self._answered = False, True
-                return decode(line)
+                return line
             lines += 1
             size_bytes += len(line)
         raise self._no_answer_in(line)

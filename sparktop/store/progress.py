@@ -105,6 +105,11 @@ class ProgressBook:
         self.nodes_asked = frozenset(asked)
         return events
 
+    def suspects(self) -> tuple[str, ...]:
+        """Return the names of the backends that are stuck or seem to be."""
+        views = ((name, one.view) for name, one in self._standing.items())
+        return tuple(name for name, view in views if view is not None and view.word in _WORDS)
+
     def _collect(self, name: str, track: BackendTrack, machines: _Machines) -> None:
         """Remember what the GPUs of a backend do, at each new sample of its machines."""
         mine = self._standing[name]

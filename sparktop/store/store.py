@@ -16,9 +16,11 @@ from sparktop.model.fleet import SelfView
 from sparktop.model.instant import Instant
 from sparktop.model.loading import PastStart
 from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
+from sparktop.model.ranks import RanksReading
 from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Snapshot
 from sparktop.model.targets import ModelFacts, Thresholds, Watch
+from sparktop.rates import LinkKind
 from sparktop.store.adoption import adopt_alerts
 from sparktop.store.alert_book import AlertBook
 from sparktop.store.alerts import judge_backend, judge_health, link_events
@@ -34,11 +36,12 @@ from sparktop.store.node.restart import restart_events
 from sparktop.store.node.track import NodeTrack
 from sparktop.store.placement import Placement
 from sparktop.store.progress import ProgressBook
+from sparktop.store.ranks import RankBook
 from sparktop.store.router import RouterTrack
 from sparktop.store.starts import StartBook
 from sparktop.store.tracks import Target, Tracks
 
-Reading = EngineSample | NodeSample | MemorySample | RouterSample | Failure
+Reading = EngineSample | NodeSample | MemorySample | RouterSample | RanksReading | Failure
 """The result of polling a source: a sample or a failure."""
 Hear = Callable[[SourceKey, Reading], None]
 """A listener, called with the source and the result of each poll; must not raise."""
@@ -77,6 +80,7 @@ class Store:
         self._alerts = AlertBook(self._events)
         self.balance = BalanceBook()
         self.progress = ProgressBook()
+        self.ranks = RankBook(self._tracks)
         self._self_cost = SelfView()
         self._listeners: tuple[Hear, ...] = ()
         self._add(*watch.nodes, *watch.backends, *watch.routers)
@@ -142,6 +146,7 @@ class Store:
         instant = self._begin(Change.REMOVE, key)
         self._tracks.remove(key)
         self.starts.forget(key.name)
+        self.ranks.forget(key.name)
         self._placement.outdate()
         self.balance.regroup()
         self._alerts.clear_source(key, instant, "it is not watched any more")
@@ -187,6 +192,8 @@ class Store:
             judge_health(self._alerts, key, track.health, when)
         elif isinstance(track, BackendTrack) and isinstance(reading, EngineSample):
             self._accept_engine(key, track, reading, took_ms, instant)
+        elif isinstance(track, BackendTrack) and isinstance(reading, RanksReading):
+            self._events.add(*self.ranks.take(key, reading, when))
         elif isinstance(track, NodeTrack) and isinstance(reading, NodeSample):
             self._accept_node(key, track, reading, took_ms, when)
         elif isinstance(track, NodeTrack) and isinstance(reading, MemorySample):
@@ -222,6 +229,10 @@ class Store:
         """Add earlier starts of servers, by which the durations of new starts are expected."""
         self._begin(Change.LEARN_STARTS, starts)
         self.starts.learn(starts)
+
+    def suspects(self) -> tuple[str, ...]:
+        """Return the names of the backends that seem to be stuck."""
+        return self.progress.suspects()
 
     def note(self, subject: str, message: str, severity: Severity = Severity.INFO) -> None:
         """Add an event about `subject`, unless the log still has the same message about the same subject."""
@@ -274,6 +285,7 @@ class Store:
         instant = self._begin(Change.JUDGE)
         self._events.settle(instant)
         tracks = self._tracks
+        self.ranks.settle()
         self._events.add(
             *self.progress.judge(tracks.backends, tracks.nodes, self._alerts, self.interval_s, instant)
         )
@@ -346,6 +358,8 @@ class Store:
             self._placement.outdate()
         judge_health(self._alerts, key, track.health, when)
         judge_backend(self._alerts, key, track, self._tracks.thresholds.states, when)
+        if kind is LinkKind.RESTARTED:
+            self.ranks.forget(key.name)
         self._events.add(*link_events(key, track, kind, when), *self.starts.answered(track, sample, when))
         peers = self._placement.peers(track)
         track.slow_steps.judge(self._alerts, key, track.view, track.step_pace, peers, when)
@@ -378,6 +392,7 @@ class Store:
             loading=self.starts.view(track, at),
             group=group,
             role=track.reported_role if track.role is None else track.role.value,
+            ranks=self.ranks.view(view.name, at),
             roofline_percent=read_percent(bandwidth, view.estimated_read_gb_per_s, *spread),
             roofline_tps=limit_tps(bandwidth, facts.bytes_per_token_gb, *spread),
             uptime_s=None if view.start_time is None else max(0.0, now.timestamp() - view.start_time),

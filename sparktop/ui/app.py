@@ -186,6 +186,7 @@ class SparktopApp(ThemedApp):
         self._report_theme_problems()
 
     def _start_sources(self, monitor: Monitor) -> None:
+        self.overview.ask_ranks = monitor.ranks.ask
         self.run_worker(monitor.start(), group="sources", exit_on_error=False)
         self._arm()
 

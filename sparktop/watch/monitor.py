@@ -12,7 +12,7 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from sparktop.analysis.deployments import address_of
@@ -28,7 +28,8 @@ from sparktop.store import SourceKey, SourceKind, Store
 from sparktop.watch.memory_fall import MemoryWatch
 from sparktop.watch.own_cost import SELF_EVERY_S, measure_self
 from sparktop.watch.past_starts import keep_starts
-from sparktop.watch.ways import RealWays, Ways
+from sparktop.watch.ranks import RankAsker
+from sparktop.watch.ways import RealWays, ShowsProcesses, TellsInterval, Ways
 
 if TYPE_CHECKING:
     from sparktop.sources.source import Reading, Source
@@ -57,20 +58,6 @@ QUICKEN_EVERY_S = 1.0
 TRY_WITHIN_S = 3.0
 """Seconds that a server listed by a router may take for its first answer."""
 _READING = ("sparktop.watch.scheduler", "sparktop.watch.cadence", "sparktop.watch.behind_router")
-
-
-@runtime_checkable
-class ShowsProcesses(Protocol):
-    """A source of node samples that can include the process table."""
-
-    show_processes: bool
-
-
-@runtime_checkable
-class TellsInterval(Protocol):
-    """A source that requests a sampling interval, in seconds, from the agent at the remote end."""
-
-    interval_s: float | None
 
 
 class Monitor:
@@ -110,6 +97,8 @@ class Monitor:
         self._backends: dict[str, BackendTarget] = {}
         """All polled backends by name."""
         self._routers: dict[str, RouterTarget] = {}
+        self.ranks = RankAsker(store, self._sources, self._spawn, sleep)
+        """Asks NCCL about the ranks of a backend, when it is told to."""
         self._tried: set[str] = set()
         """URLs listed by routers that are being tried or that failed a short time ago."""
 
@@ -381,6 +370,8 @@ class Monitor:
         while True:
             self._store.judge()
             self._tell_nodes()
+            if self._watch.ask_ranks:
+                self.ranks.ask_suspects(asyncio.get_running_loop().time())
             await self._sleep(JUDGE_EVERY_S)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 
@@ -11,6 +11,20 @@ if TYPE_CHECKING:
     from sparktop.sources.http.session import SharedSession
     from sparktop.sources.source import Source
     from sparktop.watch.discovery import Found
+
+
+@runtime_checkable
+class ShowsProcesses(Protocol):
+    """A source of node samples that can include the process table."""
+
+    show_processes: bool
+
+
+@runtime_checkable
+class TellsInterval(Protocol):
+    """A source that requests a sampling interval, in seconds, from the agent at the remote end."""
+
+    interval_s: float | None
 
 
 class Ways(Protocol):

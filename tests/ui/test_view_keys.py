@@ -219,3 +219,20 @@ async def test_low_bandwidth_is_said_in_the_header(low: bool) -> None:  # noqa: 
         app._redraw()
         assert ("drawn every 4 s" in text(app).splitlines()[0]) is low
         assert app.overview.coarse == (4 if low else 1)
+
+
+async def test_a_key_asks_about_the_ranks_of_the_selected_backend() -> None:
+    """The selected backend is meant; without one, nothing is asked and the user is told."""
+    app, asked = make_app(), list[str]()
+
+    def ask(name: str) -> str:
+        asked.append(name)
+        return f"asked about {name}"
+
+    async with app.run_test(size=(120, 36)) as pilot:
+        app.overview.ask_ranks = ask
+        await pilot.press("N")
+        assert asked == []
+        app.overview.selected = PanelKey("backend", "spark-c")
+        await pilot.press("N")
+        assert asked == ["spark-c"]

@@ -17,6 +17,8 @@ class Symptoms:
     """CPU use of the engine's process in percent of a core; None: as without a fault."""
     engine_gone: bool = False
     """Whether the engine's process on this machine has ended."""
+    rank_lags: bool = False
+    """Whether NCCL reports that this machine's rank has launched one AllReduce fewer than the others."""
     programs: tuple[ProcessReading, ...] = ()
     """Processes that run in addition."""
     swap_in_bytes_per_s: float = 0.0

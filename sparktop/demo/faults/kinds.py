@@ -40,7 +40,7 @@ HANG_A = Fault(
     "hang-a",
     "ranks diverge in a collective call: the GPUs spin at low power",
     (19.0, 20.4),
-    (_SPINNING,),
+    (_SPINNING, replace(_SPINNING, rank_lags=True)),
 )
 HANG_B = Fault("hang-b", "a kernel never ends: the GPU spins at low power", (18.6,), (_SPINNING,))
 BLOCKED = Fault("hang-blocked", "the engine waits for a lock: GPU and CPU rest", (None,), (_AT_REST,))

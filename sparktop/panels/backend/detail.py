@@ -8,6 +8,7 @@ from sparktop.graphics import numbers
 from sparktop.model.snapshot import BackendView, Latency, NodeView
 from sparktop.panels.backend.loading import has_failed, loading_rows
 from sparktop.panels.backend.panel import about, footnote, name_and_state
+from sparktop.panels.backend.ranks import ranks_lead, ranks_section
 from sparktop.panels.backend.sections import backend_sections, lanes_section, nodes_section
 from sparktop.panels.parts.detail import Detail, aside_width, column_width, detail_rows
 from sparktop.panels.parts.figures import label
@@ -33,10 +34,14 @@ def backend_detail(
     """Draw one backend on the full screen as rows of `width` cells: `height` rows, or more where needed."""
     column = column_width(width)
     detail = Detail(
-        lead=[_state(view), *loading_rows(view, width - 3)],
+        lead=[_state(view), *loading_rows(view, width - 3), *ranks_lead(view, width - 3)],
         sections=backend_sections(view, nodes, column),
         graphs=_graphs(view),
-        aside=[*nodes_section(view, nodes, aside_width(width)), *lanes_section(view, aside_width(width))],
+        aside=[
+            *ranks_section(view, nodes, aside_width(width)),
+            *nodes_section(view, nodes, aside_width(width)),
+            *lanes_section(view, aside_width(width)),
+        ],
     )
     rows = detail_rows(detail, width, height, axis)
     if view.failure is not None or view.age_s is None:

@@ -11,6 +11,7 @@ from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.progress import Progress
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.panels.backend.loading import failure_role, has_failed, loading_rows
+from sparktop.panels.backend.ranks import ranks_note
 from sparktop.panels.parts.columns import figures_width, graph_columns, panel_row
 from sparktop.panels.parts.figures import (
     LIVE,
@@ -277,6 +278,8 @@ def footnote(view: BackendView, *, short: bool = False) -> tuple[Row, Row]:
     if view.progress is not None:
         words = view.progress.fact if short else view.progress.sentence
         return [(f" {words} ", _STANDING_ROLES.get(view.progress.word, "text"))], []
+    if (apart := ranks_note(view)) is not None:
+        return [(f" {apart} ", "bad")], []
     if view.state is BackendState.UNKNOWN:
         return [(f" {view.state_rule} ", "warn")], []
     if short:

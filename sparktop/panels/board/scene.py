@@ -270,12 +270,15 @@ class Scene:
         return drawn
 
     def process_tables(self, first: int, end: int) -> tuple[str, ...]:
-        """Return the name of the node whose process table is visible in the board's rows [`first`, `end`).
+        """Return the names of the nodes whose processes are visible in the board's rows [`first`, `end`).
 
-        The tuple is empty if no such table is visible.
+        These are the node with a process table, or the machines of a backend shown alone.
         """
         for place in self.layout.places:
             name = self._key(place).name
+            if place.kind == "backend" and self._detail is not None:
+                nodes = self.snapshot.backends[place.index].nodes
+                return nodes if len(nodes) > 1 else ()
             if place.kind == "processes":
                 return (name,)
             at = self._processes_at

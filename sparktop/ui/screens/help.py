@@ -21,7 +21,7 @@ from sparktop.panels.parts.sentences import wrapped
 from sparktop.ui.styles import RoleStyles
 
 _GROUPS = (
-    ("Views", "view zoom open back balance why processes events sort filter"),
+    ("Views", "view zoom open back balance why ranks processes events sort filter"),
     ("Sweeps (load tests)", "sweep sweep-editor stop-sweep history"),
     ("Move", "next previous page-down page-up turn turn-back"),
     ("Back in time", "freeze step-back step-on event-back event-on go play first live"),

@@ -23,6 +23,7 @@ from sparktop.ui.arrangement import Arrangement
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.keys import bindings, clicked_key, with_moved_keys
 from sparktop.ui.screens.filter_actions import FilterActions, filter_line
+from sparktop.ui.screens.rank_actions import RankActions
 from sparktop.ui.screens.rewind_actions import time_line
 from sparktop.ui.screens.sweep_actions import SWEEP, SweepActions
 from sparktop.ui.styles import RoleStyles
@@ -34,7 +35,7 @@ _FOOTER_ACTIONS = {"↓": "select(1)", "↑": "select(-1)", "esc": "back"}
 HEADER = 1
 
 
-class OverviewScreen(SweepActions, FilterActions):
+class OverviewScreen(SweepActions, FilterActions, RankActions):
     """The main screen, which shows all panels on one board."""
 
     footer_rows = 1

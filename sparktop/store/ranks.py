@@ -1,0 +1,116 @@
+"""What NCCL answered about the ranks of each backend, with the verdict on it."""
+
+from __future__ import annotations
+
+from collections import deque
+from urllib.parse import urlsplit
+
+from sparktop.analysis.ranks import answer_of, judge_ranks
+from sparktop.model.event import Event, Severity
+from sparktop.model.instant import Instant
+from sparktop.model.ranks import RanksReading, RanksVerdict, RanksView
+from sparktop.store.keys import SourceKey
+from sparktop.store.tracks import Tracks
+
+_STILL_S = 5.0
+"""Seconds without progress from which on an engine stands still: from then on answers are evidence."""
+_MOST_READINGS = 24
+_SHOWN_S = 1800.0
+"""Seconds after the last query for which its result is shown."""
+_WAITS_S = 60.0
+"""Seconds after which a query without an answer counts as abandoned."""
+_SAME_ROUND_S = 60.0
+"""Queries less than this apart are announced as one event."""
+
+
+class RankBook:
+    """Keeps the readings about the ranks of each backend that was asked about, and judges them."""
+
+    def __init__(self, tracks: Tracks) -> None:
+        """Start without readings. `tracks` are those of all watched sources."""
+        self._tracks = tracks
+        self._readings: dict[str, deque[RanksReading]] = {}
+        self._judged: dict[str, tuple[float | None, RanksVerdict]] = {}
+        """The newest verdict on each backend, with the time of progress that it was made for."""
+        self._announced: dict[str, str] = {}
+
+    def settle(self) -> None:
+        """Let the tracks know which ranks lag or are missing, before their progress is judged."""
+        for name, track in self._tracks.backends.items():
+            track.ranks_apart = self.apart(name)
+
+    def take(self, key: SourceKey, reading: RanksReading, when: Instant) -> list[Event]:
+        """Add a reading about a backend; return events: that NCCL is asked, and that ranks are apart."""
+        readings = self._readings.setdefault(key.name, deque(maxlen=_MOST_READINGS))
+        before = readings[-1].at if readings else None
+        readings.append(reading)
+        self._judged.pop(key.name, None)
+        about = f"{key.label}:ranks"
+        events = []
+        if before is None or reading.at - before > _SAME_ROUND_S:
+            self._announced.pop(key.name, None)
+            asked = f"NCCL on {reading.node} is asked about its ranks"
+            events.append(Event(when.wall, Severity.INFO, key.name, asked, at_s=when.at, about=about))
+        verdict = self._verdict(key.name)
+        if verdict.apart is not None and self._announced.get(key.name) != verdict.apart:
+            self._announced[key.name] = verdict.apart
+            message = f"{verdict.word.value}: {verdict.apart}"
+            values = {"answers": float(verdict.answers), "window_s": verdict.span_s}
+            events.append(Event(when.wall, Severity.WARNING, key.name, message, values, when.at, about))
+        return events
+
+    def still_since(self, name: str) -> float | None:
+        """Return the time of a backend's last progress if it holds requests and makes none; else None."""
+        track = self._tracks.backends.get(name)
+        clock = None if track is None else track.standstill
+        return None if clock is None or clock.seconds < _STILL_S else clock.moved_at
+
+    def apart(self, name: str) -> str | None:
+        """Return which ranks of a backend lag or are missing, as a sentence; None without such a verdict."""
+        return self._verdict(name).apart if name in self._readings else None
+
+    def view(self, name: str, at: float) -> RanksView | None:
+        """Return what is shown about the ranks of a backend at the time `at`; None if NCCL was not asked."""
+        readings = self._readings.get(name)
+        if not readings or at - readings[-1].at > _SHOWN_S:
+            return None
+        last = readings[-1]
+        begun = last.answer is None and last.problem is None
+        answered = next((one for one in reversed(readings) if one.answer is not None), None)
+        return RanksView(
+            verdict=self._verdict(name),
+            age_s=max(0.0, at - last.at),
+            asking=begun and at - last.at < _WAITS_S,
+            node=last.node,
+            answer=answer_of(readings),
+            warning=None if answered is None else answered.warning,
+            names=self._names(),
+        )
+
+    def forget(self, name: str) -> None:
+        """Forget all readings about a backend."""
+        for kept in (self._readings, self._judged, self._announced):
+            kept.pop(name, None)
+
+    def _verdict(self, name: str) -> RanksVerdict:
+        since = self.still_since(name)
+        known = self._judged.get(name)
+        if known is None or known[0] != since:
+            names = self._names()
+
+            def place(host: str | None) -> str:
+                return "an unknown machine" if host is None else names.get(host, host)
+
+            known = since, judge_ranks(self._readings[name], since, place)
+            self._judged[name] = known
+        return known[1]
+
+    def _names(self) -> dict[str, str]:
+        """Return the names of the watched nodes by each of their addresses."""
+        names: dict[str, str] = {}
+        for name, track in self._tracks.nodes.items():
+            identity, host = track.view.identity, urlsplit(track.target.url or "").hostname
+            for address in (host, identity.hostname, *identity.addresses):
+                if address:
+                    names.setdefault(address, name)
+        return names

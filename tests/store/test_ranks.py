@@ -1,0 +1,198 @@
+"""What NCCL answers about the ranks of a backend: judged by its progress, announced, shown, and replayed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparktop.model.engine import LaneSample
+from sparktop.model.event import Event, Severity
+from sparktop.model.instant import Instant
+from sparktop.model.node import NodeIdentity
+from sparktop.model.ranks import RanksAnswer, RanksReading, RanksView, RanksWord
+from sparktop.model.snapshot import BackendState
+from sparktop.model.targets import BackendTarget, NodeTarget, Watch
+from sparktop.recording.calls import call_of, record_of
+from sparktop.recording.record import Kind
+from sparktop.recording.record import decode as decode_record
+from sparktop.recording.record import encode as encode_record
+from sparktop.report.json_snapshot import to_json
+from sparktop.store import SourceKey
+from sparktop.store.journal import Call, Change
+from tests.hardware.ras.examples import answer
+from tests.store.conftest import EPOCH, START, World, page
+
+WATCH = Watch(
+    nodes=(NodeTarget("spark-a"), NodeTarget("spark-b")),
+    backends=(BackendTarget("b", "http://b:8000", nodes=("spark-a", "spark-b")),),
+)
+
+
+def still(world: World, since_s: float, until_s: float, tokens: float = 500.0) -> None:
+    """Feed pages of a server that holds 3 requests and has made no token since `since_s`."""
+    for second in range(int(since_s), int(until_s) + 1):
+        world.feed(page(START + second, LaneSample("0", running=3.0, generation_tokens=tokens)))
+        world.store.judge()
+
+
+def asked(world: World, name: str | None, second: float) -> RanksView:
+    """Feed an answer (None: the beginning of a query) and return what is shown."""
+    found: RanksAnswer | None = None if name is None else answer(name)
+    shown = world.feed(RanksReading(START + second, "spark-a", found)).ranks
+    assert shown is not None
+    return shown
+
+
+@pytest.fixture
+def stuck() -> World:
+    """Return a world whose server has stood still for 30 s, on two machines with addresses."""
+    world = World(WATCH)
+    for name, address in (("spark-a", "192.168.100.11"), ("spark-b", "192.168.100.12")):
+        world.store.identify(SourceKey.node(name), NodeIdentity(addresses=(address,)))
+    still(world, 0, 30)
+    return world
+
+
+def events(world: World) -> list[Event]:
+    return [event for event in world.snapshot().events if event.kind == "ranks"]
+
+
+def test_nothing_is_shown_before_a_query(stuck: World) -> None:
+    """A backend about which NCCL was not asked has no view of ranks, in JSON null."""
+    assert stuck.view().ranks is None
+    assert to_json(stuck.snapshot())["backends"][0]["ranks"] is None  # type: ignore[index]  # a list
+
+
+def test_a_lagging_rank_is_named_with_its_machine(stuck: World) -> None:
+    """Three answers over 10 s while the server stands still: the rank, its machine, its count."""
+    assert asked(stuck, None, 31).asking
+    words = [asked(stuck, "lags-by-one", second).verdict.word for second in (31, 36, 41)]
+    assert words == [RanksWord.ASKING, RanksWord.ASKING, RanksWord.DIVERGED]
+    stuck.store.judge()
+    assert stuck.view().state is BackendState.STUCK
+    shown = stuck.view().ranks
+    assert shown is not None
+    assert shown.verdict.sentence.startswith("rank 1 on spark-b is behind at AllReduce 27,910")
+    assert stuck.store.ranks.apart("b") == shown.verdict.sentence
+
+
+def test_a_query_and_its_verdict_are_events(stuck: World) -> None:
+    """One event that NCCL is asked, one warning with the verdict, and no more for further answers."""
+    for second in (31, 36, 41, 46, 51):
+        asked(stuck, "lags-by-one", second)
+    assert [event.severity for event in events(stuck)] == [Severity.INFO, Severity.WARNING]
+    assert events(stuck)[1].message.startswith("ranks diverged: rank 1 on spark-b")
+    assert events(stuck)[1].values["answers"] == 3
+
+
+def test_a_dead_rank(stuck: World) -> None:
+    """A rank that does not answer is named with the machine to look at first."""
+    for second in (31, 36, 41):
+        shown = asked(stuck, "dead", second)
+    assert (shown.verdict.word, shown.verdict.hint) == (RanksWord.MISSING, "look at spark-b first")
+
+
+def test_progress_takes_the_verdict_back(stuck: World) -> None:
+    """A server that makes tokens again is not held to be stuck because of old answers."""
+    for second in (31, 36, 41):
+        asked(stuck, "lags-by-one", second)
+    still(stuck, 42, 42, tokens=510.0)
+    assert stuck.store.ranks.apart("b") is None
+    shown = stuck.view().ranks
+    assert shown is not None
+    assert shown.verdict.word is RanksWord.NO_VERDICT
+
+
+def test_no_verdict_while_the_server_makes_tokens() -> None:
+    """Counts that differ mean nothing while there is progress."""
+    world = World(WATCH)
+    for second in range(30):
+        world.feed(page(START + second, LaneSample("0", running=3.0, generation_tokens=10.0 * second)))
+    assert asked(world, "lags-by-one", 29).verdict.apart is None
+
+
+def test_a_failed_query_is_shown_and_does_not_make_the_backend_fail(stuck: World) -> None:
+    """The reason stands with the ranks; the server itself is still read."""
+    view = stuck.feed(RanksReading(START + 31, "spark-a", problem="spark-a: nothing listens"))
+    assert view.failure is None
+    assert view.ranks is not None
+    assert (view.ranks.verdict.word, view.ranks.verdict.sentence) == (
+        RanksWord.FAILED,
+        "spark-a: nothing listens",
+    )
+
+
+def test_a_restart_forgets_the_answers(stuck: World) -> None:
+    """A new process of the engine has other communicators."""
+    asked(stuck, "dead", 31)
+    stuck.feed(
+        page(
+            START + 32, LaneSample("0", running=0.0, generation_tokens=0.0), start_time=stuck.wall(START + 31)
+        )
+    )
+    assert stuck.view().ranks is None
+
+
+def test_an_old_result_is_not_shown_for_ever(stuck: World) -> None:
+    """After half an hour the answers say nothing about now."""
+    asked(stuck, "healthy", 31)
+    stuck.at = START + 31 + 1801
+    assert stuck.view().ranks is None
+
+
+def test_suspects_are_backends_that_seem_stuck(stuck: World) -> None:
+    """Only they are asked about without a key press; without a view of the GPUs it takes five minutes."""
+    assert stuck.store.suspects() == ()
+    still(stuck, 31, 310)
+    assert stuck.store.suspects() == ("b",)
+
+
+def test_every_form_of_a_reading_survives_a_recording() -> None:
+    """The beginning of a query, its answer and its failure are replayed as they were."""
+    key, when = SourceKey.backend("b"), Instant(START, EPOCH)
+    for reading in (
+        RanksReading(START, "spark-a"),
+        RanksReading(START, "spark-a", answer("dead"), warning="NCCL 2.28.9: …"),
+        RanksReading(START, "spark-a", problem="spark-a: no answer"),
+    ):
+        call = Call(Change.ACCEPT, (key, reading, None))
+        record = record_of(when, call)
+        assert record is not None
+        assert record.kind == Kind.RANKS
+        read = decode_record(encode_record(record))
+        assert isinstance(read, tuple)
+        assert call_of(read[0]) == call
+
+
+def test_a_hostile_answer_is_cleaned_in_a_replay(stuck: World) -> None:
+    """Text of a recording is cleaned as that of a live answer."""
+    found = answer("healthy")
+    comm = replace(found.communicators[0], hash="\x1b[2J")
+    reading = RanksReading(START, "n", replace(found, communicators=(comm,)))
+    record = record_of(Instant(START, EPOCH), Call(Change.ACCEPT, (SourceKey.backend("b"), reading, None)))
+    assert record is not None
+    call = call_of(record)
+    assert call is not None
+    assert "\x1b" not in str(call.arguments)
+    assert stuck.view().ok
+
+
+def test_json_has_the_verdict_and_each_rank(stuck: World) -> None:
+    """Scripts get the verdict, who is behind and ahead, and all counts."""
+    for second in (31, 36, 41):
+        asked(stuck, "lags-by-one", second)
+    backends = to_json(stuck.snapshot())["backends"]
+    assert isinstance(backends, list)
+    found = backends[0]["ranks"]
+    assert (found["verdict"], found["behind"], found["ahead"], found["nccl"]) == (
+        "ranks diverged",
+        1,
+        0,
+        "2.30.7",
+    )
+    ranks = found["communicators"][2]["ranks"]
+    assert [(one["machine"], one["launched"]["AllReduce"]) for one in ranks] == [
+        ("spark-a", 27911),
+        ("spark-b", 27910),
+    ]

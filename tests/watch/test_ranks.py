@@ -1,0 +1,263 @@
+"""When NCCL is asked: on request, once the server has loaded, until there is a verdict, and never else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from sparktop.hardware.ras.reader import Found
+from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.ranks import RanksView, RanksWord
+from sparktop.model.targets import BackendTarget, NodeTarget, Watch
+from sparktop.sources.source import Source
+from sparktop.store import SourceKey, Store
+from sparktop.watch.ranks import MOST_QUERIES, RankAsker
+from tests.hardware.ras.examples import answer
+from tests.virtual_loop import VirtualLoop
+
+NODES = ("spark-a", "spark-b")
+WATCH = Watch(
+    nodes=tuple(NodeTarget(name) for name in NODES),
+    backends=(BackendTarget("b", "http://b:8000", nodes=NODES), BackendTarget("other", "http://o:8000")),
+)
+REFUSED = Failure(FailureKind.REFUSED, "no RAS thread of NCCL listens on this machine", 0.0)
+
+
+class Node:
+    """A source that can ask NCCL and answers with one thing after the other, the last one for ever."""
+
+    def __init__(self, name: str, *answers: Found | Failure) -> None:
+        self.name = name
+        self.answers = list(answers)
+        self.asked_at: list[float] = []
+
+    async def ask_ranks(self, deadline_s: float) -> Found | Failure:
+        """Answer the next query."""
+        assert deadline_s > 0
+        self.asked_at.append(asyncio.get_running_loop().time())
+        return self.answers[min(len(self.asked_at), len(self.answers)) - 1]
+
+
+class Watching:
+    """A store whose backend stands still, its nodes, and the asker."""
+
+    def __init__(self, *nodes: Node, tokens: Callable[[float], float] = lambda _: 100.0) -> None:
+        loop = asyncio.get_running_loop()
+        self.store = Store(WATCH, clock=loop.time)
+        self.nodes = nodes
+        self.tasks: list[asyncio.Task[None]] = []
+        self._tokens = tokens
+        sources = {SourceKey.node(node.name): cast("Source", node) for node in nodes}
+        self.asker = RankAsker(self.store, sources, self._spawn)
+        self._polls = loop.create_task(self._poll())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self.tasks.append(asyncio.get_running_loop().create_task(work))
+
+    async def _poll(self) -> None:
+        while True:
+            at = asyncio.get_running_loop().time()
+            lane = LaneSample("0", running=3.0, generation_tokens=self._tokens(at))
+            self.store.accept(SourceKey.backend("b"), EngineSample(at, "vllm", (lane,), models=("m",)))
+            await asyncio.sleep(1.0)
+
+    async def ended(self) -> RanksView:
+        """Wait until all rounds have ended; return what is shown then."""
+        await asyncio.gather(*self.tasks)
+        self._polls.cancel()
+        shown = self.store.ranks.view("b", asyncio.get_running_loop().time())
+        assert shown is not None
+        return shown
+
+
+def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a test in virtual time."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(work())
+
+
+def found(name: str) -> Found:
+    return Found(answer(name))
+
+
+def test_a_round_ends_with_the_verdict() -> None:
+    """Three queries 5 s apart name the rank that lags."""
+
+    async def work() -> None:
+        node = Node("spark-a", found("lags-by-one"))
+        watching = Watching(node, Node("spark-b", found("lags-by-one")))
+        await asyncio.sleep(30)
+        assert "is asked" in watching.asker.ask("b")
+        shown = await watching.ended()
+        assert shown.verdict.word is RanksWord.DIVERGED
+        assert [round(at - node.asked_at[0]) for at in node.asked_at] == [0, 5, 10]
+        assert watching.nodes[1].asked_at == []
+
+    run(work)
+
+
+def test_counts_that_move_end_a_round_after_two_queries() -> None:
+    """A long step is not asked about any longer than needed."""
+
+    async def work() -> None:
+        node = Node("spark-a", found("in-flight-1"), found("in-flight-2"))
+        watching = Watching(node)
+        await asyncio.sleep(30)
+        watching.asker.ask("b")
+        assert (await watching.ended()).verdict.word is RanksWord.MOVING
+        assert len(node.asked_at) == 2
+
+    run(work)
+
+
+def test_a_healthy_server_is_asked_about_once() -> None:
+    """A query can harm a job: while there is progress, one answer is enough."""
+
+    async def work() -> None:
+        node = Node("spark-a", found("healthy"))
+        watching = Watching(node, tokens=lambda at: at)
+        await asyncio.sleep(30)
+        watching.asker.ask("b")
+        assert (await watching.ended()).verdict.word is RanksWord.NO_VERDICT
+        assert len(node.asked_at) == 1
+
+    run(work)
+
+
+def test_where_one_node_gives_no_answer_the_next_is_asked() -> None:
+    """A stopped process does not answer, but those on other machines report on it."""
+
+    async def work() -> None:
+        silent, other = Node("spark-a", REFUSED), Node("spark-b", found("dead"))
+        watching = Watching(silent, other)
+        await asyncio.sleep(30)
+        watching.asker.ask("b")
+        assert (await watching.ended()).verdict.word is RanksWord.MISSING
+        assert (len(silent.asked_at), len(other.asked_at)) == (1, 3)
+
+    run(work)
+
+
+def test_a_round_ends_where_no_node_gives_an_answer() -> None:
+    """Each node is asked once; the reason is shown."""
+
+    async def work() -> None:
+        nodes = [Node(name, REFUSED) for name in NODES]
+        watching = Watching(*nodes)
+        await asyncio.sleep(30)
+        watching.asker.ask("b")
+        shown = await watching.ended()
+        assert (shown.verdict.word, "listens" in shown.verdict.sentence) == (RanksWord.FAILED, True)
+        assert [len(node.asked_at) for node in nodes] == [1, 1]
+
+    run(work)
+
+
+def test_a_round_is_bounded() -> None:
+    """Answers that never allow a verdict, here of ever new jobs, end after a fixed number of queries."""
+
+    async def work() -> None:
+        comms = answer("healthy").communicators
+        jobs = [
+            Found(replace(answer("healthy"), communicators=(replace(comms[0], hash=f"{number:016x}"),)))
+            for number in range(50)
+        ]
+        node = Node("spark-a", *jobs)
+        watching = Watching(node)
+        await asyncio.sleep(30)
+        watching.asker.ask("b")
+        await watching.ended()
+        assert len(node.asked_at) == MOST_QUERIES
+
+    run(work)
+
+
+def test_only_one_round_runs_at_a_time() -> None:
+    """A second key press asks nothing more."""
+
+    async def work() -> None:
+        node = Node("spark-a", found("lags-by-one"))
+        watching = Watching(node)
+        await asyncio.sleep(30)
+        watching.asker.ask("b")
+        assert "being asked" in watching.asker.ask("b")
+        await watching.ended()
+        assert len(node.asked_at) == 3
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    ("kind", "asks"),
+    [
+        (None, True),
+        (FailureKind.TIMEOUT, True),
+        (FailureKind.REFUSED, False),
+        (FailureKind.LOADING, False),
+        (FailureKind.ENGINE_DEAD, False),
+    ],
+)
+def test_a_server_that_may_be_loading_is_never_asked_about(kind: FailureKind | None, asks: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """Starting communicators crash some versions: a refused port or a 503 is no time to ask."""
+
+    async def work() -> None:
+        node = Node("spark-a", found("lags-by-one"))
+        watching = Watching(node)
+        await asyncio.sleep(30)
+        if kind is not None:
+            at = asyncio.get_running_loop().time()
+            watching.store.accept(SourceKey.backend("b"), Failure(kind, "no page", at))
+        words = watching.asker.ask("b")
+        await asyncio.gather(*watching.tasks)
+        assert (bool(node.asked_at), "is not asked" in words) == (asks, not asks)
+
+    run(work)
+
+
+@pytest.mark.parametrize(("name", "why"), [("other", "has not answered"), ("nobody", "not watched")])
+def test_what_cannot_be_asked_about_says_why(name: str, why: str) -> None:
+    """A server that never answered may be loading; another name is unknown."""
+
+    async def work() -> None:
+        watching = Watching(Node("spark-a", found("healthy")))
+        await asyncio.sleep(5)
+        assert why in watching.asker.ask(name)
+        assert watching.tasks == []
+
+    run(work)
+
+
+def test_a_backend_without_watched_machines_is_not_asked_about() -> None:
+    """NCCL is asked by the nodes' sources."""
+
+    async def work() -> None:
+        watching = Watching()
+        await asyncio.sleep(5)
+        assert "[[nodes]]" in watching.asker.ask("b")
+
+    run(work)
+
+
+def test_without_a_key_only_an_engine_that_seems_stuck_is_asked_about_and_seldom() -> None:
+    """After five minutes (its GPUs are not seen), and ten minutes later: then one more answer is enough."""
+
+    async def work() -> None:
+        node = Node("spark-a", found("lags-by-one"))
+        watching = Watching(node)
+        loop = asyncio.get_running_loop()
+        asked: Sequence[float] = node.asked_at
+        for second in range(1000):
+            watching.store.judge()
+            watching.asker.ask_suspects(loop.time())
+            if second == 200:
+                assert asked == []
+            await asyncio.sleep(1.0)
+        assert len(asked) == 4
+        assert asked[3] - asked[0] >= 600
+
+    run(work)
