@@ -32,6 +32,9 @@ Extras: TypeAlias = Sequence[tuple[str, tuple[str, ...], Callable[[Family], floa
 of all the names that are on the page are added up."""
 
 _POSITION_NAME = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+OLDER = "|older"
+"""End of a key whose value counts only if the page has none under the key without it: newer versions report
+both."""
 _HTTP = "http_requests_total"
 _MOST_POSITIONS = 16
 """Positions in a draft of which the accepted tokens are read."""
@@ -65,6 +68,7 @@ SHARED_GAUGES: Extras = (
 )
 """Gauges that may stand on the page of any engine."""
 _STAGES, _REASONS = "vllm:num_requests_kv_fetch_by_stage", "vllm:num_requests_waiting_by_reason"
+_OFFLOADED = "vllm:kv_offload_total_bytes_total"
 _LORA_INFO = "vllm:lora_requests_info"
 _CACHED = _totals("vllm:", "prompt_tokens_cached_by_source")
 COUNTS: Extras = (
@@ -92,6 +96,8 @@ COUNTS: Extras = (
     ("lmcache_retrieves", ("lmcache:time_to_retrieve_count",), total),
     ("lmcache_remote_get_ms", ("lmcache:remote_time_to_get_sum",), total),
     ("lmcache_remote_gets", ("lmcache:remote_time_to_get_count",), total),
+    (f"offload_loaded{OLDER}", (_OFFLOADED,), only("transfer_type", "CPU_to_GPU", combine=total)),
+    (f"offload_stored{OLDER}", (_OFFLOADED,), only("transfer_type", "GPU_to_CPU", combine=total)),
     *(
         (f"{POSITION}{index}", (_POSITION_NAME,), only("position", str(index), combine=total))
         for index in range(_MOST_POSITIONS)
@@ -156,6 +162,10 @@ class ExtraReader:
                     if value is not None:
                         found = fields.setdefault(field, {})
                         found[key] = found.get(key, 0.0) + value
+        for fields in lanes.values() if _OFFLOADED in present else ():
+            counts = fields.get("counts", {})
+            for key in [key for key in counts if key.endswith(OLDER)]:
+                counts.setdefault(key.removesuffix(OLDER), counts.pop(key))
 
 
 def _http_counts(family: Family) -> dict[str, float]:

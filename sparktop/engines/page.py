@@ -22,6 +22,7 @@ def _sample(*, beside: bool) -> re.Pattern[bytes]:
 
 
 _SAMPLE, _SAMPLE_BESIDE = _sample(beside=False), _sample(beside=True)
+_LONGEST_NAME = 100
 _SERVER_LABEL = b'{server="'
 """Only the samples of production-stack's router have this label alone, under vLLM's names."""
 _METRICS = re.compile(
@@ -69,7 +70,8 @@ def engine_of(body: bytes) -> str | None:
     """
     padded = b"\n" + body
     found = _SAMPLE.search(padded)
-    if (found is None or _SERVER_LABEL in body) and (kind := router_kind(body)) is not None:
+    maybe_router = found is None or _SERVER_LABEL in padded[found.end() : found.end() + _LONGEST_NAME]
+    if maybe_router and (kind := router_kind(body)) is not None:
         raise PageError(FailureKind.ROUTER, TITLES[kind])
     found = found or _SAMPLE_BESIDE.search(padded)
     return None if found is None else _BY_PREFIX[found[1]]

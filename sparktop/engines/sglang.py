@@ -131,6 +131,7 @@ _EXTRAS = ExtraReader(
         ("pd_inflight", ("sglang:num_prefill_inflight_queue_reqs",), requests),
         ("pd_prealloc", ("sglang:num_decode_prealloc_queue_reqs",), requests),
         ("pd_transfer", ("sglang:num_decode_transfer_queue_reqs",), requests),
+        ("spec_length", ("sglang:spec_accept_length",), total_or_none),
         ("kv_transfer_gb_s", ("sglang:kv_transfer_speed_gb_s",), total),
         ("kv_transfer_last_ms", ("sglang:kv_transfer_latency_ms",), total),
         ("offload_used", (_HOST_USED,), total),

@@ -77,6 +77,7 @@ COUNTER_FIGURES = (
     CounterFigure(
         "cached_elsewhere_percent", "off GPU", "cached_elsewhere", of="prompt_tokens", how=How.PERCENT
     ),
+    CounterFigure("spec_tokens_per_step", "per step", "spec_length", how=How.HIGHEST, unit="tok"),
     CounterFigure("in_flight", "in flight", "in_flight", how=How.GAUGE),
     CounterFigure("refused_requests", "refused", "refused", how=How.COUNT, fault=True, section=_FAILED),
     CounterFigure("corrupted_requests", "corrupted", "corrupted", how=How.COUNT, fault=True, section=_FAILED),

@@ -85,3 +85,13 @@ def test_an_invalid_count_is_unknown(value: str) -> None:
     bad = f"{refused} {value}\n{answered} {value}\n".encode()
     (lane,) = read_page(RUNNING % 0 + bad, at=1.0).lanes
     assert lane.counts == {}
+
+
+@pytest.mark.parametrize(("newer", "loaded"), [(b"", 40.0), (b"vllm:kv_offload_load_bytes_total 7\n", 7.0)])
+def test_the_older_counters_of_offloading_count_where_they_are_alone(newer: bytes, loaded: float) -> None:
+    """Versions that report both count the same bytes twice."""
+    older = b"""vllm:kv_offload_total_bytes_total{transfer_type="CPU_to_GPU"} 40
+vllm:kv_offload_total_bytes_total{transfer_type="GPU_to_CPU"} 50
+"""
+    (lane,) = read_page(RUNNING % 0 + older + newer, at=1.0).lanes
+    assert lane.counts == {"offload_loaded": loaded, "offload_stored": 50.0}

@@ -106,6 +106,7 @@ def test_sglang_with_ranks(read: Callable[[str], EngineSample]) -> None:
         "preemptions": 4.0,
         "prefix_cache_hit_percent": 90.0,
         "spec_accept_percent": 70.0,
+        "gauges": {"spec_length": 2.4},
         "read_bytes_per_gpu": 3e12,
         "finished": {"unknown": 68.0},
         "ttft": (68.0, 17.5, 40.0, 0.1),
@@ -127,6 +128,7 @@ def test_sglang_with_ranks(read: Callable[[str], EngineSample]) -> None:
         "preemptions": 6.0,
         "prefix_cache_hit_percent": 80.0,
         "spec_accept_percent": 60.0,
+        "gauges": {"spec_length": 2.2},
         "read_bytes_per_gpu": 4e12,
         "queue": (36.0, 2.25, 32.0, 0.01),
     }

@@ -233,7 +233,8 @@ def _cache(view: BackendView, width: int) -> list[Row]:
 def _positions(view: BackendView, width: int) -> list[Row]:
     """Return a row with the share of drafts whose token was accepted, by position in the draft.
 
-    There is no row if the server does not report positions, or if no draft was verified in the last 60 s.
+    The mean number of tokens that a step generates for a request follows. There is no row if the server does
+    not report positions, or if no draft was verified in the last 60 s.
     """
     shares = view.spec_accept_by_position
     if all(share is None for share in shares):
@@ -242,6 +243,9 @@ def _positions(view: BackendView, width: int) -> list[Row]:
     each = VALUE_WIDTH
     for share in shares[: (width - name_width(width)) // each]:
         row += percent_run(share, each)
+    per_draft = view.spec_accepted_per_draft
+    if per_draft is not None:
+        row.append(label(f"  {1 + per_draft:.1f} tok a step"))
     return [row]
 
 

@@ -50,7 +50,7 @@ def doubled(sample: EngineSample, at: float) -> EngineSample:
     (lane,) = sample.lanes
     grown = {
         name: 2 * value
-        for name in ("prompt_tokens", "generation_tokens", "spec_drafts")
+        for name in ("prompt_tokens", "generation_tokens", "spec_drafts", "spec_accepted_tokens")
         if (value := getattr(lane, name)) is not None
     }
     counts = {name: 2 * value for name, value in lane.counts.items()}
@@ -65,6 +65,7 @@ def test_every_figure_of_the_page_reaches_the_view_with_its_unit(world: World) -
     known = {name: value for name, value in view.counter_figures.items() if value is not None}
     assert known == EXPECTED
     assert view.spec_accept_by_position == (80.0, 50.0, 20.0)
+    assert (view.spec_accepted_per_draft, view.spec_verdict) == (1.5, None)
     words = also_reported_words(view)
     assert "refused and failed: refused 14, corrupted 2, HTTP 4xx 24, HTTP 5xx 6, error rate <1 %" in words
     assert "LoRA adapters: running 2, waiting 0, at most 4" in words
