@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from sparktop.doctor.check import Check, Status
 from sparktop.doctor.clock import check_clock
@@ -15,6 +16,7 @@ from sparktop.doctor.network import Network, Place, place_of
 from sparktop.engines import ENGINES, METRICS_PATH, PageError, read_page
 from sparktop.engines.document import parse
 from sparktop.engines.registry import Engine
+from sparktop.engines.router_pages import TITLES, router_kind
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import FailureKind
 from sparktop.model.targets import BackendTarget, RouterTarget
@@ -40,6 +42,7 @@ _ADVICE: Mapping[FailureKind, str] = {
     FailureKind.REDIRECT: "write the address that it redirects to",
     FailureKind.METRICS_DISABLED: "start the server with its metrics on",
     FailureKind.MALFORMED: "correct the port: something else listens there",
+    FailureKind.ROUTER: "a router, not an inference server: watch it with [[routers]]",
     FailureKind.UNSUPPORTED: "correct url or engine in the configuration",
     FailureKind.LOADING: "wait: loading a large model takes minutes",
     FailureKind.ENGINE_DEAD: "restart the server; its log says why the engine died",
@@ -64,21 +67,22 @@ async def check_backend(target: BackendTarget, network: Network) -> list[Check]:
     if sample is not None:
         engine = ENGINES[sample.engine]
         identity = await visit.identify(engine)
-        checks += [
-            _check_version(target, engine, identity),
-            _check_model(target, sample, identity),
-            _check_slots(target, identity),
-            *await visit.check_health(engine),
-        ]
+        checks.append(_check_version(target, engine, identity))
+        if not engine.beside:  # it runs no requests, or its engine has a page of its own
+            checks += [
+                _check_model(target, sample, identity),
+                _check_slots(target, replace(identity, slots=identity.slots or sample.slots)),
+            ]
+        checks += await visit.check_health(engine)
     if visit.answered:
         checks.append(check_clock(target.name, visit.dated or Reply(_OK)))
     return checks
 
 
 async def check_router(target: RouterTarget, network: Network) -> list[Check]:
-    """Return the checks of a router: its port, its liveness route and its clock.
+    """Return the checks of a router: its port, its liveness route or metrics page, and its clock.
 
-    If the port or the liveness route does not answer, the checks after it are left out.
+    If the port or the route does not answer, the checks after it are left out.
     """
     reach = await check_port(target.name, target.url, network)
     if reach.status is Status.FAIL:
@@ -86,10 +90,16 @@ async def check_router(target: RouterTarget, network: Network) -> list[Check]:
     name = f"{target.name} router"
     try:
         reply = await network.get(target.url + LIVELINESS)
+        known = reply.status == _OK and is_litellm(reply.body)
+        page = reply if known else await network.get(target.url + METRICS_PATH)
     except AnswerError as error:
         return [reach, _failure(name, error)]
-    if reply.status != _OK or not is_litellm(reply.body):
-        seen = f"answers {LIVELINESS} with HTTP status {reply.status}: no LiteLLM, or not well"
+    kind = router_kind(page.body) if page.status == _OK and not known else None
+    if kind is not None:
+        alive = Check(name, Status.OK, f"{TITLES[kind]}, answered in {page.took_ms:.0f} ms")
+        return [reach, alive, check_clock(target.name, page)]
+    if not known:
+        seen = f"answers {LIVELINESS} with HTTP status {reply.status}: no router that is known, or not well"
         advice = "look at its log; of other routers only the backends behind them are watched"
         return [reach, Check(name, Status.WARN, seen, advice), check_clock(target.name, reply)]
     alive = Check(name, Status.OK, f"alive, answered in {reply.took_ms:.0f} ms")
@@ -147,7 +157,8 @@ class _Visit:
         ranks = f", {len(sample.lanes)} data-parallel ranks" if len(sample.lanes) > 1 else ""
         seen = f"{ENGINES[sample.engine].title}, {size}{ranks}"
         if sample.note is not None:
-            return Check(name, Status.WARN, f"{seen}: {sample.note}", "turn the server's metrics on"), sample
+            advice = "" if ENGINES[sample.engine].beside else "turn the server's metrics on"
+            return Check(name, Status.WARN, f"{seen}: {sample.note}", advice), sample
         if (sample.answer_ms or 0) > _SLOW_MS:
             return Check(name, Status.WARN, seen, "too slow for every second: --interval 5"), sample
         return Check(name, Status.OK, seen), sample

@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from email.utils import formatdate
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from sparktop.doctor.network import RealNetwork
 from sparktop.doctor.servers import check_backend, check_router
 from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.sources.http.once import Reply
+from tests.doctor.conftest import answer
 
 Serve = Callable[[Mapping[str, bytes] | bytes], Awaitable[Any]]
 READING = {
@@ -24,6 +26,7 @@ READING = {
     "/v1/models",
     "/health",
     "/api/ps",
+    "/v1/metrics",
     "/api/version",
     "/prometheus/metrics",
     "/props",
@@ -241,3 +244,15 @@ async def test_the_health_of_a_sglang_is_never_asked(
     for engine in ("sglang", "auto"):
         await check_backend(BackendTarget("b", server.url, engine=engine), network)
     assert {path for path in server.paths if path.startswith("/health")} <= {"/health/liveliness"}
+
+
+async def test_a_router_known_by_its_page_is_alive(serve: Serve, network: RealNetwork) -> None:
+    """It is named, as a router and where it was given as a server."""
+    page = (Path(__file__).parents[1] / "data" / "families" / "router-dynamo.prom").read_bytes()
+    server = await serve({"/metrics": answer(page)})
+    checks = by_name(await check_router(RouterTarget("b", server.url), network))
+    assert checks["router"].status is Status.OK
+    assert "Dynamo's frontend" in checks["router"].message
+    checks = by_name(await check_backend(BackendTarget("b", server.url), network))
+    assert checks["metrics"].status is Status.FAIL
+    assert "[[routers]]" in checks["metrics"].advice
