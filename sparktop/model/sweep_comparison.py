@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 NO_DIFFERENCE = "no difference shown"
+NOT_CERTAIN = "not certain"
+"""The verdict on a difference whose 95 % interval excludes 0, but which is not significant among all rows of
+its table."""
+WITHIN_NOISE = "within noise"
+"""The verdict on a difference whose 95 % interval excludes 0, but which is too small to count."""
 NO_WINNER = "no winner shown"
 """The verdict on a level at which at least one target is significantly worse than another, but none is the
 best."""
@@ -252,6 +258,19 @@ class DifferenceRow:
     decimals: int = 1
     prompt_tokens: int | None = None
     """Prompt length of the level; None where no concurrency was measured with several lengths."""
+    noise_floor_percent: float = 0.0
+    """Changes up to this many percent of the smaller value never count as significant."""
+
+    @property
+    def undecided(self) -> str | None:
+        """What is known of a change that is not significant, in words; None for any other change."""
+        if self.significant is not False or self.percent is None:
+            return None
+        low, high = self.low_percent, self.high_percent
+        if low is None or high is None or low <= 0 <= high:
+            return NO_DIFFERENCE
+        change = abs(math.log1p(max(self.percent, -99.9) / 100))
+        return NOT_CERTAIN if change > math.log1p(self.noise_floor_percent / 100) else WITHIN_NOISE
 
     @property
     def better(self) -> bool | None:
@@ -270,6 +289,8 @@ class Difference:
     rows: tuple[DifferenceRow, ...]
     verdict: str
     """The conclusion in one sentence."""
+    why: str = ""
+    """Why some changes are not certain; "" if there is none of this kind."""
     notes: tuple[str, ...] = ()
 
 

@@ -62,12 +62,12 @@ def _answer(view: SweepView, width: int, height: int) -> list[Row]:
     """Draw a finished sweep as exactly `height` rows: its answer, the table of levels, and curves beside."""
     if view.plots and width + 4 >= _BESIDE_FROM and height >= _LEAST_CURVES:
         cells = max(_TABLE, int(_TABLE_SHARE * width))
-        words = _levels_and_findings(view, cells, height)
+        words = levels_and_findings(view, cells, height)
         return _beside(words, plots_rows(view.plots, width - cells - 2, height))
-    return _levels_and_findings(view, width, height)
+    return levels_and_findings(view, width, height)
 
 
-def _levels_and_findings(view: SweepView, width: int, height: int) -> list[Row]:
+def levels_and_findings(view: SweepView, width: int, height: int) -> list[Row]:
     """Return `height` rows: a sweep's headline, how it ended, its table of levels, and its findings.
 
     Where rows are few, the findings go first and then the levels furthest from the best one.

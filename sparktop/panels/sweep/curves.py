@@ -167,7 +167,7 @@ def _scale(row: int, tall: int, place: _Place) -> Row:
 def _role(layer: int) -> str:
     if layer == NOTHING:
         return "text"
-    return "warn" if layer == _LIMIT else part_role(layer)
+    return "title" if layer == _LIMIT else part_role(layer)
 
 
 def _colored(runs: Sequence[tuple[str, int]]) -> Row:
@@ -277,7 +277,7 @@ def legend_rows(plots: Sequence[CurvePlot], width: int) -> list[Row]:
     limits = dict.fromkeys(limit.words for plot in plots for limit in plot.limits)
     for words in limits:
         upright = any(limit.upright for plot in plots for limit in plot.limits if limit.words == words)
-        rows.append([("┊ " if upright else "┄ ", "warn"), label(words)])
+        rows.append([("┊ " if upright else "┄ ", "title"), label(words)])
     own = dict.fromkeys(
         f"{plot.title} of {line.reference or line.name}: {line.definition}"
         for plot in plots

@@ -8,6 +8,7 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.sweep_comparison import (
     NO_DIFFERENCE,
+    NOT_CERTAIN,
     Difference,
     DifferenceRow,
     Measured,
@@ -26,10 +27,12 @@ _LevelKey = tuple[int, int | None]
 _LOAD, _VALUE, _CHANGE = 5, 11, 10
 _SPAN_FROM = 66
 """Width in cells from which on confidence intervals are written as numbers."""
+_BAR_MOST = 101
+"""Greatest width in cells of the drawn intervals."""
 _BAR_FROM = 96
 """Width in cells from which on confidence intervals are drawn, too."""
-_NONE, _SHORT_NONE = NO_DIFFERENCE, "none shown"
-"""Label of a change that is not significant, and a shorter one for when it does not fit."""
+_SHORT = {NO_DIFFERENCE: "none shown"}
+"""Shorter labels of changes that are not significant, for when the label does not fit."""
 
 
 def difference_screen(
@@ -47,6 +50,9 @@ def difference_screen(
     ("pair 1 of 2"), "" for a single one.
     """
     rows = difference_rows(difference, width)
+    metrics = len({row.title for row in difference.rows})
+    if len(rows) + metrics <= height - 2:
+        rows = difference_rows(difference, width, spaced=True)
     top = 0 if scroll is None else max(0, min(scroll, len(rows) - (height - 2)))
     tall = max(height, len(rows) + 2) if scroll is None else height
     below = len(rows) - top - (tall - 2)
@@ -69,22 +75,29 @@ def _untested(difference: Difference) -> bool:
     return any(row.percent is not None and row.significant is None for row in difference.rows)
 
 
-def difference_rows(difference: Difference, width: int) -> list[Row]:
+def difference_rows(difference: Difference, width: int, *, spaced: bool = False) -> list[Row]:
     """Return the rows of a comparison of two results, each `width` cells wide, without a frame.
 
-    They hold the verdict, the names of the results, the change of each metric by level, and notes.
+    They hold the verdict, the names of the results, the change of each metric by level, and notes. `spaced`
+    adds a blank row before each metric.
     """
     inner = width - 4
     rows: list[Row] = []
     rows += sentence_rows(("▸ ", "accent"), difference.verdict, "title", inner)
+    if difference.why:
+        rows += sentence_rows(("  ", "text"), difference.why, "muted", inner)
     names = (("before  ", difference.before), ("after  ", difference.after))
     rows += flowed(
         [[label(word), (fit(name, min(inner - 8, cell_width(name))), "text")] for word, name in names], inner
     )
     most = _most(difference)
     levels = _level_names(difference)
+    more = max(map(len, levels.values()), default=_LOAD) - _LOAD
+    if inner >= _BAR_FROM + more:
+        rows.append(_scale_row(inner, more, most))
     for (title, unit), group in groupby(difference.rows, lambda row: (row.title, row.unit)):
         rows_of_metric = list(group)
+        rows += [[]] if spaced else []
         better = "higher is better" if rows_of_metric[0].more_is_better else "lower is better"
         rows.append(heading(f"{title} in {unit}", better, inner))
         rows += [
@@ -133,16 +146,17 @@ def _difference_row(row: DifferenceRow, width: int, most: float, level: str) -> 
     if width >= _SPAN_FROM + more:
         result += [label(fit(_span(row), 20))]
     if width >= _BAR_FROM + more:
-        result += [(" ", "text"), *_bar(row, _odd(min(41, width - 82 - more)), most), (" ", "text")]
-    complete = [*result, *_word(row, _NONE)]
-    return complete if row_width(complete) <= width else [*result, *_word(row, _SHORT_NONE)]
+        result += [(" ", "text"), *_bar(row, _bar_width(width, more), most), (" ", "text")]
+    words = row.undecided or ""
+    complete = [*result, *_word(row, words)]
+    return complete if row_width(complete) <= width else [*result, *_word(row, _SHORT.get(words, words))]
 
 
 def _value(row: DifferenceRow, value: Measured | None) -> Row:
     if value is None:
         return [label(fit(UNKNOWN, _VALUE, "right"))]
     decimals = row.decimals if abs(value.mean) < 1000 else 0
-    return [(fit(f"{value.mean:,.{decimals}f}", _VALUE, "right"), "title")]
+    return [(fit(f"{value.mean:,.{decimals}f}", _VALUE, "right"), "text")]
 
 
 def _change(row: DifferenceRow) -> Row:
@@ -159,17 +173,30 @@ def _span(row: DifferenceRow) -> str:
     return f"  {signed_percent(row.low_percent)} to {signed_percent(row.high_percent)}"
 
 
-def _word(row: DifferenceRow, none: str) -> Row:
+def _word(row: DifferenceRow, undecided: str) -> Row:
     if row.better is True:
         return [(" ▲ better", "good")]
     if row.better is False:
         return [(" ▼ worse", "bad")]
-    return [label(f" {none}" if row.significant is False else "")]
+    return [(f" {undecided}", "warn" if undecided == NOT_CERTAIN else "muted")]
 
 
-def _odd(cells: int) -> int:
-    """Return `cells` if it is odd, else `cells` - 1, so that a bar of this width has a middle cell."""
+def _bar_width(width: int, more: int) -> int:
+    """Return the width in cells of the drawn intervals in rows of `width` cells: odd, with a middle cell.
+
+    `more` is by how many cells the names of levels are wider than usual.
+    """
+    cells = min(_BAR_MOST, width - 82 - more)
     return cells - 1 + cells % 2
+
+
+def _scale_row(width: int, more: int, most: float) -> Row:
+    """Return a row with the scale of the drawn intervals: its ends and its middle, in percent."""
+    cells = _bar_width(width, more)
+    ends = [f"{sign}{most:.0f} %" for sign in "−+"]
+    side = cells // 2 - len(ends[0])
+    start = _LOAD + more + 2 * _VALUE + 2 + _CHANGE + 20 + 1
+    return [label(" " * start + ends[0] + " " * side + "0" + " " * side + ends[1])]
 
 
 def _bar(row: DifferenceRow, width: int, most: float) -> Row:

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.sweep_comparison import HistoryRow
+from sparktop.model.sweep_view import SweepView
 from sparktop.model.text import clean
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sections import heading
-from sparktop.panels.sweep.words import STATUS_ROLES
+from sparktop.panels.sweep.band import levels_and_findings
+from sparktop.panels.sweep.curves import plots_rows
+from sparktop.panels.sweep.words import STATUS_ROLES, headline_rows
 
 TOP = 2
 """Rows above the first result: the frame and the heading."""
@@ -29,6 +32,11 @@ _WIDE = 100
 """Width in cells from which on names have more room."""
 _DETAIL_FROM = 12
 """Height in rows from which on the result under the cursor is also shown in full below the table."""
+_LEAST_RESULTS, _RESULTS_SHARE = 5, 0.4
+"""Least rows of the table above a preview, and the table's share of their rows if there are many results."""
+_LEAST_PREVIEW = 4
+_PLOT = 6
+"""Least rows of a plot below the words of a preview."""
 _EMPTY = (
     "no sweep is stored yet: s starts one on the overview",
     "i brings in results of other tools:",
@@ -85,10 +93,14 @@ def _columns(width: int) -> tuple[list[Column], int]:
     return chosen, room
 
 
-def room_of(height: int) -> int:
-    """Return how many results a history screen of `height` rows shows at once."""
-    detail = 2 if height >= _DETAIL_FROM else 0
-    return max(1, height - TOP - 1 - detail)
+def room_of(height: int, count: int) -> int:
+    """Return how many of `count` results a history screen of `height` rows shows at once.
+
+    Below them, the result under the cursor has a preview if there is room.
+    """
+    room = max(1, height - TOP - 1 - (2 if height >= _DETAIL_FROM else 0))
+    few = min(count, max(_LEAST_RESULTS, int(_RESULTS_SHARE * room)))
+    return max(1, few) if room - few >= _LEAST_PREVIEW else room
 
 
 def first_in_sight(count: int, room: int, index: int, first: int) -> int:
@@ -111,15 +123,16 @@ def history_screen(
     notice: str = "",
     first: int | None = None,
     unread: int = 0,
+    preview: SweepView | None = None,
 ) -> list[Row]:
     """Draw the table of stored results as exactly `height` rows of `width` cells.
 
     `chosen` is the key of the row under the cursor, `marked` the keys selected for a comparison, `query`
     the search that found the rows; `notice` reports the last action ("deleted; u brings it back"). `first`
     is the index of the row at the top (None: the row under the cursor is in the middle), `unread` the
-    number of files not read yet.
+    number of files not read yet; `preview` shows the row under the cursor, None while its file is read.
     """
-    inner, room = width - 4, room_of(height)
+    inner, room = width - 4, room_of(height, len(rows))
     index = next((at for at, row in enumerate(rows) if row.key == chosen), 0)
     top = first_in_sight(len(rows), room, index, index - room // 2 if first is None else first)
     shown = rows[top : top + room]
@@ -130,6 +143,8 @@ def history_screen(
     elif height >= _DETAIL_FROM:
         body += [[] for _ in range(room - len(shown))]
         body += _detail(rows[index], inner)
+        if preview is not None and rows[index].problem is None:
+            body += preview_rows(preview, inner, height - 2 - len(body))
     drawn = framed(
         [[(" ", "text"), *row] for row in body],
         width,
@@ -176,6 +191,19 @@ def _detail(row: HistoryRow, width: int) -> list[Row]:
     if row.note:
         parts.append((f"  {row.note}", "title"))
     return [rule, fit_row(parts, width)]
+
+
+def preview_rows(view: SweepView, width: int, height: int) -> list[Row]:
+    """Return a result's answer and levels, and its curves below, in at most `height` rows.
+
+    Return [] in too few rows.
+    """
+    if height < _LEAST_PREVIEW:
+        return []
+    words = len(headline_rows(view, width)) + 1 + len(view.rows)
+    if not view.plots or height - words < _PLOT:
+        return levels_and_findings(view, width, height)
+    return [*levels_and_findings(view, width, words), *plots_rows(view.plots, width, height - words)]
 
 
 def _heading(width: int) -> Row:

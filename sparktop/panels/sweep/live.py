@@ -186,8 +186,8 @@ def _ttft(axis: SweepAxis, height: int) -> list[Row]:
         slots = live.ttft_ms[column * axis.slots : (column + 1) * axis.slots]
         # A set: points on the same dot are drawn once.
         heights = {int(zero + scale * math.log(value)) for points in slots for value in points if value > 0}
-        if heights:
-            grid.dots(column, heights, 0)
+        for at in range(axis.first(column), axis.first(column + 1)):
+            grid.dots(at, heights, 0)
     for column, median in enumerate(axis.cells(live.ttft_p50_ms)):
         if median is not None and median > 0:
             y = int(zero + scale * math.log(min(high, max(low, median))))

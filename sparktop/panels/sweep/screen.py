@@ -19,7 +19,10 @@ _WIDE = 170
 """Width in cells from which on graphs and table stand side by side."""
 _TABLE_SHARE = 0.48
 """Share of the width for the table beside graphs."""
-_LEAST_TRACKS = 9
+_FILLED = 0.5
+"""Least share of the height that the column beside the graphs fills; else all of it stands below them."""
+_LEAST_TRACKS, _LEAST_PICTURE = 9, 5
+"""Least rows of the graphs, and of curves where the table leaves no more."""
 _LEAST_TABLE = 6
 
 
@@ -65,8 +68,8 @@ def drawn_sweep(
     inner, inside = width - 4, height - 2
     words = word_rows(view, inner, max(2, inside // 4))
     room = inside - len(words)
-    if width >= _WIDE and room >= _LEAST_TRACKS:
-        cells = int(_TABLE_SHARE * inner)
+    cells = int(_TABLE_SHARE * inner)
+    if width >= _WIDE and room >= _LEAST_TRACKS and _fills(view, cells, room):
         left_width = inner - cells - 2
         left = _picture(view, left_width, room, curves=curves)
         right, table = _table_and_words(view, cells, room, chosen)
@@ -108,14 +111,25 @@ def _stacked(
     table = min(levels + 2, max(_LEAST_TABLE, height * 2 // 5))
     if height - table - 1 < _LEAST_TRACKS:
         table = max(_LEAST_TABLE, height - _LEAST_TRACKS - 1)
-    if height < _LEAST_TRACKS + _LEAST_TABLE:
-        return table_rows(view, width, height, chosen=chosen), TablePlace(0, 0, width, height)
-    above = height - table - 1
-    picture = _picture(view, width, above, curves=curves)
     made = sum(row.complete for row in view.rows)
-    rule = heading("levels", f"{made} of {levels} done", width)
-    rows = [*picture, rule, *table_rows(view, width, table, chosen=chosen)]
-    return rows, TablePlace(0, above + 1, width, table)
+    rule = [heading("levels", f"{made} of {levels} done", width)]
+    if height < _LEAST_TRACKS + _LEAST_TABLE:
+        table, rule = levels + 2, []
+    above = height - table - len(rule)
+    if above < _LEAST_PICTURE:
+        return table_rows(view, width, height, chosen=chosen), TablePlace(0, 0, width, height)
+    picture = _picture(view, width, above, curves=curves)
+    rows = [*picture, *rule, *table_rows(view, width, table, chosen=chosen)]
+    return rows, TablePlace(0, above + len(rule), width, table)
+
+
+def _fills(view: SweepView, width: int, height: int) -> bool:
+    """Return whether the table and the words beside the graphs fill most of `height` rows.
+
+    The words of a running sweep do not count, because they come and go.
+    """
+    words = len(words_rows(view.topologies, width)) if view.topologies and view.status.over else 0
+    return len(all_levels(view)) + 3 + words >= _FILLED * height
 
 
 def _table_and_words(

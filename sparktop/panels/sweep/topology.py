@@ -14,6 +14,7 @@ from sparktop.model.sweep_comparison import (
     AdviceRow,
     ComparedLevel,
     ComparedMetric,
+    CurvePlot,
     DeviationRow,
     Measured,
     SplitRow,
@@ -24,9 +25,10 @@ from sparktop.model.text import names_in_words
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.roles import part_role
-from sparktop.panels.parts.rows import Row, fit_row, merged
+from sparktop.panels.parts.rows import Row, fit_row, merged, row_width
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import flowed, sentence_rows, wrapped
+from sparktop.panels.sweep.curves import legend_rows, plots_rows
 from sparktop.panels.sweep.table import ALIKE, BEST
 
 MAIN = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_ms")
@@ -38,6 +40,9 @@ _WINNER = 29
 _LEAST_WINNER = 16
 _COLUMN = 9
 """Least width in cells of a target's column."""
+_PLOT_FROM = 110
+"""Width in cells from which on a plot stands beside the advice."""
+_LEAST_PLOT = 9
 _WIDE = 150
 """Width in cells from which on advice stands beside the tables."""
 UNTESTED = "*"
@@ -57,21 +62,24 @@ _NONE_OF_LEADERS = (f"no winner among {ALIKE}", f"{ALIKE} lead")
 
 
 def topology_screen(
-    compared: Topologies, width: int, height: int, *, title: str = "", simulated: bool = False
+    compared: Topologies,
+    width: int,
+    height: int,
+    *,
+    plots: Sequence[CurvePlot] = (),
+    title: str = "",
+    simulated: bool = False,
 ) -> list[Row]:
-    """Draw a comparison of targets in a frame: `height` rows of `width` cells, or more, which scroll."""
+    """Draw a comparison of targets in a frame: `height` rows of `width` cells, or more, which scroll.
+
+    `plots` are drawn where there is room beside or below the tables.
+    """
     inner = width - 4
     if width >= _WIDE:
-        beside = inner * 2 // 5
-        left = tables_rows(compared, inner - beside - 2)
-        right = words_rows(compared, beside)
-        tall = max(len(left), len(right))
-        body = [
-            [*_row_at(left, index, inner - beside - 2), ("  ", "text"), *_row_at(right, index, beside)]
-            for index in range(tall)
-        ]
+        body = _wide_rows(compared, plots, inner, height - 2)
     else:
-        body = [*advice_rows(compared, inner), *tables_rows(compared, inner), *rest_rows(compared, inner)]
+        body = [*_advice_and_plot(compared, plots, inner), *tables_rows(compared, inner)]
+        body += rest_rows(compared, inner)
     rows = [[(" ", "text"), *row] for row in body]
     head: Row = [
         ("┐", "border"),
@@ -83,6 +91,46 @@ def topology_screen(
     tall = max(height, len(rows) + 2)
     drawn = framed(rows, width, tall, role=frame_role("sweep"), title=head, status=status)
     return [merged(row) for row in drawn]
+
+
+def _wide_rows(compared: Topologies, plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]:
+    """Return the tables with all words beside them, and plots below both or else below the tables.
+
+    The plots are left out where `height` rows have no room for them.
+    """
+    beside = width * 2 // 5
+    cells = width - beside - 2
+    tables, words = tables_rows(compared, cells), words_rows(compared, beside)
+    below = _plots_below(plots, width, height - max(len(tables), len(words)))
+    if not below:
+        tables += _plots_below(plots, cells, height - len(tables))
+    return [*_beside(tables, words, beside), *below]
+
+
+def _plots_below(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]:
+    """Return `height` rows with plots and their legend; [] if these are too few rows."""
+    legend = legend_rows(plots, width) if plots else []
+    room = height - len(legend)
+    return [*plots_rows(plots, width, room), *legend] if plots and room >= _LEAST_PLOT else []
+
+
+def _advice_and_plot(compared: Topologies, plots: Sequence[CurvePlot], width: int) -> list[Row]:
+    """Return the advice, in wide screens with the first plot beside it."""
+    if not plots or width < _PLOT_FROM:
+        return advice_rows(compared, width)
+    cells = width // 2 - 1
+    advice = advice_rows(compared, cells)
+    plot = plots_rows(plots[:1], width - cells - 2, max(_LEAST_PLOT, len(advice)))
+    return _beside([fit_row(row, cells) for row in advice] or [fit_row((), cells)], plot, width - cells - 2)
+
+
+def _beside(left: Sequence[Row], right: Sequence[Row], width: int) -> list[Row]:
+    """Return `left` with `right`, which is `width` cells wide, beside it; the shorter one gets blank rows."""
+    cells = row_width(left[0]) if left else 0
+    return [
+        [*_row_at(left, index, cells), ("  ", "text"), *_row_at(right, index, width)]
+        for index in range(max(len(left), len(right)))
+    ]
 
 
 def _row_at(rows: Sequence[Row], index: int, width: int) -> Row:

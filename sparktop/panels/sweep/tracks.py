@@ -5,6 +5,7 @@ The time axis goes from the sweep's begin until now.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,10 @@ anew."""
 _LEAST_COLUMN_S = 0.4
 """Least seconds per dot column: shorter ones would show single steps of the engine, since tokens come in
 bursts."""
+_STRETCHES = (8, 6, 4, 3, 2, 1.5, 1.25)
+"""Possible numbers of dot columns per value at the begin of a sweep, so that half of each graph is in use."""
+_LEAST_DRAWN = 12
+"""Values for which a graph has room at least, so that it is not drawn anew with every value."""
 _LABELS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400)
 _APART = 9
 """Least distance in cells between labels of the time axis."""
@@ -38,20 +43,30 @@ class SweepAxis:
     width: int
     """Width of each graph in cells."""
     slots: int
-    """Number of time slots (of `live`) per dot column; a cell is two dot columns wide."""
+    """Number of time slots (of `live`) per value that is drawn."""
+    stretch: float = 1
+    """Number of dot columns per value that is drawn; a cell is two dot columns wide."""
 
     @property
     def cell_s(self) -> float:
         """Seconds that one terminal cell covers."""
-        return 2 * self.slots * self.live.step_s
+        return 2 * self.slots * self.live.step_s / self.stretch
 
     def columns(self, values: Slots) -> list[float | None]:
         """Return the mean of `values` for each dot column of a graph; None right of the newest value."""
         found = means(values, self.slots)
+        if self.stretch > 1:
+            found = [found[int(column / self.stretch)] for column in range(self.first(len(found)))]
         return found + [None] * (2 * self.width - len(found))
+
+    def first(self, index: int) -> int:
+        """Return the first dot column of the value that is drawn as number `index`."""
+        return math.ceil(index * self.stretch)
 
     def cells(self, values: Slots) -> list[float | None]:
         """Return the mean of `values` for each cell of a graph; None right of the newest value."""
+        if self.stretch > 1:
+            return self.columns(values)[::2]
         found = means(values, 2 * self.slots)
         return found + [None] * (self.width - len(found))
 
@@ -69,7 +84,10 @@ def sweep_axis(live: LiveSeries, width: int) -> SweepAxis:
     """Return the time axis with the least time per cell on which the sweep so far fits into `width` cells."""
     least = max(1, -(-live.count // (2 * max(1, width))))
     fine = max(least, round(_LEAST_COLUMN_S / live.step_s))
-    return SweepAxis(live, width, next((step for step in _STEPS if step >= fine), fine))
+    slots = next((step for step in _STEPS if step >= fine), fine)
+    drawn = -(-live.count // slots)
+    stretch = next((wide for wide in _STRETCHES if wide * max(drawn, _LEAST_DRAWN) <= 2 * width), 1)
+    return SweepAxis(live, width, slots, stretch)
 
 
 def means(values: Slots, size: int) -> list[float | None]:

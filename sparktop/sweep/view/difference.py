@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparktop.model.sweep_comparison import (
     NO_DIFFERENCE,
+    NOT_CERTAIN,
+    WITHIN_NOISE,
     Difference,
     DifferenceRow,
     level_name,
@@ -74,26 +77,28 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
         for load in sorted(first.keys() | second.keys(), key=order):
             one, other = (_figure(levels, load, name) for levels in (first, second))
             if one is not None or other is not None:
-                rows.append(_row(name, load, one, other, changes.get((name, load)) or Change()))
+                row = _row(name, load, one, other, changes.get((name, load)) or Change())
+                floor = compared.noise_floor_percent.get(name, 0.0)
+                rows.append(replace(row, noise_floor_percent=floor))
     return Difference(
         before=names[0],
         after=names[1],
         rows=tuple(rows),
         verdict=_verdict(rows, compared.could_show),
-        notes=(*compared.notes, *_rule(compared)),
+        why=_why(rows, compared),
+        notes=compared.notes,
     )
 
 
-def _rule(compared: ComparisonResult) -> Iterator[str]:
-    """Yield a note on why a change may be not significant although its confidence interval excludes 0.
-
-    Yield nothing if all changes are significant, or if none could be tested.
-    """
-    if compared.error_rate_percent is not None and any(row.significant is False for row in compared.rows):
-        yield (
-            f"a change is shown at one error rate for the whole table: of pairs of equal sweeps at most "
-            f"{compared.error_rate_percent:.0f} % show one; intervals are those of single rows"
-        )
+def _why(rows: Sequence[DifferenceRow], compared: ComparisonResult) -> str:
+    """Return why changes are not certain although the interval of their row excludes 0; "" without such."""
+    if compared.error_rate_percent is None or not any(row.undecided == NOT_CERTAIN for row in rows):
+        return ""
+    return (
+        f"{NOT_CERTAIN}: the interval of the row excludes 0, but among so many rows that happens by chance; "
+        f"better and worse are tested for the whole table, with at most {compared.error_rate_percent:.0f} % "
+        "of errors"
+    )
 
 
 def _renamed(series: Series, name: str) -> Series:
@@ -158,7 +163,7 @@ def _verdict(rows: Sequence[DifferenceRow], could_show: Mapping[str, CouldShow])
         for word, found in (("faster", better), ("slower", worse))
         if found
     ]
-    rest = len(chosen) - len(better) - len(worse)
+    rest = Counter(row.undecided for row in chosen if row.undecided is not None)
     if not parts:
         elsewhere = [row for row in both if row.better is not None]
         also = (
@@ -168,9 +173,17 @@ def _verdict(rows: Sequence[DifferenceRow], could_show: Mapping[str, CouldShow])
             (one for name, one in could_show.items() if METRICS[name].title == chosen[0].title), None
         )
         found = "" if limit is None or limit.percent is None else f" ({could_show_words(limit)})"
-        return f"{chosen[0].title.lower()}: {NO_DIFFERENCE} at {len(chosen)} levels{found}{also}"
-    end = f", {NO_DIFFERENCE} at {rest} more" if rest else ""
-    return f"{chosen[0].title.lower()}: {', '.join(parts)}{end}"
+        return f"{chosen[0].title.lower()}: {_rest_words(rest, 'level')}{found}{also}"
+    return f"{chosen[0].title.lower()}: {', '.join([*parts, *([_rest_words(rest, 'more')] if rest else [])])}"
+
+
+def _rest_words(rest: Mapping[str, int], what: str) -> str:
+    """Return at how many levels a change is not decided, by its words; `what` is "more" or "level"."""
+    order = (NOT_CERTAIN, WITHIN_NOISE, NO_DIFFERENCE)
+    counts = [(words, rest[words]) for words in order if rest.get(words)]
+    return ", ".join(
+        f"{words} at {count} {what}{'s' if what == 'level' and count > 1 else ''}" for words, count in counts
+    )
 
 
 def _where(rows: Sequence[DifferenceRow], *, lengths: bool) -> str:

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from textual.worker import Worker, WorkerState
 
 from sparktop.config.keys import Key
+from sparktop.errors import SparktopError
 from sparktop.model.sweep_comparison import HistoryRow
+from sparktop.model.sweep_view import SweepView
 from sparktop.panels.parts.rows import Row
 from sparktop.panels.sweep.history import TOP, first_in_sight, history_screen, room_of
 from sparktop.sweep.history.history import History
@@ -23,6 +25,10 @@ _log = logging.getLogger(__name__)
 _READ_AT_ONCE = 8
 _SCAN_EVERY_S = 3.0
 """Seconds between two scans of the folder, because another sparktop may store a sweep meanwhile."""
+
+_REST_S = 0.05
+"""Seconds that the cursor must rest on a row before its file is read for the preview."""
+_MOST_PREVIEWS = 20
 
 
 class HistoryTable(CanvasScreen):
@@ -48,6 +54,10 @@ class HistoryTable(CanvasScreen):
         self._notice = ""
         self._reported_problem: str | None = None
         self._unread = 0
+        self._previewed: HistoryRow | None = None
+        """The row whose file was read last for the preview, or is being read."""
+        self._previews: dict[str, tuple[HistoryRow, SweepView | None]] = {}
+        """Views of results by key, with the row of the file that was read; None if it cannot be read."""
 
     def on_mount(self) -> None:
         """Scan the folder of results now, and then every few seconds."""
@@ -113,8 +123,8 @@ class HistoryTable(CanvasScreen):
         return self._found[self._at] if self._at < len(self._found) else None
 
     def _rows(self, width: int, height: int) -> list[Row]:
-        room, current = room_of(height), self.current
-        self._first = first_in_sight(len(self._found), room, self._at, self._first)
+        count, current = len(self._found), self.current
+        self._first = first_in_sight(count, room_of(height, count), self._at, self._first)
         return history_screen(
             self._found,
             width,
@@ -125,7 +135,35 @@ class HistoryTable(CanvasScreen):
             notice=self._notice,
             first=self._first,
             unread=self._unread,
+            preview=self._preview(current),
         )
+
+    def _preview(self, row: HistoryRow | None) -> SweepView | None:
+        """Return the view of a result; None if it is not read yet (then begin to read it) or unreadable."""
+        if row is None or row.problem is not None:
+            return None
+        known, view = self._previews.get(row.key, (None, None))
+        if row not in {known, self._previewed}:
+            self._previewed = row
+            self.run_worker(
+                self._read_preview(row), group="history-preview", exclusive=True, exit_on_error=False
+            )
+        return view
+
+    async def _read_preview(self, row: HistoryRow) -> None:
+        """Read the result under the cursor, unless the cursor moves on at once, and draw it."""
+        await asyncio.sleep(_REST_S)
+        try:
+            view = (await asyncio.to_thread(self._history.source, row.key)).view()
+        except SparktopError:
+            view = None  # its row says so when the folder is read again
+        self._previews = {**dict(list(self._previews.items())[-_MOST_PREVIEWS:]), row.key: (row, view)}
+        self._paint()
+
+    @property
+    def _room(self) -> int:
+        """Number of results on the screen at once."""
+        return room_of(self.size.height - 1, len(self._found))
 
     def _say(self, notice: str) -> None:
         self._notice = notice
@@ -152,12 +190,12 @@ class HistoryTable(CanvasScreen):
 
     def action_page(self, step: int) -> None:
         """Move the cursor by `step` screens."""
-        self.action_select(step * room_of(self.size.height - 1))
+        self.action_select(step * self._room)
 
     async def _point(self, x: int, y: int) -> None:
         """Move the cursor to the clicked row; if the cursor is there already, open the result."""
         at = self._first + y - TOP
-        if not TOP <= y < TOP + room_of(self.size.height - 1) or at >= len(self._found) or not x:
+        if not TOP <= y < TOP + self._room or at >= len(self._found) or not x:
             return
         if self._chosen == self._found[at].key:
             self.action_open()
@@ -168,7 +206,7 @@ class HistoryTable(CanvasScreen):
     def on_canvas_wheeled(self, message: Canvas.Wheeled) -> None:
         """Scroll the table, and move the cursor along if it would leave the screen."""
         message.stop()
-        room = room_of(self.size.height - 1)
+        room = self._room
         self._first = max(0, min(len(self._found) - room, self._first + 3 * message.direction))
         self.action_select(max(self._first, min(self._first + room - 1, self._at)) - self._at)
 

@@ -178,8 +178,9 @@ class SweepScreen(Screen[None]):
                     lengths=view.several_lengths,
                 )
         if self.page is Page.TOPOLOGIES and view.topologies is not None:
-            compared = view.topologies
-            return topology_screen(compared, width, room, title=view.title, simulated=view.simulated)
+            return topology_screen(
+                view.topologies, width, room, plots=view.plots, title=view.title, simulated=view.simulated
+            )
         if self.page is Page.CURVES and view.plots:
             return curves_screen(view, width, room)
         if self.page is Page.NOTICES:

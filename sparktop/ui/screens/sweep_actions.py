@@ -62,7 +62,7 @@ class SweepActions(RewindActions):
         if band is None or band.status.over:
             return None
         share = band.share
-        return "sweep" if share is None else f"sweep {100 * share:.0f}%"
+        return "sweep" if share is None else f"sweep {100 * share:.0f} %"
 
     def _sweep_keys(self) -> list[tuple[str, str]]:
         """Return (key, text) pairs that the footer shows first while a sweep's panel is on the board."""

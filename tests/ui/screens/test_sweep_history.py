@@ -93,7 +93,7 @@ async def test_keys_move_the_cursor(shown: Shown) -> None:
             await shown.press(key)
             seen.append(shown.current)
             assert any("▶" in row for row in shown.rows)
-        assert seen == ["38.json", "37.json", "38.json", "20.json", "00.json", "18.json", "39.json"]
+        assert seen == ["38.json", "37.json", "38.json", "31.json", "00.json", "07.json", "39.json"]
 
 
 async def test_the_mouse_chooses_opens_and_scrolls(shown: Shown) -> None:
@@ -221,6 +221,19 @@ async def test_the_path_is_told(filled: Shown) -> None:
         assert toast.message == str(filled.folder / "4.json")
 
 
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_result_under_the_cursor_has_a_preview(filled: Shown, size: tuple[int, int]) -> None:
+    """Its levels stand below the table, at every size; another row has another preview."""
+    async with filled.on(size):
+        assert "level" in filled.text
+        first = filled.text
+        await filled.press("down")
+        await filled.pilot.app.workers.wait_for_complete()
+        await filled.pilot.pause()
+        assert "level" in filled.text
+        assert filled.text != first
+
+
 async def test_a_broken_file_of_remarks_is_told(filled: Shown) -> None:
     """The table is there, and a line says that remarks cannot be read."""
     (filled.folder / ".remarks.json").write_text("{")
@@ -235,8 +248,8 @@ async def test_a_mistake_in_the_program_is_a_line(filled: Shown, monkeypatch: py
     def broken(_: History, __: str) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(History, "source", broken)
     async with filled.on():
+        monkeypatch.setattr(History, "source", broken)
         await filled.pilot.press("enter")
         for _ in range(3):
             await filled.pilot.pause()

@@ -1,0 +1,68 @@
+"""Changes that are not significant: none shown, not certain, or too small to count."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparktop.model.sweep_comparison import (
+    NO_DIFFERENCE,
+    NOT_CERTAIN,
+    WITHIN_NOISE,
+    Difference,
+    DifferenceRow,
+    Measured,
+)
+from sparktop.panels.parts.rows import row_text
+from sparktop.panels.sweep.difference import difference_screen
+from sparktop.sweep.view.difference import _rest_words
+
+
+def row(
+    percent: float, low: float, high: float, *, floor: float = 1.0, significant: bool = False
+) -> DifferenceRow:
+    return DifferenceRow(
+        "Decode",
+        "tok/s",
+        more_is_better=True,
+        concurrency=4,
+        before=Measured(100.0),
+        after=Measured(100.0 + percent),
+        percent=percent,
+        low_percent=low,
+        high_percent=high,
+        significant=significant,
+        noise_floor_percent=floor,
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "word"),
+    [
+        (row(3.8, -0.8, 8.6), NO_DIFFERENCE),
+        (row(19.0, 0.1, 40.0), NOT_CERTAIN),
+        (row(-13.0, -25.0, -0.4), NOT_CERTAIN),
+        (row(0.6, 0.2, 1.0), WITHIN_NOISE),
+        (row(-0.6, -1.0, -0.2), WITHIN_NOISE),
+        (row(31.0, 26.0, 37.0, significant=True), None),
+    ],
+)
+def test_an_interval_without_zero_is_never_called_no_difference(one: DifferenceRow, word: str | None) -> None:
+    """The words say what the drawn interval shows."""
+    assert one.undecided == word
+
+
+def test_the_reason_stands_below_the_headline() -> None:
+    """Who reads "not certain" finds why above the table, at the narrow size too."""
+    found = Difference(
+        "a", "b", (row(19.0, 0.1, 40.0),), "decode: not certain at 1 level", why="not certain: so many rows"
+    )
+    rows = [row_text(one) for one in difference_screen(found, 80, 24)]
+    assert "▸ decode: not certain at 1 level" in rows[1]
+    assert "not certain: so many rows" in rows[2]
+    assert any("+0.1 % to +40 %" in one and "not certain" in one for one in rows[3:])
+
+
+def test_the_headline_counts_each_kind() -> None:
+    counts = {NO_DIFFERENCE: 2, NOT_CERTAIN: 1}
+    assert _rest_words(counts, "more") == "not certain at 1 more, no difference shown at 2 more"
+    assert _rest_words({NO_DIFFERENCE: 2}, "level") == "no difference shown at 2 levels"
