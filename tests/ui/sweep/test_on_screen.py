@@ -80,7 +80,7 @@ async def test_a_running_sweep_is_a_band_over_the_monitor(stage: SweepStage, siz
         assert "¹node" in text
         assert stage.app.overview.selected == SWEEP
         assert " x stop " in stage.footer()
-        assert "sweep 17%" in text.splitlines()[0]
+        assert "sweep 17 %" in text.splitlines()[0]
         assert {row_width(row) for row in stage.app.overview.canvas.rows} == {size[0]}
 
 
