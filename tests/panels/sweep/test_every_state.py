@@ -102,6 +102,7 @@ def largest_empty(rows: Sequence[str]) -> int:
 
 
 def test_the_largest_rectangle_is_found() -> None:
+    """Rows and columns count; a row that is shorter ends with spaces."""
     assert largest_empty(["ab c", "a   ", "a  b"]) == 4
     assert largest_empty(["abc"]) == 0
     assert largest_empty(["   ", "   "]) == 6

@@ -63,6 +63,7 @@ def test_the_reason_stands_below_the_headline() -> None:
 
 
 def test_the_headline_counts_each_kind() -> None:
+    """What is not certain comes first."""
     counts = {NO_DIFFERENCE: 2, NOT_CERTAIN: 1}
     assert _rest_words(counts, "more") == "not certain at 1 more, no difference shown at 2 more"
     assert _rest_words({NO_DIFFERENCE: 2}, "level") == "no difference shown at 2 levels"
