@@ -299,3 +299,10 @@ LOW_BANDWIDTH = Option(
     _SWITCH,
     "Draws every 4 s and coarsely, under 2 kB/s at 120×36: for slow lines.",
 )
+ALL = (*ALERTS, *STATES, *EVENTS, *GUARD, *RECORDER, INTERVAL, LOW_BANDWIDTH)
+"""Every setting that the menu changes, except the theme, whose values are read from files."""
+
+
+def shown_place(option: Option) -> str:
+    """Return the name of a setting in the file, with its table: "alerts.slow_clock_mhz"."""
+    return ".".join(option.place)

@@ -76,6 +76,8 @@ class SparktopApp(ThemedApp):
 
     recordings: Recordings | None = None
     """What is recorded; None if nothing can be."""
+    has_options = True
+    """Whether the settings of the configuration file can be changed."""
     _configured: Configured | None = None
     _painted = False
     _timer: Timer | None = None
@@ -266,13 +268,13 @@ class SparktopApp(ThemedApp):
             self.notify(f"the view is not remembered: {clean(problem)}", severity="warning", markup=False)
             self._state = None
 
-    def action_menu(self) -> None:
-        """Show the menu of all settings."""
+    def action_menu(self, place: str = "") -> None:
+        """Show the menu of all settings, with the setting `place` of the file chosen ("" for the first)."""
         # Late, like other screens that the first picture does not need.
         from sparktop.ui.options.settings import configured_live, menu_screen
 
         self._configured = self._configured or configured_live(self.desk, self._store)
-        self.push_screen(menu_screen(self, self, self._configured))
+        self.push_screen(menu_screen(self, self, self._configured, place))
 
     def action_next_interval(self) -> None:
         """Change to the next longer poll interval; after the longest, to the shortest."""

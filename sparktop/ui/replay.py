@@ -27,6 +27,8 @@ _LEAST_PAUSE_S = 0.05
 class ReplayApp(SparktopApp):
     """Shows the moments of a recording, and uses at most about half of a core for it."""
 
+    has_options = False
+
     def __init__(
         self,
         replay: Replay,
@@ -74,11 +76,11 @@ class ReplayApp(SparktopApp):
         self.notify("reading the minutes before this moment", markup=False)
         return partial(read_again, list(dict.fromkeys(one.path for one in recording.frames)), shown.taken_at)
 
-    def action_menu(self) -> None:
-        """Show the menu of the settings that a recording has."""
+    def action_menu(self, place: str = "") -> None:
+        """Show the menu of the settings that a recording has; `place` is as in the live program."""
         from sparktop.ui.options.settings import replay_menu_screen  # late: the first picture needs it not
 
-        self.push_screen(replay_menu_screen(self, self, lambda: self.replay.speed))
+        self.push_screen(replay_menu_screen(self, self, lambda: self.replay.speed, place))
 
     def action_interval(self, step: int) -> None:
         """Play faster (1) or slower (-1)."""

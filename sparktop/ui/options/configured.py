@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sparktop.config.edit import Place, Value, with_values
-from sparktop.config.options import ALERTS, EVENTS, GUARD, INTERVAL, LOW_BANDWIDTH, RECORDER, STATES, Option
+from sparktop.config.options import ALL, Option, shown_place
 from sparktop.config.watch import read_config
 from sparktop.errors import ConfigError
 from sparktop.files import PRIVATE, find_config, usual_places, write_whole
@@ -16,7 +16,7 @@ from sparktop.model.text import clean
 from sparktop.ui.screens.setting import Setting
 
 THEME = Option(("theme",), "theme", (), "Colours of everything on the screen; sparktop themes lists them.")
-_ALL = (*ALERTS, *STATES, *EVENTS, *GUARD, *RECORDER, INTERVAL, LOW_BANDWIDTH, THEME)
+_ALL = (*ALL, THEME)
 _HERE = ", this machine"
 """Follows the file's path in `Watch.source` where the file names no targets."""
 
@@ -38,22 +38,14 @@ class Configured:
         """Return the line of the menu for `option`."""
         return Setting(
             option.name,
-            lambda: self._text(option),
+            lambda: _text(option, self.watch),
             lambda step: self._change(option, step),
             option.help,
             live=option.live,
-            file_name=".".join(option.place),
+            file_name=shown_place(option),
+            default=_text(option, Watch()),
+            changed=lambda: option.place in self.unsaved(),
         )
-
-    def _text(self, option: Option) -> str:
-        value = option.value(self.watch)
-        if value is None:
-            return "unset"
-        if value == 0 and option.zero:
-            return option.zero
-        shown = ("on" if value else "off") if isinstance(value, bool) else value
-        text = f"{shown:g}" if isinstance(shown, float | int) else shown
-        return f"{text} {option.unit}".rstrip()
 
     def _change(self, option: Option, step: int) -> None:
         value = option.step(option.value(self.watch), step or 1, around=step == 0)
@@ -93,6 +85,18 @@ class Configured:
             return f"not saved: {clean(error, 300)}"
         self._saved = self.watch
         return f"saved in {clean(path, 200)}: {', '.join('.'.join(place) for place in values)}"
+
+
+def _text(option: Option, watch: Watch) -> str:
+    """Return the value of `option` in `watch` as text with its unit."""
+    value = option.value(watch)
+    if value is None:
+        return "unset"
+    if value == 0 and option.zero:
+        return option.zero
+    shown = ("on" if value else "off") if isinstance(value, bool) else value
+    text = f"{shown:g}" if isinstance(shown, float | int) else shown
+    return f"{text} {option.unit}".rstrip()
 
 
 def _write(path: Path, values: Mapping[Place, Value]) -> None:

@@ -47,8 +47,11 @@ def configured_live(desk: SweepDesk, store: Store | None) -> Configured:
     return Configured(desk.watch, apply, desk.env)
 
 
-def menu_screen(app: App[None], host: Host, configured: Configured) -> MenuScreen:
-    """Return the menu, which saves in the configuration file what was changed here and by keys."""
+def menu_screen(app: App[None], host: Host, configured: Configured, place: str = "") -> MenuScreen:
+    """Return the menu, which saves in the configuration file what was changed here and by keys.
+
+    `place` is the name in the file of the setting to begin at; "" for the first.
+    """
 
     def save() -> str:
         return configured.save(
@@ -58,10 +61,10 @@ def menu_screen(app: App[None], host: Host, configured: Configured) -> MenuScree
         )
 
     savable = None if configured.path is None else save
-    return MenuScreen(pages(app, host, configured), lambda: host.role_styles, savable)
+    return MenuScreen(pages(app, host, configured), lambda: host.role_styles, savable, place)
 
 
-def replay_menu_screen(app: App[None], host: Host, speed: Callable[[], int]) -> MenuScreen:
+def replay_menu_screen(app: App[None], host: Host, speed: Callable[[], int], place: str = "") -> MenuScreen:
     """Return the menu of a recording: what changes its picture, and the `speed` at which it is played."""
     shown = {key.name: key.shown for key in host.overview.key_table}
     play = Setting(
@@ -74,7 +77,7 @@ def replay_menu_screen(app: App[None], host: Host, speed: Callable[[], int]) -> 
     board = [setting for setting in _board(app, host) if setting.name != _PICTURE_NAME]
     program = [setting for setting in _program(host) if setting.name == LOW_BANDWIDTH.name]
     tabs = [Tab("board", tuple(board)), Tab("recording", (play, *program))]
-    return MenuScreen(tabs, lambda: host.role_styles)
+    return MenuScreen(tabs, lambda: host.role_styles, place=place)
 
 
 def pages(app: App[None], host: Host, configured: Configured) -> list[Tab]:

@@ -31,6 +31,8 @@ _ELSEWHERE = {
 class KeysScreen(HelpScreen):
     """Help on the keys of one screen."""
 
+    offers_options = False
+
     @staticmethod
     def sections(keys: Sequence[Key]) -> list[Section]:
         """Return the help on the keys and the mouse."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import ClassVar
 
 from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
@@ -137,6 +138,19 @@ def word_section(title: str, pairs: Sequence[tuple[str, str]]) -> Section:
     return Section(title, tuple(Entry(head, text) for head, text in pairs))
 
 
+@cache
+def option_section() -> Section:
+    """Return a section with the settings of the options menu; each has the key that opens the menu there."""
+    from sparktop.config.options import ALL, shown_place  # late: most starts need none of it
+
+    entries = []
+    for option in ALL:
+        place = shown_place(option)
+        key = Key(place, (), "", f"app.menu('{place}')", option.help)
+        entries.append(Entry("", f"{option.name}: {option.help}", key))
+    return Section("Options (enter opens the menu there)", tuple(entries))
+
+
 class HelpScreen(ModalScreen[None]):
     """Help on the keys and labels of the overview; typed words search it, and Enter runs what was found."""
 
@@ -151,7 +165,13 @@ class HelpScreen(ModalScreen[None]):
         scrollbar-background-hover: $background; scrollbar-background-active: $background;
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [("f1", "dismiss", "close")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("f1", "dismiss", "close"),
+        Binding("tab", "turn(1)", "next group", priority=True),
+        Binding("shift+tab", "turn(-1)", "previous group", priority=True),
+    ]
+    offers_options = True
+    """Whether the search also finds settings of the options menu."""
 
     def __init__(self, keys: Sequence[Key] = KEYS, *, searching: bool = False) -> None:
         """Show the help on `keys`; with `searching`, each letter typed belongs to the search, "q" too."""
@@ -196,8 +216,22 @@ class HelpScreen(ModalScreen[None]):
 
     def _found(self) -> list[Section]:
         words = self._words.casefold().split()
-        found = [one.matching(words) for one in self.sections(self._keys)]
+        options = (
+            [option_section()]
+            if words and self.offers_options and getattr(self.app, "has_options", False)
+            else []
+        )
+        found = [one.matching(words) for one in (*self.sections(self._keys), *options)]
         return [one for one in found if one.entries]
+
+    def action_turn(self, step: int) -> None:
+        """Scroll to the next (1) or previous (-1) heading."""
+        box = self.query_one(VerticalScroll)
+        lines = str(self.query_one("#help", Static).render()).splitlines()
+        heads = [0, *(at + 1 for at, line in enumerate(lines) if not line)]
+        now = round(box.scroll_target_y)
+        ahead = [at for at in heads if (at > now if step > 0 else at < now)]
+        box.scroll_to(y=(ahead[0] if step > 0 else ahead[-1]) if ahead else heads[0], animate=False)
 
     def _found_keys(self) -> list[Key]:
         """Return the keys that were found, in their order; empty while nothing is searched."""
@@ -215,7 +249,9 @@ class HelpScreen(ModalScreen[None]):
         seeks = self._searching or bool(self._words)
         box.border_title = Text(f"help: {self._words}▏") if seeks else "help"
         runs = "enter runs ▸ · ↑↓ · " if keys else ""
-        box.border_subtitle = f"{runs}esc ends the search" if seeks else "type to search · esc closes"
+        box.border_subtitle = (
+            f"{runs}esc ends the search" if seeks else "type to search · tab next group · esc closes"
+        )
 
     def on_key(self, event: events.Key) -> None:
         """Add a typed character to the search, or handle a key of the search."""
@@ -288,6 +324,8 @@ def _drawn(sections: Sequence[Section], width: int, styles: RoleStyles | None, m
 
 class SweepHelpScreen(HelpScreen):
     """Help on the keys and signs of the full screen of a sweep."""
+
+    offers_options = False
 
     @staticmethod
     def sections(keys: Sequence[Key]) -> list[Section]:

@@ -20,7 +20,7 @@ from sparktop.ui.screens.setting import Setting, Tab
 from sparktop.ui.styles import RoleStyles
 
 _NAME = 25
-_VALUE = 20
+_VALUE = 21
 _KEY = 8
 
 
@@ -83,10 +83,20 @@ class MenuScreen(ModalScreen[None]):
     ]
 
     def __init__(
-        self, tabs: Sequence[Tab], styles: Callable[[], RoleStyles], save: Callable[[], str] | None = None
+        self,
+        tabs: Sequence[Tab],
+        styles: Callable[[], RoleStyles],
+        save: Callable[[], str] | None = None,
+        place: str = "",
     ) -> None:
-        """Show `tabs`; `styles` returns the present styles, `save` saves and returns a message."""
+        """Show `tabs`; `styles` returns the present styles, `save` saves and returns a message.
+
+        `place` is the name in the configuration file of the setting to begin at; "" for the first.
+        """
         super().__init__()
+        self._place = place
+        self._pressed_x: int | None = None
+        """Column of the list where the mouse button was pressed last; None after a key."""
         self._tabs = tabs
         self._styles = styles
         self._save = save
@@ -103,8 +113,15 @@ class MenuScreen(ModalScreen[None]):
             yield Static(id="about")
 
     def on_mount(self) -> None:
-        """Show the first page."""
-        self._fill()
+        """Show the first page, or the page of the setting to begin at."""
+        found = [
+            (page, index)
+            for page, tab in enumerate(self._tabs)
+            for index, setting in enumerate(tab.settings)
+            if self._place and setting.file_name == self._place
+        ]
+        self._page, index = found[0] if found else (0, 0)
+        self._fill(index)
 
     @property
     def _list(self) -> OptionList:
@@ -114,11 +131,11 @@ class MenuScreen(ModalScreen[None]):
     def _chosen(self) -> Setting:
         return self._tabs[self._page].settings[self._list.highlighted or 0]
 
-    def _fill(self) -> None:
-        """Show the settings of the present page."""
+    def _fill(self, index: int = 0) -> None:
+        """Show the settings of the present page, with the setting `index` marked."""
         self._list.clear_options()
         self._list.add_options([Option(self._line(one)) for one in self._tabs[self._page].settings])
-        self._list.highlighted = 0
+        self._list.highlighted = index
         self._list.focus()
         self._draw()
 
@@ -126,21 +143,27 @@ class MenuScreen(ModalScreen[None]):
         """Show all values of the page again, since one may affect another, and the explanation."""
         styles = self._styles()
         self.query_one(Tabs).show(self._page, styles)
-        for index, setting in enumerate(self._tabs[self._page].settings):
-            self._list.replace_option_prompt_at_index(index, self._line(setting))
         chosen = self._chosen
+        for index, setting in enumerate(self._tabs[self._page].settings):
+            self._list.replace_option_prompt_at_index(index, self._line(setting, chosen=setting is chosen))
         about = Text(chosen.help, styles["text"])
         if not chosen.live:
             about.append("\ntakes effect at the next start", styles["warn"])
         if chosen.file_name:
-            about.append(f"\nin the file: {chosen.file_name}", styles["muted"])
+            about.append(f"\nfile: {chosen.file_name}", styles["muted"])
+            if chosen.changed():
+                about.append(" · not saved", styles["warn"])
+            elif chosen.default:
+                about.append(f" · default {chosen.default}", styles["muted"])
         self.query_one("#about", Static).update(about)
 
-    def _line(self, setting: Setting) -> Text:
+    def _line(self, setting: Setting, *, chosen: bool = False) -> Text:
         styles = self._styles()
         line = Text(fit(setting.name, _NAME))
+        line.append("*" if setting.changed() else " ", Style(color=styles["warn"].color))
+        value = f"◂ {setting.value()} ▸" if chosen else f"  {setting.value()}"
         # Without a background of its own: the highlight must cover it.
-        line.append(fit(setting.value(), _VALUE), Style(color=styles["key"].color))
+        line.append(fit(value, _VALUE), Style(color=styles["key"].color))
         line.append(fit(setting.key, _KEY, "right"))
         return line
 
@@ -151,10 +174,16 @@ class MenuScreen(ModalScreen[None]):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Change the setting to its next value, and after the last to its first."""
         event.stop()
-        self.action_change(0)
+        x, self._pressed_x = self._pressed_x, None
+        self.action_change(-1 if x is not None and _NAME < x <= _NAME + 2 else 0)
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Note where the mouse button is pressed: at the arrow left of a value, it goes back."""
+        self._pressed_x = event.screen_x - self._list.region.x
 
     def action_change(self, step: int) -> None:
         """Change the highlighted setting: to its next value (1), its previous (-1), or around (0)."""
+        self._pressed_x = None
         self._chosen.change(step)
         if self.is_current:  # the filter closes the menu
             self._draw()

@@ -24,6 +24,10 @@ class Setting:
     """Whether a change takes effect at once; otherwise when sparktop is started again."""
     file_name: str = ""
     """Name of the setting in the configuration file; "" if it is not stored there."""
+    default: str = ""
+    """The default value as text; "" if there is none."""
+    changed: Callable[[], bool] = lambda: False
+    """Returns whether the value was changed and not saved yet."""
 
 
 @dataclass(frozen=True, slots=True)

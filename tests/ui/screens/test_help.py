@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
+from textual.containers import VerticalScroll
 from textual.pilot import Pilot
 from textual.widgets import Static
 
@@ -14,6 +15,7 @@ from sparktop.panels.board.scene import PanelKey
 from sparktop.panels.parts.sentences import wrapped
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.help import HelpScreen
+from sparktop.ui.screens.menu import MenuScreen
 from stage.rehearsal import Rehearsal
 
 
@@ -62,7 +64,7 @@ async def test_typing_searches_and_esc_goes_back_step_by_step() -> None:
         everything = told(app)
         await press(pilot, *"ktv ", *["backspace"] * 3, *"v")
         assert any("98 % of the KV cache" in line for line in told(app))
-        assert len(told(app)) < 9
+        assert len(told(app)) < 16
         await press(pilot, *"zzz")
         assert told(app) == ["nothing found: fewer letters find more"]
         await press(pilot, "escape")
@@ -82,6 +84,32 @@ async def test_enter_runs_what_was_found() -> None:
         assert app.overview.zoomed == PanelKey("events", "")
         await press(pilot, "ctrl+p", *"quit", "escape", "escape", "escape")
         assert app.overview.zoomed is None
+
+
+async def test_the_search_finds_settings_and_opens_the_menu_there() -> None:
+    """A word of a setting finds it; Enter opens the options with that setting marked."""
+    app = SparktopApp(picture)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "question_mark", *"slow clock")
+        assert told(app)[0].startswith("Options")
+        assert told(app)[1].startswith("▸slow clock: ")
+        await press(pilot, "enter")
+        assert isinstance(app.screen, MenuScreen)
+        assert app.screen._chosen.file_name == "alerts.slow_clock_mhz"
+
+
+@pytest.mark.parametrize("size", [(60, 16), (80, 24)])
+async def test_tab_goes_from_group_to_group(size: tuple[int, int]) -> None:
+    """Each tab brings the next heading to the first line, shift and tab the one before."""
+    app = SparktopApp(picture)
+    async with app.run_test(size=size) as pilot:
+        await press(pilot, "question_mark")
+        for title in ("Sweeps (load tests)", "Move", "Back in time"):
+            await press(pilot, "tab")
+            box = app.screen.query_one(VerticalScroll)
+            assert told(app)[round(box.scroll_y)] == title
+        await press(pilot, "shift+tab")
+        assert told(app)[round(app.screen.query_one(VerticalScroll).scroll_y)] == "Move"
 
 
 async def test_arrows_mark_another_of_the_keys_found() -> None:

@@ -180,6 +180,37 @@ async def test_limits_of_alerts_and_states_hold_at_once(tmp_path: Path) -> None:
     assert live.store.thresholds.states.busy_share == pytest.approx(0.45)
 
 
+async def test_what_is_changed_and_not_saved_is_marked(tmp_path: Path) -> None:
+    """A star beside the name and words below it, until it is saved; before, the default is there."""
+    app = make_app(home=tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "m", "2")
+        assert "default 12 GiB" in about(app)
+        assert not any("*" in line for line in lines(app))
+        assert [line for line in lines(app) if "◂ 12 GiB ▸" in line] == [lines(app)[0]]
+        await press(pilot, "right")
+        assert "not saved" in about(app)
+        assert [index for index, line in enumerate(lines(app)) if "*" in line] == [0]
+        await press(pilot, "s")
+        await press(pilot, "down", "up")
+        assert "not saved" not in about(app)
+        assert not any("*" in line for line in lines(app))
+
+
+async def test_a_click_on_the_left_arrow_goes_back() -> None:
+    """On the marked setting, the arrow left of its value chooses the one before, the rest the next."""
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "m", "2")
+        at = lines(app)[0].index("◂")
+        await pilot.click(OptionList, offset=(at, 0))
+        await pilot.pause()
+        assert "11 GiB" in lines(app)[0]
+        await pilot.click(OptionList, offset=(at + 4, 0))
+        await pilot.pause()
+        assert "12 GiB" in lines(app)[0]
+
+
 async def test_the_mouse_chooses_pages_and_settings() -> None:
     """A click on a title opens its page; a click on a line changes it."""
     app = make_app()
