@@ -282,8 +282,8 @@ RECORDER = (
         ("diagnosis", "ask_ranks"),
         "ask NCCL when stuck",
         _SWITCH,
-        "Asks NCCL, without a key press, which rank of an engine that seems to be stuck lags or is missing. "
-        "A query can harm a job of an old NCCL: below 2.27.3 it is never asked.",
+        "Asks NCCL, without a key press, which rank of a stuck engine lags or is missing. A query can harm "
+        "a job of an old NCCL: below 2.27.3 it is never asked.",
     ),
 )
 INTERVAL = Option(
