@@ -64,6 +64,10 @@ _FIGURES = (
     ("UMA", "memory that CPU and GPU share, as on a GB10; headroom: what programs can still get of it"),
     ("prefix hits", "part of the prompt tokens that were found in the cache, so that they cost nothing"),
     ("batch", "tokens that one step of the engine computes, of all requests together"),
+    ("by token", "part of the drafts (speculative decoding) whose first, second, … token was accepted"),
+    ("role", "prefill or decode, of servers that share the work: each is compared within its role"),
+    ("bootstrap", "requests of a prefill server that wait for a decode server; sending: to it"),
+    ("prealloc", "requests of a decode server that wait for room; receiving: for their prompt"),
     ("run 15/16", "requests that run, of so many slots; wait: those in the queue"),
 )
 _BALANCE_WORDS = (
