@@ -58,6 +58,8 @@ _BIG, _LITTLE = tuple(range(5, 10)) + tuple(range(15, 20)), tuple(range(5)) + tu
 """Core numbers of the large cores (Cortex-X925), and of the small cores (Cortex-A725)."""
 _BUSY_CORES = {5: 1.0, 6: 0.8, 7: 0.35, 1: 0.2}
 """By core number: fraction of time in use at full GPU load. These cores feed the GPU."""
+_STEP_CORE = 5
+"""The core that runs the engine's scheduler and sampler."""
 _LIMIT_C = 94
 _LINK_BITS_PER_S, BUS_BITS_PER_S = 200e9, 100.8e9
 """Rate of a QSFP port, and the data rate of its PCIe Gen5 x4 link: 4 x 32 GT/s x 128/130, less a fifth for
@@ -84,6 +86,8 @@ class Machine:
     this machine alone."""
     slow_clock: bool = False
     """Whether a faulty power supply holds the GPU clock at `SLOW_MHZ`."""
+    link_bits_per_s: float = _LINK_BITS_PER_S
+    """Rate of the link to the other machines of the same engine."""
     leak_bytes_per_s: float = 0.0
     """Rate at which a simulated program other than the engine allocates memory."""
     leak_from_s: float = 0.0
@@ -122,6 +126,8 @@ class Condition:
     swap_in_bytes_per_s: float = 0.0
     age_s: float | None = None
     """Age of the engine's processes, if they started while the simulation ran."""
+    host_share: float = 0.0
+    """Fraction of the time in which the GPU waited for one CPU core of the engine, 0 to 1."""
 
 
 def node_sample(at: float, load: float, machine: Machine = ALONE) -> NodeSample:
@@ -147,7 +153,7 @@ def sample_of(at: float, condition: Condition, machine: Machine = ALONE) -> Node
     wave = math.sin(at / 7)
     load = condition.busy
     gpu = _gpu(condition, wave, machine)
-    cpu = _cpu(at, load)
+    cpu = _cpu(at, load, condition.host_share)
     return NodeSample(
         at=at,
         cpu=cpu,
@@ -188,9 +194,17 @@ def _gpu(condition: Condition, wave: float, machine: Machine) -> GpuReading:
     )
 
 
-def _cpu(at: float, load: float) -> CpuReading:
+def _cpu(at: float, load: float, host: float) -> CpuReading:
+    """Return the use of the cores; `host` is the share of the time in which steps wait for core 5."""
     cores = tuple(
-        min(100.0, 3 + 2 * math.sin(at / 3 + core) + 6 * load + 62 * load * _BUSY_CORES.get(core, 0.0))
+        min(
+            100.0,
+            3
+            + 2 * math.sin(at / 3 + core)
+            + 6 * load
+            + 62 * load * _BUSY_CORES.get(core, 0.0)
+            + (100 * host if core == _STEP_CORE else 0.0),
+        )
         for core in range(_CORES)
     )
 
@@ -268,7 +282,7 @@ def _network(condition: Condition, wave: float, machine: Machine) -> tuple[Netwo
             up,
             rx if up else None,
             tx if up else None,
-            _LINK_BITS_PER_S if up else None,
+            machine.link_bits_per_s if up else None,
             0.0,
             bus_bits_per_s=BUS_BITS_PER_S,
             rx_packets_per_s=rx / 4096 if up else None,

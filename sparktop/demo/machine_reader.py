@@ -31,22 +31,33 @@ class MachineHeat(NodeThermal):
     def __init__(self, *, ambient_c: float, at: float) -> None:
         """Start idle at the time `at` (seconds), at the temperature that settles with a loaded model."""
         super().__init__(ambient_c=ambient_c, at=at)
-        self._busy_s = 0.0
+        self._busy_s = self._host_s = 0.0
         self._busy_since_s: float | None = None
+        self._gpu_share = 1.0
 
-    def draw(self, at: float, power_w: float | None) -> None:
-        """Set the GPU's power in watts from the time `at` on; None means that no engine step runs."""
-        self._busy_s = self.busy_s(at)
+    def draw(self, at: float, power_w: float | None, gpu_share: float = 1.0) -> None:
+        """Set the GPU's power in watts from the time `at` on; None means that no engine step runs.
+
+        In a step, the GPU computes for the share `gpu_share` of the time, and waits for the CPU in the rest.
+        """
+        self._busy_s, self._host_s = self.busy_s(at), self.host_s(at)
         self._busy_since_s = None if power_w is None else at
-        super().draw(at, power_w)
+        self._gpu_share = gpu_share
+        super().draw(at, power_w, gpu_share)
 
     def busy_s(self, at: float) -> float:
-        """Return the seconds spent in engine steps from the start to the time `at`.
+        """Return the seconds in which the GPU computed from the start to the time `at`.
 
         `at` must not be before the last call of `draw`.
         """
-        since_s = self._busy_since_s
-        return self._busy_s + (0.0 if since_s is None else max(0.0, at - since_s))
+        return self._busy_s + self._gpu_share * self._in_step_s(at)
+
+    def host_s(self, at: float) -> float:
+        """Return the seconds in which steps waited for the CPU from the start to the time `at`."""
+        return self._host_s + (1.0 - self._gpu_share) * self._in_step_s(at)
+
+    def _in_step_s(self, at: float) -> float:
+        return 0.0 if self._busy_since_s is None else max(0.0, at - self._busy_since_s)
 
 
 class MachineReader:
@@ -129,23 +140,29 @@ class MachineReader:
     async def close(self) -> None:
         """Do nothing, because no resource is held."""
 
-    def _read(self, now: float) -> tuple[float, float, float, int]:
-        """Return (energy in joules, throttled seconds, seconds in engine steps, processed tokens).
+    def _read(self, now: float) -> tuple[float, float, float, float, int]:
+        """Return (energy in joules, throttled seconds, GPU seconds, CPU seconds of steps, processed tokens).
 
-        All four are totals up to the time `now`.
+        All five are totals up to the time `now`.
         """
         thermal = self.thermal
         rows = 0 if self._engine is None else self._engine.tally.rows
-        return thermal.energy_j(now), thermal.throttled_s(now), thermal.busy_s(now), rows
+        return (
+            thermal.energy_j(now),
+            thermal.throttled_s(now),
+            thermal.busy_s(now),
+            thermal.host_s(now),
+            rows,
+        )
 
     def _judge(self, now: float) -> Condition:
         thermal, engine = self.thermal, self._engine
         took_s = now - self._at
         if took_s < _SHORTEST_S:
             in_step = thermal.clock_mhz(now) > IDLE_CLOCK_MHZ
-            power_w, throttled, busy, rows_per_s = thermal.power_w(), 0.0, float(in_step), 0.0
+            power_w, throttled, busy, host, rows_per_s = thermal.power_w(), 0.0, float(in_step), 0.0, 0.0
         else:
-            power_w, throttled, busy, rows_per_s = (
+            power_w, throttled, busy, host, rows_per_s = (
                 (after - before) / took_s for after, before in zip(self._read(now), self._marks, strict=True)
             )
         busy = min(1.0, busy)
@@ -168,6 +185,7 @@ class MachineReader:
             symptoms.programs,
             symptoms.swap_in_bytes_per_s,
             None if self._start is None else now - self._start[0],
+            min(1.0, host),
         )
 
     def _starting(self, now: float, started_at: float, takes_s: float) -> Condition:

@@ -24,6 +24,8 @@ _EMPTY: Family = {}
 
 START = "process_start_time_seconds"
 """The name under which prometheus_client reports the start of the process (Unix time)."""
+CPU = "process_cpu_seconds_total"
+"""The name under which prometheus_client reports the CPU time of the process."""
 
 Fields: TypeAlias = Sequence[tuple[str, tuple[str, ...], Reading]]
 """(field of `LaneSample`, metric names that it may have, function from the samples of a lane to the field's

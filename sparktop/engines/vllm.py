@@ -42,7 +42,7 @@ from sparktop.engines.figures import (
     total_or_none,
     where,
 )
-from sparktop.engines.lanes import START, Fields, Histograms, LanePage, lane_order, names_of
+from sparktop.engines.lanes import CPU, START, Fields, Histograms, LanePage, lane_order, names_of
 from sparktop.model.engine import EngineSample, LaneSample
 
 _CONFIG = "vllm:cache_config_info"
@@ -113,7 +113,7 @@ _HISTOGRAMS: Histograms = (
     ("step_tokens", ("vllm:iteration_tokens_total",)),
     ("answer_tokens", ("vllm:request_generation_tokens",)),
 )
-NAMES = names_of(_FIELDS, _HISTOGRAMS, START, _CONFIG, *EXTRAS.names)
+NAMES = names_of(_FIELDS, _HISTOGRAMS, START, CPU, _CONFIG, *EXTRAS.names)
 """Every metric name that is read, spelled as on the page."""
 _READER = Reader(NAMES)
 
@@ -161,6 +161,7 @@ def sample_of(
         lanes=tuple(LaneSample(lane, **fields[lane]) for lane in sorted(fields, key=lane_order)),
         models=page.model_names(),
         start_time=start_time(families.get(START, _EMPTY)),
+        cpu_s=total_or_none(families.get(CPU, _EMPTY)),
         answer_ms=answer_ms,
         page_bytes=page_bytes,
         role=dynamo_role(families),

@@ -142,6 +142,8 @@ class EngineSample:
     """Served model names on the page, cleaned, sorted."""
     start_time: float | None = None
     """The server process's start as Unix time (`process_start_time_seconds`)."""
+    cpu_s: float | None = None
+    """CPU seconds that the process of the HTTP server has used (`process_cpu_seconds_total`)."""
     answer_ms: float | None = None
     """Milliseconds from the request to the last byte."""
     page_bytes: int | None = None

@@ -13,6 +13,7 @@ from sparktop.model.counter_figures import ALSO_REPORTED, COUNTER_FIGURES, Count
 from sparktop.model.event import Alert, Event
 from sparktop.model.failure import Failure
 from sparktop.model.fleet import NO_COST, NO_TOTALS, SelfView, Totals
+from sparktop.model.limit import Limit
 from sparktop.model.loading import Loading
 from sparktop.model.node import LostGpu, NodeIdentity, NodeSample
 from sparktop.model.progress import ProgressView
@@ -54,8 +55,7 @@ class Quantile:
     """
 
     seconds: float
-    """Linear interpolation inside the bucket, like Prometheus' histogram_quantile; the bucket's finite edge
-    when `below` or `above` is set."""
+    """Interpolated in the bucket as histogram_quantile does; its finite edge if `below` or `above` is set."""
     below: bool = False
     """The quantile lies in the first bucket: only "< seconds" is known."""
     above: bool = False
@@ -93,10 +93,7 @@ NO_LATENCY = Latency()
 
 @dataclass(frozen=True, slots=True)
 class LaneHistory:
-    """The load over time of a backend or of one engine core (data-parallel rank): a point for each poll.
-
-    While a router's balance is judged, there are up to four polls a second.
-    """
+    """The load over time of a backend or of one engine core: up to four points a second."""
 
     running: Series = field(default_factory=Series)
     waiting: Series = field(default_factory=Series)
@@ -236,6 +233,8 @@ class BackendView:
     generation_tokens: float | None = None
     preemptions: float | None = None
     finished: Mapping[str, float] = field(default_factory=lambda: _NO_NUMBERS)
+    limited_by: Limit | None = None
+    """What holds the server back; None while that is not judged."""
     restarts: int = 0
     """Number of restarts since the first sample."""
     start_time: float | None = None

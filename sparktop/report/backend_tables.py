@@ -95,6 +95,17 @@ def also_reported(backends: Sequence[BackendView]) -> Table:
     return Table("Also reported", columns, tuple(rows))
 
 
+def limits(backends: Sequence[BackendView]) -> Table:
+    """Return a table of what holds each backend back, one row per backend that was judged."""
+    columns = (Column("backend", Kind.NAME), Column("limited by", Kind.WORD), Column("because", Kind.NAME))
+    rows = (
+        (cell.name(one.name), found.kind.value, cell.name(found.words))
+        for one in backends
+        if (found := one.limited_by) is not None
+    )
+    return Table("Limited by", columns, tuple(rows))
+
+
 def also_reported_words(view: BackendView) -> str:
     """Return the role and metrics of a backend that only some servers report, as one line; "" without any.
 

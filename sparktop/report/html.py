@@ -68,6 +68,7 @@ def _tables(snapshot: Snapshot) -> Iterator[Table]:
     yield fleet_tables.troubles(snapshot)
     yield fleet_tables.standstills(snapshot)
     yield backend_tables.backend_load(backends)
+    yield backend_tables.limits(backends)
     yield backend_tables.latencies(backends)
     yield backend_tables.backend_work(backends)
     yield backend_tables.also_reported(backends)

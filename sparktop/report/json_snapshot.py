@@ -140,6 +140,7 @@ def _backend(backend: BackendView) -> dict[str, object]:
         "kv_capacity_tokens": _count(backend.kv_capacity_tokens),
         "progress": _progress(backend.progress),
         **fields_of(backend, _FIGURE_KEYS),
+        "limited_by": None if backend.limited_by is None else backend.limited_by.as_json(),
         **{name: backend.counter_figures.get(name) for name in _ALWAYS},
         "spec_accept_by_position_percent": backend.spec_accept_by_position or None,
         "spec_verdict": backend.spec_verdict,

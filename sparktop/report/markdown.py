@@ -54,13 +54,14 @@ def render(snapshot: Snapshot) -> str:
         node_tables.gpus(nodes),
         node_tables.trends(nodes),
     )
+    limits = backend_tables.limits(backends)
     why = balance_tables.reasons(snapshot)
     happened = fleet_tables.events(snapshot, _EVENTS)
     blocks = [
         "\n".join(_head(snapshot)),
         *("\n".join(_list_lines(table)) for table in wrong if table.rows),
         *("\n".join(_table_lines(table)) for table in figures if table.rows),
-        *("\n".join(_list_lines(table)) for table in (why, happened) if table.rows),
+        *("\n".join(_list_lines(table)) for table in (limits, why, happened) if table.rows),
     ]
     if not backends and not nodes and not snapshot.routers:
         blocks.append("Nothing is watched.")

@@ -170,6 +170,7 @@ def _backend_row(view: BackendView) -> TextRow:
         ),
         (
             *_standing(view),
+            "" if view.limited_by is None else clean(view.limited_by.line, _LONG),
             also_reported_words(view),
             ranks_words(view),
             *_trouble(view.failure, view.age_s, loading_words(view)),

@@ -250,7 +250,8 @@ class Engine:
         padded = profile.padded(rows)
         clock_mhz = min([node.load_clock_mhz(start_s) for node in self.nodes])
         noise = max(0.5, self._random.gauss(1.0, profile.jitter)) if profile.jitter else 1.0
-        first_s = noise * profile.cost.step_s(padded, batch.context_tokens, pairs, clock_mhz)
+        gpu_s = profile.cost.step_s(padded, batch.context_tokens, pairs, clock_mhz) + profile.link_of(rows)
+        first_s = noise * (gpu_s + profile.host_of(rows))
         growth_s = noise * profile.cost.growth_s(batch.decoding, clock_mhz)
         stretch = Stretch(start_s, first_s, growth_s, 1, rows, padded - rows, prefilling)
         if not prefilling:
@@ -258,7 +259,7 @@ class Engine:
         self._stretch = stretch
         self._cut_for_arrival()
         for node in self.nodes:
-            node.draw(start_s, step_power_w(padded))
+            node.draw(start_s, step_power_w(padded), noise * gpu_s / first_s)
 
     def _schedule_prompts(self, budget: int, now_s: float) -> list[tuple[Sequence, int]]:
         batch = self._batch

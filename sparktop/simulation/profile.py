@@ -96,6 +96,12 @@ class EngineProfile:
     """Relative standard deviation of step times; the deviation is drawn anew whenever the batch changes."""
     link_bytes_per_row: int = 0
     """Bytes that each node sends to the others for one row (token computed)."""
+    link_bytes_per_s: float | None = None
+    """Bytes per second that the link between the nodes carries; None: it never delays a step."""
+    host_s: float = 0.0
+    """Seconds of each step in which the GPU waits for the CPU, such as scheduling and sampling."""
+    host_row_s: float = 0.0
+    """The same for each row (token computed), such as grammars."""
 
     def __post_init__(self) -> None:
         """Check the settings.
@@ -111,6 +117,14 @@ class EngineProfile:
             raise ValueError("wake_s is above 0: a step takes what arrived before it starts")
         if list(self.capture_sizes) != sorted(set(self.capture_sizes)):
             raise ValueError("capture sizes ascend")
+
+    def host_of(self, rows: int) -> float:
+        """Return the seconds of a step with `rows` tokens in which the GPU waits for one CPU core."""
+        return self.host_s + rows * self.host_row_s
+
+    def link_of(self, rows: int) -> float:
+        """Return the seconds of a step with `rows` tokens in which the nodes wait for their link."""
+        return rows * self.link_bytes_per_row / self.link_bytes_per_s if self.link_bytes_per_s else 0.0
 
     @property
     def kv_capacity_tokens(self) -> int:

@@ -59,14 +59,15 @@ class NodeThermal:
         self._energy_j = 0.0
         self._throttled_s = 0.0
 
-    def draw(self, at: float, power_w: float | None) -> None:
+    def draw(self, at: float, power_w: float | None, gpu_share: float = 1.0) -> None:
         """Set the power to `power_w` watts from the time `at` on; None means idle.
 
-        If `at` is before the previous change of power, the time of that change is used instead.
+        The GPU computes for the share `gpu_share` of the time, and idles in the rest. If `at` is before the
+        previous change of power, the time of that change is used instead.
         """
         self._settle(at)
         self._busy = power_w is not None
-        wanted_w = self.idle_w if power_w is None else power_w
+        wanted_w = self.idle_w if power_w is None else power_w - (1.0 - gpu_share) * (power_w - self.idle_w)
         self._power_w = wanted_w if self.pinned_mhz is None else min(wanted_w, max(PINNED_W, self.idle_w))
 
     def power_w(self) -> float:

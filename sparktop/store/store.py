@@ -31,6 +31,7 @@ from sparktop.store.event_log import Announce, EventLog
 from sparktop.store.figures import is_simulated, totals
 from sparktop.store.journal import Call, Change, Journal
 from sparktop.store.keys import SourceKey
+from sparktop.store.limits import LimitBook
 from sparktop.store.node.alerts import judge_node
 from sparktop.store.node.restart import restart_events
 from sparktop.store.node.track import NodeTrack
@@ -81,6 +82,7 @@ class Store:
         self.balance = BalanceBook()
         self.progress = ProgressBook()
         self.ranks = RankBook(self._tracks)
+        self.limits = LimitBook()
         self._self_cost = SelfView()
         self._listeners: tuple[Hear, ...] = ()
         self._add(*watch.nodes, *watch.backends, *watch.routers)
@@ -276,21 +278,19 @@ class Store:
         self.balance.end_own_load(names)
 
     def judge(self) -> None:
-        """Judge the progress of every engine and the balance of every group that is due.
+        """Judge each engine's progress, and the limits of backends and the balance of groups that are due.
 
-        Update verdicts and alerts, and add events.
-
-        Call this at each full second. Snapshots only show the results.
+        Call this at each full second: it updates verdicts, alerts and events, which snapshots only show.
         """
-        instant = self._begin(Change.JUDGE)
+        instant, tracks = self._begin(Change.JUDGE), self._tracks
         self._events.settle(instant)
-        tracks = self._tracks
         self.ranks.settle()
         self._events.add(
             *self.progress.judge(tracks.backends, tracks.nodes, self._alerts, self.interval_s, instant)
         )
-        routers, groups, names = self._tracks.routing()
-        backends, known = self._tracks.backends, self._tracks.groups_by_name(names)
+        routers, groups, names = tracks.routing()
+        backends, known = tracks.backends, tracks.groups_by_name(names)
+        self.limits.look(instant.at, backends, tracks.nodes, list(zip(routers, groups, strict=True)))
         self._events.add(
             *self.balance.look(
                 instant.at,
@@ -393,6 +393,7 @@ class Store:
             group=group,
             role=track.reported_role if track.role is None else track.role.value,
             ranks=self.ranks.view(view.name, at),
+            limited_by=self.limits.of(view),
             roofline_percent=read_percent(bandwidth, view.estimated_read_gb_per_s, *spread),
             roofline_tps=limit_tps(bandwidth, facts.bytes_per_token_gb, *spread),
             uptime_s=None if view.start_time is None else max(0.0, now.timestamp() - view.start_time),

@@ -24,6 +24,7 @@ READ_BYTES_PER_S = 265e9
 KV_TOKEN_BYTES = 73_728
 """Bytes of KV cache per token of gpt-oss-120b: 36 layers x 8 heads x 64 x (key + value) of 2 bytes."""
 _ACTIVE_PARAMETERS = 5.1e9
+_HTTP_SHARE = 0.3  # CPU seconds of a server's HTTP process for each second of its engine's steps
 _BLOCK_S = (
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0),
     *(300.0, 600.0, 1200.0, 1800.0),
@@ -92,7 +93,9 @@ def engine_page(engine: Engine, ledger: Ledger, started_unix_s: float) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
     start = _metric("process_start_time_seconds", _START_HELP, "gauge")
     start.add_sample(start.name, {}, started_unix_s)
-    registry.register(Families((start, *engine_families(engine, ledger, started_unix_s))))
+    cpu = _metric("process_cpu_seconds", "Total user and system CPU time spent in seconds.", "counter")
+    cpu.add_sample("process_cpu_seconds_total", {}, _HTTP_SHARE * engine.tally.busy_s)
+    registry.register(Families((start, cpu, *engine_families(engine, ledger, started_unix_s))))
     return generate_latest(registry)
 
 
@@ -104,7 +107,7 @@ def server_page(engine: Engine, ledger: Ledger, started_unix_s: float, http: Col
     registry = CollectorRegistry(auto_describe=False)
     GCCollector(registry=registry)
     PlatformCollector(registry=registry)
-    registry.register(Families(_process(started_unix_s)))
+    registry.register(Families(_process(started_unix_s, _HTTP_SHARE * engine.tally.busy_s)))
     registry.register(Families(engine_families(engine, ledger, started_unix_s, whole=True)))
     return generate_latest(registry) + generate_latest(http)
 
@@ -112,14 +115,12 @@ def server_page(engine: Engine, ledger: Ledger, started_unix_s: float, http: Col
 _START_HELP = "Start time of the process since unix epoch in seconds."
 
 
-def _process(started_unix_s: float) -> Iterator[Metric]:
-    """Yield the metrics of this process, but with the engine's start time.
-
-    Several engines share this process.
-    """
+def _process(started_unix_s: float, cpu_s: float) -> Iterator[Metric]:
+    """Yield the metrics of this process, which several engines share, with an engine's start and CPU time."""
+    own = {"process_start_time_seconds": started_unix_s, "process_cpu_seconds": cpu_s}
     for metric in ProcessCollector(registry=None).collect():
-        if metric.name == "process_start_time_seconds":
-            metric.samples = [sample._replace(value=started_unix_s) for sample in metric.samples]
+        if metric.name in own:
+            metric.samples = [sample._replace(value=own[metric.name]) for sample in metric.samples]
         yield metric
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from sparktop.graphics import numbers
 from sparktop.model.snapshot import BackendView, Latency, NodeView
+from sparktop.panels.backend.limit import limit_rows
 from sparktop.panels.backend.loading import has_failed, loading_rows
 from sparktop.panels.backend.panel import about, footnote, name_and_state
 from sparktop.panels.backend.ranks import ranks_lead, ranks_section
@@ -32,10 +34,9 @@ def backend_detail(
     selected: bool = False,
 ) -> list[Row]:
     """Draw one backend on the full screen as rows of `width` cells: `height` rows, or more where needed."""
-    column = column_width(width)
     detail = Detail(
-        lead=[_state(view), *loading_rows(view, width - 3), *ranks_lead(view, width - 3)],
-        sections=backend_sections(view, nodes, column),
+        lead=[*_lead(view, width), *limit_rows(view.limited_by, width - 4)],
+        sections=backend_sections(view, nodes, column_width(width)),
         graphs=_graphs(view),
         aside=[
             *ranks_section(view, nodes, aside_width(width)),
@@ -44,11 +45,17 @@ def backend_detail(
         ],
     )
     rows = detail_rows(detail, width, height, axis)
+    in_edge = False
+    if len(rows) > height - 2:
+        # Where all else fits, the limit stands in the frame, so that nothing has to be scrolled.
+        without = detail_rows(replace(detail, lead=_lead(view, width)), width, height, axis)
+        in_edge = len(without) <= height - 2
+        rows = without if in_edge else rows
     if view.failure is not None or view.age_s is None:
         kept = 1 + len(loading_rows(view, width - 3)) if view.loading is not None else 0
         rows = [*rows[:kept], *(in_role(row, "stale") for row in rows[kept:])]
     title, state = name_and_state(view)
-    lower, note = footnote(view)
+    lower, note = footnote(view, with_limit=in_edge)
     return framed(
         rows,
         width,
@@ -60,6 +67,11 @@ def backend_detail(
         footnote=lower,
         note=note,
     )
+
+
+def _lead(view: BackendView, width: int) -> list[Row]:
+    """Return the rows with the state, the progress of a server that loads, and the verdict on its ranks."""
+    return [_state(view), *loading_rows(view, width - 3), *ranks_lead(view, width - 3)]
 
 
 def _state(view: BackendView) -> Row:

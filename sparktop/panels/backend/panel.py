@@ -10,6 +10,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.progress import Progress
 from sparktop.model.snapshot import BackendState, BackendView
+from sparktop.panels.backend.limit import limit_note
 from sparktop.panels.backend.loading import failure_role, has_failed, loading_rows
 from sparktop.panels.backend.ranks import ranks_note
 from sparktop.panels.parts.columns import figures_width, graph_columns, panel_row
@@ -263,12 +264,12 @@ def about(view: BackendView) -> Row:
     return [("─ ", "border"), (model, "text"), label(version)]
 
 
-def footnote(view: BackendView, *, short: bool = False) -> tuple[Row, Row]:
+def footnote(view: BackendView, *, short: bool = False, with_limit: bool = False) -> tuple[Row, Row]:
     """Return the texts of the frame's lower edge: (for the left, for the right).
 
     At the left stands the failure, else how long there was no progress, else why the state is unknown, else
-    URL and nodes; at the right the duration of the last poll. The `short` URL has no scheme, and nothing else
-    follows it.
+    what limits the backend (`with_limit`), else URL and nodes; at the right the duration of the last poll.
+    The `short` URL has no scheme, and nothing else follows it.
     """
     if view.failure is not None:
         since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
@@ -282,8 +283,9 @@ def footnote(view: BackendView, *, short: bool = False) -> tuple[Row, Row]:
         return [(f" {apart} ", "bad")], []
     if view.state is BackendState.UNKNOWN:
         return [(f" {view.state_rule} ", "warn")], []
-    if short:
-        return [(f" {view.url.split('://')[-1]} ", "muted")], []
+    limit = limit_note(view.limited_by, short=short) if with_limit else []
+    if limit or short:
+        return limit or [(f" {view.url.split('://')[-1]} ", "muted")], []
     poll = [] if view.poll_ms is None else [(f" {view.poll_ms:.0f} ms ", "muted")]
     nodes = f" on {', '.join(view.nodes)}" if view.nodes else ""
     if view.rate_note:
@@ -322,7 +324,7 @@ def backend_panel(
         rows = [row if index < len(loads) else in_role(row, "stale") for index, row in enumerate(rows)]
     title, state = name_and_state(view)
     timed = last and view.failure is None and view.state is not BackendState.UNKNOWN
-    lower, note = footnote(view, short=timed)
+    lower, note = footnote(view, short=timed, with_limit=True)
     role = frame_role("backend", selected=selected, failed=has_failed(view))
     drawn_rows = framed(
         rows,

@@ -23,7 +23,15 @@ from sparktop.store.backend.draft_pace import DraftPace
 from sparktop.store.backend.lane_logs import LaneLogs
 from sparktop.store.backend.slow_steps import SlowSteps
 from sparktop.store.backend.step_baseline import StepBaseline
-from sparktop.store.figures import RATE_WINDOW_S, drawn, mean, with_figures, with_limits
+from sparktop.store.backend.work_log import WorkLog
+from sparktop.store.figures import (
+    RATE_WINDOW_S,
+    drawn,
+    mean,
+    prompt_counter,
+    with_figures,
+    with_limits,
+)
 from sparktop.store.health import Health
 from sparktop.store.load_log import LoadLog
 
@@ -68,6 +76,7 @@ class BackendTrack:
         self.load = LoadLog()
         """The backend's load at every poll: the input for the balance of its group."""
         self.lanes = LaneLogs()
+        self.work = WorkLog()
         self._thresholds = thresholds
         self._baseline = StepBaseline(target.name, slow_step_ratio)
         self._running: deque[tuple[float, float]] = deque()
@@ -77,8 +86,7 @@ class BackendTrack:
         self._lineage = Lineage()
         self._window, self._drafts = Window(), DraftPace()
         self._held: deque[tuple[float, float | None, float | None]] = deque()
-        """(time, running requests, waiting requests) of every poll in the window that the state is judged
-        over."""
+        """(time, running requests, waiting requests) of every poll in the window of the state."""
         self._histories = HistoryTable(_REMEMBERED)
         self._drawn_at: float | None = None
         """Time of the newest sample in the histories; None after a failure."""
@@ -127,6 +135,7 @@ class BackendTrack:
         self._drawn_at = None
         self.load.gap(failure.at)
         self.lanes.gap(failure.at)
+        self.work.gap()
         self._held.clear()
         self._running.clear()
         self._baseline.pause()
@@ -225,6 +234,7 @@ class BackendTrack:
             self._baseline.clear()
             self._drafts.clear()
             self.standstill = StandstillClock()
+            self.work.gap()
             if link.baseline is not None:
                 self._window.append(advance(None, None, link.baseline), short_s)
         if link.kind is LinkKind.RESTARTED:
@@ -275,7 +285,8 @@ class BackendTrack:
         return step_ms
 
     def _load(self, sample: EngineSample, view: BackendView) -> LoadFigures:
-        """Return the values that the backend's state is judged by."""
+        """Return the values that the backend's state is judged by, and log those for its limit."""
+        self.work.note(sample, view, self._window.newest, prompt_counter(self._window))
         window_s = self._thresholds.window_s
         self._held.append((sample.at, view.running, view.waiting))
         while self._held[0][0] < sample.at - window_s - EDGE_SLACK_S:

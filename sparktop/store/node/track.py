@@ -27,6 +27,7 @@ from sparktop.model.snapshot import EngineProcess, Headroom, NodeHistory, NodeVi
 from sparktop.model.targets import NodeTarget, NodeThresholds
 from sparktop.store.health import Health
 from sparktop.store.node.gpu_roll import GpuRoll
+from sparktop.store.node.machine_log import MachineLog
 from sparktop.store.node.throttled import ThrottledMinute, WorstGpu
 
 GIB = 2**30
@@ -49,6 +50,8 @@ class NodeTrack:
         else empty."""
         self.roll = GpuRoll()
         """The GPUs that the node has reported."""
+        self.work = MachineLog()
+        """Samples of the last minute, for the limits of the backends that run here."""
         self.beyond_at: dict[str, float] = {}
         """By alert id: monotonic time at which the alert's value was last beyond its limit."""
         self.span_s: float | None = None
@@ -185,6 +188,7 @@ class NodeTrack:
 
     def _judge(self, newest: NodeSample, interval_s: float) -> None:
         """Set the view's derived values (headroom, speed, throttling, lost GPUs) as of the newest sample."""
+        self.work.note(newest)
         self.processes = engine_processes(newest.gpus)
         self.throttled = self._minute.worst()
         limits = memory_limits(newest.memory, self._thresholds)

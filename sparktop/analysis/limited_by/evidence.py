@@ -1,0 +1,103 @@
+"""What a verdict on a server's limit is computed from: polls of the server, its machines and its peers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sparktop.model.snapshot import SpeedState
+
+_NOT_SEEN = SpeedState()
+
+
+class Look(NamedTuple):
+    """One poll of a server: its load, and totals of what it did; None: not reported."""
+
+    at: float
+    """Monotonic seconds."""
+    running: float | None = None
+    waiting: float | None = None
+    for_capacity: float | None = None
+    """Waiting requests that would run if there were room; part of `waiting`."""
+    kv_percent: float | None = None
+    """KV cache usage (0 to 100) of the engine core that has the highest."""
+    steps: float | None = None
+    """Total of engine steps, like the following totals since any earlier time."""
+    generated: float | None = None
+    """Total of generated tokens."""
+    prompted: float | None = None
+    """Total of prompt tokens that were computed."""
+    preempted: float | None = None
+    """Total of preemptions."""
+    finished: float | None = None
+    """Total of finished requests."""
+
+
+class MachineLook(NamedTuple):
+    """One sample of a machine; None: not reported."""
+
+    at: float
+    gpu_percent: float | None = None
+    """Use of its busiest GPU."""
+    clock_mhz: float | None = None
+    """SM clock of that GPU."""
+    core_percent: float | None = None
+    """Use of its busiest logical CPU core."""
+    link_share: float | None = None
+    """Traffic of its busiest RDMA port or network interface in one direction, as a share of what it can
+    carry, 0 to 1."""
+    link_bytes_per_s: float | None = None
+    """That traffic."""
+    link: str | None = None
+    """Name of that port or interface."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine that a server runs on."""
+
+    name: str
+    looks: tuple[MachineLook, ...] = ()
+    """Newest last."""
+    speed: SpeedState = _NOT_SEEN
+    usual_mhz: float | None = None
+    """The SM clock that its GPU has reached under load; None if it was never under load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another server behind the same router."""
+
+    name: str
+    looks: tuple[Look, ...] = ()
+    slots: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything that the limit of one server is judged by."""
+
+    looks: tuple[Look, ...]
+    """Polls of the server over about a minute, newest last."""
+    slots: int | None = None
+    """Most requests that it runs at once, over all engine cores; None if unknown."""
+    kv_capacity_tokens: float | None = None
+    """Tokens for which the KV cache of one engine core has room."""
+    machines: tuple[Machine, ...] = ()
+    """Machines that it runs on and that are watched."""
+    spans: int = 1
+    """Number of machines that it runs on, watched or not."""
+    cores: int = 1
+    """Number of its engine cores (data-parallel ranks)."""
+    router: str | None = None
+    """Name of the router in front of it; None if none is known."""
+    peers: tuple[Peer, ...] = ()
+    """The other servers behind that router that serve the same model in the same role."""
+    read_percent: float | None = None
+    """Memory reads of its GPUs as a percentage of the bandwidth, by the server's own estimate."""
+    read_gb_per_s: float | None = None
+    """These reads."""
+    server_cores: float | None = None
+    """CPU cores that its HTTP server's process used, by its own page."""
+    speculates: bool = False
+    """Whether it decodes speculatively: a step then yields several tokens for each request."""

@@ -1,0 +1,109 @@
+"""Limits outside the engine: clock and power of its machines, one CPU core, the network between its ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean, median
+
+from sparktop.analysis.limited_by.evidence import Evidence, Machine, MachineLook
+from sparktop.analysis.limited_by.load import WINDOW_S
+from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED
+from sparktop.model.limit import Limit, LimitKind
+
+BUSY_GPU_PERCENT = 80.0
+"""A GPU with requests all the time that is used less waits for something else."""
+_FULL_CORE_PERCENT = 88.0
+"""A core whose median use over the samples is this much is full: threads move between cores."""
+_FULL_CORE_SHARE = 0.9
+"""CPU cores that a process with one busy thread uses when that thread never waits."""
+_THROTTLED_SHARE = 0.8
+"""A throttled clock is a limit below this share of the clock that the GPU has reached under load."""
+LINK_SHARE = 0.4
+"""Share of the time that the link between ranks is in use from which on it is the largest part of a step."""
+
+
+def recent(machine: Machine) -> list[MachineLook]:
+    """Return the samples of a machine that lie in the window of a verdict."""
+    if not machine.looks:
+        return []
+    since = machine.looks[-1].at - WINDOW_S - 0.5
+    return [look for look in machine.looks if look.at >= since]
+
+
+def gpu_percent(evidence: Evidence) -> float | None:
+    """Return the mean use in percent of the busiest GPUs of all machines; None if one of them is unknown."""
+    if not evidence.machines or len(evidence.machines) < evidence.spans:
+        return None
+    means = [_mean(look.gpu_percent for look in recent(one)) for one in evidence.machines]
+    known = [mean for mean in means if mean is not None]
+    return fmean(known) if len(known) == len(means) else None
+
+
+def power_limit(evidence: Evidence) -> Limit | None:
+    """Return the limit by a machine whose clock is far below what its GPU can do; None if there is none."""
+    for machine in evidence.machines:
+        word = machine.speed.word
+        clock = _mean(look.clock_mhz for look in recent(machine))
+        usual = machine.usual_mhz
+        low = clock is not None and usual is not None and clock < _THROTTLED_SHARE * usual
+        if word == SLOW_CLOCK or (word == THROTTLED and low):
+            where = f"{machine.name}: " if evidence.spans > 1 else ""
+            reason = f"{where}{machine.speed.reason}"
+            return Limit(LimitKind.POWER, reason, None, clock, usual, "MHz")
+    return None
+
+
+def cpu_limit(evidence: Evidence) -> Limit | None:
+    """Return the limit by a full CPU core while the GPU waits; None if there is none.
+
+    The caller has checked that requests run all the time.
+    """
+    used = gpu_percent(evidence)
+    if used is not None and used > BUSY_GPU_PERCENT:
+        return None
+    waits = "" if used is None else f", the GPU is busy only {used:.0f} % of the time"
+    server = evidence.server_cores
+    if server is not None and server >= _FULL_CORE_SHARE:
+        reason = f"the HTTP server uses {server:.2f} cores{waits}"
+        return Limit(LimitKind.CPU, reason, None, 100 * server, 100.0, "%")
+    if used is None:
+        return None
+    for machine in evidence.machines:
+        cores = [look.core_percent for look in recent(machine) if look.core_percent is not None]
+        full = median(cores) if cores else 0.0
+        if full >= _FULL_CORE_PERCENT:
+            where = f" of {machine.name}" if evidence.spans > 1 else ""
+            return Limit(LimitKind.CPU, f"one{where} is {full:.0f} % used{waits}", None, full, 100.0, "%")
+    return None
+
+
+def network_limit(evidence: Evidence) -> Limit | None:
+    """Return the limit by the link between the machines of one engine; None if there is none."""
+    if evidence.spans < 2:  # noqa: PLR2004 - ranks on one machine do not use the network
+        return None
+    for machine in evidence.machines:
+        looks = recent(machine)
+        share = _mean(look.link_share for look in looks)
+        if share is None or share < LINK_SHARE:
+            continue
+        carried = _mean(look.link_bytes_per_s for look in looks) or 0.0
+        name = next((look.link for look in reversed(looks) if look.link), "link")
+        limit = carried / share
+        reason = f"{name} of {machine.name} carries {_rate(carried)} of {_rate(limit)} GB/s on average"
+        return Limit(LimitKind.NETWORK, reason, None, carried / 1e9, limit / 1e9, "GB/s")
+    return None
+
+
+def has_hardware(evidence: Evidence) -> bool:
+    """Return whether the use of the GPUs of all machines is known."""
+    return gpu_percent(evidence) is not None
+
+
+def _rate(bytes_per_s: float) -> str:
+    giga = bytes_per_s / 1e9
+    return f"{giga:.1f}" if giga >= 1 else f"{giga:.2f}"
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known: Sequence[float] = [value for value in values if value is not None]
+    return fmean(known) if known else None

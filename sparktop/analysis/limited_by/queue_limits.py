@@ -1,0 +1,159 @@
+"""Limits that make requests wait: a router that overlooks idle servers, slots, and the KV cache."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from math import floor
+
+from sparktop.analysis.limited_by.evidence import Evidence, Look, Peer
+from sparktop.analysis.limited_by.load import Load, newest
+from sparktop.model.limit import Limit, LimitKind
+
+_APART_S = 1.6
+"""Polls of two servers are compared if they are at most this far apart."""
+_FEWEST_HELD = 4
+"""Requests that a server must hold before an idle server beside it means anything."""
+_IDLE_SHARE = 0.25
+"""A server beside one with many requests counts as idle up to this share of its requests."""
+_OFTEN = 0.6
+"""Share of the polls in which one server must be loaded and another idle."""
+_FULL_PERCENT = 95.0
+"""A KV cache is not filled above this when room is computed: requests still grow."""
+_TIGHT = 2.0
+"""Multiple of the mean prompt that may not fit: the longest prompts wait longest."""
+_SLOTS_FULL = 0.98
+"""Share of the slots from which on they count as full: a request has just ended, the next has not begun."""
+
+
+def router_limit(evidence: Evidence) -> Limit | None:
+    """Return the limit by a router that loads this server and others unevenly; None if there is none.
+
+    In most polls this server must hold several requests while another one behind the router is nearly idle
+    and lets none wait, or the other way round.
+    """
+    if evidence.router is None:
+        return None
+    mine = newest(evidence.looks)
+    for peer in evidence.peers:
+        pairs = _pairs(mine, newest(peer.looks))
+        if len(pairs) < len(mine) / 2 or not pairs:
+            continue
+        heavy = [pair for pair in pairs if _overlooked(*pair, slots=peer.slots)]
+        light = [(one, other) for one, other in pairs if _overlooked(other, one, slots=evidence.slots)]
+        if len(heavy) + len(light) < _OFTEN * len(pairs):
+            continue
+        return _uneven(peer, heavy, light)
+    return None
+
+
+def _uneven(peer: Peer, heavy: Sequence[tuple[Look, Look]], light: Sequence[tuple[Look, Look]]) -> Limit:
+    here, there = (sum(_held(pair[side]) for pair in (*heavy, *light)) for side in (0, 1))
+    count = len(heavy) + len(light)
+    if heavy and light and min(len(heavy), len(light)) > count / 5:
+        reason = f"its requests go to this server, then to {peer.name}, while the other one is idle"
+    else:
+        reason = f"{here / count:.0f} requests here while {peer.name} has {there / count:.0f}"
+    even = (here + there) / count / 2
+    return Limit(LimitKind.ROUTER, reason, f"even would be {even:.0f} each", here / count, even, "requests")
+
+
+def _pairs(mine: Sequence[Look], others: Sequence[Look]) -> list[tuple[Look, Look]]:
+    """Return each poll of a server with the poll of another server that is nearest in time."""
+    times = [look.at for look in others]
+    pairs = []
+    for look in mine:
+        place = bisect_left(times, look.at)
+        near = min(others[max(0, place - 1) : place + 1], key=lambda one: abs(one.at - look.at), default=None)
+        known = near is not None and None not in {look.running, near.running}
+        if near is not None and known and abs(near.at - look.at) <= _APART_S:
+            pairs.append((look, near))
+    return pairs
+
+
+def _overlooked(loaded: Look, other: Look, *, slots: int | None) -> bool:
+    """Return whether `other` could take requests that `loaded` has, at one moment.
+
+    It is nearly idle beside it, or `loaded` lets requests wait while half of the `slots` of `other` are free.
+    """
+    held, there = _held(loaded), _held(other)
+    if held < _FEWEST_HELD or other.waiting:
+        return False
+    half_free = slots is not None and there <= slots / 2
+    return there <= _IDLE_SHARE * held or bool(loaded.waiting and half_free and there <= held / 2)
+
+
+def _held(look: Look) -> float:
+    return (look.running or 0.0) + (look.waiting or 0.0)
+
+
+def slots_limit(evidence: Evidence, load: Load) -> Limit | None:
+    """Return the limit by the most requests that the server runs at once; None if there is none.
+
+    Where that number is not known, it is inferred: the running requests stay at their maximum while others
+    wait, although the KV cache has room for the next.
+    """
+    slots, most = evidence.slots, load.running_most
+    if slots is not None:
+        if load.running_most < _SLOTS_FULL * slots or not load.plateau:
+            return None
+        said = f"{most:.0f} of {slots} run, {load.waiting:.0f} wait"
+    elif load.plateau and not kv_is_tight(evidence, load):
+        said = f"never more than {most:.0f} run, while {load.waiting:.0f} wait"
+    else:
+        return None
+    kv = load.kv_percent
+    if kv is not None:
+        said += f"; KV cache {kv:.0f} %"
+    return Limit(LimitKind.SLOTS, said, _room(load), most, float(slots or most), "requests")
+
+
+def _room(load: Load) -> str | None:
+    """Return for how many more requests of the present length the KV cache has room, in words."""
+    if load.kv_percent is None or not load.running_most or load.kv_percent <= 0:
+        return None
+    each = load.kv_percent / load.running_most
+    more = floor((_FULL_PERCENT - load.kv_percent) / each)
+    if more < 1:
+        return "no room for more requests either"
+    return f"room for about {_round(more)} more of this length"
+
+
+def _round(count: int) -> int:
+    """Round a count to two significant digits."""
+    digits = max(0, len(str(count)) - 2)
+    return round(count, -digits)
+
+
+def kv_limit(evidence: Evidence, load: Load) -> Limit | None:
+    """Return the limit by the KV cache: requests are preempted, or the next one does not fit."""
+    kv = load.kv_percent
+    if load.preempted:
+        full = "" if kv is None else f"{kv:.0f} % used, "
+        reason = f"{full}{load.preempted:.0f} preemptions in {load.span_s:.0f} s"
+        return Limit(LimitKind.KV, reason, _fit(load), kv, 100.0, "%")
+    if kv is None or not kv_is_tight(evidence, load):
+        return None
+    reason = f"{kv:.0f} % used by {load.running:.0f} requests, the next of {load.waiting:.0f} does not fit"
+    return Limit(LimitKind.KV, reason, _fit(load), kv, 100.0, "%")
+
+
+def kv_is_tight(evidence: Evidence, load: Load) -> bool:
+    """Return whether the free part of the KV cache is too small for the next prompt.
+
+    A prompt's share is computed from the mean prompt and the capacity, or else from what running requests
+    hold on average.
+    """
+    kv, capacity = load.kv_percent, evidence.kv_capacity_tokens
+    if kv is None or not load.running:
+        return False
+    each = kv / load.running * evidence.cores
+    need = 100 * load.prompt_tokens / capacity if load.prompt_tokens and capacity else each
+    return 100.0 - kv <= _TIGHT * min(need, each)
+
+
+def _fit(load: Load) -> str | None:
+    if not load.kv_percent or not load.running:
+        return None
+    each = load.kv_percent / load.running
+    return f"{each:.1f} % each: about {floor(100 / each)} of this length fit"

@@ -1,0 +1,41 @@
+"""What limits a backend, as rows of its full-screen view and as a note in the frame of its panel."""
+
+from __future__ import annotations
+
+from sparktop.graphics.cells import cell_width
+from sparktop.model.limit import Limit, LimitKind
+from sparktop.panels.parts.figures import label
+from sparktop.panels.parts.rows import Row
+
+
+def limit_rows(limit: Limit | None, width: int) -> list[Row]:
+    """Return the verdict in rows of at most `width` cells, cut between its parts; empty without one."""
+    if limit is None:
+        return []
+    last = "" if limit.window_s is None else f", last {limit.window_s:.0f} s"
+    rows: list[Row] = [[(limit.title, "title"), label(f"{last}: ")]]
+    used = cell_width(f"{limit.title}{last}: ")
+    parts = limit.words.split("; ")
+    for number, part in enumerate(parts):
+        end = ";" if number + 1 < len(parts) else ""
+        wanted = cell_width(f" {part}{end}")
+        if number and used + wanted > width:
+            rows.append([label("  ")])
+            used = 2
+        rows[-1].append((f"{part}{end} ", "text"))
+        used += wanted
+    return rows
+
+
+def limit_note(limit: Limit | None, *, short: bool = False) -> Row:
+    """Return the verdict for the edge of a frame; empty without one.
+
+    The `short` note has the first part of the reason alone. The other one leaves out a limit that is not
+    known, since the URL says more.
+    """
+    if limit is None or (limit.kind is LimitKind.UNKNOWN and not short):
+        return []
+    first, *more = limit.words.split("; ")
+    last = "" if limit.window_s is None or short else f" {limit.window_s:.0f} s"
+    words = first if short else " · ".join((first, *more))
+    return [(f" {limit.title}", "title"), (f"{last}: {words} ", "muted")]

@@ -1,0 +1,74 @@
+"""Polls of servers made by hand: a load that stays as it is, and counters that follow a known step time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparktop.analysis.limited_by import Look, Machine, MachineLook
+from sparktop.model.snapshot import SpeedState
+
+SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server whose step takes `fixed_s`, and more for each request and each prompt token."""
+
+    running: float = 8
+    waiting: float = 0
+    kv_percent: float | None = 30.0
+    fixed_s: float = 0.05
+    per_token_s: float = 0.0
+    per_prompt_s: float = 0.0002
+    prompt_tokens: float = 50.0
+    """Prompt tokens per second."""
+    swing: float = 0.0
+    """Every other five seconds this many more requests run."""
+    preempted_per_s: float = 0.0
+
+    def looks(self) -> tuple[Look, ...]:
+        """Return a poll for each second of a minute."""
+        made = []
+        steps = generated = prompted = 0.0
+        for second in range(SECONDS + 1):
+            running = self.running + (self.swing if second // 5 % 2 else 0.0)
+            made.append(
+                Look(
+                    100.0 + second,
+                    running,
+                    self.waiting,
+                    self.waiting,
+                    self.kv_percent,
+                    steps,
+                    generated,
+                    prompted,
+                    self.preempted_per_s * second,
+                    float(second),
+                )
+            )
+            after = self.running + (self.swing if (second + 1) // 5 % 2 else 0.0)
+            batch = (running + after) / 2
+            # More in every other second, so that prompts can be told from steps.
+            prompt = self.prompt_tokens * (1.5 if second % 2 else 0.5)
+            left_s = max(0.0, 1.0 - prompt * self.per_prompt_s)
+            done = left_s / (self.fixed_s + batch * self.per_token_s)
+            steps, generated, prompted = steps + done, generated + done * batch, prompted + prompt
+        return tuple(made)
+
+
+def machine(
+    name: str = "spark-1",
+    *,
+    gpu: float = 96.0,
+    core: float = 70.0,
+    link: float = 0.0,
+    clock: float = 2400.0,
+    usual: float = 2400.0,
+    speed: SpeedState | None = None,
+) -> Machine:
+    """Return a machine that looks the same in each sample."""
+    looks = tuple(
+        MachineLook(100.0 + second, gpu, clock, core, link, link * 12.5e9, "rocep1s0f0")
+        for second in range(0, SECONDS + 1, 2)
+    )
+    return Machine(name, looks, speed or SpeedState("normal"), usual)

@@ -1,0 +1,181 @@
+"""The limit that is named for servers whose figures were made by hand, and what is missing where none is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sparktop.analysis.limited_by import Evidence, Peer, limited_by
+from sparktop.model.limit import Limit, LimitKind
+from sparktop.model.snapshot import SpeedState
+from tests.analysis.limited_by.looks import Served, machine
+
+
+def judged(served: Served, **known: object) -> Limit:
+    """Return the verdict on a server on one busy GPU, with what else is known."""
+    evidence = replace(Evidence(served.looks(), machines=(machine(),)), **known)  # type: ignore[arg-type]  # the tests name the fields
+    found = limited_by(evidence)
+    assert found is not None
+    return found
+
+
+def test_full_slots_with_room_in_the_kv_cache() -> None:
+    """The hint computes how many more requests the KV cache holds: 41 % for 16 is 2.6 % each."""
+    found = judged(Served(running=16, waiting=9, kv_percent=41.0), slots=16)
+    assert found.kind is LimitKind.SLOTS
+    assert found.title == "limited by slots"
+    assert found.words == "16 of 16 run, 9 wait; KV cache 41 %; room for about 21 more of this length"
+
+
+def test_slots_that_are_not_reported_are_inferred_from_the_plateau() -> None:
+    """Running stays at its maximum while others wait and the next prompt would fit."""
+    found = judged(Served(running=16, waiting=9, kv_percent=41.0))
+    assert found.kind is LimitKind.SLOTS
+    assert found.reason.startswith("never more than 16 run, while 9 wait")
+
+
+def test_a_kv_cache_without_room_for_the_next_request() -> None:
+    """Of eight requests each holds 12 %: the ninth does not fit into the last 4 %."""
+    found = judged(Served(running=8, waiting=5, kv_percent=96.0), slots=64)
+    assert found.kind is LimitKind.KV
+    assert found.hint == "12.0 % each: about 8 of this length fit"
+
+
+def test_preemptions_name_the_kv_cache() -> None:
+    """Requests are evicted: whatever the slots, the KV cache is too small."""
+    found = judged(Served(running=8, waiting=5, kv_percent=88.0, preempted_per_s=0.5), slots=64)
+    assert found.kind is LimitKind.KV
+    assert "15 preemptions in 30 s" in found.reason
+
+
+def test_flat_steps_are_limited_by_the_memory_bandwidth() -> None:
+    """A step takes 50 ms with 8 and with 24 requests."""
+    found = judged(Served(swing=16), slots=48)
+    assert found.kind is LimitKind.BANDWIDTH
+    assert "100 % of it however many run" in found.reason
+    assert found.hint == "nothing waits, 32 of 48 slots are free"
+
+
+def test_steps_in_proportion_to_the_batch_are_limited_by_computing() -> None:
+    """Nothing of a step is fixed: each request adds 5 ms."""
+    found = judged(Served(swing=16, fixed_s=0.002, per_token_s=0.005))
+    assert found.kind is LimitKind.DECODE
+    assert found.reason.startswith("each request adds 5.0 ms")
+
+
+def test_steps_of_one_size_name_nothing_where_reads_contradict() -> None:
+    """All steps had 200 requests: whether they would be longer with more is not known."""
+    found = judged(Served(running=200))
+    assert found.kind is LimitKind.UNKNOWN
+    assert found.reason == "needs steps of other sizes: all had 200 requests"
+
+
+def test_prompts_that_take_most_of_the_time() -> None:
+    """3,000 prompt tokens a second at 0.2 ms each take 60 % of the time."""
+    found = judged(Served(prompt_tokens=3000.0, per_prompt_s=0.0002))
+    assert found.kind is LimitKind.PREFILL
+    assert found.value is not None
+    assert 55 < found.value < 65
+
+
+def test_an_idle_gpu_and_a_full_core() -> None:
+    """Requests run all the time, the GPU is busy for 40 % of it, and one core is full."""
+    found = judged(Served(), machines=(machine(gpu=40.0, core=99.0),))
+    assert found.kind is LimitKind.CPU
+    assert found.reason == "one is 99 % used, the GPU is busy only 40 % of the time"
+
+
+def test_a_full_core_beside_a_busy_gpu_means_nothing() -> None:
+    """An engine waits for its GPU by polling, with a full core."""
+    assert judged(Served(swing=16), machines=(machine(core=100.0),)).kind is LimitKind.BANDWIDTH
+
+
+def test_an_idle_gpu_without_a_full_core_is_not_explained() -> None:
+    """The engine waits for something that no figure shows."""
+    found = judged(Served(), machines=(machine(gpu=40.0, core=50.0),))
+    assert found.kind is LimitKind.UNKNOWN
+    assert "no CPU core is full" in found.reason
+
+
+def test_a_pinned_clock_comes_before_all_that_it_slows() -> None:
+    """Slots are full too, but because everything takes three times as long."""
+    slow = machine(clock=712.0, speed=SpeedState("slow clock", "712 of 3003 MHz at 96 % load, 16 W"))
+    found = judged(Served(running=16, waiting=9), slots=16, machines=(slow,))
+    assert found.kind is LimitKind.POWER
+    assert (found.value, found.limit, found.unit) == (712.0, 2400.0, "MHz")
+
+
+def test_a_busy_link_between_the_ranks() -> None:
+    """The engine spans two machines, and its link carries 60 % of what it can, on average."""
+    machines = (machine(link=0.6), machine("spark-2", link=0.6))
+    found = judged(Served(), machines=machines, spans=2)
+    assert found.kind is LimitKind.NETWORK
+    assert found.reason == "rocep1s0f0 of spark-1 carries 7.5 of 12.5 GB/s on average"
+
+
+def test_flat_steps_over_two_machines_need_the_servers_own_estimate() -> None:
+    """What is fixed in a step may be reading or the latency of the network."""
+    found = judged(Served(swing=16), machines=(machine(), machine("spark-2")), spans=2)
+    assert found.kind is LimitKind.UNKNOWN
+    assert found.reason.startswith("memory or network")
+
+
+def test_a_router_that_leaves_a_server_idle() -> None:
+    """16 run and 9 wait here, while the other server has one request."""
+    peer = Peer("server-2", Served(running=1).looks(), 16)
+    found = judged(Served(running=16, waiting=9), slots=16, router="proxy", peers=(peer,))
+    assert found.kind is LimitKind.ROUTER
+    assert found.words == "25 requests here while server-2 has 1; even would be 13 each"
+
+
+def test_the_overlooked_server_is_limited_by_the_router_too() -> None:
+    """Seen from the idle server, it is the same fault."""
+    peer = Peer("server-2", Served(running=16, waiting=9).looks(), 16)
+    assert judged(Served(running=1), slots=16, router="proxy", peers=(peer,)).kind is LimitKind.ROUTER
+
+
+def test_uneven_servers_without_a_router_blame_none() -> None:
+    """Servers with users of their own may well differ."""
+    peer = Peer("server-2", Served(running=1).looks(), 16)
+    assert judged(Served(running=16, waiting=9), slots=16, peers=(peer,)).kind is LimitKind.SLOTS
+
+
+def test_a_client_that_pauses() -> None:
+    """No request ran in half of the time, and none waited."""
+    found = judged(Served(running=0, swing=3))
+    assert found.kind is LimitKind.CLIENT
+    assert "none waits" in found.reason
+
+
+def test_a_server_without_requests_waits_for_its_clients() -> None:
+    """Nothing else can be said about an idle server."""
+    found = judged(Served(running=0))
+    assert (found.kind, found.reason) == (LimitKind.CLIENT, "no request in the last 30 s")
+
+
+def test_without_a_view_of_the_machine_flat_steps_name_nothing() -> None:
+    """A CPU-bound server has flat steps, too."""
+    found = judged(Served(swing=16), machines=())
+    assert found.kind is LimitKind.UNKNOWN
+    assert found.reason == "needs a view of its machine: whether the GPU waits"
+
+
+def test_too_few_polls_name_nothing_at_all() -> None:
+    """The first seconds after a start have no verdict."""
+    assert limited_by(Evidence(Served().looks()[:5])) is None
+
+
+def test_a_server_that_does_not_report_its_load() -> None:
+    """The reason says what is missing."""
+    looks = tuple(look._replace(running=None) for look in Served().looks())
+    found = limited_by(Evidence(looks))
+    assert found is not None
+    assert found.line == "limit unknown: the server does not report how many requests run"
+
+
+def test_deferred_requests_do_not_wait_for_room() -> None:
+    """Requests that wait for a KV transfer would not run if there were more slots."""
+    looks = tuple(look._replace(for_capacity=0.0) for look in Served(running=16, waiting=9).looks())
+    found = limited_by(Evidence(looks, slots=16, machines=(machine(),)))
+    assert found is not None
+    assert found.kind is LimitKind.UNKNOWN
+    assert "wait for other than room" in found.reason

@@ -1,0 +1,31 @@
+"""The limit that the store names for simulated servers that are held back by one known thing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+import limits
+
+from sparktop.model.limit import LimitKind
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("held_out", [False, True])
+@pytest.mark.parametrize("kind", limits.FAMILIES)
+def test_the_limit_that_a_server_was_built_with_is_named(kind: LimitKind, *, held_out: bool) -> None:
+    """A run of each family, of engines that the rules were tuned with and of others."""
+    word, line = limits.run(kind, 1, held_out=held_out)
+    assert word == kind.value, line
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", limits.FAMILIES)
+def test_without_a_view_of_the_machines_no_other_limit_is_named(kind: LimitKind) -> None:
+    """Less is known, so more is unknown; but nothing is named that is not the limit."""
+    word, line = limits.run(kind, 2, held_out=False, blind=True)
+    assert word in {kind.value, LimitKind.UNKNOWN.value}, line

@@ -1,0 +1,82 @@
+"""The store's verdicts on limits: when they are judged, when they change, and when there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.limit import Limit, LimitKind
+from sparktop.simulation.calibration import SOLO
+from sparktop.store import SourceKey
+from stage.limited import LengthsDraw, LimitedRun, Setting, Users
+
+LENGTHS = LengthsDraw(200, 300)
+
+
+@pytest.fixture
+def full() -> LimitedRun:
+    """Return a server of 8 slots with 20 users."""
+    return LimitedRun(Setting(replace(SOLO, max_num_seqs=8), Users(20, LENGTHS)), 1)
+
+
+def of(run: LimitedRun) -> Limit | None:
+    (view,) = run.store.snapshot().backends
+    return view.limited_by
+
+
+def test_a_verdict_needs_some_seconds(full: LimitedRun) -> None:
+    """At first there is none, and then it stands in the view of the backend."""
+    assert full.play(5) == (None,)
+    (found,) = full.play(25)
+    assert found is not None
+    assert found.kind is LimitKind.SLOTS
+    assert found.line.startswith("limited by slots, last 25 s: 8 of 8 run, 11 wait; KV cache 1 %; room for ")
+
+
+def test_a_server_that_does_not_answer_has_no_limit(full: LimitedRun) -> None:
+    """Its last verdict is no news any more."""
+    full.play(30)
+    full.store.accept(SourceKey.backend("server-1"), Failure(FailureKind.REFUSED, "refused", 30.5), 1.0)
+    (view,) = full.store.snapshot().backends
+    assert view.limited_by is None
+
+
+def test_one_judgement_that_differs_does_not_replace_a_verdict(full: LimitedRun) -> None:
+    """Two in a row must agree, so that the line on the screen does not flicker."""
+    full.play(30)
+    book = full.store.limits
+    before = of(full)
+    assert before is not None
+    other = replace(before, kind=LimitKind.CLIENT)
+    book.note("server-1", other)
+    assert of(full) == before
+    book.note("server-1", other)
+    assert of(full) == other
+
+
+def test_the_same_kind_with_newer_figures_replaces_it_at_once(full: LimitedRun) -> None:
+    """The figures are those of the newest judgement."""
+    full.play(30)
+    book = full.store.limits
+    before = of(full)
+    assert before is not None
+    newer = replace(before, reason="8 of 8 run, 99 wait")
+    book.note("server-1", newer)
+    assert of(full) == newer
+
+
+def test_a_backend_that_is_not_watched_any_more_is_forgotten(full: LimitedRun) -> None:
+    """Its name may come back for another server."""
+    full.play(30)
+    (view,) = full.store.snapshot().backends
+    full.store.remove(SourceKey.backend("server-1"))
+    full.store.judge()
+    assert full.store.limits.of(view) is None
+
+
+def test_equal_runs_have_equal_verdicts() -> None:
+    """Nothing in a judgement depends on a clock or on chance, so a replay shows the same."""
+    setting = Setting(SOLO, Users(12, LENGTHS))
+    assert LimitedRun(setting, 3).play(40) == LimitedRun(setting, 3).play(40)
