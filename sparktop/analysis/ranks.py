@@ -181,7 +181,7 @@ def _judge_frozen(answer: RanksAnswer, place: Place) -> RanksVerdict:
         f"{_who(least, place)} {_is(least)} behind at {operation}{behind:,}, {_who(most, place)} {_is(most)} "
         f"at {ahead:,}"
     )
-    hint = "neither is the guilty one by that: look at both machines"
+    hint = "look at both machines, because neither is to blame by that alone"
     return RanksVerdict(RanksWord.DIVERGED, sentence, hint, least=least, most=most)
 
 

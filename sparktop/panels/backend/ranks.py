@@ -36,9 +36,12 @@ _HEAD_HINT = "N asks NCCL which rank lags or is missing"
 
 
 def ranks_lead(view: BackendView, width: int) -> list[Row]:
-    """Return the verdict in rows of `width` cells if ranks lag or are missing; else no row."""
+    """Return the verdict and what to do in rows of `width` cells if ranks lag or are missing; else no row."""
     note = ranks_note(view)
-    return [] if note is None else [[(line, "bad")] for line in wrapped(note, width)]
+    if note is None or view.ranks is None:
+        return []
+    hint = view.ranks.verdict.hint
+    return [[(line, "bad")] for line in wrapped(f"{note}: {hint}" if hint else note, width)]
 
 
 def ranks_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
@@ -53,9 +56,10 @@ def ranks_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) 
             return []
         return [Section("ranks", [*_machines(view, nodes, width), [label(_HEAD_HINT)]])]
     verdict = found.verdict
-    sentence = "" if verdict.apart is not None else verdict.sentence
+    apart = verdict.apart is not None  # the rows above everything say it
+    sentence, hint = ("", None) if apart else (verdict.sentence, verdict.hint)
     rows: list[Row] = [[(line, ranks_role(verdict))] for line in wrapped(sentence, width)]
-    for words in (verdict.hint, found.warning):
+    for words in (hint, found.warning):
         rows += [[label(line)] for line in wrapped(words, width)] if words else []
     table = _table(view, found, nodes, width) or _machines(view, nodes, width)
     return [Section("ranks", [*rows, *table], _when(found))]

@@ -1,0 +1,93 @@
+"""The simulated RAS thread of an engine over two machines: what its faults make it report."""
+
+from __future__ import annotations
+
+from sparktop.analysis.ranks import judge_ranks
+from sparktop.demo.faults.fault import NO_SYMPTOMS, Symptoms
+from sparktop.demo.faults.kinds import DEAD_RANK, HANG_A, HANG_B
+from sparktop.demo.gb10 import Machine
+from sparktop.demo.machine_reader import MachineHeat, MachineReader
+from sparktop.demo.ras.job import DEAD_AFTER_S, SimulatedJob
+from sparktop.model.ranks import RanksReading, RanksVerdict, RanksWord
+from sparktop.simulation.calibration import CLUSTER_TP2
+from sparktop.simulation.engine import Engine
+
+
+class Cluster:
+    """One engine on two machines, with a clock that stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.at = 1000.0
+        heats = [MachineHeat(ambient_c=24.0, at=self.at) for _ in range(2)]
+        self.readers = [
+            MachineReader(
+                heat,
+                Machine(rank=rank),
+                name=f"spark-{'ab'[rank]}",
+                clock=lambda: self.at,
+                address=f"192.168.100.{11 + rank}",
+            )
+            for rank, heat in enumerate(heats)
+        ]
+        self.engine = Engine(CLUSTER_TP2, nodes=heats, seed="0", start_s=self.at)
+        for reader in self.readers:
+            reader.attach(self.engine)
+        self.job = SimulatedJob(self.readers, seed="0", clock=lambda: self.at)
+
+    def show(self, symptoms: tuple[Symptoms, ...]) -> None:
+        """Let each machine show its symptom."""
+        for place, reader in enumerate(self.readers):
+            reader.symptoms = symptoms[min(place, len(symptoms) - 1)]
+
+    def verdict(self) -> RanksVerdict:
+        """Ask three times in 10 s while the engine stands still."""
+        since, readings = self.at, []
+        for _ in range(3):
+            readings.append(RanksReading(self.at, "spark-a", self.job.report()))
+            self.at += 5.0
+        return judge_ranks(readings, since, lambda host: host or "?")
+
+
+def test_diverged_ranks_of_hang_a() -> None:
+    """The second machine's rank has launched one AllReduce fewer."""
+    cluster = Cluster()
+    cluster.show(HANG_A.symptoms)
+    found = cluster.verdict()
+    assert (found.word, found.least and found.least.rank) == (RanksWord.DIVERGED, 1)
+
+
+def test_equal_ranks_of_hang_b() -> None:
+    """A kernel that never ends leaves all counts equal: no verdict."""
+    cluster = Cluster()
+    cluster.show(HANG_B.symptoms)
+    assert cluster.verdict().word is RanksWord.NO_VERDICT
+
+
+def test_a_dead_rank_is_held_to_be_dead_after_a_minute() -> None:
+    """Before, it is missing, and gathering takes five seconds."""
+    cluster = Cluster()
+    cluster.show(DEAD_RANK.symptoms)
+    first = cluster.job.report()
+    assert (first.timeouts, first.communicators[0].missing[0].dead) == (1, False)
+    cluster.at += DEAD_AFTER_S
+    assert cluster.job.report().communicators[0].missing[0].dead
+    found = cluster.verdict()
+    assert (found.word, [one.rank for one in found.missing]) == (RanksWord.MISSING, [1])
+
+
+def test_a_fault_that_ends_leaves_nothing_behind() -> None:
+    """All ranks answer again with equal counts."""
+    cluster = Cluster()
+    cluster.show(DEAD_RANK.symptoms)
+    cluster.job.report()
+    cluster.show((NO_SYMPTOMS,))
+    report = cluster.job.report()
+    assert report.timeouts == 0
+    assert not any(comm.missing for comm in report.communicators)
+
+
+def test_jobs_have_hashes_of_their_own() -> None:
+    """Two engines of a scenario are told apart."""
+    cluster = Cluster()
+    other = SimulatedJob(cluster.readers, seed="1")
+    assert other.report().job.isdisjoint(cluster.job.report().job)
