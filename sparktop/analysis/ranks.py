@@ -26,6 +26,8 @@ from sparktop.model.text import names_in_words
 LEAST_ANSWERS = 3
 LEAST_SPAN_S = 10.0
 """Nothing is judged on fewer answers, or over fewer seconds."""
+_SLACK_S = 0.1
+"""Answers at equal distances may arrive a little early."""
 _LEAST_SIZE = 2
 _NAMED = 3
 """Most missing ranks that are named."""
@@ -248,11 +250,12 @@ def _trailing(answers: Sequence[_Timed], mark: Callable[[_Timed], object]) -> li
 
 
 def _enough(answers: Sequence[_Timed]) -> bool:
-    return len(answers) >= LEAST_ANSWERS and answers[-1].at - answers[0].at >= LEAST_SPAN_S
+    return len(answers) >= LEAST_ANSWERS and answers[-1].at - answers[0].at >= LEAST_SPAN_S - _SLACK_S
 
 
 def _asking(answers: Sequence[_Timed]) -> RanksVerdict:
-    sentence = f"{len(answers)} of {LEAST_ANSWERS} answers over {LEAST_SPAN_S:.0f} s that a verdict needs"
+    needed = f"a verdict needs {LEAST_ANSWERS} that do not change over {LEAST_SPAN_S:.0f} s"
+    sentence = f"{len(answers)} answer{'' if len(answers) == 1 else 's'} so far: {needed}"
     return _resting_on(answers, RanksVerdict(RanksWord.ASKING, sentence))
 
 
