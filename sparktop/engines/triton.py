@@ -18,6 +18,7 @@ from sparktop.engines.figures import label, only, requests, share, total, total_
 from sparktop.engines.lanes import Fields, LanePage, names_of
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 
+_GENERAL = "nv_trt_llm_general_metrics"
 _REQUESTS, _BLOCKS = "nv_trt_llm_request_metrics", "nv_trt_llm_kv_cache_block_metrics"
 _FIELDS: Fields = (
     ("running", (_REQUESTS,), only("request_type", "scheduled", combine=requests)),
@@ -25,6 +26,7 @@ _FIELDS: Fields = (
     ("kv_cache_percent", (_BLOCKS,), only("kv_cache_block_type", "fraction", combine=share)),
     ("prompt_tokens", ("nv_llm_input_token_len_sum",), total),
     ("generation_tokens", ("nv_llm_output_token_len_sum",), total),
+    ("engine_work", (_GENERAL,), only("general_type", "iteration_counter", combine=total)),
 )
 _DONE = {"success": "nv_inference_request_success", "failure": "nv_inference_request_failure"}
 _TIMES = {"e2e": "nv_inference_request_duration_us", "queue": "nv_inference_queue_duration_us"}

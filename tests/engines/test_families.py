@@ -99,6 +99,7 @@ def test_triton_counts_each_request_once(read: Read) -> None:
     assert (sample.engine, sample.models, sample.slots) == ("triton", ("tensorrt_llm",), 64)
     assert (lane.running, lane.waiting, lane.kv_cache_percent) == (5.0, 2.0, 25.0)
     assert (lane.kv_capacity_tokens, lane.finished) == (64000.0, {"success": 40.0, "failure": 2.0})
+    assert lane.engine_work == 1234.0
     assert lane.e2e == Histogram((float("inf"),), (40.0,), 80.0)
     assert lane.queue == Histogram((float("inf"),), (40.0,), 0.4)
 
