@@ -88,7 +88,7 @@ def rdma_mb_per_s(samples: Iterable[NodeSample]) -> float | None:
 
 
 def gpu_words(works: Sequence[GpuWork], verb: str) -> str:
-    """Return what the GPUs do, such as "2 GPUs wait: 97 % at 19 to 20 W, 2,405 MHz"; "" if that is unknown.
+    """Return what the GPUs do, such as "2 GPUs wait: 97 %, 19–20 W, 2,405 MHz"; "" if that is unknown.
 
     `verb` is "wait" or "work"; "" if neither is certain.
     """
@@ -99,12 +99,10 @@ def gpu_words(works: Sequence[GpuWork], verb: str) -> str:
     several = len(works) > 1
     head = f"{len(works)} GPUs" if several else "GPU"
     head += f" {verb}{'' if several else 's'}:" if verb else ""
-    parts = (
-        f" {used} %" if used else "",
-        f" at {power} W" if power else "",
-        f", {clock} MHz" if clock else "",
-    )
-    return head + "".join(parts)
+    parts = [f"{used} %"] if used else []
+    parts += [f"{power} W"] if power else []
+    parts += [f"{clock} MHz"] if clock else []
+    return f"{head} {', '.join(parts)}"
 
 
 def _span(values: Sequence[float | None]) -> str:
@@ -112,7 +110,7 @@ def _span(values: Sequence[float | None]) -> str:
     if not known or len(known) < len(values):
         return ""
     low, high = f"{min(known):,.0f}", f"{max(known):,.0f}"
-    return low if low == high else f"{low} to {high}"
+    return low if low == high else f"{low}–{high}"
 
 
 def why(found: Standstill, now: Sequence[GpuWork], core_percent: float | None) -> str:
@@ -134,5 +132,5 @@ def why(found: Standstill, now: Sequence[GpuWork], core_percent: float | None) -
     if core_percent is not None and found.core_busy:
         return f"{words}; one core of the engine {core_percent:.0f} % busy"
     rdma = found.rdma_mb_per_s
-    link = "" if rdma is None or not found.several_machines else f", RDMA {rdma:,.1f} MB/s"
+    link = "" if rdma is None or not found.several_machines else f", RDMA {rdma:,.3g} MB/s"
     return f"{words}{link}"

@@ -91,6 +91,9 @@ class Standstill:
     """Why it stands still without being stuck, such as "a kernel is compiled"; None if not known."""
     ranks_apart: str | None = None
     """What NCCL says about ranks that lag or are missing; None if it was not asked or gave no verdict."""
+    unexplained_s: float | None = None
+    """Seconds since work or a reason to rest was last seen; None if neither was seen in the standstill. A
+    step may take some time after a kernel was compiled."""
     counts_steps: bool = True
     """False if its counters move only when a request ends: its metrics alone then show no standstill."""
     may_be_stale: bool = False
@@ -119,7 +122,8 @@ def _by_work(found: Standstill) -> Progress:
     quiet = all_quiet(found)
     if not quiet and not found.counts_steps:
         return Progress.STILL
-    return _by_time(seconds, QUIET_S if quiet else BLIND_S)
+    unexplained_s = seconds if found.unexplained_s is None else min(seconds, found.unexplained_s)
+    return _by_time(unexplained_s, QUIET_S if quiet else BLIND_S)
 
 
 def _by_time(seconds: float, limits_s: tuple[float, float]) -> Progress:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from sparktop.analysis.machine_work import (
@@ -61,6 +61,9 @@ class _Standing:
     """Times of the newest samples of its machines."""
     powers: dict[tuple[str, int], Powers] = field(default_factory=dict)
     """By machine and index of a GPU whose limits are not known."""
+    explained_at: float | None = None
+    """Time at which the GPUs were last seen at work, or a reason to rest was known; None if that has not been
+    in this standstill."""
     view: ProgressView | None = None
     """The standstill as last shown; None without one."""
     since: Instant | None = None
@@ -94,6 +97,7 @@ class ProgressBook:
                 on_node[node] = on_node.get(node, 0) + 1
         for name, track in backends.items():
             if track.health.failure is not None or track.health.good_at is None:
+                asked.update(track.view.nodes if self._standing[name].since is not None else ())
                 continue
             machines = _Machines(track, nodes, on_node, NODE_INTERVALS * interval_s, when.at)
             self._collect(name, track, machines)
@@ -115,6 +119,7 @@ class ProgressBook:
         mine = self._standing[name]
         if track.standstill.seconds < _COLLECTED_S:
             mine.works.clear()
+            mine.explained_at = None
         if machines.seen_at == mine.seen_at:
             return
         mine.seen_at = machines.seen_at
@@ -132,6 +137,10 @@ class ProgressBook:
         """Judge the standstill of a backend, and show it."""
         mine, clock, key = self._standing[name], track.standstill, SourceKey.backend(name)
         found, now, core_percent = machines.standstill(mine)
+        if found.excuse is not None or found.core_busy or any(gpu.busy for gpu in now):
+            mine.explained_at = when.at
+        elif mine.explained_at is not None:
+            found = replace(found, unexplained_s=when.at - mine.explained_at)
         word = judge_standstill(found)
         if word is Progress.MOVING:
             mine.view = mine.since = None

@@ -142,10 +142,10 @@ def test_a_long_step_is_a_fact_and_an_event() -> None:
     world = World().run(20, HELD, WORKING, moving=True).run(360, HELD, WORKING)
     assert world.word is Progress.LONG_STEP
     assert world.view.state is BackendState.QUEUEING
-    assert "long step: no progress for 360 s (GPU works: 96 % at 46 W, 2,405 MHz)" in world.view.state_rule
+    assert "long step: no progress for 360 s (GPU works: 96 %, 46 W, 2,405 MHz)" in world.view.state_rule
     world.run(1, HELD, WORKING, moving=True)
     assert world.told("stuck") == []
-    assert world.told("paused") == [(None, Severity.INFO, "paused 361 s: GPU works: 96 % at 46 W, 2,405 MHz")]
+    assert world.told("paused") == [(None, Severity.INFO, "paused 361 s: GPU works: 96 %, 46 W, 2,405 MHz")]
 
 
 @pytest.mark.parametrize(
@@ -173,6 +173,14 @@ def test_reasons_to_rest(lane: LaneSample, sample: NodeSample | None, words: str
     assert world.word is Progress.STILL
     assert words in world.view.state_rule
     assert world.told("stuck") == []
+
+
+def test_the_step_after_a_reason_to_rest_has_its_time() -> None:
+    """What was explained does not count: the first step after a long compilation may take its time, too."""
+    compiles = NodeSample(0.0, processes=table(2.0, "cicc"))
+    world = World().run(20, HELD, RESTING, moving=True).run(300, HELD, RESTING, sample=compiles)
+    assert world.run(50, HELD, RESTING).word is Progress.STILL
+    assert world.run(80, HELD, RESTING).word is Progress.STUCK
 
 
 def test_a_busy_core_is_a_long_step() -> None:
@@ -239,7 +247,7 @@ def test_an_engine_over_two_machines() -> None:
     )
     world = World(nodes=("n", "m")).run(20, HELD, WORKING, WORKING, moving=True)
     assert world.run(130, HELD, SPINNING, SPINNING, sample=silent).word is Progress.STUCK
-    assert "2 GPUs wait: 96 % at 19 W, 2,405 MHz, RDMA 0.0 MB/s" in world.view.state_rule
+    assert "2 GPUs wait: 96 %, 19 W, 2,405 MHz, RDMA 0 MB/s" in world.view.state_rule
     half = World(nodes=("n", "m")).run(20, HELD, WORKING, WORKING, moving=True)
     assert half.run(130, HELD, SPINNING, sample=silent).word is Progress.STILL
     traffic = replace(

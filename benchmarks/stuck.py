@@ -1,0 +1,369 @@
+"""Whether engines that hang are named, and engines that only seem to hang are not: runs in virtual time.
+
+Each run has a seed. It is one simulated engine with its machines, a closed loop of clients of a random size,
+and one phase of a random length: a fault of `sparktop demo`, a load or a state. The store polls the engine's
+page each second and its machines every second one, as the monitor does, and judges each second. In some runs
+polls fail, or the machines are not watched. Figures of faults are drawn anew for each run: the power of a GPU
+that spins from 13 to 27 W, that of a step at work from 36 to 70 W, the length of everything.
+
+    named       first *stuck?* and first *stuck* after the begin of the phase, the longest of the runs
+    false       runs of a healthy phase that were called *stuck?* or *stuck* at any time
+
+usage: stuck.py [--runs N] [--seed N] [--write]
+
+With --write the table goes into benchmarks/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+from sparktop.demo.engine.ledger import Ledger
+from sparktop.demo.engine.page import engine_page
+from sparktop.demo.faults import kinds
+from sparktop.demo.faults.fault import Bursts, Fault
+from sparktop.demo.faults.run import FaultRun
+from sparktop.demo.gb10 import SLOW_MHZ, Machine
+from sparktop.demo.machine_reader import MachineHeat, MachineReader
+from sparktop.engines import read_page
+from sparktop.model.engine import EngineSample
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.load import Level, LoadMode
+from sparktop.model.progress import Progress
+from sparktop.model.targets import BackendTarget, NodeTarget, Watch
+from sparktop.simulation.calibration import CLUSTER_TP2, GX10_PATCHED, LONG_CONTEXT, SOLO
+from sparktop.simulation.closed_loop import ClosedLoop, DirectWay
+from sparktop.simulation.engine import Engine, EngineEvent
+from sparktop.simulation.profile import EngineProfile
+from sparktop.simulation.request import SimulatedRequest
+from sparktop.simulation.virtual_time import VirtualTime
+from sparktop.store import SourceKey, Store
+
+HERE = Path(__file__).resolve().parent
+MARKS = ("<!-- stuck.py: begin -->", "<!-- stuck.py: end -->")
+START = datetime(2026, 1, 1, tzinfo=UTC)
+WITHIN_S = 130.0
+"""A hang is named within so many seconds where the machines are watched."""
+BLIND_WITHIN_S = 910.0
+_AFTER_S = 40.0
+_KEY = SourceKey.backend("engine")
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One kind of run."""
+
+    name: str
+    draw: Callable[[random.Random], Fault | None]
+    """Returns the fault of a run; None for a phase without one."""
+    profiles: tuple[EngineProfile, ...] = (SOLO, GX10_PATCHED)
+    lasts_s: tuple[float, float] = (150.0, 500.0)
+    hangs: bool = False
+    watched: bool = True
+    """Whether the machines are watched."""
+    load: tuple[int, int] = (1, 40)
+    prompt_tokens: int = 256
+    output_tokens: int = 120
+    clock_mhz: float | None = None
+    rests: bool = False
+    """Whether the clients vanish for the time of the phase."""
+    from_start: bool = False
+    """Whether the phase begins with the engine's process."""
+
+
+def _spinning(fault: Fault, dice: random.Random) -> Fault:
+    return replace(
+        fault, power_w=tuple(None if one is None else dice.uniform(13, 27) for one in fault.power_w)
+    )
+
+
+def _working(dice: random.Random) -> Fault:
+    return replace(kinds.HUGE_STEP, power_w=(dice.uniform(36, 70),))
+
+
+def _capturing(dice: random.Random) -> Fault:
+    bursts = Bursts(dice.uniform(25, 60), dice.uniform(0.5, 3.0), dice.uniform(3.5, 9.0))
+    return replace(kinds.CAPTURE, bursts=bursts)
+
+
+def _same(fault: Fault) -> Callable[[random.Random], Fault]:
+    return lambda _: fault
+
+
+def _none(_: random.Random) -> None:
+    return None
+
+
+_SLOW = replace(LONG_CONTEXT, cost=replace(LONG_CONTEXT.cost, row_s=0.0029), max_num_batched_tokens=4096)
+_TIGHT = replace(SOLO, kv_blocks=420)
+PHASES = (
+    Phase("hang A: ranks diverge (TP=2)", partial(_spinning, kinds.HANG_A), (CLUSTER_TP2,), hangs=True),
+    Phase("hang B: a kernel never ends", partial(_spinning, kinds.HANG_B), hangs=True),
+    Phase("hang: blocked, GPU at rest", _same(kinds.BLOCKED), hangs=True),
+    Phase("dead rank (TP=2)", partial(_spinning, kinds.DEAD_RANK), (CLUSTER_TP2,), hangs=True),
+    Phase(
+        "hang, only metrics", partial(_spinning, kinds.HANG_B), (SOLO,), (930, 990), hangs=True, watched=False
+    ),
+    Phase("one huge step", _working),
+    Phase("a kernel is compiled", _same(kinds.COMPILE)),
+    Phase("graph capture after a start", _capturing, from_start=True),
+    Phase("asleep", _same(kinds.SLEEP)),
+    Phase("swap storm", _same(kinds.SWAP_STORM)),
+    Phase("remote KV wait", _same(kinds.KV_WAIT)),
+    Phase("CPU-bound step", _same(kinds.CPU_STEP)),
+    Phase("long prefill, chunked", _none, (_SLOW,), load=(1, 2), prompt_tokens=110_000),
+    Phase("long prefill, only metrics", _none, (_SLOW,), load=(1, 2), prompt_tokens=110_000, watched=False),
+    Phase("slow clock (PD fault)", _none, clock_mhz=SLOW_MHZ),
+    Phase("KV-starved", _none, (_TIGHT,), load=(24, 64)),
+    Phase("clients gone", _none, rests=True),
+    Phase("plain load", _none, (SOLO, GX10_PATCHED, CLUSTER_TP2)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was said about one run."""
+
+    phase: str
+    seed: int
+    hangs: bool
+    watched: bool
+    suspected_s: float | None
+    """Seconds from the begin of the phase to the first *stuck?* or *stuck*; None if that was never said."""
+    stuck_s: float | None
+    words: frozenset[Progress | None]
+    """Verdicts during the phase."""
+    ended: bool
+    """Whether the verdict was gone soon after the phase."""
+
+    @property
+    def right(self) -> bool:
+        """Whether a hang was named in time, or a healthy phase never suspected; and the end was noticed."""
+        if not self.hangs:
+            return self.suspected_s is None and self.ended
+        limit_s = WITHIN_S if self.watched else BLIND_WITHIN_S
+        return self.stuck_s is not None and self.stuck_s <= limit_s and self.ended
+
+
+class _Way(DirectWay):
+    """Sends to the engine, and counts arrivals in its ledger."""
+
+    def __init__(self, time: VirtualTime, ledger: Ledger) -> None:
+        super().__init__(time)
+        self._ledger = ledger
+
+    def send(self, request: SimulatedRequest) -> None:
+        """Submit the request to the engine."""
+        self._ledger.arrived(request.request_id, self._time.now_s, request.output_tokens)
+        super().send(request)
+
+
+class Run:
+    """One engine, its machines and clients, and the store that watches them."""
+
+    def __init__(self, phase: Phase, seed: int) -> None:
+        """Prepare the run; nothing has happened yet."""
+        self.phase = phase
+        self._at = 0.0
+        self._dice = random.Random(f"stuck/{phase.name}/{seed}")  # noqa: S311 - no secret
+        profile = self._dice.choice(phase.profiles)
+        self._heats = [MachineHeat(ambient_c=27.0, at=0.0) for _ in range(profile.nodes)]
+        for heat in self._heats:
+            heat.pinned_mhz = phase.clock_mhz
+        self._ledger = Ledger(profile.max_model_len)
+        engine = Engine(
+            profile, nodes=self._heats, seed=seed, on_end=self._ledger.finished, token_events=False
+        )
+        self.time = VirtualTime([engine])
+        self.time.listeners.append(self._hear)
+        self._engine = engine
+        self._readers = [self._reader(heat, rank, profile.nodes) for rank, heat in enumerate(self._heats)]
+        names = tuple(f"m{rank}" for rank in range(profile.nodes)) if phase.watched else ()
+        self._nodes = [SourceKey.node(name) for name in names]
+        watch = Watch(
+            nodes=tuple(NodeTarget(name) for name in names),
+            backends=(BackendTarget("engine", "http://e:8000", engine="vllm", nodes=names),),
+        )
+        self.store = Store(
+            watch, clock=lambda: self._at, now=lambda: START + timedelta(seconds=self._at), simulated=True
+        )
+        self._lost = self._dice.choice((0.0, 0.0, 0.03))
+        """Share of the polls that fail."""
+        self._sample: EngineSample | None = None
+        self._shape: object = None
+        self._loop = self._clients()
+
+    def _hear(self, engine: int, event: EngineEvent) -> None:
+        del engine
+        self._ledger.hear(event)
+
+    def _reader(self, heat: MachineHeat, rank: int, of: int) -> MachineReader:
+        reader = MachineReader(
+            heat, Machine(rank=rank if of > 1 else None), name=f"m{rank}", clock=lambda: self._at
+        )
+        reader.attach(self._engine)
+        reader.show_processes = True
+        return reader
+
+    def _clients(self) -> ClosedLoop:
+        phase, dice = self.phase, self._dice
+        count = dice.randint(*phase.load)
+
+        def lengths(own: random.Random) -> tuple[int, int]:
+            factor = own.uniform(0.6, 1.1)
+            return round(phase.prompt_tokens * factor), max(
+                2, round(phase.output_tokens * own.uniform(0.5, 1.5))
+            )
+
+        level = Level("x", count, phase.prompt_tokens, phase.output_tokens, LoadMode.STEADY, duration_s=1e9)
+        way = _Way(self.time, self._ledger)
+        loop = ClosedLoop(self.time, way, level, seed=dice.random().hex(), lengths=lengths, stagger_s=3.0)
+        loop.start()
+        return loop
+
+    def play(self, seconds: float) -> Iterator[Progress | None]:
+        """Advance second by second; yield the verdict after each."""
+        end_s = self._at + seconds
+        while self._at < end_s:
+            self._at += 1.0
+            self.time.run(self._at)
+            self._poll()
+            self.store.judge()
+            progress = self.store.snapshot().backends[0].progress
+            yield None if progress is None else progress.word
+
+    def _poll(self) -> None:
+        if self._dice.random() < self._lost:
+            self.store.accept(_KEY, Failure(FailureKind.TIMEOUT, "no answer", self._at))
+        else:
+            self.store.accept(_KEY, self._read())
+        if round(self._at) % 2 == 0:
+            for key, reader in zip(self._nodes, self._readers, strict=False):
+                asked = key.name in self.store.progress.nodes_asked
+                sample = reader.look()
+                self.store.accept(key, sample if asked else replace(sample, processes=None))
+
+    def _read(self) -> EngineSample:
+        """Return the page of now, which is built again only if something has changed."""
+        shape = (self._engine.gauges, self._engine.tally.steps, self._engine.tally.generation_tokens)
+        if shape != self._shape or self._sample is None:
+            self._shape = shape
+            self._sample = read_page(engine_page(self._engine, self._ledger, 1.0), at=self._at)
+        return replace(self._sample, at=self._at)
+
+    def befall(self, fault: Fault | None, for_s: float) -> None:
+        """Begin the phase now, and end it after `for_s` seconds."""
+        if self.phase.rests:
+            self._loop.rest(for_s)
+        if fault is not None:
+            hold = partial(self.time.hold, 0)
+            later = self._later
+            run = FaultRun(fault, lambda: self._engine.gauges, self._readers, hold=hold, later=later)
+            run.begin()
+            later(for_s, run.end)
+
+    def _later(self, after_s: float, call: Callable[[], object]) -> None:
+        self.time.call_at(self.time.now_s + after_s, call)
+
+
+def play(phase: Phase, seed: int) -> Outcome:
+    """Play one run and return what was said."""
+    run = Run(phase, seed)
+    dice = random.Random(f"lengths/{phase.name}/{seed}")  # noqa: S311 - no secret
+    before_s = 0.0 if phase.from_start else dice.uniform(20, 70)
+    early = set(run.play(before_s))
+    lasts_s = round(dice.uniform(*phase.lasts_s))
+    run.befall(phase.draw(dice), lasts_s)
+    words = [*run.play(lasts_s)]
+    after = [*run.play(_AFTER_S)]
+    bad = {Progress.SUSPECT, Progress.STUCK}
+
+    def first(of: set[Progress]) -> float | None:
+        return next((float(at) for at, word in enumerate(words, 1) if word in of), None)
+
+    return Outcome(
+        phase.name,
+        seed,
+        phase.hangs,
+        phase.watched,
+        first(bad) if not early & bad else 0.0,
+        first({Progress.STUCK}),
+        frozenset(words),
+        not bad & set(after[5:]),
+    )
+
+
+def _play(place: int, seed: int) -> Outcome:
+    return play(PHASES[place], seed)
+
+
+def outcomes(runs: int, seed: int, workers: int = 2) -> list[Outcome]:
+    """Play `runs` runs of each phase, from `seed` on."""
+    jobs = [(place, seed + index) for place in range(len(PHASES)) for index in range(runs)]
+    with ProcessPoolExecutor(workers) as pool:
+        return list(pool.map(_play, *zip(*jobs, strict=True), chunksize=2))
+
+
+def table(found: Sequence[Outcome]) -> list[str]:
+    """Return the confusion table as lines of Markdown."""
+    lines = [
+        "| phase | runs | never | *stuck?* only | *stuck* | first *stuck?* | first *stuck* | right |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for phase in PHASES:
+        mine = [one for one in found if one.phase == phase.name]
+        stuck = [one.stuck_s for one in mine if one.stuck_s is not None]
+        suspected = [one.suspected_s for one in mine if one.suspected_s is not None]
+        counts = (len(mine), len(mine) - len(suspected), len(suspected) - len(stuck), len(stuck))
+        cells = [*map(str, counts), _latest(suspected), _latest(stuck)]
+        right = sum(one.right for one in mine)
+        lines.append(f"| {phase.name} | {' | '.join(cells)} | {right} of {len(mine)} |")
+    hung = [one for one in found if one.hangs]
+    well = [one for one in found if not one.hangs]
+    named, false = sum(one.right for one in hung), sum(not one.right for one in well)
+    said = (
+        f"{named} of {len(hung)} hangs were named in time and ended; {false} of {len(well)} healthy runs were"
+    )
+    return [*lines, "", f"{said} suspected."]
+
+
+def _latest(seconds: Sequence[float]) -> str:
+    return f"≤ {max(seconds):.0f} s" if seconds else "–"
+
+
+def write(lines: Sequence[str], page: Path) -> None:
+    """Put the table between its marks in a page."""
+    text = page.read_text(encoding="utf-8")
+    head, _, rest = text.partition(MARKS[0])
+    _, _, tail = rest.partition(MARKS[1])
+    page.write_text("\n".join((f"{head}{MARKS[0]}", "", *lines, "", f"{MARKS[1]}{tail}")), encoding="utf-8")
+
+
+def main() -> int:
+    """Play the runs and print the table; return 1 if a run was judged wrongly."""
+    parser = argparse.ArgumentParser(description="Hangs and what only looks like one, in virtual time.")
+    parser.add_argument("--runs", type=int, default=14, help="runs of each phase")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--write", action="store_true")
+    asked = parser.parse_args()
+    found = outcomes(asked.runs, asked.seed)
+    lines = table(found)
+    print("\n".join(lines))
+    for one in found:
+        if not one.right:
+            print(f"WRONG: {one}", file=sys.stderr)
+    if asked.write:
+        write(lines, HERE / "README.md")
+    return int(any(not one.right for one in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

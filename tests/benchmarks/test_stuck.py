@@ -1,0 +1,33 @@
+"""A few of the runs of `benchmarks/stuck.py`: hangs are named in time, and healthy phases never suspected."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+import stuck
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("phase", stuck.PHASES, ids=lambda phase: phase.name)
+def test_a_phase_is_judged_rightly(phase: stuck.Phase) -> None:
+    """Two seeds that the whole benchmark does not use."""
+    found = [stuck.play(phase, seed) for seed in (7001, 7002)]
+    assert [one for one in found if not one.right] == []
+
+
+def test_the_table_counts_what_was_wrong() -> None:
+    """A hang that is named too late, and a healthy run that was suspected, are both counted."""
+    hang, healthy = stuck.PHASES[0], stuck.PHASES[-1]
+    late = stuck.Outcome(
+        hang.name, 1, hangs=True, watched=True, suspected_s=61.0, stuck_s=140.0, words=frozenset(), ended=True
+    )
+    false = replace(late, phase=healthy.name, hangs=False, suspected_s=70.0, stuck_s=None)
+    lines = stuck.table([late, false])
+    assert "| 1 | 0 | 0 | 1 | ≤ 61 s | ≤ 140 s | 0 of 1 |" in lines[2]
+    assert lines[-1] == "0 of 1 hangs were named in time and ended; 1 of 1 healthy runs were suspected."
