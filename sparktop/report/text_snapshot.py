@@ -199,7 +199,7 @@ def _router_row(router: RouterView) -> TextRow:
         (
             sent,
             router_words(router),
-            *(f"still sends to {clean(name)}: {words}" for name, words in router.stuck.items()),
+            *(f"{clean(name)}: {words}" for name, words in router.stuck.items()),
             router.note or "" if router.failure is None else "",
             *_trouble(router.failure, router.age_s),
         ),

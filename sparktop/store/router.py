@@ -157,15 +157,18 @@ class RouterTrack:
         )
 
     def _stuck(self, at: float, view: BackendView, group: Group) -> str:
-        """Return the standstill of a backend, and what the router has counted there meanwhile, in words."""
+        """Return the standstill of a backend, and how the router goes on to use it, in words."""
         words = view.state.value if view.progress is None else f"{view.state.value}, {view.progress.fact}"
+        own = [name for name, backend in (group.deployments or {}).items() if backend == view.name]
+        sent = self._sample.sent if self._sample is not None else None
+        there = sum((sent or {}).get(name, 0.0) for name in own)
         counted = None if view.progress is None else self.counted(at - view.progress.seconds)
-        failures = None if counted is None else counted.failures
-        if failures is None or group.deployments is None:
-            return words
-        own = [name for name, backend in group.deployments.items() if backend == view.name]
-        failed = sum(failures.get(name, 0.0) for name in own)
-        return f"{words}, {failed:.0f} failed answers meanwhile" if failed else words
+        failed = sum(((counted and counted.failures) or {}).get(name, 0.0) for name in own)
+        if there:
+            return f"{words}; {there:.0f} of the router's requests are there"
+        if failed:
+            return f"{words}; {failed:.0f} failed answers meanwhile"
+        return f"{words}; the router still lists it" if own else words
 
 
 def _grown(before: float | None, after: float | None) -> float | None:

@@ -20,6 +20,7 @@ from sparktop.model.node import (
     ProcessTable,
 )
 from sparktop.model.progress import Progress
+from sparktop.model.router import Deployment, RouterSample
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.store import SourceKey, Store
@@ -280,9 +281,18 @@ def test_ranks_apart_are_a_verdict_at_once() -> None:
 
 
 def test_the_router_that_still_sends_says_so() -> None:
-    """Its view names the backend, with the words of the standstill."""
+    """Its view names the backend, with the words of the standstill and what the router counts there."""
     world = World().run(20, HELD, WORKING, moving=True).run(125, HELD, SPINNING)
-    (router,) = world.store.snapshot().routers
-    assert router.stuck == {"a": "stuck, no progress for 125 s"}
+    assert world.store.snapshot().routers[0].stuck == {"a": "stuck, no progress for 125 s"}
+    key, listed = SourceKey.router("proxy"), (Deployment("d-1", "http://a:8000/v1"),)
+    for failed, sent, words in (
+        (0.0, None, "the router still lists it"),
+        (3.0, None, "3 failed answers meanwhile"),
+        (3.0, {"d-1": 4.0}, "4 of the router's requests are there"),
+    ):
+        world.at += 0.1
+        sample = RouterSample(world.at, deployments=listed, failures={"d-1": failed}, sent=sent)
+        world.store.accept(key, sample)
+        assert world.store.snapshot().routers[0].stuck == {"a": f"stuck, no progress for 125 s; {words}"}
     world.run(1, HELD, WORKING, moving=True)
     assert world.store.snapshot().routers[0].stuck == {}

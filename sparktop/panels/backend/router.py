@@ -107,7 +107,7 @@ def _footnote(view: RouterView, *, note_inside: bool) -> tuple[Row, Row]:
     poll: Row = [] if view.poll_ms is None else [(f" {view.poll_ms:.0f} ms ", "muted")]
     if view.stuck:
         listed = "; ".join(f"{name}: {words}" for name, words in view.stuck.items())
-        return [(f" ✖ still sends to {listed} ", "bad")], poll
+        return [(f" ✖ {listed} ", "bad")], poll
     words = view.url if view.note is None or note_inside else f"{view.note} · {view.url}"
     return [(f" {words} ", "muted")], poll
 
