@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sparktop.model.balance import Balance
 from sparktop.model.event import Alert, Severity
-from sparktop.model.snapshot import BackendState, Snapshot
+from sparktop.model.snapshot import BackendState, BackendView, Snapshot
 
 _LONGEST = 60
 """Most characters of an alert's message that are part of the verdict."""
@@ -97,8 +97,16 @@ def _of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
         fixes = (node.speed.fix for node in snapshot.nodes if node.name == alert.subject)
         hint = _CLAUSE.split(next(fixes, None) or "")[0]
     said = re.split(r"\. |: (?=its log)", alert.message)[0]
+    if condition == "stuck":
+        said = next((_standing(view) for view in snapshot.backends if view.name == alert.subject), said)
     words = f"{alert.subject}: {said}" if len(said) <= _LONGEST else f"{alert.subject}: {known}"
     return Verdict(alert.severity, words, f"{alert.subject} {known}", hint, key)
+
+
+def _standing(view: BackendView) -> str:
+    """Return how long an engine has been stuck, in words."""
+    progress = view.progress
+    return view.state.value if progress is None else f"{progress.word.value}, {progress.fact}"
 
 
 def _without_alert(snapshot: Snapshot) -> Verdict:

@@ -152,7 +152,8 @@ class ProgressBook:
         mine.since = Instant(clock.moved_at, when.wall - timedelta(seconds=when.at - clock.moved_at))
         track.show_progress(view)
         if word in _WORDS:
-            message = f"{word.value}, {view.fact}, {_held(track)}. {view.why[:1].upper()}{view.why[1:]}"
+            # Without the seconds, which a replay from the middle does not know; the alert has its beginning.
+            message = f"{word.value} with {_held(track)}: no progress. {view.why[:1].upper()}{view.why[1:]}"
             finding = Finding(_WORDS[word], name, message, view.evidence)
             alerts.hold(f"{key.label}:{STUCK}", finding, when, since=mine.since)
         else:
@@ -166,9 +167,11 @@ class ProgressBook:
         track.show_progress(None)
         if view is None or since is None:
             return []
-        paused_s = max(view.seconds, track.standstill.moved_at - since.at)
+        alert = alerts.get(f"{key.label}:{STUCK}")
+        begun = since.at if alert is None or alert.since_s is None else min(since.at, alert.since_s)
+        paused_s = max(view.seconds, track.standstill.moved_at - begun)
         message = f"paused {paused_s:.0f} s"
-        if alerts.severity(f"{key.label}:{STUCK}") is not None:
+        if alert is not None:
             alerts.clear(f"{key.label}:{STUCK}", when, message, timed=False)
             return []
         if paused_s < QUIET_S[0]:
@@ -276,7 +279,6 @@ def _evidence(track: BackendTrack, found: Standstill, now: Sequence[GpuWork]) ->
     """Return the figures behind a verdict, for machine-readable output."""
     view = track.view
     return {
-        "stands_s": found.seconds,
         "limit_s": (BLIND_S if not found.gpus else QUIET_S)[1],
         "power_w": max((one.power_w for one in now if one.power_w is not None), default=None),
         "utilization_percent": min(

@@ -45,7 +45,9 @@ def comparable(snapshot: Snapshot) -> dict[str, Any]:
     return {name: value for name, value in to_json(snapshot).items() if name not in {"self", "sparktop"}}
 
 
-@pytest.fixture(scope="module", params=["none", "oscillation", "cooldown", "memory", "hot", "outage"])
+@pytest.fixture(
+    scope="module", params=["none", "oscillation", "cooldown", "memory", "hot", "outage", "hang-b"]
+)
 def tape(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Tape:
     """A recorded run of each scenario."""
     name = request.param

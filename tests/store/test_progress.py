@@ -124,7 +124,6 @@ def test_a_hang_is_named_and_its_end_too(still: GpuReading) -> None:
     assert world.run(60, HELD, still).view.state is BackendState.STUCK
     (alert,) = (one for one in world.store.snapshot().alerts if one.id == "backend:a:stuck")
     assert alert.since_s == 1020.0
-    assert alert.values["stands_s"] == 120.0
     assert (alert.values["running"], alert.values["kv_cache_percent"]) == (8.0, 41.2)
     world.run(1, HELD, WORKING, moving=True)
     assert world.view.progress is None
@@ -132,7 +131,7 @@ def test_a_hang_is_named_and_its_end_too(still: GpuReading) -> None:
     watts = f"{still.power_w:.0f} W"
     begun, worse, ended = world.told("stuck")
     assert begun[:2] == (Phase.BEGIN, Severity.WARNING)
-    assert "stuck?, no progress for 60 s, 8 running, 3 waiting. GPU waits:" in begun[2]
+    assert "stuck? with 8 running, 3 waiting: no progress. GPU waits:" in begun[2]
     assert watts in begun[2]
     assert worse[:2] == (Phase.WORSE, Severity.CRITICAL)
     assert ended == (Phase.END, Severity.INFO, "paused 121 s")
@@ -269,15 +268,6 @@ def test_limits_of_other_gpus_are_learned() -> None:
     assert known.run(130, HELD, wait).word is Progress.STUCK
     known.run(10, HELD, work, moving=True)
     assert known.run(130, HELD, work).word is Progress.LONG_STEP
-
-
-def test_ranks_apart_are_a_verdict_at_once() -> None:
-    """What NCCL says shortens the time, and stands in the words."""
-    world = World().run(20, HELD, SPINNING, moving=True).run(20, HELD, SPINNING)
-    world.store._tracks.backends["a"].ranks_apart = "rank 1 on spark-b lags by 1 operation"
-    world.run(1, HELD, SPINNING)
-    assert world.word is Progress.STUCK
-    assert "rank 1 on spark-b lags by 1 operation" in world.view.state_rule
 
 
 def test_the_router_that_still_sends_says_so() -> None:
