@@ -79,6 +79,13 @@ _BALANCE_WORDS = (
     ("… → …?", "the last minute says another word, not for long enough yet"),
     ("lead", "the backend with clearly the most requests has it"),
 )
+_RANK_WORDS = (
+    ("behind", "ranks have launched different numbers of operations, and none goes on: stuck"),
+    ("no answer", "a rank's process is gone or stopped: look at its machine first"),
+    ("counts move", "not stuck: a long step, or slow"),
+    ("no verdict", "equal counts prove nothing: NCCL counts none inside CUDA graphs"),
+    ("not asked", "while a server may be loading, and NCCL below 2.27.3: a query could end the job"),
+)
 
 
 _SWEEP_SIGNS = (
@@ -209,6 +216,7 @@ class HelpScreen(ModalScreen[None]):
             word_section("Mouse", [_MOUSE]),
             word_section("State of a backend, the first that holds", _WORDS),
             word_section("Verdict on a group of backends (b shows it, w says why)", _BALANCE_WORDS),
+            word_section("Ranks of an engine over several GPUs (N asks NCCL)", _RANK_WORDS),
             word_section("Figures", _FIGURES),
             word_section("Graphs", _GRAPHS),
         ]

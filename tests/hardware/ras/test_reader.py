@@ -241,3 +241,14 @@ def test_addresses(text: str, expected: object) -> None:
 def test_the_examples_are_whole() -> None:
     """The examples are whole."""
     assert example("healthy").endswith("}\n")
+
+
+async def test_localhost_is_tried_at_both_of_its_addresses() -> None:
+    """NCCL listens at the first address of its resolver: ::1 or 127.0.0.1."""
+    server = RasServer(lambda: answer("healthy"))
+    await server.open()
+    try:
+        made = RasReader(root=NOTHING, env={"NCCL_RAS_ADDR": f"localhost:{server.address[1]}"})
+        assert await found_of(made) == answer("healthy")
+    finally:
+        await server.close()
