@@ -84,7 +84,13 @@ class Configured:
         except (ConfigError, OSError) as error:
             return f"not saved: {clean(error, 300)}"
         self._saved = self.watch
-        return f"saved in {clean(path, 200)}: {', '.join('.'.join(place) for place in values)}"
+        return f"saved in {self._short(path)}: {', '.join('.'.join(place) for place in values)}"
+
+    def _short(self, path: Path) -> str:
+        """Return a path for one line of a screen: "~" stands for the user's home folder."""
+        home = (self._env or {}).get("HOME", "")
+        inside = home.startswith("/") and path.is_relative_to(home)
+        return clean(Path("~", path.relative_to(home)) if inside else path, 200)
 
 
 def _text(option: Option, watch: Watch) -> str:

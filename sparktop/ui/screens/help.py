@@ -243,7 +243,9 @@ class HelpScreen(ModalScreen[None]):
         heads = [0, *(at + 1 for at, line in enumerate(lines) if not line)]
         now = round(box.scroll_target_y)
         ahead = [at for at in heads if (at > now if step > 0 else at < now)]
-        box.scroll_to(y=(ahead[0] if step > 0 else ahead[-1]) if ahead else heads[0], animate=False)
+        box.scroll_to(
+            y=(ahead[0] if step > 0 else ahead[-1]) if ahead else heads[0], animate=False, immediate=True
+        )
 
     def _found_keys(self) -> list[Key]:
         """Return the keys that were found, in their order; empty while nothing is searched."""

@@ -108,7 +108,7 @@ async def test_tab_goes_from_group_to_group(size: tuple[int, int]) -> None:
             await press(pilot, "tab")
             box = app.screen.query_one(VerticalScroll)
             assert told(app)[round(box.scroll_y)] == title
-        await press(pilot, "shift+tab")
+        await press(pilot, "shift+tab", "shift+tab", "tab")
         assert told(app)[round(app.screen.query_one(VerticalScroll).scroll_y)] == "Move"
 
 

@@ -237,7 +237,9 @@ async def test_s_saves_what_was_changed_and_nothing_else(tmp_path: Path) -> None
         await press(pilot, "4")
         await choose(pilot, app, "bell")
         await press(pilot, "s")
-        assert [note.message for note in app._notifications] == [f"saved in {path}: events.bell, interval_s"]
+        assert [note.message for note in app._notifications] == [
+            "saved in ~/mine.toml: events.bell, interval_s"
+        ]
         await press(pilot, "s")
         assert [note.message for note in app._notifications] == ["nothing was changed since the last save"]
     expected = text.replace("interval_s = 1.0", "interval_s = 2.0") + "\n[events]\nbell = true\n"
