@@ -29,7 +29,8 @@ def node_sentences(node: NodeView) -> Iterator[str]:
     for line in process_lines(node):
         if line.of_engine:
             box = f", container {line.container}" if line.container else ""
-            yield f"process {line.pid}: {line.full_name}{box}, {cell.data(line.gpu_bytes)} of the GPU"
+            memory = "" if line.gpu_bytes is None else f", {cell.data(line.gpu_bytes)} of the GPU"
+            yield f"process {line.pid}: {line.full_name}{box}{memory}"
     ports = [link for link in sample.network if link.kind == "rdma" and link.up is not False]
     for port in ports:
         rates = (port.rx_bytes_per_s, port.tx_bytes_per_s)

@@ -98,6 +98,23 @@ def test_every_backend_of_a_group_has_its_shares(empty_snapshot: Snapshot, count
         assert rows[f"`{one.name}`"] == [f"{12.34 + number:.1f}", f"{100 - number} %", f"{100 / count:.0f} %"]
 
 
+def test_text_has_no_dash_where_a_sentence_can_do_without(empty_snapshot: Snapshot) -> None:
+    """A process whose GPU memory is unknown has no words about it."""
+    node = full_node()
+    assert node.sample is not None
+    gpus = tuple(
+        replace(gpu, processes=tuple(replace(one, memory_bytes=None) for one in gpu.processes or ()))
+        for gpu in node.sample.gpus
+    )
+    unknown = replace(node, sample=replace(node.sample, gpus=gpus))
+    before, after = (
+        " ".join(render_text(replace(empty_snapshot, nodes=(one,)), 80).split()) for one in (node, unknown)
+    )
+    assert "60.0 GiB of the GPU" in before
+    assert "process 4242" in after
+    assert "of the GPU" not in after
+
+
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("pattern", NAMES)
 @pytest.mark.parametrize("width", [60, 80, 120])
