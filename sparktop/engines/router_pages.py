@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -109,7 +110,7 @@ def _read_stack(families: Mapping[str, Family]) -> RouterPage:
     running = {
         server: value
         for labels, value in families.get(_RUNNING, {}).items()
-        if (server := clean(label(labels, "server") or "", _ID_LIMIT)) and value >= 0
+        if (server := clean(label(labels, "server") or "", _ID_LIMIT)) and 0 <= value < math.inf
     }
     servers = {**running, **_ids(families.get(_HEALTHY, {}), "server")}
     deployments = tuple(Deployment(server, server) for server in list(servers)[:_MOST_DEPLOYMENTS])

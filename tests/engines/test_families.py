@@ -193,3 +193,16 @@ def test_a_page_of_an_engine_is_no_router(page: Callable[[str], bytes]) -> None:
     assert read_router_page(page("vllm-0.32/t010.prom")) is None
     body = b'vllm:num_requests_running{engine="0",model_name="m",server="x"} 1\n'
     assert read_page(body, at=1.0).engine == "vllm"
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-1"])
+def test_a_router_with_an_invalid_gauge_does_not_count(value: str) -> None:
+    """Its deployments stay, its numbers are unknown."""
+    server = '{server="http://a:1"}'
+    stack = f"vllm:num_requests_running{server} {value}\nvllm:healthy_pods_total{server} 1\n"
+    found = read_router_page(stack.encode())
+    assert found is not None
+    assert (found.sent, found.in_flight, len(found.deployments or ())) == (None, None, 1)
+    found = read_router_page(f"dynamo_frontend_queued_requests {value}\n".encode())
+    assert found is not None
+    assert (found.queued, found.note) == (None, None)
