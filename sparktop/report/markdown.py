@@ -39,6 +39,7 @@ def render(snapshot: Snapshot) -> str:
         fleet_tables.alerts(snapshot),
         fleet_tables.troubles(snapshot),
         fleet_tables.standstills(snapshot),
+        ranks_table(backends),
         node_tables.speeds(nodes, only_slow=True),
     )
     figures = (
@@ -46,7 +47,6 @@ def render(snapshot: Snapshot) -> str:
         backend_tables.backend_servers(backends, detailed=False),
         backend_tables.latencies(backends, _LATENCIES, _QUANTILES),
         backend_tables.also_reported(backends),
-        ranks_table(backends),
         fleet_tables.routers(snapshot),
         balance_tables.balances(snapshot),
         balance_tables.shares(snapshot),

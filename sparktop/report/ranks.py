@@ -9,6 +9,7 @@ from sparktop.model.snapshot import BackendView
 from sparktop.report import cell
 from sparktop.report.table import Column, Kind, Table
 
+_LONG = 300
 _MOST_RANKS = 64
 """Most ranks of a communicator, and most communicators, in a JSON document."""
 
@@ -66,11 +67,16 @@ def _missing(found: RanksView, rank: MissingRank) -> dict[str, object]:
 
 
 def ranks_words(view: BackendView) -> str:
-    """Return the verdict on a backend's ranks in one line; "" if NCCL was not asked."""
+    """Return the verdict on a backend's ranks in one line; "" if NCCL was not asked.
+
+    Its sentence is left out where it stands in the reason of the backend's standstill.
+    """
     found = view.ranks
     if found is None:
         return ""
-    return f"{_ABOUT}: {found.verdict.sentence} ({_rests_on(found)})"
+    verdict = found.verdict
+    said = view.progress is not None and verdict.sentence in view.progress.why
+    return f"{_ABOUT}: {verdict.word.value if said else verdict.sentence} ({_rests_on(found)})"
 
 
 _ABOUT = "ranks (NCCL)"
@@ -85,7 +91,12 @@ def ranks_table(backends: Sequence[BackendView]) -> Table:
         Column("answers", Kind.WORD),
     )
     rows = (
-        (cell.name(one.name), found.verdict.word.value, cell.name(found.verdict.sentence), _rests_on(found))
+        (
+            cell.name(one.name),
+            found.verdict.word.value,
+            cell.name(found.verdict.sentence, _LONG),
+            _rests_on(found),
+        )
         for one in backends
         if (found := one.ranks) is not None
     )
