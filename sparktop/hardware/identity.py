@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from sparktop.hardware.addresses import read_addresses
-from sparktop.hardware.kernel_file import read_text
+from sparktop.hardware.kernel_file import parse_int, read_bytes, read_text
+from sparktop.hardware.last_boot import LastBootReader
 from sparktop.model.node import NodeIdentity
 from sparktop.model.text import clean
 
@@ -35,8 +36,9 @@ _PLACEHOLDERS = frozenset(
 class IdentityReader:
     """Reads a machine's identity; host name and addresses, which can change, are read again once a minute."""
 
-    def __init__(self, root: Path = Path("/")) -> None:
+    def __init__(self, root: Path = Path("/"), *, journal: bool = False) -> None:
         self._root = root
+        self._last_boot = LastBootReader(root, journal=journal)
         self._looked_at: float | None = None
         self._identity: NodeIdentity | None = None
 
@@ -57,10 +59,13 @@ class IdentityReader:
         known = self._identity
         if known is None:
             self._looked_at = now
-            self._identity = read_identity(self._root, driver=driver, cpu=cpu)
+            found = read_identity(self._root, driver=driver, cpu=cpu)
+            self._identity = replace(found, last_boot=self._last_boot.read())
             return self._identity
         # When the driver goes away, its last known version is kept.
         seen = replace(known, driver=driver or known.driver, cpu=cpu or known.cpu)
+        if seen.last_boot is None and (last := self._last_boot.read()) is not None:
+            seen = replace(seen, last_boot=last)
         if self._looked_at is None or not 0 <= now - self._looked_at < _LOOK_AGAIN_S:
             self._looked_at = now
             seen = replace(seen, hostname=_hostname(self._root), addresses=read_addresses(self._root))
@@ -87,7 +92,17 @@ def read_identity(
         cpu=cpu,
         addresses=read_addresses(root),
         hostname=_hostname(root),
+        booted_at=_booted_at(root),
     )
+
+
+def _booted_at(root: Path) -> float | None:
+    """Return when the machine booted, as Unix time, from the line btime of /proc/stat."""
+    for line in (read_bytes(str(root / "proc/stat")) or b"").splitlines():
+        if line.startswith(b"btime "):
+            found = parse_int(line.partition(b" ")[2])
+            return None if found is None else float(found)
+    return None
 
 
 def _hostname(root: Path) -> str | None:

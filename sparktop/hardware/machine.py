@@ -9,6 +9,7 @@ from pathlib import Path
 from sparktop.hardware.cpu import CpuReader
 from sparktop.hardware.gpu.gpu import GpuReader
 from sparktop.hardware.identity import IdentityReader
+from sparktop.hardware.kernel_log import KernelLogReader
 from sparktop.hardware.memory import MemoryReader, read_meminfo
 from sparktop.hardware.network import NetworkReader
 from sparktop.hardware.nvml import NvmlModule
@@ -35,10 +36,12 @@ class Machine:
         *,
         nvml: NvmlModule | None = None,
         clock: Callable[[], float] = time.monotonic,
+        journal: bool = False,
     ) -> None:
         """Create a reader of /proc and /sys below `root`, and of GPUs through `nvml` (None: nvidia-ml-py).
 
-        `clock` returns seconds; samples are dated by it.
+        `clock` returns seconds; samples are dated by it. With `journal`, the journal of this machine is asked
+        how the boot before this one ended.
         """
         self._root = root
         self._clock = clock
@@ -54,7 +57,8 @@ class Machine:
         containers = ContainerReader(root)
         self._processes = ProcessTableReader(root, containers=containers)
         self._workloads = WorkloadReader(root, containers=containers)
-        self._identity = IdentityReader(root)
+        self._kernel = KernelLogReader(root)
+        self._identity = IdentityReader(root, journal=journal)
 
     @property
     def identity(self) -> NodeIdentity | None:
@@ -95,6 +99,7 @@ class Machine:
             rails=rails,
             processes=table,
             workloads=workloads,
+            kernel=self._kernel.read(),
             cost_ms=(self._clock() - now) * _MILLI,
         )
 
@@ -115,3 +120,4 @@ class Machine:
     def close(self) -> None:
         """Close the NVIDIA driver's library; a later `read` opens it again."""
         self._gpu.close()
+        self._kernel.close()

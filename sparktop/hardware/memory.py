@@ -71,7 +71,8 @@ class MemoryReader:
             available = _free_huge_pages_bytes(meminfo)
         gpu_bytes = gpu_processes_bytes if unified else None
         bar = lay_out(meminfo, gpu_bytes) or MemoryBar()
-        swap_in, swap_out = self._swap_rates(now)
+        vmstat = read_bytes(self._vmstat) or b""
+        swap_in, swap_out = self._swap_rates(vmstat, now)
         swap_total = meminfo.get("SwapTotal")
         return MemoryReading(
             unified=unified,
@@ -92,16 +93,16 @@ class MemoryReader:
             pressure_full_avg10=_full_avg10(read_bytes(self._pressure)),
             huge_pages=huge_pages,
             parts=bar.parts,
+            oom_kills=_vmstat_value(vmstat, "oom_kill"),
             overlap_bytes=bar.overlap_bytes,
         )
 
-    def _swap_rates(self, now: float) -> tuple[float | None, float | None]:
+    def _swap_rates(self, vmstat: bytes, now: float) -> tuple[float | None, float | None]:
         """Return the bytes per second read from swap and written to swap since the previous reading.
 
         Each is None in the first reading and where the kernel does not report it.
         """
-        content = read_bytes(self._vmstat) or b""
-        counted = {name: _vmstat_value(content, name) for name in ("pswpin", "pswpout")}
+        counted = {name: _vmstat_value(vmstat, name) for name in ("pswpin", "pswpout")}
         pages = {name: value for name, value in counted.items() if value is not None}
         rates = self._rates.step({name: value * self._page_bytes for name, value in pages.items()}, now)
         return rates.get("pswpin"), rates.get("pswpout")

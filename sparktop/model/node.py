@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sparktop.model.ending import KernelLog, LastBoot
 from sparktop.model.workload import Workloads
 
 
@@ -88,6 +89,8 @@ class MemoryReading:
     """Whether `available_bytes` is counted from HugePages."""
     parts: tuple[MemoryPart, ...] = ()
     """The parts of the memory bar, which add up to `total_bytes` exactly; empty when they are unknown."""
+    oom_kills: int | None = None
+    """Processes that the kernel has killed for lack of memory since the machine booted."""
     overlap_bytes: int | None = None
     """Bytes that two parts counted both and that were subtracted once, so that the parts add up: GPU pages
     that the host counts too."""
@@ -265,6 +268,8 @@ class NodeSample:
     """None unless a viewer shows the process table."""
     workloads: Workloads | None = None
     """Processes of inference engines; None from an older agent."""
+    kernel: KernelLog | None = None
+    """What the kernel's log says about endings; None from an older agent."""
     missed: tuple[NodeSample, ...] = ()
     """Older samples that arrived with this one and were not seen before, oldest first; empty inside
     `missed`."""
@@ -297,6 +302,10 @@ class NodeIdentity:
     addresses: tuple[str, ...] = ()
     """IP addresses of the machine's interfaces without loopback; they show which backends run on it."""
     hostname: str | None = None
+    booted_at: float | None = None
+    """When it booted, as Unix time by its own clock."""
+    last_boot: LastBoot | None = None
+    """How the boot before this one ended; None until that is read."""
     sparktop: str | None = None
     """Version of the sparktop that reads the machine; None if that is this version."""
     simulated: bool = False

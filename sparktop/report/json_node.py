@@ -8,6 +8,7 @@ of the headroom, and the processes of engines. `workloads` is null where an olde
 
 from __future__ import annotations
 
+from sparktop.model.ending import KernelLog
 from sparktop.model.node import GpuReading, NodeSample, ProcessTable
 from sparktop.model.snapshot import NodeView
 from sparktop.model.workload import Workloads
@@ -28,6 +29,7 @@ _MEMORY_KEYS = (
     "swap_out_bytes_per_s",
     "pressure_full_avg10",
     "overlap_bytes",
+    "oom_kills",
 )
 _GPU_KEYS = (
     "index",
@@ -85,6 +87,8 @@ _WORKLOAD_KEYS = (
 )
 _GPU_PROCESS_KEYS = ("pid", "name", "memory_bytes", "kind")
 _ENGINE_PROCESS_KEYS = ("pid", "name", "engine", "backend")
+_LAST_BOOT_KEYS = ("clean", "last_line", "watchdog", "unreadable")
+_KERNEL_LINE_KEYS = ("since_boot_s", "kind", "code", "pid", "text")
 _HEADROOM_KEYS = ("slope_bytes_per_s", "window_s", "until_limit_s", "limit_bytes")
 _SPEED_KEYS = ("word", "reason", "cause", "fix")
 
@@ -122,6 +126,9 @@ def node_json(node: NodeView) -> dict[str, object]:
         "gpus_lost": [fields_of(gpu, _LOST_KEYS) for gpu in node.gpus_lost],
         "gpu_note": sample.gpu_note,
         "boot_id": identity.boot_id,
+        "booted_at": identity.booted_at,
+        "last_boot": None if identity.last_boot is None else fields_of(identity.last_boot, _LAST_BOOT_KEYS),
+        "kernel": None if sample.kernel is None else _kernel(sample.kernel),
         "throttled_60s_percent": node.throttled_percent,
         "network": [fields_of(link, _NETWORK_KEYS) for link in sample.network],
         "sensors": [fields_of(sensor, _SENSOR_KEYS) for sensor in sample.sensors],
@@ -130,6 +137,10 @@ def node_json(node: NodeView) -> dict[str, object]:
         "workloads": _workloads(sample.workloads),
         "engine_processes": [fields_of(process, _ENGINE_PROCESS_KEYS) for process in node.engine_processes],
     }
+
+
+def _kernel(log: KernelLog) -> dict[str, object]:
+    return {"unreadable": log.unreadable, "lines": [fields_of(line, _KERNEL_LINE_KEYS) for line in log.lines]}
 
 
 def _gpu(gpu: GpuReading) -> dict[str, object]:

@@ -44,7 +44,7 @@ class LocalSource:
         """Whether samples include the process table, which costs more than the rest; set while it is on
         screen."""
         self._clock = clock
-        self._machine = Machine(root, nvml=nvml, clock=clock)
+        self._machine = Machine(root, nvml=nvml, clock=clock, journal=root == Path("/"))
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._running: Future[NodeSample | None] | None = None

@@ -44,6 +44,8 @@ _LABELS = {
     "gpu-lost": "GPU lost",
     "gpus-gone": "no GPU answers",
     "boot": "machine restarted",
+    "engine-ended": "engine ended",
+    "xid": "Xid",
 }
 """Short names of conditions, where they are not the words of the kind itself ("slow-clock": "slow clock")."""
 

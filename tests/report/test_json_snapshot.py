@@ -21,12 +21,12 @@ TOP = """schema taken_at sparktop interval_s simulated nodes backends routers ba
     alerts events self"""
 NODE = """name via ok error age_s os driver product cpu memory gpus network sensors
     maker processor headroom speed gpu_note gpus_lost boot_id throttled_60s_percent rails processes
-    workloads engine_processes"""
+    booted_at last_boot kernel workloads engine_processes"""
 CPU = "percent cores load1 core_percent groups"
 GROUP = "name cores percent max_mhz"
 MEMORY = """unified total_bytes used_bytes available_bytes page_cache_bytes cma_free_bytes headroom_bytes
     gpu_processes_bytes unattributed_bytes swap_total_bytes swap_used_bytes swap_in_bytes_per_s
-    swap_out_bytes_per_s pressure_full_avg10 overlap_bytes parts"""
+    swap_out_bytes_per_s pressure_full_avg10 overlap_bytes oom_kills parts"""
 HEADROOM = "slope_bytes_per_s window_s until_limit_s limit_bytes"
 SPEED = "word reason cause fix"
 GPU = """index name uuid utilization_percent temperature_c limit_margin_c power_w power_limit_w sm_clock_mhz

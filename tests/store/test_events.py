@@ -161,8 +161,9 @@ def test_a_machine_that_restarted_is_an_event_with_its_last_values(make_world: M
     world.at = 1059
     world.store.identify(NODE, NodeIdentity(boot_id="two"))
     event = world.snapshot().events[-1]
+    seen = f"{datetime.fromtimestamp(world.wall(1019), UTC).astimezone():%H:%M:%S}"
     assert event.message == (
-        "machine restarted: last seen 40 s before with headroom 1.0 GiB falling 1 GiB/s, GPU 61 °C, 35 W"
+        f"rebooted; last seen {seen} at 61 °C, 35 W, headroom 1.0 GiB falling 1 GiB/s: memory wedge?"
     )
     assert event.values == {
         "last_sample_age_s": 40.0,
@@ -191,7 +192,7 @@ def test_a_boot_id_that_is_missing_for_a_while_hides_no_restart(make_world: Make
     world = of_node(make_world)
     for boot_id in ("one", None, "two"):
         world.store.identify(NODE, NodeIdentity(boot_id=boot_id))
-    assert [event.message for event in world.snapshot().events] == ["machine restarted"]
+    assert [event.message for event in world.snapshot().events] == ["rebooted"]
 
 
 def test_a_trend_that_comes_and_goes_does_not_flap() -> None:

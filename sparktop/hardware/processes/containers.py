@@ -17,7 +17,7 @@ import threading
 import time
 from pathlib import Path
 
-from sparktop.hardware.kernel_file import read_small
+from sparktop.hardware.kernel_file import parse_int, read_small
 from sparktop.model.text import clean
 
 _log = logging.getLogger(__name__)
@@ -74,6 +74,23 @@ class ContainerReader:
                 self._unknown.add(found)
         found = self._ids[key]
         return (None, None) if found is None else (found[:ID_DIGITS], self._names.get(found))
+
+    def oom_kills(self, pid: int, start: int) -> int | None:
+        """Return how many processes of a process' container the kernel has killed for lack of memory.
+
+        Return None outside of containers, and where the container's memory.events cannot be read.
+        """
+        if self._ids.get((pid, start)) is None:
+            return None
+        cgroup = read_small(f"{self._root}/proc/{pid}/cgroup") or b""
+        path = next((line[3:] for line in cgroup.splitlines() if line.startswith(b"0::/")), None)
+        if path is None:
+            return None
+        events = (
+            read_small(f"{self._root}/sys/fs/cgroup{path.decode('utf-8', 'replace')}/memory.events") or b""
+        )
+        found = [line.partition(b" ")[2] for line in events.splitlines() if line.startswith(b"oom_kill ")]
+        return parse_int(found[0]) if found else None
 
     def learn_names(self, now: float) -> None:
         """Request the names of new containers in the background, at most every 30 s."""

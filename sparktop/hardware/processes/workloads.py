@@ -178,6 +178,7 @@ class WorkloadReader:
             percent,
             read_bytes,
             self._checkpoints.find(pid, process.start, title.path),
+            self._containers.oom_kills(pid, process.start) if title.engine else None,
         )
 
     def _read_bytes(self, pid: int) -> int | None:

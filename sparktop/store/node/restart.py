@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
-from sparktop.graphics import numbers
+from sparktop.model.ending import LastBoot
 from sparktop.model.event import Event, Severity, Values
 from sparktop.model.instant import Instant
-from sparktop.model.node import NodeIdentity
+from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.store.keys import SourceKey
+from sparktop.store.node.endings import Endings, last_words
 from sparktop.store.node.track import NodeTrack
 
 SLOPE_S = 30.0
@@ -16,24 +18,80 @@ SLOPE_S = 30.0
 _LEAST_SLOPE_S = 2.0
 _FALLING_GIB_PER_S = 0.01
 """Slower falls are not mentioned."""
-_SAID = ("last_sample_age_s", "headroom_gib", "headroom_slope_gib_per_s", "temperature_c", "power_w")
-"""Names of the values that the message has."""
+_FULL_SHARE, _LITTLE_GIB = 0.97, 2.0
+"""Share of memory in use, and headroom in GiB, beyond which a restart may have been a memory wedge."""
+_HOT_C = 90.0
 
 
 def restart_events(key: SourceKey, track: NodeTrack, identity: NodeIdentity, when: Instant) -> list[Event]:
-    """Return an event if `identity` has another boot id than the machine had before; otherwise [].
+    """Return an event if `identity` has another boot id than the machine had before, else [].
 
-    Called before `track` stores the identity, while its newest sample is still from before the restart.
+    A second event follows once the machine has read how its last boot ended. Called before `track` stores the
+    identity, while its newest sample is still from before the restart.
     """
     before, after = track.boot_id, identity.boot_id
-    if before is None or after is None or before == after:
-        return []
-    values = _last_values(track, when)
-    message = "machine restarted"
-    if words := _words(values):
-        message += f": {words}"
     about = f"{key.label}:boot"
+    if before is None or after is None or before == after:
+        if not track.rebooted or identity.last_boot is None or track.view.identity.last_boot is not None:
+            return []
+        return [Event(when.wall, Severity.INFO, key.name, end_words(identity.last_boot), {}, when.at, about)]
+    values = _last_values(track, when)
+    track.rebooted = True
+    track.endings = Endings()
+    message = _message(track, values, identity, when)
     return [Event(when.wall, Severity.WARNING, key.name, message, values, when.at, about)]
+
+
+def _message(track: NodeTrack, values: Values, identity: NodeIdentity, when: Instant) -> str:
+    """Return when it rebooted, when it was last seen and how, and the likely reason if there is a sign."""
+    said = "rebooted"
+    if identity.booted_at is not None:
+        said += f" at {datetime.fromtimestamp(identity.booted_at, UTC).astimezone():%H:%M}"
+    age_s = _number(values, "last_sample_age_s")
+    if age_s is None:
+        return said
+    seen = f"{(when.wall - timedelta(seconds=age_s)).astimezone():%H:%M:%S}"
+    words = last_words(track.view.sample)
+    headroom, slope = _number(values, "headroom_gib"), _number(values, "headroom_slope_gib_per_s")
+    if headroom is not None and (slope or 0.0) < -_FALLING_GIB_PER_S:
+        words = ", ".join(
+            filter(None, (words, f"headroom {headroom:.1f} GiB falling {-(slope or 0.0):.2g} GiB/s"))
+        )
+    said += f"; last seen {seen}" + (f" at {words}" if words else "")
+    guess = _guess(track.view.sample, headroom)
+    return f"{said}: {guess}" if guess else said
+
+
+def _guess(sample: NodeSample | None, headroom_gib: float | None) -> str:
+    """Return what the last sample suggests, as a question; "" if it suggests nothing."""
+    if sample is None:
+        return ""
+    used, total = sample.memory.used_bytes, sample.memory.total_bytes
+    full = used is not None and bool(total) and used >= _FULL_SHARE * (total or 0)
+    if full or (headroom_gib is not None and headroom_gib < _LITTLE_GIB):
+        return "memory wedge?"
+    if any((gpu.temperature_c or 0.0) >= _HOT_C for gpu in sample.gpus):
+        return "overheated?"
+    return ""
+
+
+def end_words(last: LastBoot) -> str:
+    """Return how the last boot ended, in words, and what cannot be read."""
+    parts = []
+    if last.watchdog:
+        parts.append("the hardware watchdog reset it")
+    if last.clean is not None:
+        parts.append("it was shut down in order" if last.clean else "it was not shut down in order")
+    if last.last_line:
+        parts.append(f"last line of its journal: {last.last_line}")
+    if last.unreadable:
+        parts.append(last.unreadable)
+    return f"how it went down: {'; '.join(parts) if parts else 'nothing was left to read'}"
+
+
+def _number(values: Values, name: str) -> float | None:
+    value = values.get(name)
+    return value if isinstance(value, float | int) else None
 
 
 def _last_values(track: NodeTrack, when: Instant) -> Values:
@@ -63,20 +121,3 @@ def _slope(known: Sequence[tuple[float, float]]) -> float | None:
     if not known or known[-1][0] - known[0][0] < _LEAST_SLOPE_S:
         return None
     return (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0])
-
-
-def _words(values: Values) -> str:
-    """Return the values in a sentence such as "last seen 40 s before with headroom 1.1 GiB, GPU 61 °C"."""
-    age_s, left, slope, heat, power = (
-        value if isinstance(value, float | int) else None for value in (values.get(name) for name in _SAID)
-    )
-    if age_s is None:
-        return ""
-    parts = []
-    if left is not None:
-        falling = slope is not None and slope < -_FALLING_GIB_PER_S
-        parts.append(f"headroom {left:.1f} GiB{f' falling {-(slope or 0.0):.2g} GiB/s' if falling else ''}")
-    parts += [f"GPU {heat:.0f} °C"] if heat is not None else []
-    parts += [f"{power:.0f} W"] if power is not None else []
-    seen = f"last seen {numbers.age(age_s)} before"
-    return f"{seen} with {', '.join(parts)}" if parts else seen

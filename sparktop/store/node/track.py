@@ -26,6 +26,7 @@ from sparktop.model.series import LATE, HistoryTable
 from sparktop.model.snapshot import EngineProcess, Headroom, NodeHistory, NodeView, SpeedState
 from sparktop.model.targets import NodeTarget, NodeThresholds
 from sparktop.store.health import Health
+from sparktop.store.node.endings import Endings
 from sparktop.store.node.gpu_roll import GpuRoll
 from sparktop.store.node.machine_log import MachineLog
 from sparktop.store.node.throttled import ThrottledMinute, WorstGpu
@@ -56,6 +57,9 @@ class NodeTrack:
         """By alert id: monotonic time at which the alert's value was last beyond its limit."""
         self.span_s: float | None = None
         """Seconds between the two newest samples; None before the second."""
+        self.rebooted = False
+        """Whether the machine has restarted while it was watched."""
+        self.endings = Endings()
         self.boot_id: str | None = None
         """The newest boot id that the machine reported."""
         self._thresholds = thresholds

@@ -1,0 +1,109 @@
+"""Lines of the kernel's log that say how something ended: Xids, processes killed for memory, overheating.
+
+/dev/kmsg is read where this user may: a read that finds nothing new costs 2 µs. Nothing is ever written, and
+no right is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from sparktop.model.ending import AER, OOM, THERMAL, XID, KernelLine, KernelLog
+from sparktop.model.text import clean
+
+_MOST_LINES = 20
+_MOST_FIRST, _MOST_LATER = 20_000, 200
+"""Most records read at the first reading, which begins at the oldest one kept, and at each later one."""
+_RECORD_BYTES = 8192
+_TEXT = 160
+_KINDS = (
+    (b"NVRM: Xid", XID),
+    (b"Out of memory: Killed process", OOM),
+    (b"Memory cgroup out of memory: Killed process", OOM),
+    (b"critical temperature reached", THERMAL),
+    (b"AER: ", AER),
+)
+_XID = re.compile(r"Xid \([^)]*\): (\d{1,4})")
+_PID = re.compile(r"(?:pid=|Killed process )(\d{1,7})")
+_DENIED = "the kernel log is not readable for this user: root, or kernel.dmesg_restrict = 0, would allow it"
+
+
+class KernelLogReader:
+    """Reads the kernel's log of this boot; keeps the newest lines of interest."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        """Read dev/kmsg below `root`."""
+        self._path = str(root / "dev/kmsg")
+        self._handle: int | None = None
+        self._log: KernelLog | None = None
+
+    def read(self) -> KernelLog:
+        """Return the lines of interest of this boot so far."""
+        most = _MOST_LATER
+        if self._log is None:
+            most, self._log = _MOST_FIRST, self._open()
+        if self._handle is not None:
+            found = self._records(self._handle, most)
+            if found:
+                lines = (*self._log.lines, *found)[-_MOST_LINES:]
+                self._log = KernelLog(lines, None)
+        return self._log
+
+    def close(self) -> None:
+        """Close the log; a later `read` begins anew."""
+        if self._handle is not None:
+            os.close(self._handle)
+        self._handle = self._log = None
+
+    def _open(self) -> KernelLog:
+        try:
+            self._handle = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except PermissionError:
+            return KernelLog(unreadable=_DENIED)
+        except OSError:
+            return KernelLog(unreadable="this machine has no kernel log to read")
+        return KernelLog()
+
+    def _records(self, handle: int, most: int) -> list[KernelLine]:
+        found: list[KernelLine] = []
+        for _ in range(most):
+            try:
+                record = os.read(handle, _RECORD_BYTES)
+            except BlockingIOError:
+                break
+            except BrokenPipeError:
+                continue  # records were overwritten before they were read
+            except OSError:
+                self._handle = None
+                os.close(handle)
+                break
+            if not record:
+                break
+            line = parse_record(record)
+            if line is not None:
+                found.append(line)
+        return found
+
+
+def parse_record(record: bytes) -> KernelLine | None:
+    """Parse a record of /dev/kmsg ("6,339,5140900,-;NVRM: Xid …"); None if it is of no interest."""
+    kind = next((kind for words, kind in _KINDS if words in record), None)
+    if kind is None or (kind == AER and b"atal" not in record):
+        return None
+    head, _, text = record.partition(b";")
+    fields = head.split(b",")
+    try:
+        since_boot_s = int(fields[2]) / 1e6
+    except (ValueError, IndexError):
+        return None
+    words = clean(text.partition(b"\n")[0].decode("utf-8", "replace"), _TEXT)
+    xid, pid = _XID.search(words), _PID.search(words)
+    return KernelLine(
+        since_boot_s,
+        kind,
+        words,
+        int(xid[1]) if xid is not None and kind == XID else None,
+        int(pid[1]) if pid is not None else None,
+    )
