@@ -20,6 +20,7 @@ SCENARIOS = {
     "memory": "a program takes 90 MiB of memory a second from the first machine",
     "faulty": "the first server restarts every 40 s, the second one drips",
     "slow-start": "the first server loads its model for 80 s every two and a half minutes",
+    "reboot": "the first machine runs out of memory, reboots and loads its model again",
     "pd-fault": "a power-delivery fault pins the second machine's clock",
     "tp2": "each server spans two machines",
     "topologies": "one machine, two as one (TP=2), two behind simple-shuffle, two behind least-busy",

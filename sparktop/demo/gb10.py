@@ -90,6 +90,7 @@ class Machine:
     """Rate of the link to the other machines of the same engine."""
     leak_bytes_per_s: float = 0.0
     """Rate at which a simulated program other than the engine allocates memory."""
+    leak_most_bytes: int = MOST_LEAK_BYTES
     leak_from_s: float = 0.0
     """Time (seconds of the samples' clock) from which the program behind `leak_bytes_per_s` allocates
     memory."""
@@ -216,7 +217,9 @@ def _cpu(at: float, load: float, host: float) -> CpuReading:
 
 
 def _memory(at: float, condition: Condition, machine: Machine) -> MemoryReading:
-    leaked = min(MOST_LEAK_BYTES, max(0, round(machine.leak_bytes_per_s * (at - machine.leak_from_s))))
+    leaked = min(
+        machine.leak_most_bytes, max(0, round(machine.leak_bytes_per_s * (at - machine.leak_from_s)))
+    )
     available = round((27 - 1.5 * condition.busy) * _GIB) - leaked + ENGINE_BYTES - condition.engine_bytes
     cma_free, cma, other = 2 * _GIB, 256 * _MIB, 3 * _GIB
     # Under pressure, the kernel reclaims page cache first.

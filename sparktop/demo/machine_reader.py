@@ -9,7 +9,8 @@ from dataclasses import replace
 from sparktop.demo.faults.fault import NO_SYMPTOMS
 from sparktop.demo.gb10 import ENGINE_BYTES, IDENTITY, Condition, Machine, sample_of
 from sparktop.demo.slow_start import starting
-from sparktop.model.failure import Failure
+from sparktop.model.ending import LastBoot
+from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.thermal import BARE_W, IDLE_CLOCK_MHZ, LOADED_W, NodeThermal
@@ -90,6 +91,7 @@ class MachineReader:
         self._machine = machine
         self._clock = clock
         self._engine: Engine | None = None
+        self._down_until, self._boots = self._clock(), 1
         self._start: tuple[float, float] | None = None
         """When the engine's processes started, in seconds of `clock`, and how long their start takes."""
         self._at = clock()
@@ -123,6 +125,19 @@ class MachineReader:
         self._start = (self._clock(), takes_s)
         self._condition = None
 
+    def reboot(self, down_s: float) -> None:
+        """Let the machine be down for `down_s` seconds from now on, and come back with a new boot id."""
+        now = self._clock()
+        self._down_until, self._boots = now + down_s, self._boots + 1
+        self._machine = replace(self._machine, leak_from_s=now + down_s)
+        name = self._identity.hostname
+        self._identity = replace(
+            self._identity,
+            boot_id=f"simulated-{name}-{self._boots}",
+            booted_at=time.time() + down_s,
+            last_boot=LastBoot(clean=False),
+        )
+
     def look(self) -> NodeSample:
         """Return a sample of the machine at the current time."""
         now = self._clock()
@@ -135,6 +150,9 @@ class MachineReader:
     async def poll(self, deadline_s: float) -> NodeSample | Failure:
         """Return a sample of the machine at the current time, without waiting."""
         del deadline_s
+        now = self._clock()
+        if now < self._down_until:
+            return Failure(FailureKind.UNREACHABLE, "the simulated machine is down", now)
         return self.look()
 
     async def close(self) -> None:

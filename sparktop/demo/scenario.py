@@ -46,6 +46,8 @@ class Restarts:
     every_s: float
     down_s: float
     """Seconds for which the port is closed at each restart; a real server takes minutes to start."""
+    boot_s: float = 0.0
+    """Seconds of `down_s` for which the machine itself is down, as it reboots; 0: only the server ends."""
     loads: bool = False
     """Whether the server's processes are visible meanwhile: it loads its model. Otherwise they are gone."""
 
@@ -209,6 +211,13 @@ SCENARIOS = {
             "the first server loads its model for 80 s every two and a half minutes",
             spread=0.5,
             restarts=Restarts(0, 150.0, 80.0, loads=True),
+        ),
+        Scenario(
+            "reboot",
+            "the first machine runs out of memory, reboots and loads its model again",
+            spread=0.5,
+            machines={0: Machine(leak_bytes_per_s=0.34 * _GIB, leak_most_bytes=round(22.3 * _GIB))},
+            restarts=Restarts(0, 150.0, 75.0, boot_s=20.0, loads=True),
         ),
         Scenario(
             "pd-fault",

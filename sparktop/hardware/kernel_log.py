@@ -17,6 +17,7 @@ _MOST_LINES = 20
 _MOST_FIRST, _MOST_LATER = 20_000, 200
 """Most records read at the first reading, which begins at the oldest one kept, and at each later one."""
 _RECORD_BYTES = 8192
+_READ_AGAIN_S = 4.0
 _TEXT = 160
 _KINDS = (
     (b"NVRM: Xid", XID),
@@ -38,10 +39,13 @@ class KernelLogReader:
         self._path = str(root / "dev/kmsg")
         self._handle: int | None = None
         self._log: KernelLog | None = None
+        self._read_at = 0.0
 
-    def read(self) -> KernelLog:
-        """Return the lines of interest of this boot so far."""
-        most = _MOST_LATER
+    def read(self, now: float) -> KernelLog:
+        """Return the lines of interest of this boot so far; new ones are read every few seconds (`now`)."""
+        if self._log is not None and 0 <= now - self._read_at < _READ_AGAIN_S:
+            return self._log
+        most, self._read_at = _MOST_LATER, now
         if self._log is None:
             most, self._log = _MOST_FIRST, self._open()
         if self._handle is not None:

@@ -99,7 +99,7 @@ class Machine:
             rails=rails,
             processes=table,
             workloads=workloads,
-            kernel=self._kernel.read(),
+            kernel=self._kernel.read(now),
             cost_ms=(self._clock() - now) * _MILLI,
         )
 

@@ -10,6 +10,7 @@ import pytest
 from sparktop.demo.gb10 import MOST_LEAK_BYTES, SLOW_MHZ, Machine, node_sample
 from sparktop.demo.machine_reader import MachineHeat, MachineReader
 from sparktop.hardware.pcie import link_bits_per_s
+from sparktop.model.failure import Failure
 from sparktop.model.node import NodeSample
 from sparktop.simulation.calibration import CLUSTER_TP2, SOLO
 from sparktop.simulation.engine import Engine
@@ -163,3 +164,36 @@ def test_the_simulated_bus_is_what_the_hardware_reader_makes_of_its_link(tmp_pat
     assert ports
     assert all(port.bus_bits_per_s == pytest.approx(read, rel=0.001) for port in ports)
     assert all(port.bus_bits_per_s == pytest.approx(100.8e9) for port in ports)
+
+
+def test_a_start_shows_its_phases(clock: Clock) -> None:
+    """GPU memory grows with the weights, stands still, jumps to its end; the processes are young."""
+    reader = MachineReader(MachineHeat(ambient_c=20.0, at=clock.now), Machine(), name="a", clock=clock)
+    reader.begin_start(100.0)
+    held = []
+    for _ in range(10):
+        clock.now += 10.0
+        sample = reader.look()
+        processes = sample.gpus[0].processes or ()
+        held.append(sum(one.memory_bytes or 0 for one in processes if one.kind == "compute") // GIB)
+    assert held == sorted(held)
+    assert (held[0], held[5], held[6], held[-1]) == (0, 57, 57, 83)
+    assert sample.workloads is not None
+    assert [(one.role, one.age_s) for one in sample.workloads.processes] == [
+        ("server", 102.0),
+        ("engine core", 100.0),
+    ]
+
+
+async def test_a_machine_that_reboots_is_silent_and_comes_back_with_another_boot_id(clock: Clock) -> None:
+    """As the agent of a real machine."""
+    reader = MachineReader(MachineHeat(ambient_c=20.0, at=clock.now), Machine(), name="a", clock=clock)
+    before = reader.identity
+    reader.reboot(20.0)
+    clock.now += 19.0
+    assert isinstance(await reader.poll(1.0), Failure)
+    clock.now += 2.0
+    assert isinstance(await reader.poll(1.0), NodeSample)
+    assert before is not None
+    assert reader.identity is not None
+    assert (before.boot_id, reader.identity.boot_id) == ("simulated-a", "simulated-a-2")

@@ -62,13 +62,13 @@ def test_any_record_can_be_read(record: bytes) -> None:
 def test_a_log_that_may_not_be_read_says_who_could(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is never asked for; a machine without one says that."""
     reader = KernelLogReader(tmp_path)
-    assert reader.read().unreadable == "this machine has no kernel log to read"
+    assert reader.read(0.0).unreadable == "this machine has no kernel log to read"
 
     def deny(*_: object) -> int:
         raise PermissionError
 
     monkeypatch.setattr("sparktop.hardware.kernel_log.os.open", deny)
-    denied = KernelLogReader(tmp_path).read().unreadable
+    denied = KernelLogReader(tmp_path).read(0.0).unreadable
     assert denied is not None
     assert "kernel.dmesg_restrict = 0" in denied
 
@@ -79,12 +79,12 @@ def test_new_lines_are_added_to_the_known_ones(tmp_path: Path) -> None:
     path.parent.mkdir()
     os.mkfifo(path)
     reader = KernelLogReader(tmp_path)
-    assert reader.read().lines == ()
+    assert reader.read(0.0).lines == ()
     handle = os.open(path, os.O_WRONLY)
     os.write(handle, XID_79)
-    assert [line.code for line in reader.read().lines] == [79]
+    assert [line.code for line in reader.read(5.0).lines] == [79]
     os.write(handle, KILLED)
-    assert [line.kind for line in reader.read().lines] == [XID, OOM]
+    assert [line.kind for line in reader.read(10.0).lines] == [XID, OOM]
     os.close(handle)
     reader.close()
 

@@ -120,8 +120,12 @@ class EngineSite:
         while True:
             await asyncio.sleep(restarts.every_s - restarts.down_s)
             await self.shut()
+            for reader in self._readers:
+                if restarts.boot_s:
+                    reader.reboot(restarts.boot_s)
+            await asyncio.sleep(restarts.boot_s)
             if restarts.loads:
                 for reader in self._readers:
-                    reader.begin_start(restarts.down_s)
-            await asyncio.sleep(restarts.down_s)
+                    reader.begin_start(restarts.down_s - restarts.boot_s)
+            await asyncio.sleep(restarts.down_s - restarts.boot_s)
             await self.open()

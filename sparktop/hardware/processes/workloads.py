@@ -28,7 +28,11 @@ from sparktop.hardware.processes.titles import (
 from sparktop.model.workload import Workload, Workloads
 
 _READ_AGAIN_S, _SETTLED_AGAIN_S = 5.0, 10.0
-"""Seconds between two readings; the second where no process of an engine is young."""
+"""Seconds between two readings; the second where no process of an engine is young, and none ended lately."""
+_LIST_AGAIN_S = 60.0
+"""Seconds after which a settled machine's processes are listed again; in between, known ones are read."""
+_AFTER_END_S = 300.0
+"""Seconds after the end of an engine's process in which its next start is expected."""
 _STARTING_S = 1800.0
 """Age up to which a process of an engine may still be loading a model."""
 _YOUNG_S, _UNSETTLED_S = 12.0, 180.0
@@ -92,6 +96,9 @@ class WorkloadReader:
         self._ticks_per_s = ticks_per_s or os.sysconf("SC_CLK_TCK")
         self._read_at: float | None = None
         self._wait_s = _READ_AGAIN_S
+        self._listed_at: float | None = None
+        self._ended_at: float | None = None
+        """When a workload was last found to have ended."""
         self._workloads = Workloads()
         self._seen: dict[int, _Seen] = {}
         self._used: dict[int, _Use] = {}
@@ -102,12 +109,16 @@ class WorkloadReader:
         if age_s is not None and 0 <= age_s < self._wait_s:
             known = self._workloads
             return Workloads(known.processes, known.compilers, age_s)
-        first = self._read_at is None
         self._read_at = now
-        pids = [int(name) for name in _names(self._proc) if name.isdecimal()]
-        self._look(pids, now, first=first)
-        wanted = {pid for pid, seen in self._seen.items() if seen.title is not None} | set(on_gpu)
-        found = [process for pid in sorted(wanted)[:_MOST] if (process := self._stat(pid)) is not None]
+        before = self._workloads.processes
+        found = [] if self._is_list_due(now, on_gpu) else self._known(on_gpu)
+        if len(found) < len(before) or self._is_list_due(now, on_gpu):
+            first, self._listed_at = self._listed_at is None, now
+            pids = [int(name) for name in _names(self._proc) if name.isdecimal()]
+            self._look(pids, now, first=first)
+            found = self._known(on_gpu)
+        if len(found) < len(before):
+            self._ended_at = now
         self._used = {one.pid: self._used[one.pid] for one in found if one.pid in self._used}
         workloads = tuple(self._workload(process, now) for process in found)
         self._workloads = Workloads(
@@ -115,10 +126,21 @@ class WorkloadReader:
             sum(seen.compiler for seen in self._seen.values()),
             0.0,
         )
-        starting = any(one.age_s is not None and one.age_s < _STARTING_S for one in workloads)
+        starting = (self._ended_at is not None and now - self._ended_at < _AFTER_END_S) or any(
+            one.age_s is not None and one.age_s < _STARTING_S for one in workloads
+        )
         self._wait_s = _READ_AGAIN_S if starting else _SETTLED_AGAIN_S
         self._containers.learn_names(now)
         return self._workloads
+
+    def _is_list_due(self, now: float, on_gpu: Collection[int]) -> bool:
+        fast = self._wait_s == _READ_AGAIN_S or self._listed_at is None
+        new = any(pid not in self._seen for pid in on_gpu)
+        return fast or new or not 0 <= now - (self._listed_at or 0.0) < _LIST_AGAIN_S
+
+    def _known(self, on_gpu: Collection[int]) -> list[Process]:
+        wanted = {pid for pid, seen in self._seen.items() if seen.title is not None} | set(on_gpu)
+        return [process for pid in sorted(wanted)[:_MOST] if (process := self._stat(pid)) is not None]
 
     def _look(self, pids: Iterable[int], now: float, *, first: bool) -> None:
         """Read the command lines that are new or may have changed; forget processes that ended."""

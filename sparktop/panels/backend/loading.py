@@ -50,7 +50,7 @@ def loading_rows(view: BackendView, width: int) -> list[Row]:
         rows.append([label("loading "), *bar_runs(loading.share, bar, "load"), *after])
     phase, _, times = words.rpartition(", ") if len(words) > width else ("", "", words)
     rows += [[(part, "warn")] for part in (phase, times) if part]
-    if loading.memory_bytes is not None and loading.node is not None:
+    if loading.memory_bytes and loading.node is not None:
         size = numbers.data(loading.memory_bytes, 9).strip()
         rows.append([label(f"process {loading.pid} on {loading.node} holds {size}")])
     return [fit_row(row, width) for row in rows]
