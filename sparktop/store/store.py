@@ -377,7 +377,6 @@ class Store:
             self.starts.note(key.name, sample)
             track.judge_steps(self._placement.steps_on(key.name))
             self._events.add(*judge_node(self._alerts, key, track, self._tracks.thresholds.nodes, when))
-            self._events.add(*track.endings.note(key, sample, track.view.engine_processes, when))
 
     def _backend_view(
         self, track: BackendTrack, at: float, now: datetime, groups: Mapping[str, str]

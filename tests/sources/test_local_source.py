@@ -199,6 +199,7 @@ async def test_processes_are_read_while_they_are_shown(source: LocalSource, tmp_
     assert LocalSource("other").show_processes is False
 
 
+@pytest.mark.outside
 async def test_this_machine_is_a_source() -> None:
     """The real machine: a sample with the processor's figures and honest words about the GPU."""
     local = LocalSource("here")

@@ -114,7 +114,7 @@ class Gauge:
 def judge_node(
     book: AlertBook, key: SourceKey, track: NodeTrack, thresholds: NodeThresholds, when: Instant
 ) -> list[Event]:
-    """Raise, update or clear every alert about a node after a sample; return events about its GPUs."""
+    """Raise, update or clear every alert about a node after a sample; return events of GPUs and endings."""
     sample = track.view.sample
     if sample is None:
         return []
@@ -128,7 +128,8 @@ def judge_node(
         elif sample.at - track.beyond_at.get(alert_id, -QUIET_S) >= gauge.quiet_s or gauge.value is None:
             book.clear(alert_id, when)
     _judge_speed(book, key, track, when, thresholds)
-    return track.roll.judge(book, key, sample, track.view.gpus_lost, when)
+    ended = track.endings.note(key, sample, track.view.engine_processes, when)
+    return [*track.roll.judge(book, key, sample, track.view.gpus_lost, when), *ended]
 
 
 def _judge_speed(

@@ -32,11 +32,15 @@ def restart_events(key: SourceKey, track: NodeTrack, identity: NodeIdentity, whe
     before, after = track.boot_id, identity.boot_id
     about = f"{key.label}:boot"
     if before is None or after is None or before == after:
-        if not track.rebooted or identity.last_boot is None or track.view.identity.last_boot is not None:
+        if (
+            track.rebooted_at is None
+            or identity.last_boot is None
+            or track.view.identity.last_boot is not None
+        ):
             return []
         return [Event(when.wall, Severity.INFO, key.name, end_words(identity.last_boot), {}, when.at, about)]
     values = _last_values(track, when)
-    track.rebooted = True
+    track.rebooted_at = when.at
     track.endings = Endings()
     message = _message(track, values, identity, when)
     return [Event(when.wall, Severity.WARNING, key.name, message, values, when.at, about)]

@@ -32,6 +32,8 @@ from sparktop.store.node.machine_log import MachineLog
 from sparktop.store.node.throttled import ThrottledMinute, WorstGpu
 
 GIB = 2**30
+TREND_AFTER_BOOT_S = 300.0
+"""Seconds after a restart of the machine in which its memory shows no trend: models are loaded."""
 _REMEMBERED = tuple(one.name for one in fields(NodeHistory))
 
 
@@ -57,8 +59,8 @@ class NodeTrack:
         """By alert id: monotonic time at which the alert's value was last beyond its limit."""
         self.span_s: float | None = None
         """Seconds between the two newest samples; None before the second."""
-        self.rebooted = False
-        """Whether the machine has restarted while it was watched."""
+        self.rebooted_at: float | None = None
+        """When the machine's last restart was noticed, in monotonic seconds; None if none was."""
         self.endings = Endings()
         self.boot_id: str | None = None
         """The newest boot id that the machine reported."""
@@ -199,7 +201,9 @@ class NodeTrack:
         left_gib = self.view.history.headroom_gib
         if self._trend_at is None or newest.at - self._trend_at >= SLOT_S:
             # Only as often as it gets a new point: it costs more than everything else here.
-            self._trend, self._trend_at = trend(left_gib, newest.at, interval_s), newest.at
+            booted = self.rebooted_at is not None and newest.at - self.rebooted_at < TREND_AFTER_BOOT_S
+            self._trend = None if booted else trend(left_gib, newest.at, interval_s)
+            self._trend_at = newest.at
         self.view = replace(
             self.view,
             headroom=headroom(self._trend, left_gib.last, limits[2] if limits else None),
