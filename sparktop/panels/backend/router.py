@@ -10,6 +10,7 @@ from sparktop.graphics.bars import EMPTY, segments
 from sparktop.graphics.cells import fit
 from sparktop.model.failure import FailureKind
 from sparktop.model.router import LITELLM, UNKNOWN_KIND, Deployment, RouterView
+from sparktop.model.snapshot import BackendState
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.frame import frame_role, framed, name_tab
 from sparktop.panels.parts.roles import part_role
@@ -107,7 +108,9 @@ def _footnote(view: RouterView, *, note_inside: bool) -> tuple[Row, Row]:
     poll: Row = [] if view.poll_ms is None else [(f" {view.poll_ms:.0f} ms ", "muted")]
     if view.stuck:
         listed = "; ".join(f"{name}: {words}" for name, words in view.stuck.items())
-        return [(f" ✖ {listed} ", "bad")], poll
+        # Red is what is certain, as the backend's own word and alert are.
+        unsure = all(words.startswith(BackendState.SUSPECT.value) for words in view.stuck.values())
+        return [(f" ▲ {listed} ", "warn") if unsure else (f" ✖ {listed} ", "bad")], poll
     words = view.url if view.note is None or note_inside else f"{view.note} · {view.url}"
     return [(f" {words} ", "muted")], poll
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparktop.demo.scenario import SCENARIOS
+from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.bars import header_row
 from sparktop.panels.board.scene import Scene
@@ -24,6 +25,7 @@ CASES = {
     "swap-storm": 60,
     "faulty": 90,
     "outage": 90,
+    "hang-a": 175,
 }
 """Seconds to play by scenario; in "outage", a server stops answering after 40 s."""
 SEEN_S = 5
@@ -54,10 +56,24 @@ def test_what_stays_red_is_in_the_alert_count(name: str) -> None:
         shown = live.play(SEEN_S).snapshot()
         subjects = {alert.subject for alert in shown.alerts}
         now = red_panels(shown)
+        behind = {one.name: set(one.backends) for one in shown.routers}
         for kind, source in now & before:
-            assert source in subjects or (not source and subjects), (kind, source, shown.taken_at)
+            about = {source, *(behind[source] if kind == "router" else ())}
+            assert about & subjects or (not source and subjects), (kind, source, shown.taken_at)
         assert shown.alerts or not red([header_row(shown, 120)])
         before = now
+
+
+def test_a_router_to_a_backend_that_is_perhaps_stuck_is_not_red() -> None:
+    """While the backend's alert is a warning, the router's line about it has the colour of one."""
+    live = Rehearsal(nodes=2, scenario=SCENARIOS["hang-a"])
+    severities = set()
+    for _ in range(0, 175, SEEN_S):
+        shown = live.play(SEEN_S).snapshot()
+        critical = any(alert.severity is Severity.CRITICAL for alert in shown.alerts)
+        severities |= {alert.severity for alert in shown.alerts}
+        assert critical or "router" not in {kind for kind, _ in red_panels(shown)}, shown.taken_at
+    assert severities == {Severity.WARNING, Severity.CRITICAL}
 
 
 def test_a_verdict_that_is_not_announced_is_not_red() -> None:
