@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from sparktop.analysis.limited_by import Evidence, Machine, Peer, limited_by
 from sparktop.analysis.roofline import bandwidth_gb_per_s, read_percent
 from sparktop.model.limit import Limit, LimitKind
+from sparktop.model.progress import Progress
 from sparktop.model.snapshot import BackendView
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.node.track import NodeTrack
@@ -19,6 +20,8 @@ MOST_AT_ONCE = 16
 _MOST_PEERS = 3
 """Servers compared with one behind a router: this many of those with the fewest requests, and of those with
 the most."""
+
+_STUCK = {Progress.SUSPECT, Progress.STUCK}
 
 Routed = Sequence[tuple[RouterTrack, Group]]
 """Each router with the backends behind it."""
@@ -38,11 +41,10 @@ class LimitBook:
         self._judged_at: dict[str, float] = {}
 
     def of(self, view: BackendView) -> Limit | None:
-        """Return what holds a backend back; None if that is not known.
-
-        It is not where the backend does not answer or makes no progress, or was not judged yet.
-        """
-        return self._found.get(view.name) if view.progress is None and view.failure is None else None
+        """Return what holds a backend back; None if it does not answer, may be stuck or was not judged."""
+        if view.failure is not None or (view.progress is not None and view.progress.word in _STUCK):
+            return None
+        return self._found.get(view.name)
 
     def look(
         self,

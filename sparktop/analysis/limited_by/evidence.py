@@ -99,5 +99,7 @@ class Evidence:
     """These reads."""
     server_cores: float | None = None
     """CPU cores that its HTTP server's process used, by its own page."""
+    window_s: float = 30.0
+    """Seconds up to the newest poll over which the load is judged."""
     speculates: bool = False
     """Whether it decodes speculatively: a step then yields several tokens for each request."""

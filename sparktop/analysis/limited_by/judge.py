@@ -34,7 +34,7 @@ def limited_by(evidence: Evidence) -> Limit | None:
     """Return what holds a server back; None while there are too few polls to judge by."""
     if evidence.looks and evidence.looks[-1].running is None:
         return Limit(LimitKind.UNKNOWN, "the server does not report how many requests run")
-    load = load_of(evidence.looks)
+    load = load_of(evidence.looks, evidence.window_s)
     if load is None:
         return None
     found = _outside(evidence, load) or _inside(evidence, load)

@@ -9,8 +9,6 @@ from sparktop.analysis.limited_by.evidence import Look
 
 FEWEST_LOOKS = 8
 """With fewer polls there is no verdict."""
-WINDOW_S = 30.0
-"""The load is that of the newest polls over this many seconds."""
 _PASSING = 2.0
 """Multiple of the requests that arrive during a mean step which may wait for its end: steps that compute
 prompts last longer than the mean."""
@@ -58,7 +56,7 @@ class Load:
         return self.passing is not None and self.waiting * self.queued <= _PASSING * self.passing
 
 
-def newest(looks: Sequence[Look], span_s: float = WINDOW_S) -> Sequence[Look]:
+def newest(looks: Sequence[Look], span_s: float) -> Sequence[Look]:
     """Return the looks of the newest `span_s` seconds."""
     if not looks:
         return looks
@@ -66,12 +64,12 @@ def newest(looks: Sequence[Look], span_s: float = WINDOW_S) -> Sequence[Look]:
     return [look for look in looks if look.at >= since]
 
 
-def load_of(looks: Sequence[Look]) -> Load | None:
-    """Return the load over the newest `WINDOW_S` seconds of `looks`.
+def load_of(looks: Sequence[Look], window_s: float = 30.0) -> Load | None:
+    """Return the load over the newest `window_s` seconds of `looks`.
 
     None if there are fewer than `FEWEST_LOOKS` polls, or if running or waiting requests are not reported.
     """
-    recent = newest(looks)
+    recent = newest(looks, window_s)
     known = [look for look in recent if look.running is not None and look.waiting is not None]
     if len(known) < FEWEST_LOOKS or len(known) < len(recent) / 2:
         return None

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean, median
 
 from sparktop.analysis.limited_by.evidence import Evidence, Machine, MachineLook
-from sparktop.analysis.limited_by.load import WINDOW_S
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED
 from sparktop.model.limit import Limit, LimitKind
 
@@ -22,11 +21,11 @@ LINK_SHARE = 0.4
 """Share of the time that the link between ranks is in use from which on it is the largest part of a step."""
 
 
-def recent(machine: Machine) -> list[MachineLook]:
+def recent(machine: Machine, window_s: float) -> list[MachineLook]:
     """Return the samples of a machine that lie in the window of a verdict."""
     if not machine.looks:
         return []
-    since = machine.looks[-1].at - WINDOW_S - 0.5
+    since = machine.looks[-1].at - window_s - 0.5
     return [look for look in machine.looks if look.at >= since]
 
 
@@ -34,7 +33,7 @@ def gpu_percent(evidence: Evidence) -> float | None:
     """Return the mean use in percent of the busiest GPUs of all machines; None if one of them is unknown."""
     if not evidence.machines or len(evidence.machines) < evidence.spans:
         return None
-    means = [_mean(look.gpu_percent for look in recent(one)) for one in evidence.machines]
+    means = [_mean(look.gpu_percent for look in recent(one, evidence.window_s)) for one in evidence.machines]
     known = [mean for mean in means if mean is not None]
     return fmean(known) if len(known) == len(means) else None
 
@@ -43,7 +42,7 @@ def power_limit(evidence: Evidence) -> Limit | None:
     """Return the limit by a machine whose clock is far below what its GPU can do; None if there is none."""
     for machine in evidence.machines:
         word = machine.speed.word
-        clock = _mean(look.clock_mhz for look in recent(machine))
+        clock = _mean(look.clock_mhz for look in recent(machine, evidence.window_s))
         usual = machine.usual_mhz
         low = clock is not None and usual is not None and clock < _THROTTLED_SHARE * usual
         if word == SLOW_CLOCK or (word == THROTTLED and low):
@@ -69,7 +68,9 @@ def cpu_limit(evidence: Evidence) -> Limit | None:
     if used is None:
         return None
     for machine in evidence.machines:
-        cores = [look.core_percent for look in recent(machine) if look.core_percent is not None]
+        cores = [
+            look.core_percent for look in recent(machine, evidence.window_s) if look.core_percent is not None
+        ]
         full = median(cores) if cores else 0.0
         if full >= _FULL_CORE_PERCENT:
             where = f" of {machine.name}" if evidence.spans > 1 else ""
@@ -82,7 +83,7 @@ def network_limit(evidence: Evidence) -> Limit | None:
     if evidence.spans < 2:  # noqa: PLR2004 - ranks on one machine do not use the network
         return None
     for machine in evidence.machines:
-        looks = recent(machine)
+        looks = recent(machine, evidence.window_s)
         share = _mean(look.link_share for look in looks)
         if share is None or share < LINK_SHARE:
             continue

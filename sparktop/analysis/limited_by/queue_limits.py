@@ -34,9 +34,9 @@ def router_limit(evidence: Evidence) -> Limit | None:
     """
     if evidence.router is None:
         return None
-    mine = newest(evidence.looks)
+    mine = newest(evidence.looks, evidence.window_s)
     for peer in evidence.peers:
-        pairs = _pairs(mine, newest(peer.looks))
+        pairs = _pairs(mine, newest(peer.looks, evidence.window_s))
         if len(pairs) < len(mine) / 2 or not pairs:
             continue
         heavy = [pair for pair in pairs if _overlooked(*pair, slots=peer.slots)]

@@ -27,20 +27,8 @@ class MachineLog:
 
     def note(self, sample: NodeSample) -> None:
         """Add a sample."""
-        gpu = max(sample.gpus, key=lambda one: one.utilization_percent or 0.0, default=None)
-        self._note_clock(gpu)
-        link = max(filter(_loads, sample.network), key=_share, default=None)
-        self.looks.append(
-            MachineLook(
-                sample.at,
-                gpu.utilization_percent if gpu is not None else None,
-                gpu.sm_clock_mhz if gpu is not None else None,
-                max(sample.cpu.core_percent, default=None),
-                _share(link) if link is not None else None,
-                max(link.rx_bytes_per_s or 0.0, link.tx_bytes_per_s or 0.0) if link is not None else None,
-                link.name if link is not None else None,
-            )
-        )
+        self._note_clock(_busiest(sample))
+        self.looks.append(machine_look(sample))
         while self.looks[0].at < sample.at - _KEPT_S:
             self.looks.popleft()
 
@@ -48,6 +36,25 @@ class MachineLog:
         if gpu is None or gpu.sm_clock_mhz is None or (gpu.utilization_percent or 0.0) < _LOADED_PERCENT:
             return
         self.usual_mhz = max(self.usual_mhz or 0.0, float(gpu.sm_clock_mhz))
+
+
+def machine_look(sample: NodeSample) -> MachineLook:
+    """Return the figures of a sample that show what holds a backend on the machine back."""
+    gpu = _busiest(sample)
+    link = max(filter(_loads, sample.network), key=_share, default=None)
+    return MachineLook(
+        sample.at,
+        gpu.utilization_percent if gpu is not None else None,
+        gpu.sm_clock_mhz if gpu is not None else None,
+        max(sample.cpu.core_percent, default=None),
+        _share(link) if link is not None else None,
+        max(link.rx_bytes_per_s or 0.0, link.tx_bytes_per_s or 0.0) if link is not None else None,
+        link.name if link is not None else None,
+    )
+
+
+def _busiest(sample: NodeSample) -> GpuReading | None:
+    return max(sample.gpus, key=lambda one: one.utilization_percent or 0.0, default=None)
 
 
 def _loads(link: NetworkReading) -> bool:

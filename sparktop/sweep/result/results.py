@@ -118,6 +118,15 @@ class NodeSide(Part):
     headroom_min_bytes: Number = None
 
 
+class LimitSide(Part):
+    """What held a server back during a level, by sparktop's judgement of its samples."""
+
+    kind: Text
+    reason: Text
+    hint: Text | None = None
+    server: Text | None = None  # the one that it holds for, where several served the level
+
+
 class Validity(Part):
     """A reason to doubt the metrics of a level."""
 
@@ -179,6 +188,7 @@ class LevelResult(Part):
     roofline_percent: Number = None
     """Decode rate of a single request in percent of what the memory bandwidth allows."""
     validity: tuple[Validity, ...] = ()
+    limited_by: LimitSide | None = None
     balance: Tree | None = None
     """How evenly the router distributed the load over its backends, in the format of a JSON snapshot."""
     each: EachRequest | None = None

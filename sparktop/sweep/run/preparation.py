@@ -57,6 +57,8 @@ class PreparedTarget:
     """Names of the watched servers that the load reaches."""
     nodes: tuple[str, ...] = ()
     """Names of the watched machines that the load reaches."""
+    placed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Names of the machines that each watched server runs on, by server."""
     slots: Mapping[str, int] = field(default_factory=dict)
     """Maximum concurrent requests of each watched server that reports it, by name."""
     capture_sizes: tuple[int, ...] | None = None
@@ -203,6 +205,7 @@ def _with_servers(
         version=next((view.version for view in views if view.version), None),
         backends=watched_backends(target, snapshot),
         nodes=watched_nodes(target, snapshot),
+        placed={view.name: view.nodes for view in views},
         slots={view.name: view.slots for view in views if view.slots is not None},
         capture_sizes=views[0].capture_sizes if len(views) == 1 and not asks.router else None,
         roofline_tps=views[0].roofline_tps if len(views) == 1 and not asks.router else None,

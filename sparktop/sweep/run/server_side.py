@@ -22,6 +22,7 @@ from sparktop.store.keys import SourceKind
 from sparktop.store.load_log import ABORTED_REASONS, FAILED_REASONS
 from sparktop.sweep.plan.plan import SweepTarget, TargetKind
 from sparktop.sweep.result.results import NodeSide
+from sparktop.sweep.run.limit_log import LimitLog
 
 Span = tuple[float, float]
 """Start and end in monotonic seconds, which on Linux is also the clock of the load generator."""
@@ -204,6 +205,7 @@ class ServerLog:
         """Samples by router, for routers that count failed requests."""
         self._silent: dict[str, tuple[float, Failure]] = {}
         """(time of the first failure in a row, newest failure) of each server that does not answer."""
+        self.limits = LimitLog()
         self._news = asyncio.Event()
 
     def accept(self, key: SourceKey, reading: Reading) -> None:
@@ -211,12 +213,14 @@ class ServerLog:
         if key.kind is SourceKind.BACKEND:
             if isinstance(reading, EngineSample):
                 self._servers.setdefault(key.name, []).append(server_point(reading))
+                self.limits.accept_server(key.name, reading)
                 self._silent.pop(key.name, None)
             elif isinstance(reading, Failure):
                 since = self._silent.get(key.name, (reading.at, reading))[0]
                 self._silent[key.name] = (since, reading)
         elif isinstance(reading, NodeSample):
             self._nodes.setdefault(key.name, []).append(node_point(reading))
+            self.limits.accept_machine(key.name, reading)
         elif isinstance(reading, RouterSample) and reading.failures is not None:
             self._routers.setdefault(key.name, []).append(reading)
         self.wake()
@@ -258,6 +262,7 @@ class ServerLog:
 
     def forget(self, before: float) -> None:
         """Drop samples older than the time `before`, except the newest sample of each source."""
+        self.limits.forget(before)
         kept: list[list[Any]] = [*self._servers.values(), *self._nodes.values(), *self._routers.values()]
         for points in kept:
             del points[: min(bisect_left([one.at for one in points], before), len(points) - 1)]

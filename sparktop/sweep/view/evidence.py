@@ -15,7 +15,7 @@ from sparktop.sweep.result.run_split import level_split, split_words
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.view.bars import stored_timelines
 from sparktop.sweep.view.levels import result_key
-from sparktop.sweep.view.marks import balance_reasons, balance_word
+from sparktop.sweep.view.marks import balance_reasons, balance_word, limit_words
 from sparktop.sweep.view.rows import result_rows
 
 _RATES = ("decode_tps", "sustained_tps", "pure_decode_tps", "prefill_tps", "peak_tps")
@@ -130,6 +130,8 @@ def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
         yield "Router adds", overhead
     if (server := _server_words(level)) is not None:
         yield "Server", server
+    if (limit := limit_words(level)) is not None:
+        yield "Limit", limit
     for name, side in level.hardware.items():
         yield name, _node_words(side)
     if level.roofline_percent is not None:

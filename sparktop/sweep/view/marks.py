@@ -28,7 +28,9 @@ from sparktop.sweep.terms.doubts import (
 )
 
 PADDING, UNBALANCED, PREEMPTING, KV_FULL = "padding", "unbalanced", "preempting", "kv_full"
-REFUSED = "refused"
+REFUSED, LIMITED = "refused", "limited"
+_UNMARKED = {"unknown", "client"}
+"""Limits that are no reason why a level is slow."""
 _ORDER = (
     CUT_SHORT,
     ERRORS,
@@ -83,6 +85,8 @@ def _slow(level: LevelResult) -> Iterator[Mark]:
             "of what is computed is padding"
         )
         yield Mark(PADDING, f"padding {level.padding_percent:.0f} %", message, doubt=False)
+    if (limit := level.limited_by) is not None and limit.kind not in _UNMARKED:
+        yield Mark(LIMITED, f"limited by {limit.kind}", limit_words(level) or "", doubt=False)
     word = balance_word(level)
     if word in _WORST_BALANCE:
         reasons = balance_reasons(level)
@@ -91,6 +95,16 @@ def _slow(level: LevelResult) -> Iterator[Mark]:
     elif (sentence := _bunched(level)) is not None:
         message = f"requests went to one backend after the other in bunches: {sentence}"
         yield Mark(UNBALANCED, "bunched", message, doubt=False)
+
+
+def limit_words(level: LevelResult) -> str | None:
+    """Return what held the servers of a level back, in one line; None if that was not judged."""
+    limit = level.limited_by
+    if limit is None:
+        return None
+    title = "limit unknown" if limit.kind == "unknown" else f"limited by {limit.kind}"
+    where = "" if limit.server is None else f" on {limit.server}"
+    return f"{title}{where}: {'; '.join(filter(None, (limit.reason, limit.hint)))}"
 
 
 def _bunched(level: LevelResult) -> str | None:

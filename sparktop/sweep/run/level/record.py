@@ -15,6 +15,7 @@ from sparktop.sweep.result.level import level_result, run_starts, uncounted
 from sparktop.sweep.result.measure import by_run, run_duration_s
 from sparktop.sweep.result.results import BackendSide, LevelResult, ServerSide, UncountedRequests
 from sparktop.sweep.result.trace import RequestTrace, collect
+from sparktop.sweep.run.level.limit import limit_side
 from sparktop.sweep.run.load import BackendQueue, InFlight, backend_queue, busy_batch, same_moment
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.record import RunRecord
@@ -153,16 +154,19 @@ class LevelRecord:
             served = {name: round(count) for name, count in counts.items() if count > 0}
             if served and len(self.run_finished) == self.runs:
                 made = made.model_copy(update={"runs_split": tuple(self.run_finished)})
+        loaded = in_flight((one.start, one.end) for one in self._requests())
+        batches = self._busy_batches(log)
         made = made.model_copy(
             update={
                 "served_by": served,
-                "busy_batch": self._busy_batches(log),
+                "busy_batch": batches,
                 "server": self._server(log),
                 "backends": self._backends(log),
                 "hardware": facts.hardware,
                 "padding_percent": self._padding(models),
                 "roofline_percent": self._roofline(made),
                 "balance": self._balance(log, events, made),
+                "limited_by": limit_side(self.prepared, log.limits, loaded, batches),
             }
         )
         return made.model_copy(update={"validity": judge(self.plan, made, facts)})

@@ -1,0 +1,65 @@
+"""What held a server back during a level, from the samples of its runs."""
+
+from __future__ import annotations
+
+from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.limit import Limit, LimitKind
+from sparktop.sweep.run.limit_log import LimitLog, Part, level_limit
+
+
+def logged(*servers: tuple[str, float, float]) -> LimitLog:
+    """Return a log of two runs of 15 s with a pause of 20 s, for servers with (running, waiting) requests."""
+    log = LimitLog()
+    for second in range(60):
+        for name, running, waiting in servers:
+            busy = second < 15 or 35 <= second < 50
+            lane = LaneSample(
+                "0",
+                running=running if busy else 0.0,
+                waiting=waiting if busy else 0.0,
+                kv_cache_percent=40.0,
+                generation_tokens=100.0 * second,
+                prompt_tokens=20.0 * second,
+            )
+            log.accept_server(name, EngineSample(float(second), "vllm", (lane,)))
+    return log
+
+
+RUNS = [(0.0, 14.5), (35.0, 49.5)]
+
+
+def test_a_level_with_full_slots_names_them() -> None:
+    """Both runs count, and the pause between them does not."""
+    found = logged(("a", 16.0, 9.0)).judge([Part("a", slots=16)], RUNS, None)
+    assert found["a"].kind is LimitKind.SLOTS
+    assert found["a"].words == "16 of 16 run, 9 wait; KV cache 40 %; room for about 22 more of this length"
+
+
+def test_a_router_that_leaves_one_server_idle_speaks_for_the_level() -> None:
+    """The loaded server and the idle one agree; the level names the one with the larger batch."""
+    parts = [Part("a", slots=16), Part("b", slots=16)]
+    found = logged(("a", 16.0, 9.0), ("b", 1.0, 0.0)).judge(parts, RUNS, "proxy")
+    chosen = level_limit(found, {"a": 16.0, "b": 1.0})
+    assert chosen is not None
+    assert (chosen[0], chosen[1].kind) == ("a", LimitKind.ROUTER)
+
+
+def test_a_server_without_samples_has_no_limit() -> None:
+    """It is left out, and a level without any verdict has none."""
+    assert LimitLog().judge([Part("a")], RUNS, None) == {}
+    assert level_limit({}, {}) is None
+
+
+def test_the_server_with_the_largest_batch_speaks_for_its_level() -> None:
+    """Where no router is at fault, the busiest server shows most."""
+    found = {"a": Limit(LimitKind.SLOTS, "x"), "b": Limit(LimitKind.KV, "y")}
+    chosen = level_limit(found, {"a": 2.0, "b": 9.0})
+    assert chosen is not None
+    assert chosen[0] == "b"
+
+
+def test_what_is_forgotten_is_judged_no_more() -> None:
+    """A sweep drops the samples of levels that are done."""
+    log = logged(("a", 16.0, 9.0))
+    log.forget(40.0)
+    assert log.judge([Part("a", slots=16)], RUNS[:1], None) == {}
