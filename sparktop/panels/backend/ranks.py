@@ -61,8 +61,17 @@ def ranks_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) 
     rows: list[Row] = [[(line, ranks_role(verdict))] for line in wrapped(sentence, width)]
     for words in (hint, found.warning):
         rows += [[label(line)] for line in wrapped(words, width)] if words else []
-    table = _table(view, found, nodes, width) or _machines(view, nodes, width)
+    table = _table(view, found, nodes, width)
+    if not _are_known(view, found):
+        table += _machines(view, nodes, width)
     return [Section("ranks", [*rows, *table], _when(found))]
+
+
+def _are_known(view: BackendView, found: RanksView) -> bool:
+    """Return whether the addresses of ranks in NCCL's answer are those of the backend's machines."""
+    comm = _busiest(found)
+    ranks: list[Rank | MissingRank] = [] if comm is None else [*comm.ranks, *comm.missing]
+    return any(found.place(rank.host) in view.nodes for rank in ranks)
 
 
 def ranks_role(verdict: RanksVerdict) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sparktop.analysis.ranks import judge_ranks
@@ -90,3 +92,12 @@ def test_the_verdict_stands_on_the_panel_only_if_ranks_are_apart() -> None:
 def test_a_query_that_runs_is_shown() -> None:
     """The title names the node that is being asked."""
     assert "asking spark-a …" in lines(backend("healthy", asking=True), 54)[0]
+
+
+def test_machines_whose_addresses_are_not_known_stand_below_the_ranks() -> None:
+    """What NCCL calls by an address and what is watched by name are both shown."""
+    found = backend("lags-by-one")
+    assert found.ranks is not None
+    drawn = lines(replace(found, ranks=replace(found.ranks, names={})), 54)
+    assert drawn[2].startswith("0    192.168.100.11")
+    assert drawn[-1].startswith("–    spark-b")
