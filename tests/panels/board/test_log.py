@@ -102,7 +102,7 @@ def test_each_value_has_its_unit(name: str, value: float | str, text: str) -> No
 
 def test_a_value_has_its_limit_beside_it_and_plain_words() -> None:
     """Facts of a verdict need no knowledge of the analysis, and no limit stands alone."""
-    values = {
+    values: dict[str, float | str | None] = {
         "rule": "lead",
         "spread_Z_ratio": 32.04,
         "limit_spread_Z_ratio": 4.0,
