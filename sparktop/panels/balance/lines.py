@@ -76,7 +76,12 @@ def balance_axis(
     interval = 1 / balance.sample_hz if balance.sample_hz else snapshot.interval_s
     wanted = max(_SHORTEST_S, balance.needed_s, balance.window_s)
     fit = (step for step in _STEPS_S if step >= 0.99 * interval and 2 * width * step >= wanted)
-    step = coarse * next(fit, max(_STEPS_S[-1], interval))
+    widest = next(fit, max(_STEPS_S[-1], interval))
+    # Until the graph is full, its samples are drawn wider: the axis fits the data.
+    clocks = [line.running.clock for line in lines]
+    begins = [times[start] for times, start, stop in clocks if stop > start]
+    span = max(wanted, snapshot.at - min(begins, default=snapshot.at))
+    step = coarse * next((one for one in _STEPS_S if one < widest and 2 * width * one >= span), widest)
     ends = [line.running.last_at for line in lines if line.running.last_at is not None]
     newest = max(ends, default=snapshot.at)
     if snapshot.at - newest >= _ABREAST * step:

@@ -280,7 +280,9 @@ def _load(axis: SweepAxis, track: _Small, cells: list[float | None]) -> Row:
     known = [a + (b or 0.0) for a, b in zip(cells, waiting, strict=True) if a is not None]
     top = nice_ceiling(max(known, default=0.0), 4.0)
     run, wait = _newest(track.values), _newest(track.other)
-    text = f"run {numbers.count(run, 4).strip()}+{numbers.count(wait, 4).strip()}"
+    text = f"{numbers.count(run, 4).strip()}+{numbers.count(wait, 4).strip()}"
+    if len(track.name) + len(text) + len("run ") + 2 <= GUTTER:
+        text = f"run {text}"
     roles = (part_role(track.index), "warn")
     runs = heat_row(cells, waiting, top)
     return [*_named(track.name, text), *((part, roles[layer]) for part, layer in runs)]

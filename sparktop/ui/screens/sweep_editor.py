@@ -73,8 +73,8 @@ _EMPTY = {
     "duration": "no limit",
     "requests": "from runs",
     "model": "the server's only or first one",
-    "headroom": "8 if unified; 0: off",
-    "gpu": "92 if unified; 0: off",
+    "headroom": "8 unified, 0: off",
+    "gpu": "92 unified, 0: off",
     "slo": "none; ttft_p90_ms=2000 finds the highest level",
 }
 _LEFT = ("concurrency", "pp", "tg", "runs", "duration", "requests")

@@ -103,6 +103,20 @@ def test_the_row_of_leaders_shows_the_changes_that_are_counted() -> None:
     assert balance.lead_changes == len(signs) - 1 == 8
 
 
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_the_time_axis_fits_the_samples(width: int) -> None:
+    """Samples are drawn wider until they fill the graph: at most a third of it is empty."""
+    shown = traced("cooldown-c64")
+    balance = shown.balance[0]
+    lines = group_lines(balance, shown.backends)
+    times, start, stop = lines[0].running.clock
+    span = times[stop - 1] - times[start]
+    axis = balance_axis(balance, lines, shown, width)
+    wanted = max(60.0, balance.needed_s, balance.window_s)
+    assert 2 * width * axis.step >= wanted
+    assert min(span, 2 * width * axis.step) >= min(0.66 * 2 * width * axis.step, wanted)
+
+
 def test_running_and_waiting_differ_in_texture() -> None:
     """What waits is drawn in other dots and another role than what runs."""
     shown = traced("shuffle-c64")
