@@ -7,16 +7,17 @@ from collections.abc import Collection, Iterable, Sequence
 from sparktop.analysis.placement import engine_of
 from sparktop.analysis.progress import GpuWork, Standstill, all_quiet
 from sparktop.model.engine import LaneSample
-from sparktop.model.node import GpuReading, NodeSample, ProcessReading
+from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.snapshot import EngineProcess
 
 COMPILERS = frozenset({"nvcc", "cicc", "ptxas", "ninja", "cc1plus"})
 """Names of the processes that run while an engine has a kernel compiled."""
 SWAPPING_BYTES_PER_S = 1000 * 4096.0
 """From so many bytes swapped in per second on, a machine has no time for anything else."""
+UNWATCHED = "its GPUs are not watched"
 _BUSY_CORE_PERCENT = 90.0
 _TABLE_AGE_S = 15.0
-"""A process table that is older says nothing about now."""
+"""A reading of processes that is older says nothing about now."""
 
 
 def engine_gpus(
@@ -32,28 +33,42 @@ def engine_gpus(
     return found or (tuple(gpus) if alone and gpus else None)
 
 
-def engine_rows(
-    sample: NodeSample, engine: str | None, gpus: Iterable[GpuReading]
-) -> list[ProcessReading] | None:
-    """Return the engine's processes in the process table of a machine; None if the table is unknown."""
-    table = sample.processes
-    if table is None or table.age_s is None or table.age_s > _TABLE_AGE_S:
-        return None
+def engine_cpu(sample: NodeSample, engine: str | None, gpus: Iterable[GpuReading]) -> tuple[float, ...]:
+    """Return the CPU use of each of the engine's processes on a machine, in percent of one core.
+
+    The result is empty if it is unknown.
+    """
     pids = {one.pid for gpu in gpus for one in gpu.processes or () if one.kind != "graphics"}
-    return [one for one in table.processes if one.pid in pids or engine_of(one.name) == engine is not None]
+    loads, table = sample.workloads, sample.processes
+    known: list[float | None] = []
+    if loads is not None and _is_fresh(loads.age_s):
+        known = [one.cpu_percent for one in loads.processes if one.pid in pids or one.engine == engine]
+    elif table is not None and _is_fresh(table.age_s):
+        rows = (one for one in table.processes if one.pid in pids or engine_of(one.name) == engine)
+        known = [one.cpu_percent for one in rows]
+    return tuple(percent for percent in known if percent is not None)
 
 
-def busy_core_percent(rows: Iterable[ProcessReading]) -> float | None:
-    """Return the highest CPU use of these processes if it fills a core; None if none does."""
-    highest = max((one.cpu_percent for one in rows if one.cpu_percent is not None), default=0.0)
+def full_core_percent(percents: Iterable[float]) -> float | None:
+    """Return the highest of these CPU uses if it fills a core; None if none does."""
+    highest = max(percents, default=0.0)
     return highest if highest >= _BUSY_CORE_PERCENT else None
 
 
 def compiler(samples: Iterable[NodeSample]) -> str | None:
-    """Return the name of a compiler that runs on one of the machines; None if none is known to run."""
-    tables = (sample.processes for sample in samples if sample.processes is not None)
-    names = {one.name for table in tables for one in table.processes}
-    return next(iter(sorted(names & COMPILERS)), None)
+    """Return which compiler runs on one of the machines, by its name if known; None if none does."""
+    for sample in samples:
+        table, loads = sample.processes, sample.workloads
+        names = {one.name for one in table.processes} & COMPILERS if table is not None else set()
+        if names:
+            return min(names)
+        if loads is not None and loads.compilers:
+            return "a compiler runs"
+    return None
+
+
+def _is_fresh(age_s: float | None) -> bool:
+    return age_s is not None and age_s <= _TABLE_AGE_S
 
 
 def excuse_of(lane: LaneSample, samples: Collection[NodeSample]) -> str | None:
@@ -128,7 +143,7 @@ def why(found: Standstill, now: Sequence[GpuWork], core_percent: float | None) -
     verb = "wait" if all_quiet(found) else "work" if any(gpu.busy for gpu in now) else ""
     words = gpu_words(now, "" if found.core_busy else verb)
     if not words:
-        return "its GPUs are not watched"
+        return UNWATCHED
     if core_percent is not None and found.core_busy:
         return f"{words}; one core of the engine {core_percent:.0f} % busy"
     rdma = found.rdma_mb_per_s

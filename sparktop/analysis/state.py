@@ -87,9 +87,10 @@ def backend_state(load: LoadFigures, thresholds: StateThresholds) -> JudgedState
     if progress is None:
         return judged
     reason = f"{progress.fact} ({progress.why})" if progress.why else progress.fact
+    rule = f"{reason}; {judged.rule}"
     if progress.word in _STOPPED:
-        return JudgedState(_STOPPED[progress.word], f"{reason}; {judged.rule}")
-    return replace(judged, rule=f"{judged.rule}; {reason}")
+        return JudgedState(_STOPPED[progress.word], rule)
+    return replace(judged, rule=rule)
 
 
 def _by_load(load: LoadFigures, thresholds: StateThresholds) -> JudgedState:

@@ -109,6 +109,19 @@ def _standing(view: BackendView) -> str:
     return view.state.value if progress is None else f"{progress.word.value}, {progress.fact}"
 
 
+def _still(snapshot: Snapshot) -> Verdict | None:
+    """Return the verdict where an engine holds requests without progress; None if none does."""
+    standing = [
+        (one.progress.seconds, one.name, one.progress.fact)
+        for one in snapshot.backends
+        if one.progress is not None
+    ]
+    if not standing:
+        return None
+    _, name, fact = max(standing)
+    return Verdict(Severity.INFO, f"{name}: {fact}", f"{name}: {fact}", key="z")
+
+
 def _without_alert(snapshot: Snapshot) -> Verdict:
     backends = snapshot.backends
     silent = _silent(snapshot)
@@ -137,7 +150,7 @@ def _without_alert(snapshot: Snapshot) -> Verdict:
 
 
 def _silent(snapshot: Snapshot) -> Verdict | None:
-    """Return the verdict where a server or machine does not answer, or loads; None if all answer."""
+    """Return the verdict where a server or machine does not answer, loads or stands still; else None."""
     loads = [view for view in snapshot.backends if view.state is BackendState.LOADING]
     failed = [view.name for view in snapshot.backends if view.failure is not None and view not in loads]
     failed += [view.name for view in snapshot.nodes if view.failure is not None]
@@ -145,7 +158,7 @@ def _silent(snapshot: Snapshot) -> Verdict | None:
         said = f"{failed[0]} does not answer"
         return Verdict(Severity.INFO, said, said, key="e")
     if not loads:
-        return None
+        return _still(snapshot)
     words = loads[0].loading.words if loads[0].loading is not None else ""
     said = f"{loads[0].name} loads its model"
     return Verdict(Severity.INFO, f"{said}: {words}" if words else said, said, key="z")

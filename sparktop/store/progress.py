@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from sparktop.analysis.machine_work import (
-    busy_core_percent,
+    UNWATCHED,
+    engine_cpu,
     engine_gpus,
-    engine_rows,
     excuse_of,
+    full_core_percent,
     rdma_mb_per_s,
     why,
 )
@@ -176,7 +177,7 @@ class ProgressBook:
             return []
         if paused_s < QUIET_S[0]:
             return []
-        said = f"{message}: {view.why}" if view.why else message
+        said = f"{message}: {view.why}" if view.why != UNWATCHED else message
         about = f"{key.label}:paused"
         return [Event(when.wall, Severity.INFO, name, said, view.evidence, when.at, about)]
 
@@ -246,11 +247,9 @@ class _Machines:
         rates = [rate for _, _, rate in mine.works]
         resting = bool(now) and all(work.at_rest for work in now)
         spinning = any(work.spinning for work in now)
-        rows = [engine_rows(one, track.view.engine, one.gpus) for one in self.samples]
-        known = len(rows) == len(self._gpus) and all(
-            some and any(one.cpu_percent is not None for one in some) for some in rows
-        )
-        core = busy_core_percent(one for some in rows for one in some or ()) if resting else None
+        used = [engine_cpu(one, track.view.engine, one.gpus) for one in self.samples]
+        known = len(used) == len(self._gpus) and all(used)
+        core = full_core_percent(percent for some in used for percent in some) if resting else None
         lane = clock.lane
         excuse = excuse_of(lane, self.samples) if lane is not None and not spinning else None
         found = Standstill(

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from sparktop.analysis.verdict import verdict
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.event import Phase, Severity
 from sparktop.model.failure import Failure, FailureKind
@@ -23,6 +24,7 @@ from sparktop.model.progress import Progress
 from sparktop.model.router import Deployment, RouterSample
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.model.workload import Workload, Workloads
 from sparktop.store import SourceKey, Store
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -286,3 +288,26 @@ def test_the_router_that_still_sends_says_so() -> None:
         assert world.store.snapshot().routers[0].stuck == {"a": f"stuck, no progress for 125 s; {words}"}
     world.run(1, HELD, WORKING, moving=True)
     assert world.store.snapshot().routers[0].stuck == {}
+
+
+def test_the_verdict_of_the_header_names_it() -> None:
+    """A fact is not "all well"; an alert stands there with its seconds."""
+    world = World().run(20, HELD, WORKING, moving=True).run(30, HELD, SPINNING)
+    assert verdict(world.store.snapshot()).words == "a: no progress for 30 s"
+    world.run(95, HELD, SPINNING)
+    assert verdict(world.store.snapshot()).words == "a: stuck, no progress for 125 s"
+
+
+def test_compilers_and_cores_are_known_without_the_table_of_processes() -> None:
+    """The machine's workloads have both."""
+    own = Workload(4242, "vllm", "engine core", cpu_percent=3.0)
+    compiles = NodeSample(0.0, workloads=Workloads((own,), 2, 0.0))
+    world = World().run(20, HELD, RESTING, moving=True).run(200, HELD, RESTING, sample=compiles)
+    assert world.word is Progress.STILL
+    assert "a kernel is being compiled" in world.view.state_rule
+    busy = NodeSample(0.0, workloads=Workloads((replace(own, cpu_percent=97.0),), 0, 0.0))
+    world = World().run(20, HELD, RESTING, moving=True).run(200, HELD, RESTING, sample=busy)
+    assert world.word is Progress.LONG_STEP
+    calm = NodeSample(0.0, workloads=Workloads((own,), 0, 0.0))
+    world = World().run(20, HELD, RESTING, moving=True).run(130, HELD, RESTING, sample=calm)
+    assert world.word is Progress.STUCK
