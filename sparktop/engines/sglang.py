@@ -49,6 +49,7 @@ from sparktop.engines.figures import (
 )
 from sparktop.engines.lanes import Fields, Histograms, LanePage, lane_order, names_of
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
+from sparktop.model.text import clean
 
 FACTS = ("/get_server_info", "/v1/models")
 """Routes that report the server's identity. `/get_server_info` also reads the schedulers' state, but
@@ -138,7 +139,25 @@ _EXTRAS = ExtraReader(
         ("offload_total", (_HOST_TOTAL,), total),
     ),
 )
-_READER = Reader(names_of(_FIELDS, _HISTOGRAMS, *_EXTRAS.names))
+_LONGEST_START_S = 1e6
+_STARTUP = {
+    "sglang:startup_time_seconds": "phase",
+    "sglang:weight_load_duration_seconds": "weights",
+    "sglang:startup_cuda_graph_time_seconds": "CUDA graphs",
+}
+"""Gauges about the server's own start: by name, what they time; the first has a label `phase`."""
+_READER = Reader(names_of(_FIELDS, _HISTOGRAMS, *_EXTRAS.names, *_STARTUP))
+
+
+def _startup(families: Mapping[str, Family]) -> Mapping[str, float]:
+    """Return the seconds that phases of the start took, the slowest rank's; {} where the page has none."""
+    found: dict[str, float] = {}
+    for name, title in _STARTUP.items():
+        for labels, value in families.get(name, {}).items():
+            phase = clean(label(labels, "phase") or title, 40)
+            if 0 <= value < _LONGEST_START_S:
+                found[phase] = max(value, found.get(phase, 0.0))
+    return found
 
 
 def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
@@ -162,6 +181,7 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
         answer_ms=answer_ms,
         page_bytes=len(body),
         role=_role(page.families) or dynamo_role(page.families),
+        startup=_startup(page.families),
     )
 
 

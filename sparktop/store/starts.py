@@ -176,7 +176,7 @@ class StartBook:
         said = f"loaded in {minutes(done.total_s)}"
         if last is not None:
             said += f", {minutes(last.total_s)} last time"
-        values = {"total_s": done.total_s, **{f"{_named(one)}_s": took for one, took in done.phases.items()}}
+        values = {"total_s": done.total_s, **_seconds(done.phases), **_seconds(done.reported, "reported_")}
         about = f"{SourceKey.backend(track.target.name).label}:loaded"
         return [Event(when.wall, Severity.INFO, track.target.name, said, values, when.at, about)]
 
@@ -222,8 +222,9 @@ def _look(sample: NodeSample, workloads: Workloads, server: Workload) -> Look:
     )
 
 
-def _named(phase: str) -> str:
-    return phase.lower().replace(" ", "_")
+def _seconds(phases: Mapping[str, float], before: str = "") -> dict[str, float]:
+    """Return durations of phases as an event's values: {"gpu_context_s": 12.0}."""
+    return {f"{before}{name.lower().replace(' ', '_')}_s": took for name, took in phases.items()}
 
 
 def _port(url: str) -> int | None:

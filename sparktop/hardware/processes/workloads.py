@@ -29,8 +29,9 @@ from sparktop.model.workload import Workload, Workloads
 
 _READ_AGAIN_S, _SETTLED_AGAIN_S = 5.0, 10.0
 """Seconds between two readings; the second where no process of an engine is young, and none ended lately."""
-_LIST_AGAIN_S = 60.0
-"""Seconds after which a settled machine's processes are listed again; in between, known ones are read."""
+_LIST_AGAIN_S, _LIST_IDLE_S = 60.0, 20.0
+"""Seconds after which a settled machine's processes are listed again, with and without an engine; in between,
+only known processes are read."""
 _AFTER_END_S = 300.0
 """Seconds after the end of an engine's process in which its next start is expected."""
 _STARTING_S = 1800.0
@@ -96,6 +97,8 @@ class WorkloadReader:
         self._ticks_per_s = ticks_per_s or os.sysconf("SC_CLK_TCK")
         self._read_at: float | None = None
         self._wait_s = _READ_AGAIN_S
+        self._titled: set[int] = set()
+        self._compilers = 0
         self._listed_at: float | None = None
         self._ended_at: float | None = None
         """When a workload was last found to have ended."""
@@ -123,23 +126,25 @@ class WorkloadReader:
         workloads = tuple(self._workload(process, now) for process in found)
         self._workloads = Workloads(
             _with_servers(workloads, {process.pid: process.parent for process in found}),
-            sum(seen.compiler for seen in self._seen.values()),
+            self._compilers,
             0.0,
         )
         starting = (self._ended_at is not None and now - self._ended_at < _AFTER_END_S) or any(
             one.age_s is not None and one.age_s < _STARTING_S for one in workloads
         )
-        self._wait_s = _READ_AGAIN_S if starting else _SETTLED_AGAIN_S
+        settled_s = _SETTLED_AGAIN_S if workloads else _LIST_IDLE_S
+        self._wait_s = _READ_AGAIN_S if starting else settled_s
         self._containers.learn_names(now)
         return self._workloads
 
     def _is_list_due(self, now: float, on_gpu: Collection[int]) -> bool:
         fast = self._wait_s == _READ_AGAIN_S or self._listed_at is None
         new = any(pid not in self._seen for pid in on_gpu)
-        return fast or new or not 0 <= now - (self._listed_at or 0.0) < _LIST_AGAIN_S
+        wait_s = _LIST_AGAIN_S if self._workloads.processes else _LIST_IDLE_S
+        return fast or new or not 0 <= now - (self._listed_at or 0.0) < wait_s
 
     def _known(self, on_gpu: Collection[int]) -> list[Process]:
-        wanted = {pid for pid, seen in self._seen.items() if seen.title is not None} | set(on_gpu)
+        wanted = self._titled | set(on_gpu)
         return [process for pid in sorted(wanted)[:_MOST] if (process := self._stat(pid)) is not None]
 
     def _look(self, pids: Iterable[int], now: float, *, first: bool) -> None:
@@ -154,6 +159,8 @@ class WorkloadReader:
                 if now < known.until:
                     _, known.title, known.compiler = self._command(pid)
         self._seen = kept
+        self._titled = {pid for pid, one in kept.items() if one.title is not None}
+        self._compilers = sum(one.compiler for one in kept.values())
 
     def _meet(self, pid: int, now: float, *, first: bool) -> _Seen:
         """Read the command line of a new process; `first` is true in the first reading of all."""
