@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from operator import add
+from operator import add, mul
 
 from sparktop.analysis.limited_by.evidence import Look
 
@@ -176,7 +176,8 @@ def _least_squares(rows: Sequence[Interval]) -> tuple[float, float, float] | Non
     With three regressors every subset can be tried: the best one whose coefficients are not negative is the
     exact solution.
     """
-    products = [[sum(row[i] * row[j] for row in rows) for j in range(4)] for i in range(4)]
+    columns = list(zip(*rows, strict=True))
+    products = [[sum(map(mul, one, other)) for other in columns] for one in columns]
     best: tuple[float, tuple[float, float, float]] | None = None
     for size in (3, 2, 1):
         for chosen in combinations((1, 2, 3), size):
