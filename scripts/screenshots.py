@@ -46,6 +46,8 @@ SIZES = ((80, 24), (120, 36), (200, 50))
 VIEWS = {"compact": ("v", "down", "down"), "wall": ("v", "v", "v")}
 MANY = 12
 """Backends on the pictures of the views for many."""
+HERO_S = 230.0
+"""Virtual second of the first picture of the README: the loss that the router causes is known."""
 RIVAL = "simple-shuffle"
 NAMES = ("proxy", RIVAL, "spark-a")
 PP, TG, RUNS = 512, 64, 5
@@ -57,13 +59,15 @@ WHEN = START + timedelta(days=4)
 
 
 @cache
-def played(outage: Outage | None, backends: int, scenario: str | None) -> Store:
-    """Give what is known after the demo has run; drawing changes nothing in it.
+def played(outage: Outage | None, backends: int, scenario: str | None, play_s: float = 170) -> Store:
+    """Give what is known after the demo has run `play_s` seconds; drawing changes nothing in it.
 
     `scenario` is what `sparktop demo` shows under that name; None a load that shows every kind of graph.
     """
     told = None if scenario is None else SCENARIOS[scenario]
-    return Rehearsal(outage=outage, backends=backends, nodes=backends if told else 1, scenario=told).play(170)
+    return Rehearsal(outage=outage, backends=backends, nodes=backends if told else 1, scenario=told).play(
+        play_s
+    )
 
 
 async def picture(
@@ -74,9 +78,10 @@ async def picture(
     outage: Outage | None = None,
     backends: int = 2,
     scenario: str | None = None,
+    play_s: float = 170,
 ) -> str:
-    """Give the screen as SVG after 170 virtual seconds and the keys given."""
-    app = SparktopApp(played(outage, backends, scenario).snapshot, theme=theme)
+    """Give the screen as SVG after `play_s` virtual seconds and the keys given."""
+    app = SparktopApp(played(outage, backends, scenario, play_s).snapshot, theme=theme)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         for key in keys:
@@ -283,6 +288,7 @@ async def draw() -> dict[str, str]:
             jobs[f"{view}-{name}"] = await picture(size, keys=keys, backends=MANY)
     for theme in shipped_palettes():
         jobs[f"theme-{theme}"] = await picture((120, 36), theme=theme)
+    jobs["hero"] = await picture((120, 36), scenario="cooldown", play_s=HERO_S)
     jobs["help-80x24"] = await picture((80, 24), keys=("question_mark",))
     jobs["menu-80x24"] = await picture((80, 24), keys=("m",))
     return jobs

@@ -6,6 +6,7 @@ import html
 import re
 from typing import Any
 
+from rich.terminal_theme import SVG_EXPORT_THEME
 from textual.app import App
 
 from sparktop.graphics.cells import cell_width
@@ -22,6 +23,25 @@ _TEXT = re.compile(
 )
 _DRAWN = re.compile(r"[\u2500-\u259f\u2800-\u28ff]+|[^\u2500-\u259f\u2800-\u28ff]+")
 """Matches a sequence of drawing characters (lines, blocks, braille), or a sequence of other characters."""
+
+
+_ANSI = (
+    *("#000000", "#cd3131", "#0dbc79", "#c9c917", "#2472c8", "#bc3fbc", "#11a8cd", "#c5c8c6"),
+    *("#9a9b99", "#f14c4c", "#23d18b", "#f5f543", "#3b8eea", "#d670d6", "#29b8db", "#ffffff"),
+)
+"""The terminal's 16 colours as common terminals draw them: in Rich's own table, bright green is darker than
+green, and bright magenta is a shocking pink."""
+_FILL = re.compile(r'fill(="|: )(#[0-9a-f]{6})\b')
+
+
+def usual_colors(svg: str) -> str:
+    """Return an exported picture with those of its colours replaced that stand for the terminal's 16 colours.
+
+    Only attributes and styles match: in the text of an SVG, quotes are escaped.
+    """
+    table = SVG_EXPORT_THEME.ansi_colors
+    usual = {"#{:02x}{:02x}{:02x}".format(*table[index]): color for index, color in enumerate(_ANSI)}
+    return _FILL.sub(lambda match: f"fill{match[1]}{usual.get(match[2], match[2])}", svg)
 
 
 def _in_pieces(match: re.Match[str]) -> str:
@@ -55,7 +75,7 @@ def screen_svg(app: App[Any]) -> str:
     # Only the head is Rich's own; what follows holds foreign text, which may match any of these patterns.
     head, closing, body = svg.partition("</style>")
     head = _COMMENT.sub("", _FAMILY.sub(f"font-family: {_FONTS};", _FONT_FACE.sub("", head)))
-    svg = _TEXT.sub(_in_pieces, head + closing + body)
+    svg = _TEXT.sub(_in_pieces, usual_colors(head + closing + body))
     # Rich names its classes by a hash of the content; a fixed name keeps differences readable.
     names = _CLASS.findall(head)
     return svg.replace(f"{names[0]}-", "terminal-") if names else svg

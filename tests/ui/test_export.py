@@ -15,7 +15,7 @@ from sparktop.errors import ConfigError
 from sparktop.model.snapshot import Snapshot
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.export import screen_of
-from sparktop.ui.svg import screen_svg
+from sparktop.ui.svg import screen_svg, usual_colors
 from stage.rehearsal import Rehearsal
 
 TEXT = re.compile(r"<text[^>]*>([^<]*)</text>")
@@ -82,3 +82,9 @@ def test_drawing_leaves_no_trace(
     asyncio.run(screen_of(snapshot, size=(80, 24), theme="spark-dark"))
     assert list(tmp_path.iterdir()) == []
     assert capfd.readouterr() == ("", "")
+
+
+def test_bright_colours_are_brighter_in_a_picture() -> None:
+    """A theme of the terminal's own colours is drawn as terminals draw it; text stays as it is."""
+    svg = usual_colors('.r1 { fill: #00823d } <rect fill="#ff2c7a"/><text>fill=&quot;#00823d</text>')
+    assert svg == '.r1 { fill: #23d18b } <rect fill="#d670d6"/><text>fill=&quot;#00823d</text>'

@@ -14,7 +14,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.panels.balance.lines import LoadLine, group_lines, line_slots
 from sparktop.panels.balance.pair import DOWN, UP, lead_runs
 from sparktop.panels.balance.slots import GroupSlots, group_slots, layered, load_slots, with_level
-from sparktop.panels.balance.verdict import reason_rows, verdict_line, verdict_pieces, word_run
+from sparktop.panels.balance.verdict import reason_rows, value_line, verdict_line, verdict_pieces, word_run
 from sparktop.panels.parts.columns import figures_width, graph_columns, graph_starts, mark, panel_row
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import frame_role, framed, key_tab, name_tab, tab
@@ -116,7 +116,7 @@ def members(balance: Balance) -> Row:
 def _words(balance: Balance, snapshot: Snapshot, width: int, height: int) -> list[Row]:
     """Return exactly `height` rows of text on a group's balance: verdict, values, and reasons if they fit."""
     if height == 1:
-        return [fit_row(verdict_line(balance, width), width)]
+        return [fit_row(value_line(balance, width), width)]
     rows = flowed(verdict_pieces(balance, snapshot.routers), width)
     rows += reason_rows(balance, width, height - len(rows))
     return [fit_row(rows[index] if index < len(rows) else (), width) for index in range(height)]

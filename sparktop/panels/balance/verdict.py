@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -18,6 +19,8 @@ from sparktop.panels.parts.sentences import sentence_rows
 _WORTH_A_FIGURE = 1.0
 """Percentage starved or lost below which no value is shown."""
 _WINDOW_BAR = 10
+_CLAUSE = re.compile(r" \(|; |: |, ")
+"""Matches the end of the first clause of a hint."""
 
 
 def word_run(balance: Balance) -> Run:
@@ -88,7 +91,25 @@ def verdict_line(balance: Balance, width: int) -> Row:
     Values that are unknown or do not fit are left out. Where there is no verdict yet, the row shows how much
     of the data that it needs is there, or why it is not enough.
     """
-    row: Row = [word_run(balance)]
+    return _joined([[word_run(balance)], *_values(balance)], width)
+
+
+def value_line(balance: Balance, width: int) -> Row:
+    """Return a row as `verdict_line` does, for a frame that has the word already; what to try comes last."""
+    values = _values(balance)
+    if not values:
+        since = "" if balance.since is None else f"since {balance.since.astimezone():%H:%M:%S}"
+        values = [[label(since or "–")], *_window_pieces(balance)]
+    row = _joined(values, width)
+    clause = _CLAUSE.split(balance.hint or "")[0]
+    room = width - row_width(row) - 3
+    hints = (hint for hint in (clause, clause.partition(" or ")[0]) if hint and cell_width(hint) <= room)
+    hint = next(hints, None)
+    return row if hint is None else [*row, label(" · "), (hint, "key")]
+
+
+def _values(balance: Balance) -> list[Row]:
+    """Return the pieces of text of `verdict_line` after the word, the most important first."""
     period_s = _period(balance)
     values: list[Row] = []
     if period_s is not None:
@@ -98,7 +119,13 @@ def verdict_line(balance: Balance, width: int) -> Row:
     if balance.word is BalanceWord.UNKNOWN:
         values += [[label(reason)] for reason in balance.reasons[:1]] if _complete(balance) else []
         values += _window_pieces(balance)
-    for piece in values:
+    return values
+
+
+def _joined(pieces: Sequence[Row], width: int) -> Row:
+    """Return the first piece, and those of the others that fit into `width` cells, separated by " · "."""
+    row = list(pieces[0])
+    for piece in pieces[1:]:
         if row_width(row) + 3 + row_width(piece) <= width:
             row += [label(" · "), *piece]
     return row

@@ -6,7 +6,7 @@ import pytest
 
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.panels.balance.band import edge_verdict
-from sparktop.panels.balance.verdict import verdict_line, verdict_pieces, word_run
+from sparktop.panels.balance.verdict import value_line, verdict_line, verdict_pieces, word_run
 from sparktop.panels.parts.rows import row_text
 
 PAIR = ("spark-a", "spark-b")
@@ -81,3 +81,24 @@ def test_pieces_are_in_plain_words() -> None:
         "polled every 1 s",
     ):
         assert words in said
+
+
+@pytest.mark.parametrize(
+    ("width", "text"),
+    [
+        (90, "every 10 s · about 26 % of tokens lost · try simple-shuffle or round-robin"),
+        (60, "every 10 s · about 26 % of tokens lost · try simple-shuffle"),
+        (50, "every 10 s · about 26 % of tokens lost"),
+        (20, "every 10 s"),
+    ],
+)
+def test_a_panel_of_one_row_says_what_its_frame_does_not(width: int, text: str) -> None:
+    """The word stands in the frame; the row has the values, and what to try where there is room."""
+    balance = group(
+        BalanceWord.OSCILLATING,
+        BalanceWord.OSCILLATING,
+        period_s=10.0,
+        lost_percent=26.0,
+        hint="try simple-shuffle or round-robin (power-of-two choices does not help), unless it fails",
+    )
+    assert row_text(value_line(balance, width)) == text
