@@ -19,6 +19,8 @@ from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.graph_grid import Graph
 from sparktop.panels.parts.roles import STATE_ROLES
 from sparktop.panels.parts.rows import Row, in_role
+from sparktop.panels.parts.sections import Section
+from sparktop.panels.parts.sentences import wrapped
 
 _LEAST_TPS = 10.0
 _LEAST_LOAD = 4.0
@@ -38,11 +40,7 @@ def backend_detail(
         lead=[*_lead(view, width), *limit_rows(view.limited_by, width - 4)],
         sections=backend_sections(view, nodes, column_width(width)),
         graphs=_graphs(view),
-        aside=[
-            *ranks_section(view, nodes, aside_width(width)),
-            *nodes_section(view, nodes, aside_width(width)),
-            *lanes_section(view, aside_width(width)),
-        ],
+        aside=_aside(view, nodes, width),
     )
     rows = detail_rows(detail, width, height, axis)
     in_edge = False
@@ -52,7 +50,7 @@ def backend_detail(
         in_edge = len(without) <= height - 2
         rows = without if in_edge else rows
     if view.failure is not None or view.age_s is None:
-        kept = 1 + len(loading_rows(view, width - 3)) if view.loading is not None else 0
+        kept = len(_state(view, width - 4)) + len(loading_rows(view, width - 3)) if view.loading is not None else 0
         rows = [*rows[:kept], *(in_role(row, "stale") for row in rows[kept:])]
     title, state = name_and_state(view)
     lower, note = footnote(view, with_limit=in_edge)
@@ -71,12 +69,29 @@ def backend_detail(
 
 def _lead(view: BackendView, width: int) -> list[Row]:
     """Return the rows with the state, the progress of a server that loads, and the verdict on its ranks."""
-    return [_state(view), *loading_rows(view, width - 3), *ranks_lead(view, width - 3)]
+    return [*_state(view, width - 4), *loading_rows(view, width - 3), *ranks_lead(view, width - 3)]
 
 
-def _state(view: BackendView) -> Row:
-    """Return a row with the backend's state and the rule that led to this state."""
-    return [(view.state_text, STATE_ROLES[view.state]), label(" because "), (view.state_rule, "text")]
+def _state(view: BackendView, width: int) -> list[Row]:
+    """Return the backend's state and the rule that led to it as rows of at most `width` cells."""
+    because = " because "
+    head, *rest = wrapped(f"{view.state_text}{because}{view.state_rule}", width)
+    rule = head.removeprefix(view.state_text).removeprefix(because)
+    first: Row = [(view.state_text, STATE_ROLES[view.state]), label(because), (rule, "text")]
+    return [first, *([(line, "text")] for line in rest)]
+
+
+def _aside(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
+    """Return the sections on ranks, nodes and engine cores; each is as wide as their number allows."""
+    drawn: list[Section] = []
+    for _ in range(2):  # the first time to count them
+        each = aside_width(width, max(1, len(drawn)))
+        drawn = [
+            *ranks_section(view, nodes, each),
+            *nodes_section(view, nodes, each),
+            *lanes_section(view, each),
+        ]
+    return drawn
 
 
 def _graphs(view: BackendView) -> list[Graph]:

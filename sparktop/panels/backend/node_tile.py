@@ -62,7 +62,7 @@ def _tile_rows(view: NodeView, width: int) -> list[Row]:
     total = "" if memory.total_bytes is None else f" of {memory.total_bytes / 2**30:.1f}"
     return [
         bar_row("GPU", None if use is None else use / 100, "gpu", percent_run(use, 5), width, TAIL),
-        bar_row("heat", share(heat, limit), "load", after, width, TAIL),
+        bar_row("temp", share(heat, limit), "load", after, width, TAIL),
         bar_row(
             "clock",
             share(clock, fastest),

@@ -247,8 +247,14 @@ def _listing(view: RouterView, width: int, height: int) -> list[Row]:
     for deployment in deployments:
         backend = view.deployments[deployment.id]
         where: Run = (fit(_UNMAPPED, _NAME), "warn") if backend is None else (fit(backend, _NAME), "title")
-        rest = "  ".join(part for part in (deployment.address or "no address", deployment.model) if part)
-        rows.append([(fit(deployment.id, cells), "text"), label(" → "), where, label(f"  {rest}")])
+        room = width - cells - 3 - _NAME
+        rest = ""
+        for part in (deployment.address or "no address", deployment.model or ""):
+            short = part.rpartition("/")[2]
+            rest += next(
+                (f"  {one}" for one in (part, short) if one and len(rest) + 2 + len(one) <= room), ""
+            )
+        rows.append([(fit(deployment.id, cells), "text"), label(" → "), where, label(rest)])
     if len(rows) > height:
         hidden = len(rows) - height + 1
         rows = [*rows[: max(1, height - 1)], [label(f"… and {hidden} more deployments")]]

@@ -151,7 +151,7 @@ def _load(view: BackendView, width: int) -> list[Row]:
         label(f" of {numbers.count(capacity, 5).strip()} tok"),
     ]
     share = None if percent is None else percent / 100
-    return [*facts(cells, width), bar_row("KV cache", share, "memory", after, width, 23)]
+    return [*facts(cells, width), bar_row("KV cache", share, "memory", after, width, 24)]
 
 
 def _throughput(view: BackendView, width: int) -> list[Row]:
@@ -165,7 +165,11 @@ def _throughput(view: BackendView, width: int) -> list[Row]:
         fact("output", numbers.rate(view.generation_tps, 6), " tok/s"),
         fact("last 1 s", numbers.rate(view.generation_tps_1s, 6), " tok/s"),
         fact("prompt" if cached is None else "computed", numbers.rate(computed, 6), " tok/s"),
-        fact("cached", numbers.rate(cached, 6), f" tok/s{part}" if wide else part or " tok/s"),
+        fact(
+            "cached",
+            numbers.rate(cached, 6),
+            f" tok/s{part}" if width >= WIDE_FACTS + 4 else " tok/s" if wide else part or " tok/s",
+        ),
         fact("requests", numbers.rate(view.requests_per_s, 6), "/s"),
         fact("finished", numbers.count(done, 6), " in all" if wide else ""),
         fact("batch", numbers.rate(view.batch_per_step, 6), " t/step" if wide else " t"),
@@ -270,8 +274,8 @@ def _roofline(view: BackendView, width: int) -> list[Row]:
         label(" tok/s" if limit is None else f" of {numbers.rate(limit, 4).strip()} tok/s"),
     ]
     return [
-        bar_row("memory", None if percent is None else percent / 100, "load", after, width, 22),
-        bar_row("a request", None if of_limit is None else of_limit / 100, "load", below, width, 22),
+        bar_row("memory", None if percent is None else percent / 100, "load", after, width, 24),
+        bar_row("a request", None if of_limit is None else of_limit / 100, "load", below, width, 24),
     ]
 
 

@@ -13,6 +13,7 @@ from sparktop.panels.parts.rows import Row, fit_row, row_width
 from sparktop.panels.parts.sentences import wrapped
 
 _NAME, _VALUE, _LIMIT = 17, 8, 9
+_LONG_MS = 1000
 """Widths in cells of a check's name, value and limit, which stand before its explanation."""
 _BESIDE = 30
 """Least width in cells of an explanation beside the values of its check; with less it stands below."""
@@ -116,6 +117,8 @@ def limit_text(check: Check) -> str:
     sign, limit = "≤" if check.most else "≥", check.limit
     if check.unit in {"s", "life"}:
         return f"{sign} {limit:.0f} s"
+    if check.unit == "ms" and limit >= _LONG_MS:
+        return f"{sign} {limit / _LONG_MS:.1f} s"
     if check.unit in {"%", "ms"}:
         return f"{sign} {limit:.0f} {check.unit}"
     if check.unit == "chance":

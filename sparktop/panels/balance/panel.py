@@ -67,7 +67,7 @@ def evidence_screen(
     asked = _asked(balance)
     if width >= _WIDE:
         beside = inner - _PLOTS_WIDTH - 2
-        right = _answers(asked, beside, folded=folded)
+        right = _answers(asked, beside, folded=folded, room=height - 2 - len(words))
         tall = max(_PLOT, min(16, (height - 2 - len(words)) // 2))
         left = [row for plot in plots(balance, _PLOTS_WIDTH, tall) for row in plot]
         body = _side_by_side(left, right, _PLOTS_WIDTH)
@@ -93,10 +93,21 @@ def _asked(balance: Balance) -> list[Question]:
     return [*sorted(rest, key=lambda question: question.answer is not True), enough]
 
 
-def _answers(asked: Sequence[Question], width: int, *, folded: bool) -> list[Row]:
+def _answers(asked: Sequence[Question], width: int, *, folded: bool, room: int = 0) -> list[Row]:
+    """Return the questions with their answers as rows of `width` cells.
+
+    With `folded`, the first questions still have all their checks as far as `room` rows suffice for that.
+    """
     if not folded:
         return [row for question in asked for row in question.rows(width)]
-    rows = [row for question in asked for row in question.folded(width)]
+    short = [question.folded(width) for question in asked]
+    left = room - 1 - sum(map(len, short))
+    rows: list[Row] = []
+    for question, few in zip(asked, short, strict=True):
+        every = question.rows(width)
+        fits = len(every) - len(few) <= left
+        left -= len(every) - len(few) if fits else 0
+        rows += every if fits else few
     count = sum(len(question.rule.checks) for question in asked)
     return [*rows, fit_row([label(f"enter shows all {count} checks")], width)]
 

@@ -123,7 +123,8 @@ def ruled(words: Row, window: str, width: int) -> Row:
     right: Row = [(f" {window} ", "muted"), ("─", "border")]
     gap = width - row_width(words) - row_width(right)
     if gap < 1:
-        return fit_row([*words, ("─" * width, "border")], width)
+        words = fit_row(words, min(width, row_width(words)))
+        return [*words, ("─" * (width - row_width(words)), "border")]
     return [*words, ("─" * gap, "border"), *right]
 
 

@@ -34,7 +34,7 @@ _UNITS = {
 _PLAIN = {
     "window": "last",
     "lost": "tokens lost",
-    "spread_Z": "spread over chance",
+    "spread_Z": "unevenness",
     "swing": "regularity",
     "slope": "trend",
 }

@@ -146,7 +146,7 @@ def _graphs(view: NodeView) -> list[Graph]:
     rdma = [_rdma(view)] if _has_rdma(view) else []
     if view.sample is not None and not view.sample.gpus:
         return [cpu, memory, network, headroom, *rdma]
-    heat = _full("heat", "load", history.temperature_c, "100 °C")
+    heat = _full("temperature", "load", history.temperature_c, "100 °C")
     return [
         _full("GPU", "gpu", history.gpu_percent),
         _upto("power", "waiting", history.power_w, " W", 10.0),

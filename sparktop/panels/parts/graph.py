@@ -159,13 +159,16 @@ def caption(label: Sequence[Run], top: str, width: int, *shorter: Sequence[Run])
     """Return the row above a graph: `label` at the left, and `top`, the scale's upper end, at the right.
 
     Where both do not fit, the first of the labels `shorter` that fits replaces `label`, and the word "max" is
-    left out of `top`.
+    left out of `top`. If none fits, the last parts of the last label are left out.
     """
     ends = (top, top.removeprefix("max "))
     for words, end in product((label, *shorter), ends):
         if row_width(words) + 1 + cell_width(end) <= width:
             return spread_row(words, [(end, "muted")], width)
-    return spread_row((shorter or (label,))[-1], [(ends[-1], "muted")], width)
+    words = list((shorter or (label,))[-1])
+    while len(words) > 1 and row_width(words) + 1 + cell_width(ends[-1]) > width:
+        words.pop()
+    return spread_row(words, [(ends[-1], "muted")], width)
 
 
 def with_time_axis(rows: list[Row], width: int, window: TimeWindow, role: str) -> list[Row]:

@@ -47,7 +47,8 @@ def heading(title: str, window: str, width: int) -> Row:
     right: Row = [(f" {window} ", "muted"), ("─", "border")] if window else []
     gap = width - row_width(left) - row_width(right)
     if gap < 1:
-        return fit_row([*left, ("─" * width, "border")], width)
+        left = fit_row(left, min(width, row_width(left)))
+        return [*left, ("─" * (width - row_width(left)), "border")]
     return [*left, ("─" * gap, "border"), *right]
 
 

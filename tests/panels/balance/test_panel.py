@@ -225,12 +225,13 @@ def test_every_role_has_a_colour_in_every_theme(name: str) -> None:
 @pytest.mark.parametrize("name", SCENES)
 @pytest.mark.parametrize(("width", "height"), [(60, 3), (80, 3), (76, 5), (120, 7), (200, 9)])
 def test_the_band_is_exactly_as_large_as_its_place(name: str, width: int, height: int) -> None:
-    """The band has its rows and cells, with the word in it, whatever there is room for."""
+    """The band has its rows and cells, with the word in its frame, whatever there is room for."""
     shown = scene(name)
     rows = balance_band(shown.balance[0], shown, width, height, TimeWindow(shown.at, 76.0))
     assert len(rows) == height
     assert {row_width(row) for row in rows} == {width}
-    assert shown.balance[0].word.value in row_text(rows[1])
+    assert shown.balance[0].word.value in row_text(rows[0])
+    assert row_text(rows[1]).strip("│ ")
 
 
 def test_the_overview_has_the_band_above_the_backends() -> None:

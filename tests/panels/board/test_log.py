@@ -112,7 +112,7 @@ def test_a_value_has_its_limit_beside_it_and_plain_words() -> None:
         "clears_below_ratio": 2.0,
     }
     assert list(value_texts(values)) == [
-        "spread over chance 32 × (limit 4 ×)",
+        "unevenness 32 × (limit 4 ×)",
         "lead changes 12 (limit 3)",
         "trend −5.4 GiB/min",
         "clears below 2 ×",

@@ -147,7 +147,7 @@ def _temperature(gpu: GpuReading, width: int) -> Row:
     words = " to limit" if gpu.limit_margin_c is not None else " to slow"
     after: Row = [figure(numbers.count(heat, 6), known=heat is not None, role=role), label(" °C")]
     after += [label(", margin –")] if margin is None else [label(", "), (f"{margin:.0f}", role), label(words)]
-    return bar_row("heat", share(heat, limit or 100.0), "load", after, width, TAIL)
+    return bar_row("temp", share(heat, limit or 100.0), "load", after, width, TAIL)
 
 
 def _throttling(gpu: GpuReading, minute: Mapping[str, float], width: int) -> list[Row]:
