@@ -50,7 +50,8 @@ def backend_detail(
         in_edge = len(without) <= height - 2
         rows = without if in_edge else rows
     if view.failure is not None or view.age_s is None:
-        kept = len(_state(view, width - 4)) + len(loading_rows(view, width - 3)) if view.loading is not None else 0
+        head = [*_state(view, width - 4), *loading_rows(view, width - 3)]
+        kept = len(head) if view.loading is not None else 0
         rows = [*rows[:kept], *(in_role(row, "stale") for row in rows[kept:])]
     title, state = name_and_state(view)
     lower, note = footnote(view, with_limit=in_edge)

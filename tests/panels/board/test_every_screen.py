@@ -16,9 +16,9 @@ pytestmark = pytest.mark.long
 
 SIZES = [(60, 14), (80, 22), (120, 34), (200, 48)]
 KINDS = ["node", "backend", "balance", "evidence", "checks"]
-NAMED = re.compile(r"VLLM::|vllm server")
-"""Rows with the names of processes, which may be longer than any screen."""
-MORE = re.compile(r"… \d+ more rows")
+NAMED = re.compile(r"VLLM::|vllm server|systemd-journ|nvme Compo")
+"""Rows with the names of processes and sensors, which may be longer than any column."""
+MORE = re.compile(r"… \d+ more")
 
 
 @pytest.fixture(scope="module", params=["idle router", "oscillation", "five"])
