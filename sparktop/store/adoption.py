@@ -17,19 +17,25 @@ _DOWN = ("unreachable", "engine-dead")
 
 
 def adopt_alerts(
-    book: AlertBook, alerts: Iterable[Alert], at: float, track_of: Callable[[SourceKey], Track | None]
+    book: AlertBook,
+    alerts: Iterable[Alert],
+    at: float,
+    track_of: Callable[[SourceKey], Track | None],
+    served: Callable[[str, float], None],
 ) -> None:
     """Set the beginnings and highest severities of the active alerts of `book` to those in `alerts`.
 
     Alerts that the store's own samples do not confirm shortly after `at` (monotonic) are ignored. `track_of`
     returns the state of a watched source. If its alert is that it does not answer, the state gets the time
-    since when.
+    since when. `served` is called with the name of each such backend and that time.
     """
     for alert in alerts:
-        if not book.adopt(alert, at):
-            continue
         label, _, name = alert.id.rpartition(":")
         kind, _, source = label.partition(":")
+        if name in _DOWN and kind == SourceKind.BACKEND and alert.since_s is not None:
+            served(source, alert.since_s)
+        if not book.adopt(alert, at):
+            continue
         if name in _DOWN and kind in list(SourceKind):
             track = track_of(SourceKey(SourceKind(kind), source))
             if track is not None:

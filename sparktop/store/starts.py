@@ -59,6 +59,8 @@ class StartBook:
         self._backends = backends
         self._nodes = nodes
         self._starts: dict[str, _Start] = {}
+        self._served: dict[str, float] = {}
+        """When a backend ceased to answer, by name, as a recording says of the time before its replayed part."""
         self._past: list[PastStart] = []
         self._finished: list[PastStart] = []
 
@@ -89,6 +91,13 @@ class StartBook:
             if name in track.view.nodes and self._may_load(track):
                 self._follow(name, track, sample, sample.workloads)
 
+    def served(self, name: str, until: float) -> None:
+        """Set until when (monotonic seconds) a backend answered of which this store has no answer."""
+        self._served[name] = until
+        start = self._starts.get(name)
+        if start is not None and start.clock.started_at < until - _SLACK_S:
+            del self._starts[name]
+
     def _may_load(self, track: BackendTrack) -> bool:
         failure = track.health.failure
         return failure is not None and failure.kind in _BEFORE_READY
@@ -116,6 +125,8 @@ class StartBook:
         if server.age_s is None or server.age_s > _LONGEST_S:
             return None
         started_at, good_at = read_at - server.age_s, track.health.good_at
+        if good_at is None:
+            good_at = self._served.get(track.target.name)
         if good_at is not None and started_at < good_at - _SLACK_S:
             return None
         node = self._nodes.get(name)

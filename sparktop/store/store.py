@@ -307,7 +307,7 @@ class Store:
 
         Used where only the minutes before now were replayed. `events` replace the events of this store.
         """
-        adopt_alerts(self._alerts, alerts, at := self._clock(), self._tracks.get)
+        adopt_alerts(self._alerts, alerts, at := self._clock(), self._tracks.get, self.starts.served)
         self._events.adopt(events)
         self.balance.adopt(verdicts, at)
 
