@@ -60,7 +60,7 @@ class StartBook:
         self._nodes = nodes
         self._starts: dict[str, _Start] = {}
         self._served: dict[str, float] = {}
-        """When a backend ceased to answer, by name, as a recording says of the time before its replayed part."""
+        """When a backend ceased to answer, as a recording says of the time before its replayed part."""
         self._past: list[PastStart] = []
         self._finished: list[PastStart] = []
 
