@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import cast
 
 from sparktop.agent.rate import Bucket
+from sparktop.values import dataclass
 
 _LINGER_S = 1.0
 """Seconds to keep a connection open after refusing its oversized request, so that the client can read the

@@ -5,11 +5,11 @@ from __future__ import annotations
 import gc
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparktop.agent.access import HOW_TO_MAKE_ONE, TOKEN_VARIABLE, address, bind, is_local, open_tls
 from sparktop.errors import UsageError
+from sparktop.values import dataclass
 
 if TYPE_CHECKING:
     import ssl

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, count
 from typing import Generic, TypeVar
 
@@ -33,6 +32,7 @@ from sparktop.model.node import (
     SensorReading,
 )
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 PREFIX = "sparktop_node_"
 _LABEL_LIMIT = 120

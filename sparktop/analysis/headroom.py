@@ -25,12 +25,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
 from sparktop.model.series import Series
 from sparktop.model.snapshot import Headroom
+from sparktop.values import dataclass
 
 SLOT_S = 5.0
 """Length of the shortest time slot in seconds."""

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 
 from sparktop.model.loading import GROWTH, LAST_TIME, PHASES, Loading, PastStart
+from sparktop.values import dataclass
 
 START, CONTEXT, WEIGHTS, COMPILE, POOL, GRAPHS = range(len(PHASES))
 DOWNLOAD = "download"

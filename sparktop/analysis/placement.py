@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from sparktop.model.node import GpuReading
 from sparktop.model.snapshot import EngineProcess
+from sparktop.values import dataclass
 
 _HERE = "localhost"
 _ENGINES = (

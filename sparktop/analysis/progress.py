@@ -13,9 +13,9 @@ The limits come from reports of hangs on GB10 machines: 13 to 27 W at 96 % utili
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sparktop.model.progress import Progress
+from sparktop.values import dataclass
 
 FACT_S = 10.0
 """From so many seconds without progress on they are stated."""

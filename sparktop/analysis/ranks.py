@@ -8,7 +8,7 @@ different operations. One answer alone proves nothing either: ranks launch ahead
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparktop.model.ranks import (
     ALL_OPERATIONS,
@@ -22,6 +22,7 @@ from sparktop.model.ranks import (
     RanksWord,
 )
 from sparktop.model.text import names_in_words
+from sparktop.values import dataclass
 
 LEAST_ANSWERS = 3
 LEAST_SPAN_S = 10.0

@@ -9,8 +9,9 @@ requests for a single token looks like a prefill worker too.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from sparktop.values import dataclass
 
 _FEWEST_REQUESTS = 8
 _FIRST_TOKEN = 1.2

@@ -9,11 +9,12 @@ instead of 63 at a clock that looks healthy. So the clock alone does not reveal 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparktop.model.node import GpuReading
 from sparktop.model.snapshot import SpeedState
 from sparktop.model.targets import NodeThresholds
+from sparktop.values import dataclass
 
 UNKNOWN, IDLE, NORMAL, THROTTLED, SLOW_CLOCK, SLOW_STEPS = (
     "unknown",

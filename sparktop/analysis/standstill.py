@@ -8,10 +8,10 @@ the others serve. SGLang is an exception: its ranks at rest keep an old number o
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from operator import attrgetter
 
 from sparktop.model.engine import LANE_COUNTERS, LANE_HISTOGRAMS, EngineSample, LaneSample
+from sparktop.values import dataclass
 
 WAITING_HELD_S = 60.0
 """Waiting requests count as held by the engine if none has run for so many seconds."""

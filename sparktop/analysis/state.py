@@ -7,12 +7,13 @@ reader never sees "queueing" beside 0 waiting, or "idle" beside a token rate, wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.progress import Progress, ProgressView
 from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import StateThresholds
+from sparktop.values import dataclass
 
 _LEAST_WINDOW_S = 1.0
 """A window of a single sample is shown as this many seconds."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 
 from sparktop.model.balance import Balance
 from sparktop.model.event import Alert, Severity
 from sparktop.model.snapshot import BackendState, BackendView, Snapshot
+from sparktop.values import dataclass
 
 _LONGEST = 60
 """Most characters of an alert's message that are part of the verdict."""

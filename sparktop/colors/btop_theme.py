@@ -42,10 +42,10 @@ from __future__ import annotations
 import colorsys
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from sparktop.errors import ConfigError
 from sparktop.graphics.gradient import contrast, mix
+from sparktop.values import dataclass
 
 WORDS = 3.0
 """Least contrast ratio of titles, keys and signals of a btop theme."""

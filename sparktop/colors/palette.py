@@ -12,7 +12,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from sparktop.errors import ConfigError
 from sparktop.files import usual_places
 from sparktop.graphics.gradient import ramp
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 LEVELS = 16
 """Steps of a drawn gradient: few, so that neighbouring rows often share a style."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Literal, get_args, get_origin
 
 from pydantic import BaseModel
@@ -16,6 +16,7 @@ from sparktop.errors import ConfigError
 from sparktop.model.targets import NodeThresholds
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
+from sparktop.values import dataclass
 
 MOST = 100
 """Most lines of errors shown."""

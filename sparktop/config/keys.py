@@ -6,7 +6,9 @@ Also checks and applies the keys that the configuration assigns.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from sparktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

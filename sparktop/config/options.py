@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparktop.config.edit import Place, Value
 from sparktop.model.event import Severity
 from sparktop.model.targets import Watch
+from sparktop.values import dataclass
 
 _FIELDS = {"alerts": "node_thresholds", "thresholds": "thresholds", "events": "events", "guard": "guard"}
 """The field of `Watch` that holds a table of the configuration file."""

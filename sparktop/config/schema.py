@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import urlsplit
@@ -30,6 +30,7 @@ from sparktop.model.targets import (
 )
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
+from sparktop.values import dataclass
 
 __all__ = [
     "MOST_BYTES",

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from types import TracebackType
 from typing import Self
@@ -19,6 +19,7 @@ from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, Scenario, backen
 from sparktop.demo.visitors import QUIET_S
 from sparktop.errors import SparktopError
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
+from sparktop.values import dataclass
 
 _START_S = 30.0
 """Seconds to wait for a process to start: with aiohttp this takes half a second, and many times that on a

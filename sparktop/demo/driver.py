@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass
 
 import aiohttp
 
 from sparktop.demo.engine.tokens import answer_words, tokenize_chat
 from sparktop.demo.scenario import Rests, Scenario, lengths_of
 from sparktop.demo.visitors import MARKED, GivingWay
+from sparktop.values import dataclass
 
 _AGAIN_S = 0.1
 """Seconds that a client waits after a failure."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparktop.demo.workloads import ENGINE_PID, SERVER_PID, workloads_at
 from sparktop.hardware.processes.titles import COMPILERS
@@ -42,6 +42,7 @@ from sparktop.simulation.thermal import (
     SAG_PER_C,
     THROTTLED_PER_C,
 )
+from sparktop.values import dataclass
 
 IDENTITY = NodeIdentity(
     "Ubuntu 24.04 · kernel 6.11",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Self
 
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, Scenario
 from sparktop.demo.visitors import QUIET_S
+from sparktop.values import dataclass
 
 KEY = "sk-simulated"
 """API key for the proxy's routes about itself; completions need no key, so that any client can use them."""

@@ -7,7 +7,6 @@ import json
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
 from itertools import count
 
 import aiohttp
@@ -20,6 +19,7 @@ from sparktop.model.text import clean
 from sparktop.simulation.routed import Faults
 from sparktop.simulation.routers import Router
 from sparktop.sources.router_counts import FAILED_REQUESTS, FAILURES
+from sparktop.values import dataclass
 
 VERSION = "1.106.2+simulated"
 _RETRIES = 2

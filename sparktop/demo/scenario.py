@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import string
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sparktop.demo.faults import kinds
 from sparktop.demo.faults.fault import Fault, FaultTimes
@@ -24,6 +24,7 @@ from sparktop.simulation.profile import EngineProfile
 from sparktop.simulation.routed import Faults
 from sparktop.simulation.routers import RouterSettings
 from sparktop.simulation.thermal import AMBIENT_C
+from sparktop.values import dataclass
 
 _GIB = 2**30
 STALE_COUNTS = RouterSettings(increment_lag_s=0.05, decrement_lag_s=0.1)

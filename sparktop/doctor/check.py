@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from textwrap import fill
@@ -12,6 +11,7 @@ from textwrap import fill
 from sparktop import __version__
 from sparktop.graphics.cells import cell_width
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 SCHEMA = "sparktop.doctor/1"
 _NAME, _SENTENCE = 80, 400

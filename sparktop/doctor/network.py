@@ -7,7 +7,6 @@ import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ import httpx
 from sparktop.model.text import clean
 from sparktop.sources.http.failure import timeout_error, transport_error
 from sparktop.sources.http.once import Reply, get, open_client
+from sparktop.values import dataclass
 
 RESOLVE_TIMEOUT_S = 5.0
 """As long as mDNS waits before it gives up."""

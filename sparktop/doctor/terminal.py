@@ -11,11 +11,11 @@ import termios
 import time
 import tty
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from sparktop.doctor.check import Check, Status
 from sparktop.model.text import clean
 from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH
+from sparktop.values import dataclass
 
 _TRUE_COLOR = frozenset({"truecolor", "24bit"})
 _BRAILLE = "\u28ff"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
 from sparktop.agent.exposition import page as node_page
@@ -22,6 +22,7 @@ from sparktop.recording.calls import call_of
 from sparktop.recording.head import read_head
 from sparktop.recording.record import Kind, Record, RecordError
 from sparktop.store import SourceKey
+from sparktop.values import dataclass
 
 MAX_SERIES = 100_000
 """Series of one dump; samples of further ones are left out and counted."""

@@ -10,12 +10,13 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import IO
 
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean, spreadsheet_text
 from sparktop.report.json_snapshot import to_json
+from sparktop.values import dataclass
 
 HEADS = ("time", "source", "name")
 """Columns of every row: UTC time; "backend", "node", "router" or "balance"; name."""

@@ -8,8 +8,10 @@ with the number of metrics and not with the length of a recording.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import IO
+
+from sparktop.values import dataclass
 
 MAX_WAITING_BYTES = 16 << 20
 _LINK = 16

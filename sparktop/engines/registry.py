@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
@@ -22,6 +21,7 @@ from sparktop.engines import (
 )
 from sparktop.engines.document import Answers
 from sparktop.model.engine import EngineIdentity, EngineSample
+from sparktop.values import dataclass
 
 METRICS_PATH = "/metrics"
 """The route of most engines' metrics page, and the first route tried for an unknown engine."""

@@ -14,12 +14,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from sparktop.engines.exposition import Family, Reader
 from sparktop.engines.figures import label, only, requests
 from sparktop.model.router import Deployment
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 DYNAMO, STACK, LLM_D = "dynamo", "production-stack", "llm-d"
 TITLES: Mapping[str, str] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sparktop.graphics.numbers import tick
+from sparktop.values import dataclass
 
 _STEPS = (1.0, 2.0, 5.0)
 

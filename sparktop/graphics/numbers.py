@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from sparktop.values import dataclass
 
 UNKNOWN = "–"
 """Shown for an unknown number."""

@@ -6,11 +6,11 @@ All of this is static and read once: /proc/cpuinfo of a large x86 machine takes 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 from sparktop.hardware.kernel_file import entries, read_bytes, read_int, read_text
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 _CPUS = "sys/devices/system/cpu"
 _KHZ_PER_MHZ = 1000

@@ -8,7 +8,6 @@ subtracted from a part and reported as overlap.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from sparktop.model.node import (
     CACHE_PART,
@@ -21,6 +20,7 @@ from sparktop.model.node import (
     PROGRAMS_PART,
     MemoryPart,
 )
+from sparktop.values import dataclass
 
 NAMED_USE = (
     "AnonPages",

@@ -5,7 +5,7 @@ RDMA traffic does not pass through these counters; the module `rdma` reads RDMA 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from sparktop.hardware.counters import CounterRates
@@ -13,6 +13,7 @@ from sparktop.hardware.kernel_file import parse_int, read_bytes, read_int, read_
 from sparktop.hardware.pcie import link_bits_per_s
 from sparktop.model.node import NetworkReading
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 _LEFT_OUT = ("docker", "veth", "br-")
 """Prefixes of interfaces that container engines create; their traffic is also counted on other interfaces."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from sparktop.hardware.kernel_file import by_number, entries, read_int, read_text
 from sparktop.model.node import PowerRail
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 _DRIVER = "spbm"
 _READ_AGAIN_S = 0.9

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from sparktop.hardware.counters import CounterRates
@@ -17,6 +17,7 @@ from sparktop.hardware.kernel_file import entries, read_int, read_text
 from sparktop.hardware.pcie import link_bits_per_s
 from sparktop.model.node import NetworkReading
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 _WORD_BYTES = 4
 """`port_rcv_data` and `port_xmit_data` count words of 32 bits."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 from sparktop.hardware.kernel_file import by_number, entries, read_int, read_text
 from sparktop.model.node import SensorReading
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 _READ_AGAIN_S = 5.0
 """Seconds between two reads: temperatures change slowly, and reading a temperature can send a command to a

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from sparktop.values import dataclass
 
 ALSO_REPORTED = "also reported"
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
+
+from sparktop.values import dataclass
 
 Values = Mapping[str, float | str | None]
 """Numbers behind a message, by name; each name includes the unit. Where a number has a limit, the limit is

@@ -9,10 +9,10 @@ their differences have a meaning. A request yields, in this order: `RequestStart
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from sparktop.model.failure import Failure
+from sparktop.values import dataclass
 
 
 class LoadMode(StrEnum):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from sparktop.values import dataclass
 
 PHASES = ("start", "GPU context", "weights", "compile", "KV pool", "CUDA graphs")
 """The phases of a start in order, as they can be distinguished from outside."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sparktop.model.ending import KernelLog, LastBoot
 from sparktop.model.workload import Workloads
+from sparktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

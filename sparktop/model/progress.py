@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from sparktop.model.event import NO_VALUES, Values
+from sparktop.values import dataclass
 
 
 class Progress(StrEnum):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from types import MappingProxyType
 
 from sparktop.model.failure import Failure
+from sparktop.values import dataclass
 
 LITELLM = "litellm"
 UNKNOWN_KIND = "unknown"

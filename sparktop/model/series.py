@@ -6,7 +6,9 @@ import math
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from sparktop.values import dataclass
 
 _EMPTY: array[float] = array("d")
 LATE = 1.75

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
@@ -20,6 +20,7 @@ from sparktop.model.progress import ProgressView
 from sparktop.model.ranks import RanksView
 from sparktop.model.router import RouterView
 from sparktop.model.series import Series
+from sparktop.values import dataclass
 
 _NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
 

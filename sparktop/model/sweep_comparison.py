@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
+
+from sparktop.values import dataclass
 
 NO_DIFFERENCE = "no difference shown"
 NOT_CERTAIN = "not certain"

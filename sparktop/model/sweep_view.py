@@ -7,13 +7,14 @@ are cleaned for the screen, and fields called `at` are monotonic seconds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 
 from sparktop.model.balance import Balance
 from sparktop.model.sweep_comparison import CurvePlot, Measured, Topologies, several_lengths
+from sparktop.values import dataclass
 
 Slots = tuple[float | None, ...]
 """Values in consecutive time slots of equal length, oldest first; None is a gap."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
 
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
+from sparktop.values import dataclass
 
 _COUNT = 100
 """A whole number below this has no decimals: most are counts, such as running requests."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -15,6 +15,7 @@ from sparktop.model.snapshot import Snapshot, SpeedState
 from sparktop.model.text import clean
 from sparktop.moments.figures import ALL, BACKEND, FIGURES, NODE, Figure, Stats, Values, stats
 from sparktop.recording.head import Announced
+from sparktop.values import dataclass
 
 TAKEN_S = 60.0
 """Seconds between two snapshots whose histories are read; the histories hold several minutes."""

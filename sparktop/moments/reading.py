@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from sparktop.recording.span import Span, records_in, snapshots_in
 from sparktop.recording.time_line import FrameStart
 from sparktop.recording.when import time_words
 from sparktop.store.journal import Change
+from sparktop.values import dataclass
 
 SHORT_S = 900.0
 """The longest range of which every reading is replayed; of longer ones the last `SHORT_S` seconds are."""

@@ -6,12 +6,13 @@ A lane is an engine core (data-parallel rank) of a server; counters are compared
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Any
 
 from sparktop.model.engine import LANE_COUNTERS, LANE_HISTOGRAMS, EngineSample, Histogram, LaneSample
 from sparktop.rates.tally import LIVE_SPAN_S, lane_counters
+from sparktop.values import dataclass
 
 START_TOLERANCE_S = 1.0
 """Start times closer than this count as the same start."""

@@ -8,7 +8,7 @@ matched or judged with those of the other; the snapshots of both are put togethe
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import zip_longest
 from typing import Any, TypeVar, cast
@@ -28,6 +28,7 @@ from sparktop.recording.time_line import FrameStart
 from sparktop.store import SourceKey
 from sparktop.store.figures import totals
 from sparktop.store.journal import Call, Change
+from sparktop.values import dataclass
 
 SUFFIXES = ("@before", "@after")
 """Appended to the names of the sources of the first and of the second recording."""

@@ -11,13 +11,13 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from sparktop.files import Place, folder_of
 from sparktop.model.instant import Instant
 from sparktop.recording.record import Kind
+from sparktop.values import dataclass
 
 SUFFIX = ".rec.zst"
 PART_S = 600.0

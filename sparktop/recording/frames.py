@@ -10,9 +10,9 @@ import fcntl
 import os
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 
 from sparktop.recording.record import Record, RecordError, decode
+from sparktop.values import dataclass
 
 MAGIC = b"\x28\xb5\x2f\xfd"
 EMPTY_LAST_BLOCK = b"\x01\x00\x00"

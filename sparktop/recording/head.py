@@ -6,7 +6,7 @@ import json
 import os
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -35,6 +35,7 @@ from sparktop.recording.record import Kind, Record, RecordError
 from sparktop.sources.wire import WireError, checked
 from sparktop.store import SourceKey, SourceKind, Store
 from sparktop.store.journal import Call, Change
+from sparktop.values import dataclass
 
 SCHEMA = "sparktop.recording/1"
 SUMMARY_S = 60.0

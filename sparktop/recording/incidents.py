@@ -10,7 +10,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -20,6 +19,7 @@ from sparktop.model.event import Event, Phase, Severity
 from sparktop.model.instant import Instant
 from sparktop.model.text import clean
 from sparktop.recording.flight import SUFFIX, make_folder, parts
+from sparktop.values import dataclass
 
 BEFORE_S, AFTER_S = 600.0, 120.0
 """Seconds before and after the beginning of an alert that its copy holds."""

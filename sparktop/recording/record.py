@@ -13,12 +13,13 @@ import json
 import math
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from enum import StrEnum
 from types import MappingProxyType
 
 from sparktop.model.instant import Instant
+from sparktop.values import dataclass
 
 MAX_HEAD_BYTES = 64 << 10
 """A head with hundreds of targets fits; all others are below 1 KiB."""

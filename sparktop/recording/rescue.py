@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from sparktop.errors import OutputError, UsageError
@@ -14,6 +14,7 @@ from sparktop.model.text import clean
 from sparktop.recording.calls import call_of
 from sparktop.recording.frames import MOST_DAMAGE, Damage, FrameReader, FrameWriter
 from sparktop.recording.record import Kind, RecordError, encode
+from sparktop.values import dataclass
 
 _LEVEL = 6
 _LISTED = 20

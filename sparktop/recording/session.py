@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
@@ -35,6 +35,7 @@ from sparktop.recording.incidents import Incidents, incident_folder
 from sparktop.recording.recorder import Recorder
 from sparktop.store import Store
 from sparktop.store.journal import Call, Change, Journals
+from sparktop.values import dataclass
 from sparktop.watch.monitor import Monitor
 
 if TYPE_CHECKING:  # a start without a sweep needs none of it

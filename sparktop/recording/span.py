@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sparktop.model.snapshot import Snapshot
 from sparktop.recording.player import WARM_UP_S, Player, Recording
 from sparktop.recording.record import Record
+from sparktop.values import dataclass
 
 GAP_S = 10.0
 """Seconds without any record from which on nothing was recorded: no snapshot is taken in between."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +12,7 @@ from sparktop.model.instant import Instant
 from sparktop.recording.frames import Located
 from sparktop.recording.head import Head, Landmarks
 from sparktop.recording.record import Kind, Record
+from sparktop.values import dataclass
 
 CLOCK_ERROR_S = 1.0
 """Between two records, the monotonic time is estimated from the wall clock."""

@@ -7,11 +7,11 @@ impossible is refused.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 EXAMPLES = "10m ago, 12:03, yesterday 14:00, 2026-11-22 14:00, start or end"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

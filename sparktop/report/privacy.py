@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from pathlib import PurePath
+
+from sparktop.values import dataclass
 
 ADDRESS, SECRET, PATH = "(address)", "(secret)", "(path)"
 """Words in the place of what is left out."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from textwrap import wrap
 
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.text import clean
 from sparktop.report.table import Column, Kind
+from sparktop.values import dataclass
 
 _WIDEST_NAME = 24
 """Cells of the first column at most; a longer name is cut."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 
 from sparktop.simulation.thermal import REFERENCE_CLOCK_MHZ
+from sparktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from sparktop.model.load import EndReason
+from sparktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from sparktop.model.failure import Failure, FailureKind
@@ -14,6 +14,7 @@ from sparktop.simulation.engine import EngineEvent
 from sparktop.simulation.request import SimulatedRequest
 from sparktop.simulation.routers import Router
 from sparktop.simulation.virtual_time import VirtualTime
+from sparktop.values import dataclass
 
 REFUSED_S = 0.1
 """Seconds until a client receives the refusal of a router or backend, and may retry."""

@@ -16,11 +16,11 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from sparktop.simulation.cooldown import COOLDOWN_S, Cooldown
 from sparktop.simulation.counts import Counts
+from sparktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sparktop.simulation.request import Sequence
+from sparktop.values import dataclass
 
 
 @dataclass(slots=True, eq=False)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sparktop.model.load import EndReason
+from sparktop.values import dataclass
 
 
 @dataclass(slots=True, eq=False)

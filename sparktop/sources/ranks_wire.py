@@ -5,7 +5,6 @@ A reader ignores unknown fields and sets missing ones to their defaults, as `spa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 from pydantic import TypeAdapter, ValidationError
@@ -16,6 +15,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.ranks import RanksAnswer
 from sparktop.model.text import clean
 from sparktop.sources.wire import MOST_BYTES, WireError, checked
+from sparktop.values import dataclass
 
 SCHEMA = "sparktop.ranks/1"
 _OLD_AGENT = "sparktop there is too old to ask NCCL: update it"

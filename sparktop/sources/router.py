@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from sparktop.engines import PageError
@@ -25,6 +24,7 @@ from sparktop.sources.http.fetch import Answer, Fetcher
 from sparktop.sources.http.session import SharedSession
 from sparktop.sources.router_counts import RouterCounts, read_counts
 from sparktop.sources.router_probe import LIVELINESS, is_litellm
+from sparktop.values import dataclass
 
 READINESS = "/health/readiness"
 DETAILS = "/health/readiness/details"

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from sparktop.engines.exposition import Family, Reader
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 FAILURES = "litellm_deployment_failure_responses_total"
 COOLED_DOWN = "litellm_deployment_cooled_down_total"

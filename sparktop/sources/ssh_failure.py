@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 _SSH_FAILED = 255
 """Exit status of ssh's own failures; any other is the remote program's (ssh(1), EXIT STATUS)."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import field, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
@@ -26,6 +26,7 @@ from sparktop import __version__
 from sparktop.model.failure import FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 SCHEMA = "sparktop.node/1"
 MOST_BYTES = 4 << 20

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sparktop.graphics import numbers
 from sparktop.model.event import NO_VALUES, Alert, Event, Phase, Severity, Values
 from sparktop.model.instant import Instant
 from sparktop.store.event_log import EventLog, condition_label
 from sparktop.store.keys import SourceKey
+from sparktop.values import dataclass
 
 CONFIRMED_WITHIN_S = 15.0
 """What a recording says was announced is forgotten if the samples do not confirm it within these seconds."""

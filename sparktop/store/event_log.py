@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sparktop.graphics import numbers
 from sparktop.model.event import Event, Phase, Severity
 from sparktop.model.instant import Instant
+from sparktop.values import dataclass
 
 EVENTS_KEPT = 200
 REPEATS_WITHIN_S = 600.0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from sparktop.model.failure import Failure
+from sparktop.values import dataclass
 
 DOWN_AFTER_S = 3.0
 """Seconds of consecutive failures after which a source is called down; a single lost poll is not enough."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import timedelta
 
 from sparktop.analysis.machine_work import (
@@ -36,6 +36,7 @@ from sparktop.store.alert_book import AlertBook, Finding
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.keys import SourceKey
 from sparktop.store.node.track import NodeTrack
+from sparktop.values import dataclass
 
 STUCK = "stuck"
 """Name of the alert."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from sparktop.analysis.deployments import match_deployments
@@ -13,6 +12,7 @@ from sparktop.model.router import RouterSample, RouterView
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.model.targets import RouterTarget
 from sparktop.store.health import Health
+from sparktop.values import dataclass
 
 _COUNTS_KEPT = 130
 """Samples whose counters are kept: enough for the widest window of a balance with a sample every 5 s."""

@@ -7,7 +7,7 @@ is added. So the second start of a model on a machine has an expected duration.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from sparktop.analysis.loading import Look, StartClock, best_past, is_warm
@@ -22,6 +22,7 @@ from sparktop.model.workload import Workload, Workloads
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.keys import SourceKey
 from sparktop.store.node.track import NodeTrack
+from sparktop.values import dataclass
 
 _MOST_PAST = 400
 _LONGEST_S = 7200.0

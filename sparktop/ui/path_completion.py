@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 _MOST_NAMES = 8
 

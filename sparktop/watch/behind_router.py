@@ -9,12 +9,12 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from sparktop.analysis.deployments import Address, address_of
 from sparktop.model.router import Deployment
 from sparktop.model.targets import BackendTarget, RouterTarget
+from sparktop.values import dataclass
 
 MOST_FOUND = 64
 """The most servers that are accepted from one router."""

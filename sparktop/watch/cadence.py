@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from statistics import median
 
 from sparktop.model.engine import EngineSample
 from sparktop.sources.source import Reading
+from sparktop.values import dataclass
 
 RATES_HZ = (4.0, 2.0)
 """Poll rates to try, fastest first. 4 Hz resolves load that swings with a period of a second."""

@@ -8,7 +8,6 @@ import json
 import re
 import socket
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -23,6 +22,7 @@ from sparktop.model.targets import (
 )
 from sparktop.model.text import clean
 from sparktop.sources.router_probe import LIVELINESS, is_litellm
+from sparktop.values import dataclass
 
 if TYPE_CHECKING:
     import httpx  # at run time only when needed: its import costs as much as an empty screen

@@ -8,11 +8,12 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.text import clean
 from sparktop.sources.source import Reading, Source
+from sparktop.values import dataclass
 
 _log = logging.getLogger(__name__)
 

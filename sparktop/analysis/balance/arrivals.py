@@ -21,12 +21,12 @@ import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from sparktop.analysis.balance.convoys import chi_squared_tail
 from sparktop.analysis.balance.load_grid import LoadTrack
 from sparktop.model.balance import Arrivals
+from sparktop.values import dataclass
 
 PIECE_LIVES = 0.5
 """Length of a piece as a multiple of a request's life (median time from arrival to end): a herd lasts about

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sparktop.analysis.balance import limits
 from sparktop.analysis.balance.dispersion import fewest_requests
 from sparktop.model.balance import Balance
+from sparktop.values import dataclass
 
 _SMALLEST_CHANCE = 0.001
 """Smallest probability shown as a number."""

@@ -16,11 +16,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from statistics import median
 
 from sparktop.analysis.balance.load_grid import LoadGrid, picker
 from sparktop.model.balance import Convoys
+from sparktop.values import dataclass
 
 FULL_SHARE, PART_SHARES = 0.8, (0.25, 0.6)
 """Shares of the usual maximum of requests in the group: a full time has at least the first, a part time a

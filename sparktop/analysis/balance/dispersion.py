@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import compress, groupby, pairwise, repeat
 from operator import and_, le, lt, mul, ne, sub, truediv
 
@@ -17,6 +16,7 @@ from sparktop.analysis.balance.group_pace import full_slots
 from sparktop.analysis.balance.load_grid import LoadGrid, picker
 from sparktop.analysis.balance.step_time import throughput, with_slope
 from sparktop.model.balance import StepTime
+from sparktop.values import dataclass
 
 STARVED_SHARE = 0.1
 """A backend with at most this part of its share has next to no work."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise, repeat
 from operator import ge, le, mul, sub
 
@@ -14,6 +13,7 @@ from sparktop.analysis.balance.group_pace import GroupPace
 from sparktop.analysis.balance.lead import Lead, Turns
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid
 from sparktop.model.balance import Arrivals, Convoys, Swing
+from sparktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import compress, pairwise, repeat
 from operator import lt
 from statistics import median
@@ -27,6 +27,7 @@ from sparktop.analysis.balance.step_time import (
     steady_pairs,
 )
 from sparktop.model.balance import StepTime
+from sparktop.values import dataclass
 
 UNLIKE = 1.3
 """Ratio of step times at the same batch from which on two backends count as unequal.

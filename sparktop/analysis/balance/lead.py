@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import compress, pairwise
 from operator import ge, le, ne, or_
 from statistics import median
 
 from sparktop.analysis.balance.load_grid import LoadGrid, picker
+from sparktop.values import dataclass
 
 _SMALLEST, _LARGEST = 0.5, 0.9
 _DEVIATIONS = 3.0

@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from operator import add, itemgetter, le, lt, sub
 from statistics import median
 
 from sparktop.model.balance import StepTime
 from sparktop.model.series import LATE, Series
+from sparktop.values import dataclass
 
 MISSING_IN_A_ROW = 0.25
 """Share of the backends that may lack a sample in a slot; each gets the load that it would have under an even

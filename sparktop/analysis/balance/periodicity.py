@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import repeat
 from operator import mul, sub, truediv
@@ -15,6 +15,7 @@ from statistics import median
 
 from sparktop.analysis.balance.load_grid import LoadGrid, picker
 from sparktop.model.balance import Curve, Swing
+from sparktop.values import dataclass
 
 FEWEST_CYCLES = 4.0
 """With fewer cycles in the window, the autocorrelation gives a better period than the spectrum."""

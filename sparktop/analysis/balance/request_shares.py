@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparktop.model.balance import Balance, BalanceWord
+from sparktop.values import dataclass
 
 FEWEST_REQUESTS = 40
 """With fewer requests a share is not meaningful."""

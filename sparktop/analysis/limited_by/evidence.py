@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from sparktop.model.snapshot import SpeedState
+from sparktop.values import dataclass
 
 _NOT_SEEN = SpeedState()
 

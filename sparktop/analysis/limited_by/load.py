@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sparktop.analysis.limited_by.evidence import Look
+from sparktop.values import dataclass
 
 FEWEST_LOOKS = 8
 """With fewer polls there is no verdict."""

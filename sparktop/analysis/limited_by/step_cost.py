@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 from operator import add, mul
 
 from sparktop.analysis.limited_by.evidence import Look
+from sparktop.values import dataclass
 
 FEWEST_INTERVALS = 6
 """With fewer intervals there is no regression."""

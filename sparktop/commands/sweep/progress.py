@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import monotonic
 from typing import TextIO
 
@@ -24,6 +24,7 @@ from sparktop.sweep.run.progress import (
     SweepEvent,
 )
 from sparktop.sweep.view.marks import marks_of
+from sparktop.values import dataclass
 
 REDRAW_S = 0.2
 _ERASE = "\r\x1b[K"

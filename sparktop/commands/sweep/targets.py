@@ -6,7 +6,7 @@ Also decides which servers and machines are watched while the sweep runs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparktop.commands.choice import this_machine
 from sparktop.errors import UnreachableError, UsageError
@@ -16,6 +16,7 @@ from sparktop.model.text import clean
 from sparktop.sources.router import RouterSource
 from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.plan.watched_targets import is_here, own_hosts, router_target
+from sparktop.values import dataclass
 from sparktop.watch.discovery import discover, parse_target
 
 INTERVAL_S = 0.5

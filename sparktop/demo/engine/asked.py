@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sparktop.demo.engine.tokens import VOCABULARY, tokenize, tokenize_chat
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 BAD_REQUEST, NOT_FOUND = 400, 404
 _COMPLETION_TOKENS = 16

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from sparktop.demo.engine.asked import Asked
 from sparktop.demo.engine.tokens import STOP, answer_words, word_id
 from sparktop.model.load import RequestEnded
+from sparktop.values import dataclass
 
 DONE = b"data: [DONE]\n\n"
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from sparktop.demo.engine.ledger import Ledger
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.simulation.engine import Engine, EngineEvent
 from sparktop.simulation.gauges import Gauges
 from sparktop.simulation.request import SimulatedRequest
+from sparktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

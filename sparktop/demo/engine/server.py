@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from itertools import count
 
 from aiohttp import web
@@ -27,6 +26,7 @@ from sparktop.demo.engine.tokens import block_hashes
 from sparktop.demo.visitors import Visitors
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.simulation.request import SimulatedRequest
+from sparktop.values import dataclass
 
 SERVER = "sparktop demo (simulated)"
 """Value of the `Server` header of every response."""

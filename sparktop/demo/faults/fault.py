@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from sparktop.model.node import ProcessReading
 from sparktop.simulation.gauges import Gauges
+from sparktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from sparktop.demo.ras.document import as_json, as_text
 from sparktop.model.ranks import RanksAnswer
+from sparktop.values import dataclass
 
 _HOST = "127.0.0.1"
 _LONGEST_LINE = 1024

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from sparktop.hardware.nvml import GpuLostError, Nvml, NvmlModule
 from sparktop.hardware.throttling import ThrottleShares, reason_words, throttle_fields
 from sparktop.model.node import GpuProcess, GpuReading, LostGpu
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 _TEMPERATURE_GPU, _THRESHOLD_SLOWDOWN, _CLOCK_SM = 0, 1, 1
 """NVML_TEMPERATURE_GPU, NVML_TEMPERATURE_THRESHOLD_SLOWDOWN, NVML_CLOCK_SM."""

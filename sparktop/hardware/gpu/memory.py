@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Any
 
 from sparktop.hardware.nvml import Nvml
+from sparktop.values import dataclass
 
 _CLOCK_MEMORY = 2
 """NVML_CLOCK_MEM."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sparktop.hardware.gpu.memory import ask_memory
 from sparktop.hardware.nvml import GpuLostError, Nvml
 from sparktop.model.node import MigInstance
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 _LAYOUT_AGAIN_S = 30.0
 """Seconds between two reads of the list of instances, which only an administrator changes."""

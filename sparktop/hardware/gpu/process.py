@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from sparktop.hardware.kernel_file import read_text
 from sparktop.hardware.nvml import GpuLostError, Nvml
 from sparktop.model.node import GpuProcess
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 _COMPUTE = "nvmlDeviceGetComputeRunningProcesses"
 _GRAPHICS = "nvmlDeviceGetGraphicsRunningProcesses"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from sparktop.hardware.kernel_file import parse_int, read_small
@@ -26,6 +26,7 @@ from sparktop.hardware.processes.titles import (
     read_title,
 )
 from sparktop.model.workload import Workload, Workloads
+from sparktop.values import dataclass
 
 _READ_AGAIN_S, _SETTLED_AGAIN_S = 5.0, 10.0
 """Seconds between two readings; the second where no process of an engine is young, and none ended lately."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from sparktop.hardware.kernel_file import entries, read_bytes
+from sparktop.values import dataclass
 
 Version = tuple[int, int, int]
 

@@ -10,7 +10,6 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from sparktop.hardware.ras.client import Address, QueryError, place, query
@@ -18,6 +17,7 @@ from sparktop.hardware.ras.library import LoadedNccl, Version, loaded_nccl, pars
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.ranks import RanksAnswer
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 OLDEST: Version = (2, 27, 3)
 """The oldest version that is asked."""

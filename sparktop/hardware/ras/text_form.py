@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sparktop.hardware.ras.terms import (
     MOST_COMMUNICATORS,
@@ -20,6 +20,7 @@ from sparktop.hardware.ras.terms import (
 )
 from sparktop.model.ranks import ALL_OPERATIONS, Communicator, MissingRank, Rank, RanksAnswer, RankStatus
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 _VERSION = re.compile(r"NCCL version (\S{1,60})(?: compiled with.*)?")
 _TOOK = re.compile(r"Communicators\.\.\. \((\d{1,6}(?:\.\d{1,6})?)s\)")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 
 from sparktop.graphics import numbers
@@ -28,6 +27,7 @@ from sparktop.panels.parts.frame import frame_role, framed, name_tab
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow, area_rows, caption, stacked_rows, with_time_axis
 from sparktop.panels.parts.roles import STATE_ROLES
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
+from sparktop.values import dataclass
 
 _MIN_TOP_TPS = 10.0
 _MIN_TOP_LOAD = 4.0

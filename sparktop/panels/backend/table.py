@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from sparktop.graphics import numbers
@@ -23,6 +22,7 @@ from sparktop.panels.parts.figures import LIVE, figure, latency_role, quantile_t
 from sparktop.panels.parts.graph import TimeWindow
 from sparktop.panels.parts.roles import SHORT_STATES, STATE_ROLES
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
+from sparktop.values import dataclass
 
 _SPARK_MIN = 10
 _NAME, _LONG_NAME = 8, 16

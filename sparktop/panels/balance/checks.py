@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sparktop.analysis.balance.check import Check, Rule, chance_text
 from sparktop.graphics.cells import fit
 from sparktop.graphics.numbers import UNKNOWN
@@ -11,6 +9,7 @@ from sparktop.panels.balance.verdict import short_seconds
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.rows import Row, fit_row, row_width
 from sparktop.panels.parts.sentences import wrapped
+from sparktop.values import dataclass
 
 _NAME, _VALUE, _LIMIT = 17, 8, 9
 _LONG_MS = 1000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from sparktop.model.balance import Balance
 from sparktop.model.router import RouterView
@@ -11,6 +10,7 @@ from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.slots import held_slots
+from sparktop.values import dataclass
 
 _STEPS_S = (0.25, 0.3125, 0.375, 0.5, 0.625, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 10.0, 30.0)
 """Possible seconds per dot column; exact in binary, so that time slots have exact edges."""

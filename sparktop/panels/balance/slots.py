@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sparktop.graphics import numbers
 from sparktop.graphics.braille import StackedRow
@@ -17,6 +16,7 @@ from sparktop.panels.parts.graph import TimeAxis, area_rows, row_role
 from sparktop.panels.parts.rows import Row, fit_row, row_width, spread_row
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.slots import Slots
+from sparktop.values import dataclass
 
 GUTTER = 16
 """Width in cells of the column at the left of each graph, for its name, its current value and its scale."""

@@ -6,9 +6,11 @@ a group's verdict moves into the frame of the list of backends, so that none of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
+
+from sparktop.values import dataclass
 
 MIN_WIDTH = 60
 MIN_HEIGHT = 16

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
@@ -15,6 +14,7 @@ from sparktop.panels.node.table import node_entry, node_heading, short_node
 from sparktop.panels.parts.frame import frame_role, framed, name_tab
 from sparktop.panels.parts.graph import TimeWindow, with_time_axis
 from sparktop.panels.parts.rows import Row, Run, fit_row, merged
+from sparktop.values import dataclass
 
 _WIDE_ROWS = 3
 """Most rows of an entry of a list with many columns; in higher entries, graphs use the cells better."""

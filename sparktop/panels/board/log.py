@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 
 from sparktop.graphics import numbers
@@ -14,6 +13,7 @@ from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.frame import frame_role, framed, name_tab
 from sparktop.panels.parts.rows import Row, row_width
 from sparktop.panels.parts.sentences import flowed, wrapped
+from sparktop.values import dataclass
 
 _ROLES = {Severity.INFO: "muted", Severity.WARNING: "warn", Severity.CRITICAL: "bad"}
 _UNITS = {

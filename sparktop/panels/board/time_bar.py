@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
 
 from sparktop.model.event import Severity
 from sparktop.panels.parts.rows import Row, fit_row, merged, row_width
+from sparktop.values import dataclass
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _SIGNS = {Severity.INFO: ("•", "text"), Severity.WARNING: ("▲", "warn"), Severity.CRITICAL: ("✖", "bad")}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TypeVar
 
 from sparktop.model.snapshot import BackendState, BackendView, NodeView
 from sparktop.panels.board.layout import Boxes
 from sparktop.panels.node.processes import ProcessOrder
+from sparktop.values import dataclass
 
 Shown = TypeVar("Shown", BackendView, NodeView)
 

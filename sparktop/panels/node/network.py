@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
@@ -12,6 +11,7 @@ from sparktop.model.node import NetworkReading
 from sparktop.panels.parts.figures import figure, label, share_role
 from sparktop.panels.parts.rows import Row
 from sparktop.panels.parts.sections import Section
+from sparktop.values import dataclass
 
 SINCE = "since the last poll"
 RDMA = "rdma"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from sparktop.graphics import numbers
@@ -15,6 +14,7 @@ from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.frame import frame_role, framed, hot, name_tab, tab
 from sparktop.panels.parts.rows import Row, Run, fit_row, merged
 from sparktop.panels.parts.sections import heading
+from sparktop.values import dataclass
 
 _PID = 7
 """Width in cells of a process ID: the kernel's largest is 4194304."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import zip_longest
 
 from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.graph_grid import GRAPH_HEIGHT, GRAPH_WIDTH, Graph, grid_columns, grid_rows
 from sparktop.panels.parts.rows import Row, fit_row
 from sparktop.panels.parts.sections import Section, stack
+from sparktop.values import dataclass
 
 NARROW_COLUMN = 46
 WIDE_COLUMN = 54

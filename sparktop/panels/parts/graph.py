@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import product
 
 from sparktop.colors.palette import LEVELS
@@ -15,6 +15,7 @@ from sparktop.model.series import Series
 from sparktop.panels.parts.columns import graph_columns, graph_starts
 from sparktop.panels.parts.rows import Row, Run, merged, row_width, spread_row
 from sparktop.panels.parts.slots import held_slots, hold_last
+from sparktop.values import dataclass
 
 _SELDOM = 1.9
 """Least number of time slots between the samples of a series that is computed for pairs of slots."""

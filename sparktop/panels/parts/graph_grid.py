@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from sparktop.colors.palette import LEVELS
 from sparktop.graphics.axis import time_axis
@@ -14,6 +13,7 @@ from sparktop.model.series import Series
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.graph import TimeAxis, area_rows, caption, stacked_rows
 from sparktop.panels.parts.rows import Row, Run, fit_row, row_width
+from sparktop.values import dataclass
 
 GRAPH_HEIGHT = 6
 """Least height in rows of a graph with its caption, where there is room for more than one."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sparktop.graphics import numbers
 from sparktop.graphics.bars import segments
 from sparktop.graphics.cells import fit
 from sparktop.panels.parts.figures import bar_runs, figure, label
 from sparktop.panels.parts.rows import Row, fit_row, row_width
+from sparktop.values import dataclass
 
 WIDE_FACTS = 52
 """Column width in cells from which on two values in a row have room for longer labels."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from sparktop.graphics import numbers
@@ -23,6 +22,7 @@ from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged, spread_row
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import flowed, wrapped
+from sparktop.values import dataclass
 
 _EDGE = 7
 """Width in cells of the scale at the left of a plot."""

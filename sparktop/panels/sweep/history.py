@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
@@ -17,6 +16,7 @@ from sparktop.panels.parts.sections import heading
 from sparktop.panels.sweep.band import levels_and_findings
 from sparktop.panels.sweep.curves import plots_rows
 from sparktop.panels.sweep.words import STATUS_ROLES, headline_rows
+from sparktop.values import dataclass
 
 TOP = 2
 """Rows above the first result: the frame and the heading."""

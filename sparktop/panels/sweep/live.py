@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sparktop.graphics import numbers
 from sparktop.graphics.dots import DotGrid
@@ -27,6 +26,7 @@ from sparktop.panels.sweep.tracks import (
     value_now,
     with_edges,
 )
+from sparktop.values import dataclass
 
 _PAIR = 2
 _LEAST_TPS = 10.0

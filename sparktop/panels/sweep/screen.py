@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparktop.model.sweep_view import LevelKey, SweepView
 from sparktop.panels.parts.frame import frame_role, framed
@@ -14,6 +14,7 @@ from sparktop.panels.sweep.table import all_levels, shown_levels, table_rows
 from sparktop.panels.sweep.topology import words_rows
 from sparktop.panels.sweep.tracks import letters
 from sparktop.panels.sweep.words import status_run, title_run, word_rows
+from sparktop.values import dataclass
 
 _WIDE = 170
 """Width in cells from which on graphs and table stand side by side."""

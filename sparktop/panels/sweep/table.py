@@ -6,7 +6,6 @@ Planned levels have only a state, the running level has a bar, and finished leve
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
@@ -16,6 +15,7 @@ from sparktop.panels.parts.figures import bar_runs, label
 from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, fit_row, row_width, spread_row
 from sparktop.panels.sweep.tracks import letters
+from sparktop.values import dataclass
 
 BEST, ALIKE = "◆", "◇"
 """Marks of the best value of a column, and of a value that does not differ significantly from the best."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sparktop.graphics.curve import PlotAxis, labelled
 from sparktop.graphics.numbers import UNKNOWN
@@ -15,6 +14,7 @@ from sparktop.model.sweep_comparison import level_name
 from sparktop.model.sweep_view import LevelKey, LiveSeries, Slots
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.rows import Row, Run, fit_row, merged, row_width
+from sparktop.values import dataclass
 
 GUTTER = 17
 """Width in cells of the column at the left of each track, for its name, its current value and its scale."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
 
 from sparktop.colors.series import ON_DARK, ON_LIGHT
@@ -14,6 +13,7 @@ from sparktop.graphics.curve import PlotAxis
 from sparktop.graphics.numbers import tick
 from sparktop.model.text import clean
 from sparktop.report.page import COLORS
+from sparktop.values import dataclass
 
 WIDTH = 380
 """Width of every plot: on a phone it is shown at nine tenths, so that its text stays readable."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
@@ -11,6 +10,7 @@ from sparktop.report.document.prose import wrapped
 from sparktop.report.markdown import code
 from sparktop.report.narrow import split_table
 from sparktop.report.table import Kind, Table
+from sparktop.values import dataclass
 
 _NARROWEST = 24
 """A column of names is not cut below this width: the table is split in two instead."""

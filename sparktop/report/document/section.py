@@ -7,10 +7,10 @@ messages, and `**strong**`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from sparktop.report.document.grid import Grid, in_markdown
 from sparktop.report.document.prose import bullets, wrapped
+from sparktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from sparktop.report.document.drawing import (
     series_class,
     shortened,
 )
+from sparktop.values import dataclass
 
 MOST_LINES = 7
 """Curves of one plot, as many as there are colours."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import aiohttp
 
 from sparktop.sources.http.body import BODY_CAP_BYTES, BodyCollector
 from sparktop.sources.http.failure import AnswerError, status_error, timeout_error, transport_error
 from sparktop.sources.server_words import server_words
+from sparktop.values import dataclass
 
 _OK = 200
 _ERROR_BODY_BYTES = 2048

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from dataclasses import dataclass
 
 import httpx
 
@@ -19,6 +18,7 @@ from sparktop.model.text import clean
 from sparktop.sources.http.address import key_problem
 from sparktop.sources.http.body import BodyCollector
 from sparktop.sources.http.failure import AnswerError, timeout_error, transport_error
+from sparktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

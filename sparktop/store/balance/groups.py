@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from sparktop.analysis.roles import Role, reported_roles, worker_roles
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.load_log import LoadLog
 from sparktop.store.router import Group, RouterTrack, routers_of_groups
+from sparktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

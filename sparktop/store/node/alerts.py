@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sparktop.analysis.speed_state import (
     BY_CHOICE,
@@ -23,6 +23,7 @@ from sparktop.model.text import clean
 from sparktop.store.alert_book import AlertBook, Finding
 from sparktop.store.keys import SourceKey
 from sparktop.store.node.track import GIB, NodeTrack, memory_limits
+from sparktop.values import dataclass
 
 MIB = 2**20
 HEADROOM_CLEARS_AT = 1.1

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sparktop.model.node import GpuReading
+from sparktop.values import dataclass
 
 WINDOW_S = 60.0
 _NOTHING_S = 1e-6

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import combinations
 from typing import Literal
 
@@ -25,6 +25,7 @@ from sparktop.sweep.compare.ratio import Ratio, ratio_of
 from sparktop.sweep.compare.series import Figure, Load, Series, TableRule
 from sparktop.sweep.result.comparison import Change, ComparisonResult, ComparisonRow, CouldShow, Crossover
 from sparktop.sweep.terms.definitions import METRICS, Metric
+from sparktop.values import dataclass
 
 NOISE_FLOOR_PERCENT = 3.0
 """Noise floor in percent if no server was measured twice."""

@@ -8,12 +8,13 @@ deviation between runs (spread).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from sparktop.sweep.compare.proof import ERROR_RATE, FISHER_SHARE
 from sparktop.sweep.result.comparison import CouldShow
 from sparktop.sweep.terms.statistics import combined_p, student_t, two_sided_t
+from sparktop.values import dataclass
 
 USUAL_SPREAD_PERCENT = 6.5
 """Standard deviation between identical runs on DGX Sparks (6.5 to 6.9 %), used where none was measured."""

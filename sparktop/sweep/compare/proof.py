@@ -18,13 +18,13 @@ procedure. Here the variances of levels are shrunk towards their mean (`shared_s
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
-from dataclasses import dataclass
 from statistics import fmean, variance
 from typing import TypeVar
 
 from sparktop.sweep.compare.ratio import Ratio, Spread
 from sparktop.sweep.compare.series import Load
 from sparktop.sweep.terms.statistics import CONFIDENCE, combined_p
+from sparktop.values import dataclass
 
 ERROR_RATE = 1 - CONFIDENCE
 _RATES = ("sustained_tps", "decode_tps", "output_tps", "total_tps")

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean, variance
 
 from sparktop.sweep.compare.series import Figure
 from sparktop.sweep.result.parts import LARGEST
 from sparktop.sweep.terms.statistics import CONFIDENCE, student_t, two_sided_t
+from sparktop.values import dataclass
 
 LEAST_RUNS = 2
 """Minimum number of runs of each of the two values for a test."""

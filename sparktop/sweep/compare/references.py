@@ -6,7 +6,6 @@ A reference names its source, and its metrics have the source's own definitions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +16,7 @@ from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
 from sparktop.sweep.compare.series import Figure, Load, LoadShape, Series, SeriesLevel, TableRule
 from sparktop.sweep.result.file import read_json
+from sparktop.values import dataclass
 
 PREFIX = "ref:"
 FOLDER = Path(__file__).resolve().parent.parent.parent / "references"

@@ -6,7 +6,7 @@ This is the common input of tables, curves and comparisons.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from statistics import fmean, stdev
 
@@ -14,6 +14,7 @@ from sparktop.model.load import LoadMode
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.terms.definitions import LATENCIES, RATES
+from sparktop.values import dataclass
 
 
 class LoadShape(StrEnum):

@@ -10,10 +10,10 @@ import fcntl
 import os
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 MOST_AT_ONCE = 1 << 17
 """Maximum bytes that a poll returns: about a thousand lines."""

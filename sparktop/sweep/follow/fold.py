@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -45,6 +45,7 @@ from sparktop.sweep.run.progress import (
 )
 from sparktop.sweep.run.server_side import watched_backends
 from sparktop.sweep.view.live import LiveView
+from sparktop.values import dataclass
 
 MOST_LEVELS = 1000
 MOST_REQUESTS = 200_000

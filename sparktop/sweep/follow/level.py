@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sparktop.model.load import (
     EndReason,
@@ -26,6 +26,7 @@ from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.result.trace import collect
 from sparktop.sweep.run.validity import LevelFacts, judge
 from sparktop.sweep.terms.request_errors import TRUNCATED, RequestFailure, request_failure
+from sparktop.values import dataclass
 
 _STATUS = re.compile(r"HTTP (\d{3})\b")
 

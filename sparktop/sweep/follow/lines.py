@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from sparktop.model.text import clean
 from sparktop.sweep.compare.imports.reading import concurrency_at, finite, whole, words
+from sparktop.values import dataclass
 
 SCHEMA = "llama-benchy-progress.v1"
 MOST_LINE = 1 << 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import urlsplit
 
 from sparktop.analysis.deployments import address_of
@@ -10,6 +10,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
 from sparktop.sweep.follow.lines import Asked
 from sparktop.sweep.plan.plan import SweepTarget, TargetKind
+from sparktop.values import dataclass
 
 _Identity = tuple[str, str, str, int, int | None]
 

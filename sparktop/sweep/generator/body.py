@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from sparktop.sweep.generator.endpoint import Endpoint
 from sparktop.sweep.plan.plan import Api
+from sparktop.values import dataclass
 
 CACHE_SALT = "cache_salt"
 TOKEN_IDS, STREAM_OPTIONS, CHUNK_USAGE = "return_token_ids", "stream_options", "continuous_usage_stats"

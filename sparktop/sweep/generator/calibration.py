@@ -7,7 +7,7 @@ to make prompts of an exact length.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 
@@ -29,6 +29,7 @@ from sparktop.sweep.terms.request_errors import (
     connect_failure,
     request_failure,
 )
+from sparktop.values import dataclass
 
 _TRIED_AT_ONCE = 2
 """Maximum attempts of a trial request for a single token: on a busy machine the end of one may be delayed."""

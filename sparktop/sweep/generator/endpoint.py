@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import quote, urlsplit
 
 from sparktop import __version__
 from sparktop.sources.http.address import host_and_port, key_problem
 from sparktop.sweep.terms.request_errors import UNREACHABLE, RequestFailure, connect_failure, request_failure
+from sparktop.values import dataclass
 
 _PATH_CHARACTERS = "/:@!$&'()*+,;=-._~%"
 

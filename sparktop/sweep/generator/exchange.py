@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.model.text import clean
@@ -22,6 +22,7 @@ from sparktop.sweep.terms.request_errors import (
     request_failure,
     status_failure,
 )
+from sparktop.values import dataclass
 
 _OK = 200
 _MOST_WORDS_BYTES = 64 << 10

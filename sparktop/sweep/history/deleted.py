@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 FOLDER: Final = ".deleted"
 KEPT: Final = timedelta(days=30)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -32,6 +32,7 @@ from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import StoredSweep, load, parse
 from sparktop.sweep.view.foreign import ForeignView
 from sparktop.sweep.view.stored import StoredView
+from sparktop.values import dataclass
 
 FRESH: Final = timedelta(minutes=15)
 """Age up to which a result without an end may belong to a running sweep, which writes once per level."""

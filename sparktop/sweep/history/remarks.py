@@ -12,13 +12,14 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
 from sparktop.errors import OutputError
 from sparktop.files import write_whole
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 FILE_NAME: Final = ".remarks.json"
 """Hidden, because every other JSON file in that folder is read as a result."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
 
 from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
+from sparktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

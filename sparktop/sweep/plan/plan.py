@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from sparktop.model.load import Level, LoadMode
+from sparktop.values import dataclass
 
 ENOUGH_S = 10.0
 """Seconds that all runs of a level in burst mode must last together for a reliable result."""

@@ -6,7 +6,7 @@ Settings that a preset leaves open get the defaults of `Plan`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from sparktop.errors import UsageError
@@ -15,6 +15,7 @@ from sparktop.model.targets import GuardLimits, SweepSettings
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
 from sparktop.sweep.plan.plan import Api, Guard, Order, Plan, SloCondition, SweepTarget
+from sparktop.values import dataclass
 
 DEFAULT = "quick"
 CLIMB_TO = 256

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from sparktop.files import PRIVATE, Place, folder_of, write_whole
 from sparktop.model.text import clean
 from sparktop.sweep.result.file import read_json
 from sparktop.sweep.result.results import SCHEMA, SweepResult
+from sparktop.values import dataclass
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _MOST_SAME_TIME = 1000

@@ -7,7 +7,7 @@ visible chunk, for example hidden reasoning: their times are unknown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sparktop.model.load import (
     FirstToken,
@@ -18,6 +18,7 @@ from sparktop.model.load import (
     Tokens,
     TokenSource,
 )
+from sparktop.values import dataclass
 
 CERTAIN_SHARE = 0.01
 """A metric is None if tokens of unknown time could change its value by more than this share (0 to 1)."""

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sparktop.sweep.compare.best_level import best_of, main_rate, rate_ratio
 from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.run.preparation import PreparedTarget
+from sparktop.values import dataclass
 
 WORTH_PERCENT = 5.0
 """A rise of the token rate below this percentage is not worth another level."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 
 from sparktop.model.snapshot import BackendView
 from sparktop.sweep.generator.wire.messages import Calibrated
 from sparktop.sweep.terms.request_errors import HTTP, RequestFailure
+from sparktop.values import dataclass
 
 REFUSING = frozenset({f"{HTTP}:400", f"{HTTP}:413", f"{HTTP}:422"})
 """Error codes (HTTP 400, 413, 422) with which a server rejects a request, as opposed to failing to serve

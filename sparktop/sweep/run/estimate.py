@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparktop.model.load import LoadMode
 from sparktop.sweep.plan.order import Load, Stint
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
+from sparktop.values import dataclass
 
 _GROWTH = 0.6
 """The duration of a load run grows roughly as the concurrency to this power (measured with gpt-oss-120b on

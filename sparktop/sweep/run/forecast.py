@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from sparktop.model.load import LoadMode
@@ -14,6 +14,7 @@ from sparktop.sweep.plan.plan import ENOUGH_S, Order, Plan, SweepTarget
 from sparktop.sweep.plan.slo import runs_needed
 from sparktop.sweep.result.results import LevelResult, RanRun, SweepResult
 from sparktop.sweep.terms.doubts import CUT_SHORT
+from sparktop.values import dataclass
 
 _GROWTH = 0.6
 """Assumed growth if only one level is known: a run's duration grows as the concurrency to this power, see

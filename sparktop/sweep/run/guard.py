@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from sparktop.model.failure import Failure
 from sparktop.model.snapshot import NodeView
@@ -19,6 +18,7 @@ from sparktop.sweep.terms.request_errors import (
     TRUNCATED,
     UNREACHABLE,
 )
+from sparktop.values import dataclass
 
 ENOUGH_ENDED = 10
 """Minimum number of ended requests of a level before their share of failures is checked."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sparktop.analysis.limited_by import Evidence, Look, Machine, MachineLook, Peer, limited_by
 from sparktop.analysis.roofline import bandwidth_gb_per_s, read_percent
@@ -15,6 +15,7 @@ from sparktop.model.node import NodeSample
 from sparktop.model.targets import NodeThresholds
 from sparktop.rates.lane_sums import kv_fullest_percent, lane_sum
 from sparktop.store.node.machine_log import machine_look
+from sparktop.values import dataclass
 
 Span = tuple[float, float]
 _APART_S = 0.9

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 from sparktop.sweep.run.server_side import Counters, ServerPoint, Span
+from sparktop.values import dataclass
 
 SAME_MOMENT_S = 0.25
 """Samples of several servers up to this many seconds apart count as simultaneous if hardly any request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sparktop.model.load import TokenSource
 from sparktop.model.snapshot import BackendView, Snapshot
@@ -30,6 +30,7 @@ from sparktop.sweep.run.served_by import BackendNames
 from sparktop.sweep.run.server_side import is_mdns, watched_backends, watched_nodes
 from sparktop.sweep.run.worker_process import SweepWorker
 from sparktop.sweep.terms.request_errors import RequestFailure
+from sparktop.values import dataclass
 
 _SALTED_ENGINE = "vllm"
 

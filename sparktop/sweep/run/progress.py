@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from statistics import median
 
@@ -12,6 +12,7 @@ from sparktop.model.load import FirstToken, LoadEvent, RequestEnded, RequestStar
 from sparktop.sweep.generator.wire.messages import TokenBin
 from sparktop.sweep.plan.order import Load
 from sparktop.sweep.result.results import LevelResult, SweepResult
+from sparktop.values import dataclass
 
 RATE_WINDOW_S = 2.0
 """Length in seconds of the window for the live token rate."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from sparktop.analysis.deployments import address_of
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 SIGNIFICANT = 0.05
 LEAST = 12

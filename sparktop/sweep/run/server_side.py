@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from statistics import fmean
 from time import monotonic
 from typing import Any
@@ -23,6 +23,7 @@ from sparktop.store.load_log import ABORTED_REASONS, FAILED_REASONS
 from sparktop.sweep.plan.plan import SweepTarget, TargetKind
 from sparktop.sweep.result.results import NodeSide
 from sparktop.sweep.run.limit_log import LimitLog
+from sparktop.values import dataclass
 
 Span = tuple[float, float]
 """Start and end in monotonic seconds, which on Linux is also the clock of the load generator."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sparktop.model.load import LoadMode
 from sparktop.sweep.generator.wire.messages import ClientHealth
@@ -28,6 +28,7 @@ from sparktop.sweep.terms.doubts import (
     THROTTLED,
     TOO_SHORT,
 )
+from sparktop.values import dataclass
 
 MOST_LAG_MS = 10.0
 """Maximum p99 lag of the load generator's event loop in milliseconds."""

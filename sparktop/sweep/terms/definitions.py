@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from sparktop.values import dataclass
 
 RATES = (
     "prefill_tps",

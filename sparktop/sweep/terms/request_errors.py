@@ -11,12 +11,12 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import LoadEvent, RequestEnded
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 REFUSED = "refused"
 """Nothing listens at the address."""

@@ -7,12 +7,13 @@ a run executes, or read from a file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import repeat
 
 from sparktop.model.load import FirstToken, LoadEvent, RequestEnded, RequestStarted
 from sparktop.model.sweep_view import LevelKey, RequestBar, Timeline
 from sparktop.sweep.result.results import EachRequest, LevelResult, UncountedRequests
+from sparktop.values import dataclass
 
 MOST_BARS = 5000
 """Maximum number of bars of a run: more would not be legible."""

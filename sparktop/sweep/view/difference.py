@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sparktop.model.sweep_comparison import (
     NO_DIFFERENCE,
@@ -23,6 +23,7 @@ from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
 from sparktop.sweep.result.comparison import Change, ComparisonResult, ComparisonRow, CouldShow
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.view.curves import measured
+from sparktop.values import dataclass
 
 SHOWN = ("decode_tps", "sustained_tps", "prefill_tps", "peak_tps", "ttft_ms", "itl_ms", "e2e_ms")
 """Names of the metrics that are compared."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 
 from sparktop.model.sweep_comparison import Topologies
@@ -28,6 +28,7 @@ from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.view.curves import curve_plots, measured
 from sparktop.sweep.view.rows import RANKED
 from sparktop.sweep.view.topologies import topologies
+from sparktop.values import dataclass
 
 _PAIR = 2
 _MOST_LISTED = 4

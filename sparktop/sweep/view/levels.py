@@ -6,7 +6,7 @@ different levels alternate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sparktop.model.load import LoadMode
 from sparktop.model.sweep_view import LevelKey, LevelState, PlannedLevel
@@ -15,6 +15,7 @@ from sparktop.sweep.plan.plan import Order, Plan
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.run.progress import LevelMeasured, Phase, PhaseChanged, RunTold
 from sparktop.sweep.terms.doubts import CUT_SHORT
+from sparktop.values import dataclass
 
 _STATES = {
     Phase.WARMING_UP: LevelState.WARMING_UP,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from time import monotonic
 
@@ -47,6 +47,7 @@ from sparktop.sweep.view.marks import balance_reasons, balance_word
 from sparktop.sweep.view.progress import SweepProgress, may_go_on_to
 from sparktop.sweep.view.result import Findings, end_words, findings, plan_words, status_of
 from sparktop.sweep.view.series import SweepCurves
+from sparktop.values import dataclass
 
 MOST_NOTICES = 200
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sparktop.model.balance import Balance
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.sweep_view import BackendShare
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.view.grid import MOST_SLOTS
+from sparktop.values import dataclass
 
 _NOT_YET = -1.0
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sparktop.model.sweep_view import LevelKey, PlannedLevel
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import SweepResult
+from sparktop.values import dataclass
 
 
 @dataclass(slots=True, eq=False)

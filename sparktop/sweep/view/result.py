@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from sparktop.model.load import LoadMode
 from sparktop.model.sweep_comparison import CurvePlot, Topologies
@@ -27,6 +26,7 @@ from sparktop.sweep.view.rows import result_rows
 from sparktop.sweep.view.topologies import topologies
 from sparktop.sweep.view.words.headline import headline
 from sparktop.sweep.view.words.verdict import verdict
+from sparktop.values import dataclass
 
 _STATUSES = {
     "done": SweepStatus.DONE,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sparktop.model.series import LATE, Series
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.sweep_view import BackendLine, LevelKey, LevelSpan, LiveSeries, NodeLine
 from sparktop.sweep.generator.wire.messages import TokenBin
 from sparktop.sweep.view.grid import Amounts, Points, Readings, States, TimeGrid
+from sparktop.values import dataclass
 
 UNNAMED = "not named"
 """Name of the curve of tokens whose server is unknown."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
 from sparktop.sweep.compare.references import Reference
@@ -11,6 +11,7 @@ from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.view.curves import sweep_plots
 from sparktop.sweep.view.evidence import stored_evidence
 from sparktop.sweep.view.result import result_view
+from sparktop.values import dataclass
 
 
 @dataclass(slots=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import ClassVar
 
@@ -20,6 +20,7 @@ from sparktop.config.keys import KEYS, Key
 from sparktop.graphics.cells import fit
 from sparktop.panels.parts.sentences import wrapped
 from sparktop.ui.styles import RoleStyles
+from sparktop.values import dataclass
 
 _GROUPS = (
     ("Views", "view zoom open back balance why ranks processes events sort filter"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -16,6 +16,7 @@ from sparktop.sweep.compare.references import PREFIX, load_reference
 from sparktop.sweep.compare.series import Series, TableRule, merged, series_of
 from sparktop.sweep.result.file import read_json
 from sparktop.sweep.result.store import parse
+from sparktop.values import dataclass
 
 _TOOLS: tuple[tuple[str, Callable[[object], bool], Callable[[object, str, str], list[Series]]], ...] = (
     ("llama-benchy", llama_benchy.is_it, llama_benchy.read),

@@ -6,7 +6,6 @@ A mark is a reason to doubt a level's metrics, or a reason why the level is slow
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.sweep_view import Mark
@@ -18,6 +17,7 @@ from sparktop.sweep.result.results import LevelResult, TargetResult
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.terms.doubts import CLIENT_LAG
 from sparktop.sweep.view.marks import PADDING, REFUSED, marks_of
+from sparktop.values import dataclass
 
 _WITH_SPREAD = ("decode_tps", "sustained_tps")
 _RATES = (

@@ -8,13 +8,13 @@ change places with nouns, verbs with verbs. This does not change the total, howe
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from math import factorial
 from random import Random
 
 from sparktop.sweep.generator.prompts.prompts import OPENING_WORD, Book, Kind, Part
 from sparktop.sweep.generator.prompts.word_list import NOUNS
+from sparktop.values import dataclass
 
 MOST_REQUESTS = 16
 """Maximum trial requests of a search; with a tokenizer that has one token per word, four are enough."""

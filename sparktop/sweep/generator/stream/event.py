@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 DONE = b"[DONE]"
 _FAST_BYTES = 4096

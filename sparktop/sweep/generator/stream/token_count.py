@@ -12,9 +12,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sparktop.model.load import TokenSource
+from sparktop.values import dataclass
 
 _SLACK = 1.5
 """Maximum ratio of the time of the tokens before the first chunk to their time at the answer's mean rate."""

@@ -10,11 +10,12 @@ the machine.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sparktop.model.load import FirstToken, LoadEvent, LoadMode, RequestEnded, Tokens, TokenSource
 from sparktop.sweep.plan.plan import Api, Timeouts
 from sparktop.sweep.terms.request_errors import RequestFailure
+from sparktop.values import dataclass
 
 BIN_S = 0.1
 """Length of a token bin in seconds."""
@@ -46,7 +47,7 @@ class Calibrate:
     prompt_tokens: int
     output_tokens: int
     seed: int = 0
-    timeouts: Timeouts = Timeouts()  # noqa: RUF009 - frozen: one for all is as good as one each
+    timeouts: Timeouts = Timeouts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class RunLoad:
     cache_salt: str | None = None
     """Salt for the servers' prefix caches, to which each request appends its number. None: no salt is
     sent."""
-    timeouts: Timeouts = Timeouts()  # noqa: RUF009 - frozen: one for all is as good as one each
+    timeouts: Timeouts = Timeouts()
     warm_up: bool = False
     """True for a run that is not measured; it is executed like any other."""
 

@@ -7,7 +7,7 @@ level on one target; in `abba` order a level has several stints.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from time import monotonic
 
 from sparktop.model.failure import FailureKind
@@ -35,6 +35,7 @@ from sparktop.sweep.run.server_side import ServerLog, ServerPoint
 from sparktop.sweep.run.validity import Asked
 from sparktop.sweep.run.worker_process import SweepWorker
 from sparktop.sweep.terms.request_errors import CANCELLED, count_errors, error_word
+from sparktop.values import dataclass
 
 LEAST_REST_S = 5.0
 REST_INTERVALS = 6.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from pydantic import JsonValue
 
@@ -29,6 +29,7 @@ from sparktop.sweep.run.server_side import (
     node_side,
 )
 from sparktop.sweep.run.validity import Asked, LevelFacts, judge
+from sparktop.values import dataclass
 
 _PERCENT = 100.0
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 
 from sparktop.sweep.plan.plan import SloCondition
@@ -21,6 +20,7 @@ from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.terms.definitions import RATES
 from sparktop.sweep.terms.statistics import least_values, unbiased_quantile
+from sparktop.values import dataclass
 
 _BY_TRACE: dict[str, Callable[[RequestTrace], float | None]] = {
     "ttfr": lambda trace: _ms(trace.ttfr_s),

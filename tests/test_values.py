@@ -1,0 +1,75 @@
+"""The decorator of values: equality, hashes and texts as with the standard decorator."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import field, fields, replace
+
+import pytest
+
+from sparktop.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    x: float
+    y: float | None = None
+    key: str | None = field(default=None, repr=False)
+    note: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Other:
+    x: float
+    y: float | None = None
+
+
+@dataclass(slots=True)
+class _Changing:
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Same:
+    x: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Nothing:
+    pass
+
+
+def test_values_are_equal_by_the_fields_that_are_compared() -> None:
+    assert _Point(1.0, 2.0) == _Point(1.0, 2.0, note="other")
+    assert _Point(1.0, 2.0) != _Point(1.0, 3.0)
+    assert _Point(1.0, 2.0) != _Other(1.0, 2.0)
+    assert len({_Point(1.0), _Point(1.0), _Point(2.0)}) == 2
+    assert _Nothing() == _Nothing()
+    assert len({_Nothing(), _Nothing()}) == 1
+
+
+def test_values_without_equality_are_equal_to_themselves_alone() -> None:
+    one = _Same(1.0)
+    assert one == one  # noqa: PLR0124 - the identity is tested
+    assert one != _Same(1.0)
+    assert len({one, _Same(1.0)}) == 2
+
+
+def test_what_can_change_has_no_hash() -> None:
+    changing = _Changing()
+    changing.count += 1
+    assert changing == _Changing(1)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(changing)
+
+
+def test_secrets_are_not_in_the_text() -> None:
+    assert repr(_Point(1.0, key="secret")) == "_Point(x=1.0, y=None, note='')"
+
+
+def test_they_are_dataclasses_with_slots() -> None:
+    assert dataclasses.is_dataclass(_Point)
+    assert [one.name for one in fields(_Point)] == ["x", "y", "key", "note"]
+    assert replace(_Point(1.0), y=3.0) == _Point(1.0, 3.0)
+    assert not hasattr(_Point(1.0), "__dict__")
+    assert _Point.__match_args__ == ("x", "y", "key", "note")
