@@ -38,12 +38,12 @@ else:
         names = [one.name for one in fields(cls) if one.compare]
         values = attrgetter(*names) if names else lambda _: ()
 
-        def __eq__(self: object, other: object) -> bool:  # noqa: N807
+        def __eq__(self: object, other: object) -> bool:  # noqa: N807 - it becomes a method
             if other.__class__ is self.__class__:
                 return values(self) == values(other)
             return NotImplemented
 
-        def __hash__(self: object) -> int:  # noqa: N807
+        def __hash__(self: object) -> int:  # noqa: N807 - it becomes a method
             return hash(values(self))
 
         cls.__eq__ = __eq__

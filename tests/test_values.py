@@ -40,15 +40,18 @@ class _Nothing:
 
 
 def test_values_are_equal_by_the_fields_that_are_compared() -> None:
+    """Fields with `compare=False` and other classes do not count."""
     assert _Point(1.0, 2.0) == _Point(1.0, 2.0, note="other")
     assert _Point(1.0, 2.0) != _Point(1.0, 3.0)
-    assert _Point(1.0, 2.0) != _Other(1.0, 2.0)
+    other: object = _Other(1.0, 2.0)
+    assert _Point(1.0, 2.0) != other
     assert len({_Point(1.0), _Point(1.0), _Point(2.0)}) == 2
     assert _Nothing() == _Nothing()
     assert len({_Nothing(), _Nothing()}) == 1
 
 
 def test_values_without_equality_are_equal_to_themselves_alone() -> None:
+    """With `eq=False` the identity decides."""
     one = _Same(1.0)
     assert one == one  # noqa: PLR0124 - the identity is tested
     assert one != _Same(1.0)
@@ -56,6 +59,7 @@ def test_values_without_equality_are_equal_to_themselves_alone() -> None:
 
 
 def test_what_can_change_has_no_hash() -> None:
+    """Only frozen values can be keys."""
     changing = _Changing()
     changing.count += 1
     assert changing == _Changing(1)
@@ -64,10 +68,12 @@ def test_what_can_change_has_no_hash() -> None:
 
 
 def test_secrets_are_not_in_the_text() -> None:
+    """Fields with `repr=False` are left out."""
     assert repr(_Point(1.0, key="secret")) == "_Point(x=1.0, y=None, note='')"
 
 
 def test_they_are_dataclasses_with_slots() -> None:
+    """`replace`, `fields` and patterns work as with the standard decorator."""
     assert dataclasses.is_dataclass(_Point)
     assert [one.name for one in fields(_Point)] == ["x", "y", "key", "note"]
     assert replace(_Point(1.0), y=3.0) == _Point(1.0, 3.0)
