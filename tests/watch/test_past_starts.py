@@ -86,12 +86,14 @@ async def _keep(store: Store, env: dict[str, str], rounds: int) -> None:
 
 
 @pytest.mark.outside
-async def test_starts_are_given_to_the_store_while_it_wants_them(tmp_path: Path) -> None:
+async def test_starts_are_given_to_the_store_while_it_wants_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Once, and again after a minute, for a recording that began meanwhile; a finished one is kept."""
     env = {"XDG_STATE_HOME": str(tmp_path)}
     add_starts(starts_file(env), [ONE, replace(ONE, model="other")])
     store, books = Store(Watch()), _Books()
-    store.starts = books  # type: ignore[assignment] - what is used of it
+    monkeypatch.setattr(store, "starts", books)
     await _keep(store, env, 29)
     assert books.learned == [(ONE,)]
     books.finished = (replace(ONE, ended_at=9.0),)
