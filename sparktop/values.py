@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dataclasses import dataclass
 else:
-    from collections.abc import Callable
+    from collections.abc import Callable, Set
     from dataclasses import dataclass as _dataclass
     from dataclasses import fields
     from operator import attrgetter
@@ -22,10 +22,12 @@ else:
         """Return a decorator like that of the standard library, without checks against assignment."""
 
         def make(cls: type) -> type:
+            own = vars(cls).keys() & {"__repr__", "__eq__", "__hash__"}
             made = _dataclass(slots=slots, eq=False, repr=False)(cls)
-            made.__repr__ = _repr
+            if "__repr__" not in own:
+                made.__repr__ = _repr
             if eq:
-                _add_equality(made, hashable=frozen)
+                _add_equality(made, own, hashable=frozen)
             return made
 
         return make
@@ -34,7 +36,7 @@ else:
         shown = (f"{one.name}={getattr(self, one.name)!r}" for one in fields(self) if one.repr)
         return f"{type(self).__qualname__}({', '.join(shown)})"
 
-    def _add_equality(cls: type, *, hashable: bool) -> None:
+    def _add_equality(cls: type, own: Set[str], *, hashable: bool) -> None:
         names = [one.name for one in fields(cls) if one.compare]
         values = attrgetter(*names) if names else lambda _: ()
 
@@ -46,8 +48,10 @@ else:
         def __hash__(self: object) -> int:  # noqa: N807 - it becomes a method
             return hash(values(self))
 
-        cls.__eq__ = __eq__
-        cls.__hash__ = __hash__ if hashable else None
+        if "__eq__" not in own:
+            cls.__eq__ = __eq__
+        if "__hash__" not in own:
+            cls.__hash__ = __hash__ if hashable else None
 
 
 __all__ = ["dataclass"]

@@ -50,6 +50,23 @@ def test_values_are_equal_by_the_fields_that_are_compared() -> None:
     assert len({_Nothing(), _Nothing()}) == 1
 
 
+@dataclass(frozen=True, slots=True)
+class _Own:
+    names: dict[str, float]
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.names))
+
+    def __repr__(self) -> str:
+        return "own"
+
+
+def test_a_class_keeps_its_own_methods() -> None:
+    """A hash or text that the class defines is not replaced."""
+    assert len({_Own({"a": 1.0}), _Own({"a": 1.0})}) == 1
+    assert repr(_Own({})) == "own"
+
+
 def test_values_without_equality_are_equal_to_themselves_alone() -> None:
     """With `eq=False` the identity decides."""
     one = _Same(1.0)
