@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dataclasses import dataclass
 else:
-    from collections.abc import Callable, Set
+    from collections.abc import Callable, Container
     from dataclasses import dataclass as _dataclass
     from dataclasses import fields
     from operator import attrgetter
@@ -36,7 +36,7 @@ else:
         shown = (f"{one.name}={getattr(self, one.name)!r}" for one in fields(self) if one.repr)
         return f"{type(self).__qualname__}({', '.join(shown)})"
 
-    def _add_equality(cls: type, own: Set[str], *, hashable: bool) -> None:
+    def _add_equality(cls: type, own: Container[str], *, hashable: bool) -> None:
         names = [one.name for one in fields(cls) if one.compare]
         values = attrgetter(*names) if names else lambda _: ()
 
