@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from sparktop.model.balance import Balance
+from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Severity
 from sparktop.model.snapshot import BackendState, BackendView, Snapshot
 from sparktop.values import dataclass
@@ -142,8 +142,20 @@ def _without_alert(snapshot: Snapshot) -> Verdict:
         one = count == "1"
         words = f"{most.name}: {count} {'request waits' if one else 'requests wait'}"
         return Verdict(Severity.INFO, words, f"{most.name}: {count} {'waits' if one else 'wait'}")
+    return _of_states(snapshot)
+
+
+def _of_states(snapshot: Snapshot) -> Verdict:
+    """Return the verdict where nothing is wrong: how many servers have which state."""
+    backends = snapshot.backends
     states = Counter(view.state for view in backends)
     said = ", ".join(f"{states[state]} {state.value}" for state in BackendState if states[state])
+    open_groups = [one for one in snapshot.balance if one.word is BalanceWord.UNKNOWN or one.word_now.bad]
+    if open_groups and any(view.running for view in backends):
+        group = open_groups[0].group
+        doubt = open_groups[0].word_now
+        judged = f"perhaps {doubt.value}" if doubt.bad else "balance not known yet"
+        return Verdict(Severity.INFO, f"{said}; {group}: {judged}", f"{group}: {judged}", key="w")
     if states.keys() <= _WELL:
         return Verdict(None, f"all well: {said}", "all well")
     return Verdict(Severity.INFO, said, said)

@@ -128,3 +128,23 @@ def test_a_failed_poll_and_an_empty_board_are_said() -> None:
     assert shown(backends=(view,)).words == "a does not answer"
     assert shown(backends=(), searching=("localhost",)).words == "no inference server found yet"
     assert shown(backends=()).words == "no backend to watch"
+
+
+@pytest.mark.parametrize(
+    ("word", "now", "words"),
+    [
+        (BalanceWord.UNKNOWN, BalanceWord.UNKNOWN, "1 busy; proxy: balance not known yet"),
+        (BalanceWord.UNKNOWN, BalanceWord.OSCILLATING, "1 busy; proxy: perhaps oscillating"),
+        (BalanceWord.BALANCED, BalanceWord.UNEVEN, "1 busy; proxy: perhaps uneven"),
+    ],
+)
+def test_nothing_is_well_before_the_balance_is_known(word: BalanceWord, now: BalanceWord, words: str) -> None:
+    """A verdict that is pending, or that the newest window contradicts, is no good news."""
+    loaded = BackendView("a", "http://a:1", "g", state=BackendState.BUSY, running=3.0)
+    group = replace(SWING, word=word, word_now=now)
+    found = shown(balance=(group,), backends=(loaded,))
+    assert (found.severity, found.words) == (Severity.INFO, words)
+    settled = replace(SWING, word=BalanceWord.BALANCED, word_now=BalanceWord.BALANCED)
+    assert shown(balance=(settled,), backends=(loaded,)).words == "all well: 1 busy"
+    resting = replace(loaded, running=0.0, state=BackendState.IDLE)
+    assert shown(balance=(group,), backends=(resting,)).words == "all well: 1 idle"
