@@ -99,6 +99,7 @@ def test_a_wrong_file_is_a_failed_check(
     assert any(line.startswith(f"FAIL  {closed} port") for line in lines)
 
 
+@pytest.mark.outside
 def test_a_file_of_sweeps_asks_for_more_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The highest concurrency of the file's sweeps is what the limit of open files is held against."""
     text = '[[nodes]]\nname = "n"\n[[sweeps]]\nname = "s"\nconcurrency = [1, 9999999]\n'

@@ -81,6 +81,7 @@ def test_a_driver_that_hangs_is_a_failure() -> None:
     assert (check.name, check.status, check.message) == ("driver", Status.FAIL, "reading hangs")
 
 
+@pytest.mark.outside
 async def test_this_machine_can_be_looked_at() -> None:
     """The real machine gives a reading that can be judged, whatever it has."""
     checks = check_machine(*await look_at_machine())

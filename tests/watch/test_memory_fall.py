@@ -115,6 +115,7 @@ async def test_other_nodes_are_polled_faster_while_memory_falls() -> None:
     await monitor.stop()
 
 
+@pytest.mark.outside
 async def test_a_quick_reading_is_complete_and_needs_no_driver() -> None:
     """The parts of the bar add up; what only the driver reports is that of the last sample."""
     source = LocalSource("here")

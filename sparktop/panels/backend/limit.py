@@ -7,9 +7,14 @@ from sparktop.model.limit import Limit, LimitKind
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.rows import Row
 
+_INDENT = 2
+
 
 def limit_rows(limit: Limit | None, width: int) -> list[Row]:
-    """Return the verdict in rows of at most `width` cells, cut between its parts; empty without one."""
+    """Return the verdict in rows of at most `width` cells, broken between its parts if that is possible.
+
+    Empty without a verdict.
+    """
     if limit is None:
         return []
     last = "" if limit.window_s is None else f", last {limit.window_s:.0f} s"
@@ -18,12 +23,15 @@ def limit_rows(limit: Limit | None, width: int) -> list[Row]:
     parts = limit.words.split("; ")
     for number, part in enumerate(parts):
         end = ";" if number + 1 < len(parts) else ""
-        wanted = cell_width(f" {part}{end}")
-        if number and used + wanted > width:
-            rows.append([label("  ")])
-            used = 2
-        rows[-1].append((f"{part}{end} ", "text"))
-        used += wanted
+        wanted = cell_width(f"{part}{end}")
+        is_whole = number and _INDENT + wanted <= width
+        words = [f"{part}{end}"] if is_whole else f"{part}{end}".split()
+        for word in words:
+            if used + cell_width(word) > width and used > _INDENT:
+                rows.append([label(" " * _INDENT)])
+                used = _INDENT
+            rows[-1].append((f"{word} ", "text"))
+            used += cell_width(word) + 1
     return rows
 
 
