@@ -3,7 +3,7 @@
 Each run has a seed. It is one simulated engine with its machines, a closed loop of clients of a random size,
 and one phase of a random length: a fault of `sparktop demo`, a load or a state. The store polls the engine's
 page each second and its machines every second one, as the monitor does, and judges each second. In some runs
-polls fail, or the machines are not watched. Figures of faults are drawn anew for each run: the power of a GPU
+polls fail, or the machines are not watched. Figures of faults are drawn for each run: the power of a GPU
 that spins from 13 to 27 W, that of a step at work from 36 to 70 W, the length of everything.
 
     named       first *stuck?* and first *stuck* after the begin of the phase, the longest of the runs

@@ -60,7 +60,7 @@ WHEN = START + timedelta(days=4)
 
 @cache
 def played(outage: Outage | None, backends: int, scenario: str | None, play_s: float = 170) -> Store:
-    """Give what is known after the demo has run `play_s` seconds; drawing changes nothing in it.
+    """Return what is known after the demo has run `play_s` seconds; drawing changes nothing in it.
 
     `scenario` is what `sparktop demo` shows under that name; None a load that shows every kind of graph.
     """
@@ -80,7 +80,7 @@ async def picture(
     scenario: str | None = None,
     play_s: float = 170,
 ) -> str:
-    """Give the screen as SVG after `play_s` virtual seconds and the keys given."""
+    """Return the screen as SVG after `play_s` virtual seconds and the keys given."""
     app = SparktopApp(played(outage, backends, scenario, play_s).snapshot, theme=theme)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()

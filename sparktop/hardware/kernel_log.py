@@ -56,7 +56,7 @@ class KernelLogReader:
         return self._log
 
     def close(self) -> None:
-        """Close the log; a later `read` begins anew."""
+        """Close the log; a later `read` opens it again."""
         if self._handle is not None:
             os.close(self._handle)
         self._handle = self._log = None

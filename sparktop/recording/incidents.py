@@ -166,7 +166,7 @@ def frames_since(begin_s: float, sources: Iterable[Path]) -> Iterator[FrameBytes
     """Yield the frames with records from the monotonic time `begin_s` on, newest first.
 
     `sources` are files of one recorder, oldest first; files that cannot be read are left out. Frames
-    written before the machine's last start are left out, too, because its monotonic clock began anew then.
+    written before the machine's last start are left out, too, because its monotonic clock started again then.
     """
     from sparktop.recording.frames import FrameReader
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from sparktop.analysis.limited_by import Evidence, Machine, Peer, limited_by
+from sparktop.analysis.limited_by.evidence import Evidence, Machine, Peer
 from sparktop.analysis.roofline import bandwidth_gb_per_s, read_percent
 from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.progress import Progress
@@ -79,6 +79,8 @@ def _verdict(
 ) -> Limit | None:
     if track.health.failure is not None or not track.work.looks:
         return None
+    from sparktop.analysis.limited_by.judge import limited_by  # late: the first verdict comes after seconds
+
     return limited_by(_evidence(track, backends, nodes, routed))
 
 

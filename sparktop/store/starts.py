@@ -11,7 +11,6 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from sparktop.analysis.loading import Look, StartClock, best_past, is_warm
-from sparktop.engines import ENGINES
 from sparktop.model.engine import EngineSample
 from sparktop.model.event import Event, Severity
 from sparktop.model.failure import Failure, FailureKind
@@ -163,6 +162,8 @@ class StartBook:
             return failure
         if failure.kind is FailureKind.LOADING:
             return failure
+        from sparktop.engines import ENGINES  # late: the first picture needs no reader of pages
+
         title = ENGINES[start.engine].title if start.engine in ENGINES else "the server"
         message = f"{title} refuses connections while it loads (process {start.server.pid} on {start.node})"
         return replace(failure, kind=FailureKind.LOADING, message=message)

@@ -98,7 +98,7 @@ class Monitor:
         """All polled backends by name."""
         self._routers: dict[str, RouterTarget] = {}
         self.ranks = RankAsker(store, self._sources, self._spawn, sleep)
-        """Asks NCCL about the ranks of a backend, when it is told to."""
+        """Asks NCCL about the ranks of a backend, on request."""
         self._tried: set[str] = set()
         """URLs listed by routers that are being tried or that failed a short time ago."""
 

@@ -44,7 +44,7 @@ def follow(
     [(10, 0), (40, 1), (60, 2), (84, 2), (100, 3), (140, 3), (150, 4), (158, 5), (170, 5)],
 )
 def test_a_start_goes_through_its_phases(second: float, phase: int) -> None:
-    """Each is told from the one before by what GPU memory does."""
+    """GPU memory shows where each begins."""
     assert PHASES[follow(second).step] == PHASES[phase]
 
 

@@ -24,7 +24,7 @@ def clock_of(
 
 
 def test_any_counter_is_progress() -> None:
-    """Tokens, finished requests, a chunk's KV blocks, a histogram: each starts the time anew."""
+    """Tokens, finished requests, a chunk's KV blocks, a histogram: each starts the time again."""
     steps = [
         MOVING,
         MOVING,

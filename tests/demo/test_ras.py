@@ -87,7 +87,7 @@ def test_a_fault_that_ends_leaves_nothing_behind() -> None:
 
 
 def test_jobs_have_hashes_of_their_own() -> None:
-    """Two engines of a scenario are told apart."""
+    """Two engines of a scenario are distinguished."""
     cluster = Cluster()
     other = SimulatedJob(cluster.readers, seed="1")
     assert other.report().job.isdisjoint(cluster.job.report().job)

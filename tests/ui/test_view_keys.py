@@ -222,7 +222,7 @@ async def test_low_bandwidth_is_said_in_the_header(low: bool) -> None:  # noqa: 
 
 
 async def test_a_key_asks_about_the_ranks_of_the_selected_backend() -> None:
-    """The selected backend is meant; without one, nothing is asked and the user is told."""
+    """The selected backend is meant; without one, nothing is asked, and a notice says so."""
     app, asked = make_app(), list[str]()
 
     def ask(name: str) -> str:

@@ -58,7 +58,7 @@ class StepCost:
     """Mean number of tokens that a step generated."""
     batch_spread: float
     """Standard deviation of the batch over intervals / its mean; without spread, `fixed_share` and
-    `token_share` cannot be told apart."""
+    `token_share` cannot be separated."""
     prompt_spread: float
     """Standard deviation of prompt tokens per step over intervals / its mean."""
     unexplained: float

@@ -15,7 +15,7 @@ PROMPTS = 0.5
 PROMPTS_ALONE = 0.7
 """The same share where slots are full too: below it, more slots would still help."""
 _ENOUGH_SPREAD = 0.08
-"""Least variation of the batch by which the fixed part of a step can be told from the part that grows."""
+"""Least variation of the batch from which on the fixed part of a step and the growing part are separable."""
 _FLAT, _STEEP = 0.55, 0.3
 """A decode step of which at least `_FLAT` is fixed is limited by reading weights, one of which at most
 `_STEEP` is fixed by computing."""

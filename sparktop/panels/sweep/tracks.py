@@ -27,7 +27,7 @@ bursts."""
 _STRETCHES = (8, 6, 4, 3, 2, 1.5, 1.25)
 """Possible numbers of dot columns per value at the begin of a sweep, so that half of each graph is in use."""
 _LEAST_DRAWN = 12
-"""Values for which a graph has room at least, so that it is not drawn anew with every value."""
+"""Values for which a graph has room at least, so that its scale does not change with every value."""
 _LABELS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400)
 _APART = 9
 """Least distance in cells between labels of the time axis."""

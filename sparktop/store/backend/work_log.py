@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from sparktop.analysis.limited_by import Look
+from sparktop.analysis.limited_by.evidence import Look
 from sparktop.model.engine import EngineSample
 from sparktop.model.snapshot import BackendView
 from sparktop.rates.tally import Tally

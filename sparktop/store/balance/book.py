@@ -82,7 +82,7 @@ class BalanceBook:
     ) -> list[Event]:
         """Judge each group whose next judgement is due, update its alert, and return the events to announce.
 
-        `at` is monotonic, `now` the same time in UTC. `groups` determines the groups anew; it is called every
+        `at` is monotonic, `now` the same time in UTC. `groups` determines the groups; it is called every
         5 s.
         """
         self._looked_at = at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from sparktop.analysis.limited_by import MachineLook
+from sparktop.analysis.limited_by.evidence import MachineLook
 from sparktop.model.node import GpuReading, NetworkReading, NodeSample
 
 _KEPT_S = 60.0

@@ -6,7 +6,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
-from sparktop.analysis.limited_by import Evidence, Look, Machine, MachineLook, Peer, limited_by
+from sparktop.analysis.limited_by.evidence import Evidence, Look, Machine, MachineLook, Peer
+from sparktop.analysis.limited_by.judge import limited_by
 from sparktop.analysis.roofline import bandwidth_gb_per_s, read_percent
 from sparktop.analysis.speed_state import Pace, follow, worst
 from sparktop.model.engine import EngineSample, LaneSample

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparktop.analysis.limited_by import Look, Machine, MachineLook
+from sparktop.analysis.limited_by.evidence import Look, Machine, MachineLook
 from sparktop.model.snapshot import SpeedState
 
 SECONDS = 60
@@ -48,7 +48,7 @@ class Served:
             )
             after = self.running + (self.swing if (second + 1) // 5 % 2 else 0.0)
             batch = (running + after) / 2
-            # More in every other second, so that prompts can be told from steps.
+            # More in every other second, so that prompts can be separated from steps.
             prompt = self.prompt_tokens * (1.5 if second % 2 else 0.5)
             left_s = max(0.0, 1.0 - prompt * self.per_prompt_s)
             done = left_s / (self.fixed_s + batch * self.per_token_s)

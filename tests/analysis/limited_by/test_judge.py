@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparktop.analysis.limited_by import Evidence, Peer, limited_by
+from sparktop.analysis.limited_by.evidence import Evidence, Peer
+from sparktop.analysis.limited_by.judge import limited_by
 from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.snapshot import SpeedState
 from tests.analysis.limited_by.looks import Served, machine

@@ -27,7 +27,7 @@ def test_shares_add_up() -> None:
 
 
 def test_a_batch_that_never_varies_is_known_to_be_so() -> None:
-    """Fixed part and part per request cannot be told apart, which `batch_spread` shows."""
+    """Fixed part and part per request cannot be separated, which `batch_spread` shows."""
     cost = step_cost(Served().looks())
     assert cost is not None
     assert cost.batch_spread == pytest.approx(0.0, abs=1e-9)

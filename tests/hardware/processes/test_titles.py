@@ -77,7 +77,7 @@ def test_other_programs_are_not_servers(line: str) -> None:
 
 def test_a_downloaded_model_keeps_its_owner() -> None:
     """A path into the hub's cache has the name in one of its folders."""
-    path = "/root/.cache/huggingface/hub/models--Qwen--Qwen3-32B/snapshots/0123abcd"
+    path = "/home/user/.cache/huggingface/hub/models--Qwen--Qwen3-32B/snapshots/0123abcd"
     assert short_model(path) == "Qwen/Qwen3-32B"
     assert short_model("/models/evil\x1b[31m") == "evil [31m"
 

@@ -83,7 +83,7 @@ def test_lines_before_the_document_are_skipped() -> None:
 
 
 def test_jobs_are_told_apart_by_their_hashes() -> None:
-    """Jobs are told apart by their hashes."""
+    """Jobs are distinguished by their hashes."""
     assert parse_json(example("healthy")).job == parse_json(example("lags-by-one")).job
     assert parse_json(example("healthy")).job != parse_json(example("second-job")).job
 
