@@ -22,6 +22,8 @@ class LoadMode(StrEnum):
     """All requests start at once; the run ends when all have ended."""
     STEADY = "steady"
     """A constant number of requests in flight for a duration: a request that ends is replaced at once."""
+    OPEN = "open"
+    """Requests begin at times drawn before the run, however many are in flight: an open loop."""
 
 
 class TokenSource(StrEnum):
@@ -92,6 +94,8 @@ class RequestStarted:
     run: int = 0
     prompt_tokens: int | None = None
     """None if it is not known at the start."""
+    due: float | None = None
+    """Open loop: when the request was due, at or before `at`; None in other modes."""
 
 
 @dataclass(frozen=True, slots=True)

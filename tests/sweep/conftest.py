@@ -16,6 +16,7 @@ from sparktop.sweep.generator.calibration import Calibration
 from sparktop.sweep.generator.client import LoadClient
 from sparktop.sweep.generator.connection import ConnectionPool
 from sparktop.sweep.generator.endpoint import resolve
+from sparktop.sweep.generator.open_loop import new_client
 from sparktop.sweep.generator.run_log import RunLog
 from sparktop.sweep.generator.wire.messages import Calibrate, Calibrated, RunLoad, WorkerTarget
 from sparktop.sweep.plan.plan import Timeouts
@@ -81,7 +82,7 @@ class InProcess:
         if behave is not None:
             self.server.behave = behave
         log = RunLog(command.id, command.run)
-        self.client = LoadClient(
+        self.client = new_client(
             command,
             pool,
             recipe.form,

@@ -74,10 +74,7 @@ class LoadClient:
 
     async def prepare(self) -> None:
         """Serialise bodies and open connections, so that neither is part of the measurement."""
-        load = self._load
-        ahead = load.concurrency
-        if load.mode is LoadMode.STEADY and load.requests is not None:
-            ahead = min(ahead, load.requests)
+        ahead = self._ahead()
         while len(self._ready) < ahead:
             self._ready.append(self._make())
         filling = self._loop.create_task(self._fill(ahead))
@@ -86,6 +83,11 @@ class LoadClient:
         self._tasks.discard(filling)
         if not filling.cancelled():
             filling.result()
+
+    def _ahead(self) -> int:
+        """Return the number of bodies to serialise, and of connections to open, before the run."""
+        most = self._load.requests if self._load.mode is LoadMode.STEADY else None
+        return self._load.concurrency if most is None else min(self._load.concurrency, most)
 
     async def run(self) -> None:
         """Execute the run until all its requests have ended, then close all connections.
@@ -97,7 +99,7 @@ class LoadClient:
         log.add(RunStarted(perf_counter(), number))
         try:
             if not self.cancelled:
-                await (self._burst() if self._load.mode is LoadMode.BURST else self._steady())
+                await self._execute()
         finally:
             if self._deadlines is not None:
                 self._deadlines.cancel()
@@ -119,6 +121,9 @@ class LoadClient:
 
     async def _fill(self, count: int) -> None:
         await self._pool.fill(count)
+
+    async def _execute(self) -> None:
+        await (self._burst() if self._load.mode is LoadMode.BURST else self._steady())
 
     async def _burst(self) -> None:
         requests, self._ready = self._ready, deque()
@@ -202,7 +207,7 @@ class LoadClient:
         at = perf_counter()
         failure = connect_failure(error, at, where=self._terms.where)
         end = RequestEnded(request.request_id, at, EndReason.ERROR, failure)
-        self._log.request_unsent(request.request_id, at, request.prompt_tokens, end)
+        self._log.request_unsent(request.request_id, at, request.prompt_tokens, end, request.due)
 
     def _next(self) -> Request | None:
         if self._ready:
@@ -240,9 +245,10 @@ class LoadClient:
         now = perf_counter()
         for exchange in list(self._active):
             exchange.check(now)
-        if self._load.mode is LoadMode.STEADY:
+        if self._load.mode is not LoadMode.BURST:
+            ahead = self._ahead()
             for _ in range(_BODIES_PER_CHECK):
-                if len(self._ready) < self._load.concurrency and self._may_make():
+                if len(self._ready) < ahead and self._may_make():
                     self._ready.append(self._make())
         limits = self._load.timeouts
         shortest = min(limits.first_token_s, limits.between_tokens_s, limits.whole_s)

@@ -49,6 +49,8 @@ class Request:
     """Complete HTTP request: head and body."""
     prompt_tokens: int | None
     output_tokens: int
+    due: float | None = None
+    """Open loop: when it is due, in monotonic seconds; None in other modes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class Exchange:
         self._most_tokens = 2 * request.output_tokens + _SPARE_TOKENS
         connection.reader = self
         self.started_at = connection.send(request.content)
-        log.request_started(request.request_id, self.started_at, request.prompt_tokens)
+        log.request_started(request.request_id, self.started_at, request.prompt_tokens, request.due)
 
     def take(self, at: float, data: bytes) -> None:
         """Parse data that was read at the time `at`; record tokens, and end the request if it is over."""

@@ -42,21 +42,28 @@ class RunLog:
         """Add an event of the run as a whole, such as its start or end."""
         self._events.append(event)
 
-    def request_started(self, request_id: str, at: float, prompt_tokens: int | None) -> None:
-        """Record that a request was written to its connection at the time `at`."""
+    def request_started(
+        self, request_id: str, at: float, prompt_tokens: int | None, due: float | None = None
+    ) -> None:
+        """Record that a request, due at the time `due`, was written to its connection at the time `at`."""
         self.started += 1
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
-        self._events.append(RequestStarted(request_id, at, self.run, prompt_tokens))
+        self._events.append(RequestStarted(request_id, at, self.run, prompt_tokens, due))
 
     def request_unsent(
-        self, request_id: str, at: float, prompt_tokens: int | None, end: RequestEnded
+        self,
+        request_id: str,
+        at: float,
+        prompt_tokens: int | None,
+        end: RequestEnded,
+        due: float | None = None,
     ) -> None:
         """Record a request for which no connection could be opened: it starts and fails at the time `at`."""
-        self._events.append(RequestStarted(request_id, at, self.run, prompt_tokens))
+        self._events.append(RequestStarted(request_id, at, self.run, prompt_tokens, due))
         self._events.append(end)
         self.ended += 1
-        self.failed += 1
+        self.failed += end.reason is EndReason.ERROR
 
     def response_started(self, request_id: str, at: float) -> None:
         """Record that the first event of an answer's stream arrived at the time `at`."""

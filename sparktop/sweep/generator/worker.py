@@ -22,6 +22,7 @@ from sparktop.sweep.generator.connection import ConnectionPool
 from sparktop.sweep.generator.descriptors import limit_message, raise_limit
 from sparktop.sweep.generator.endpoint import EndpointError, resolve
 from sparktop.sweep.generator.loop_health import LoopHealth, loop_factory, loop_name
+from sparktop.sweep.generator.open_loop import new_client
 from sparktop.sweep.generator.run_log import RunLog
 from sparktop.sweep.generator.wire.lines import decode_command, encode_message
 from sparktop.sweep.generator.wire.messages import (
@@ -155,7 +156,7 @@ class Worker:
     async def _load(self, load: RunLoad, pool: ConnectionPool, recipe: Recipe) -> None:
         log = RunLog(load.id, load.run)
         opened_before = len(pool.connect_ms)
-        client = self._client = LoadClient(
+        client = self._client = new_client(
             load,
             pool,
             recipe.form,

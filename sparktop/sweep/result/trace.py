@@ -36,6 +36,8 @@ class RequestTrace:
     run: int
     prompt_tokens: int | None = None
     """The server's count once the request has ended; until then the number that the client expects."""
+    due: float | None = None
+    """Open loop: when the request was due; None in other modes."""
     first_event: float | None = None
     """Time of the first event of the answer, whatever its content."""
     first_answer: float | None = None
@@ -215,7 +217,7 @@ def collect(events: Iterable[LoadEvent]) -> list[RequestTrace]:
     for event in events:
         if isinstance(event, RequestStarted):
             traces[event.request_id] = RequestTrace(
-                event.request_id, event.at, event.run, event.prompt_tokens
+                event.request_id, event.at, event.run, event.prompt_tokens, event.due
             )
         elif isinstance(event, ResponseStarted | FirstToken | Tokens | RequestEnded):
             trace = traces.get(event.request_id)

@@ -28,7 +28,7 @@ def encode_event(event: LoadEvent) -> list[Any]:  # noqa: PLR0911 - one for each
     """
     match event:
         case RequestStarted():
-            return ["s", event.request_id, event.at, event.run, event.prompt_tokens]
+            return ["s", event.request_id, event.at, event.run, event.prompt_tokens, event.due]
         case ResponseStarted():
             return ["r", event.request_id, event.at]
         case FirstToken():

@@ -27,6 +27,7 @@ from sparktop.sweep.generator.wire.messages import (
     ClientHealth,
     Command,
     LagFigures,
+    OpenLoop,
     PromptLength,
     Quit,
     Ready,
@@ -66,6 +67,8 @@ def decode_command(line: bytes) -> Command:
             found |= {"target": WorkerTarget(**target), "timeouts": Timeouts(**found.pop("timeouts"))}
         if word == "load":
             found["mode"] = LoadMode(found["mode"])
+            if found["open_loop"] is not None:
+                found["open_loop"] = OpenLoop(**found["open_loop"])
         return _COMMANDS[word](**found)
     except (KeyError, TypeError, ValueError) as error:
         raise WorkerProtocolError(f"no command: {error!r}") from error

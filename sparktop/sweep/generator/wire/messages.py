@@ -51,6 +51,23 @@ class Calibrate:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenLoop:
+    """The arrivals of an open-loop run; see `sparktop.sweep.plan.arrivals`.
+
+    Requests due in the first `warm_up_s` seconds are not measured. Those due in the `duration_s` seconds
+    after them are. Later ones keep the load on until the measured ones have ended, or for `tail_s` seconds.
+    """
+
+    pattern: str
+    per_s: float
+    end_per_s: float | None
+    warm_up_s: float
+    duration_s: float
+    tail_s: float
+    seed: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunLoad:
     """Command: execute one load run of a level.
 
@@ -83,6 +100,9 @@ class RunLoad:
     """Salt for the servers' prefix caches, to which each request appends its number. None: no salt is
     sent."""
     timeouts: Timeouts = Timeouts()
+    open_loop: OpenLoop | None = None
+    """Open mode: when requests are due. `concurrency` is then the most requests in flight: beyond it they
+    wait in the client."""
     warm_up: bool = False
     """True for a run that is not measured; it is executed like any other."""
 

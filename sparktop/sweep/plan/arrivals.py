@@ -1,0 +1,184 @@
+"""When the requests of an open-loop level are due: times drawn before the level, whatever the server does.
+
+All times are drawn from a seed, so that every target of a sweep sees the same arrivals. Gaps come from a
+gamma distribution of mean 1 / rate and shape b, whose coefficient of variation is 1 / √b: b = 1 is a Poisson
+process, b < 1 is bursty, and b = ∞ is constant (as in `vllm bench serve --request-rate --burstiness`).
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+
+LEAST_RATE, MOST_RATE = 0.001, 10_000.0
+"""Smallest and largest rate of a level, in requests per second."""
+MOST_ARRIVALS = 1_000_000
+"""Largest number of requests that a level may draw."""
+_LEAST_SHAPE, _MOST_SHAPE = 0.01, 1000.0
+_TRAIN_LENGTH = 8.0
+_TRAIN_GAP_S = (0.1, 2.0)
+_NAMED = {"poisson": 1.0, "constant": math.inf, "bursty": 0.25}
+"""Shapes by name. The gaps of a recorded chat service had a coefficient of variation of 1.09 (Azure 2023,
+conversations), so that Poisson is right for chat."""
+TRAINS = "trains"
+"""Trains of requests: Poisson starts, geometric length of mean 8, gaps of 0.1 to 2 s, as agents send them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """How the gaps between arrivals vary."""
+
+    name: str = "poisson"
+    """As written by the user: `poisson`, `constant`, `bursty`, `gamma:B` or `trains`."""
+    shape: float = 1.0
+    """Shape of the gamma distribution of gaps; unused for trains."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """The rate of an open-loop level in requests per second: constant, or rising evenly over its duration."""
+
+    per_s: float
+    end_per_s: float | None = None
+    """Rate at the end of the level; None if it stays `per_s`."""
+
+    @property
+    def last_per_s(self) -> float:
+        """The rate at the end of the level."""
+        return self.per_s if self.end_per_s is None else self.end_per_s
+
+    @property
+    def mean_per_s(self) -> float:
+        """The mean rate over the level."""
+        return (self.per_s + self.last_per_s) / 2
+
+    def __str__(self) -> str:
+        """Return the rate as the user writes it: "0.5", or "0.5..4" for a rising one."""
+        return f"{self.per_s:g}" if self.end_per_s is None else f"{self.per_s:g}..{self.end_per_s:g}"
+
+
+def parse_pattern(text: str) -> Pattern:
+    """Return the pattern `poisson`, `constant`, `bursty`, `trains` or `gamma:B`.
+
+    Raises:
+        ValueError: the text is none of these; the message says what is allowed.
+    """
+    if text == TRAINS:
+        return Pattern(TRAINS)
+    if text in _NAMED:
+        return Pattern(text, _NAMED[text])
+    kind, colon, number = text.partition(":")
+    if kind != "gamma" or not colon:
+        raise ValueError(f"must be {', '.join(_NAMED)}, {TRAINS} or gamma:B")
+    try:
+        shape = float(number)
+    except ValueError:
+        shape = math.nan
+    if not _LEAST_SHAPE <= shape <= _MOST_SHAPE:
+        raise ValueError(
+            f"gamma:B needs a shape B from {_LEAST_SHAPE:g} to {_MOST_SHAPE:g}; 1 is Poisson, less is bursty"
+        )
+    return Pattern(text, shape)
+
+
+def parse_rates(text: str) -> tuple[Rate, ...]:
+    """Return the rates of a list such as "0.5,1,2" or "0.5..4" (one level whose rate rises).
+
+    Raises:
+        ValueError: a part is not a rate in requests per second within `LEAST_RATE` and `MOST_RATE`.
+    """
+    return tuple(_parse_rate(part.strip()) for part in text.split(","))
+
+
+def _parse_rate(text: str) -> Rate:
+    first, rises, last = text.partition("..")
+    found = []
+    for word in (first, last) if rises else (first,):
+        try:
+            number = float(word)
+        except ValueError:
+            number = math.nan
+        if not LEAST_RATE <= number <= MOST_RATE:
+            raise ValueError(
+                f"{word or 'nothing'} is no rate: requests per second from {LEAST_RATE:g} to {MOST_RATE:g}"
+            )
+        found.append(number)
+    return Rate(found[0], found[1] if rises else None)
+
+
+def due_times(pattern: Pattern, rate: Rate, duration_s: float, seed: str) -> list[float]:
+    """Return the times in seconds, ascending from 0 to `duration_s`, at which requests are due.
+
+    Their number is the rate's mean times the duration, rounded: the gaps are stretched to fit. Given the
+    number, this is exactly a Poisson process where the pattern is Poisson. Trains are not stretched, so that
+    their number varies.
+
+    Raises:
+        ValueError: the level would have more than `MOST_ARRIVALS` requests.
+    """
+    expected = rate.mean_per_s * duration_s
+    if expected > MOST_ARRIVALS:
+        raise ValueError(f"a level of {expected:,.0f} requests: at most {MOST_ARRIVALS:,} are drawn")
+    dice = random.Random(seed)  # noqa: S311 - a load, not a secret
+    if pattern.name == TRAINS:
+        return _trains(rate, duration_s, dice)
+    count = round(expected)
+    if count == 0:
+        return []
+    if math.isinf(pattern.shape):
+        return [_at_expected(rate, duration_s, (place + 0.5) * expected / count) for place in range(count)]
+    passed = list(accumulate(_gap(pattern.shape, dice) for _ in range(count + 1)))
+    stretch = expected / passed.pop()
+    return [_at_expected(rate, duration_s, one * stretch) for one in passed]
+
+
+def later_times(pattern: Pattern, rate: Rate, from_s: float, seed: str) -> Iterator[float]:
+    """Yield times in seconds from `from_s` on without end, at the rate at which a level ends.
+
+    They keep the load on until the measured requests have ended, so trains are not needed: those have the
+    gaps of a Poisson process here.
+    """
+    dice = random.Random(seed)  # noqa: S311 - as above
+    at = from_s
+    while True:
+        at += _gap(pattern.shape, dice) / rate.last_per_s
+        yield at
+
+
+def _gap(shape: float, dice: random.Random) -> float:
+    """Return a gap of mean 1."""
+    return 1.0 if math.isinf(shape) else dice.gammavariate(shape, 1 / shape)
+
+
+def _at_expected(rate: Rate, duration_s: float, expected: float) -> float:
+    """Return the time by which `expected` requests are expected; the inverse of the integral of the rate."""
+    rise = (rate.last_per_s - rate.per_s) / duration_s
+    if rise == 0:
+        return expected / rate.per_s
+    # Solve per_s * t + rise * t² / 2 = expected; this form is stable for a small rise.
+    root = math.sqrt(max(0.0, rate.per_s**2 + 2 * rise * expected))
+    return min(duration_s, 2 * expected / (rate.per_s + root))
+
+
+def _trains(rate: Rate, duration_s: float, dice: random.Random) -> list[float]:
+    mean_train_s = _TRAIN_LENGTH * sum(_TRAIN_GAP_S) / 2
+    peak = max(rate.per_s, rate.last_per_s)
+    times: list[float] = []
+    at = -2 * mean_train_s  # trains that began earlier reach into the level
+    while (at := at + dice.expovariate(peak / _TRAIN_LENGTH)) < duration_s:
+        share = max(0.0, at) / duration_s
+        here = rate.per_s + (rate.last_per_s - rate.per_s) * share
+        if dice.random() * peak <= here:
+            times.extend(one for one in _train(at, dice) if 0 <= one < duration_s)
+    return sorted(times)
+
+
+def _train(begin: float, dice: random.Random) -> Iterator[float]:
+    at = begin
+    yield at
+    while dice.random() >= 1 / _TRAIN_LENGTH:
+        at += dice.uniform(*_TRAIN_GAP_S)
+        yield at

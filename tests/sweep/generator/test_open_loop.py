@@ -1,0 +1,96 @@
+"""The open loop: requests begin when they are due, however slow the server is."""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+
+import pytest
+
+from sparktop.model.load import EndReason, LoadMode, RequestStarted
+from sparktop.sweep.generator.wire.lines import decode_command, encode_command
+from sparktop.sweep.generator.wire.messages import OpenLoop, RunLoad, WorkerTarget
+from tests.sweep.conftest import InProcess
+from tests.sweep.stream_server import Asked
+
+FAST = OpenLoop("poisson", 40.0, None, 0.25, 1.0, 5.0, "seed")
+
+
+def dues(starts: list[RequestStarted]) -> list[float]:
+    return [start.due for start in starts if start.due is not None]
+
+
+async def test_requests_begin_when_they_are_due(in_process: InProcess) -> None:
+    """40 requests are measured; those of the warm-up before them are not."""
+    loaded = await in_process.load(mode=LoadMode.OPEN, concurrency=512, open_loop=FAST)
+    starts = [event for event in loaded.events if isinstance(event, RequestStarted)]
+    assert len(dues(starts)) == 40
+    assert len(starts) >= 50
+    assert dues(starts)[-1] - dues(starts)[0] <= 1.0
+    for start in starts:
+        if start.due is not None:
+            assert start.at >= start.due
+    assert all(end.ok for end in loaded.ends[:50])
+
+
+async def test_a_stall_of_the_server_does_not_stop_arrivals(in_process: InProcess) -> None:
+    """While no request is answered for half a second, further requests begin, and all have the stall."""
+    began = perf_counter()
+
+    async def behave(asked: Asked) -> None:
+        await asyncio.sleep(max(0.0, began + 1.2 - perf_counter()))
+        await asked.stream()
+
+    loaded = await in_process.load(behave, mode=LoadMode.OPEN, concurrency=512, open_loop=FAST)
+    starts = [event for event in loaded.events if isinstance(event, RequestStarted)]
+    assert len(dues(starts)) == 40
+    assert loaded.log.most_in_flight > 20
+
+
+async def test_requests_above_the_limit_wait_in_the_client(in_process: InProcess) -> None:
+    """With two at once the rest begin late, but keep the time at which they were due."""
+
+    async def behave(asked: Asked) -> None:
+        await asyncio.sleep(0.1)
+        await asked.stream()
+
+    loaded = await in_process.load(behave, mode=LoadMode.OPEN, concurrency=2, open_loop=FAST)
+    assert loaded.log.most_in_flight == 2
+    starts = [event for event in loaded.events if isinstance(event, RequestStarted) and event.due is not None]
+    assert len(starts) == 40
+    assert max(start.at - start.due for start in starts if start.due is not None) > 0.5
+
+
+async def test_what_is_not_answered_at_the_end_is_ended(in_process: InProcess) -> None:
+    """After the tail requests end as cancelled, also those that were never sent."""
+
+    async def behave(_: Asked) -> None:
+        await asyncio.Event().wait()
+
+    arrivals = OpenLoop("constant", 20.0, None, 0.0, 0.5, 0.3, "seed")
+    loaded = await in_process.load(behave, mode=LoadMode.OPEN, concurrency=4, open_loop=arrivals)
+    ends = {end.request_id: end.reason for end in loaded.ends}
+    starts = [event for event in loaded.events if isinstance(event, RequestStarted)]
+    assert len(dues(starts)) == 10
+    assert all(ends[start.request_id] is EndReason.ABORT for start in starts)
+    assert loaded.log.failed == 0
+
+
+async def test_a_cancelled_open_loop_ends_at_once(in_process: InProcess) -> None:
+    arrivals = OpenLoop("poisson", 0.01, None, 0.0, 600.0, 600.0, "seed")
+
+    async def cancel() -> None:
+        await asyncio.sleep(1.0)
+        assert in_process.client is not None
+        in_process.client.cancel()
+
+    cancelling = asyncio.create_task(cancel())
+    async with asyncio.timeout(10):
+        await in_process.load(mode=LoadMode.OPEN, concurrency=512, open_loop=arrivals)
+    await cancelling
+
+
+@pytest.mark.parametrize("arrivals", [FAST, None])
+def test_the_arrivals_reach_the_process(arrivals: OpenLoop | None) -> None:
+    load = RunLoad("run", WorkerTarget("http://127.0.0.1:1", "tiny"), 4, 40, 8, open_loop=arrivals)
+    assert decode_command(encode_command(load)) == load

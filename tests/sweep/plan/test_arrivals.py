@@ -1,0 +1,131 @@
+"""Arrivals drawn before a level: rates, gaps and their distribution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import islice, pairwise
+from statistics import fmean, pstdev
+
+import pytest
+
+from sparktop.sweep.plan.arrivals import (
+    MOST_ARRIVALS,
+    Pattern,
+    Rate,
+    due_times,
+    later_times,
+    parse_pattern,
+    parse_rates,
+)
+
+POISSON = parse_pattern("poisson")
+
+
+def gaps(times: Sequence[float]) -> list[float]:
+    return [later - earlier for earlier, later in pairwise(times)]
+
+
+def ks_distance(values: Sequence[float], share_below: Callable[[float], float]) -> float:
+    """Return the Kolmogorov-Smirnov distance between values and a distribution, times √n."""
+    ordered = sorted(values)
+    count = len(ordered)
+    apart = max(
+        max(share_below(value) - place / count, (place + 1) / count - share_below(value))
+        for place, value in enumerate(ordered)
+    )
+    return apart * math.sqrt(count)
+
+
+CRITICAL = 1.95
+"""Of the distance above, at a significance of 0.1 %."""
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("per_s", [0.5, 20.0])
+def test_gaps_of_poisson_arrivals_are_exponential(seed: int, per_s: float) -> None:
+    times = due_times(POISSON, Rate(per_s), 2000 / per_s, str(seed))
+    assert len(times) == 2000
+    assert ks_distance(gaps(times), lambda gap: 1 - math.exp(-gap * per_s)) < CRITICAL
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_check_of_distributions_can_fail(seed: int) -> None:
+    """Bursty gaps, and gaps of a rate 10 % off, are not taken for Poisson gaps."""
+    bursty = due_times(parse_pattern("gamma:0.7"), Rate(1.0), 2000.0, str(seed))
+    assert ks_distance(gaps(bursty), lambda gap: 1 - math.exp(-gap)) > CRITICAL
+    slower = due_times(POISSON, Rate(0.9), 4000.0, str(seed))
+    assert ks_distance(gaps(slower), lambda gap: 1 - math.exp(-gap)) > CRITICAL
+
+
+@pytest.mark.parametrize(("text", "variation"), [("bursty", 2.0), ("gamma:4", 0.5), ("poisson", 1.0)])
+def test_gaps_vary_as_the_pattern_says(text: str, variation: float) -> None:
+    """The coefficient of variation of gamma gaps is 1 / √B."""
+    found = gaps(due_times(parse_pattern(text), Rate(5.0), 4000.0, "seed"))
+    assert pstdev(found) / fmean(found) == pytest.approx(variation, rel=0.06)
+
+
+def test_constant_arrivals_are_evenly_spaced() -> None:
+    times = due_times(parse_pattern("constant"), Rate(4.0), 10.0, "any")
+    assert gaps(times) == pytest.approx([0.25] * 39)
+    assert 0 < times[0] < 0.25
+
+
+@pytest.mark.parametrize("text", ["poisson", "constant", "bursty", "gamma:0.5", "trains"])
+@pytest.mark.parametrize("rate", [Rate(3.0), Rate(0.5, 8.0), Rate(8.0, 0.5)])
+def test_arrivals_lie_in_the_level_and_repeat_with_their_seed(text: str, rate: Rate) -> None:
+    pattern = parse_pattern(text)
+    times = due_times(pattern, rate, 200.0, "a")
+    assert times == due_times(pattern, rate, 200.0, "a")
+    assert times == sorted(times)
+    assert times[0] >= 0
+    assert times[-1] <= 200.0
+    if text != "constant":
+        assert times != due_times(pattern, rate, 200.0, "b")
+    if text != "trains":
+        assert len(times) == round(200 * rate.mean_per_s)
+
+
+def test_a_rising_rate_rises_evenly() -> None:
+    """From 1 to 5 per second over 1,000 s: a quarter of the time holds 3/8 of the way's arrivals."""
+    times = due_times(POISSON, Rate(1.0, 5.0), 1000.0, "seed")
+    quarters = [sum(250 * part <= one < 250 * (part + 1) for one in times) for part in range(4)]
+    assert quarters == pytest.approx([375, 625, 875, 1125], rel=0.1)
+
+
+def test_trains_keep_the_rate_and_come_in_groups() -> None:
+    times = due_times(parse_pattern("trains"), Rate(0.5), 20_000.0, "seed")
+    assert len(times) == pytest.approx(10_000, rel=0.1)
+    found = gaps(times)
+    assert pstdev(found) / fmean(found) > 1.3
+
+
+def test_later_arrivals_go_on_at_the_last_rate() -> None:
+    later = list(islice(later_times(POISSON, Rate(1.0, 5.0), 100.0, "seed"), 2000))
+    assert later[0] > 100.0
+    assert fmean(gaps(later)) == pytest.approx(0.2, rel=0.1)
+
+
+def test_a_level_of_too_many_requests_is_refused() -> None:
+    with pytest.raises(ValueError, match=f"at most {MOST_ARRIVALS:,}"):
+        due_times(POISSON, Rate(10_000.0), 3600.0, "seed")
+
+
+def test_rates_are_parsed() -> None:
+    assert parse_rates("0.5, 1,2") == (Rate(0.5), Rate(1.0), Rate(2.0))
+    assert parse_rates("0.5..4") == (Rate(0.5, 4.0),)
+    assert str(Rate(0.5, 4.0)) == "0.5..4"
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1e9", "nan", "inf", "", "1,,2", "1..", "..2", "fast"])
+def test_what_is_no_rate_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no rate: requests per second from"):
+        parse_rates(text)
+
+
+def test_patterns_are_parsed() -> None:
+    assert parse_pattern("gamma:0.25") == Pattern("gamma:0.25", 0.25)
+    assert parse_pattern("bursty").shape == 0.25
+    for text in ("gamma", "gamma:", "gamma:0", "gamma:nan", "gamma:1e9", "weibull", ""):
+        with pytest.raises(ValueError, match=r"poisson|shape"):
+            parse_pattern(text)
