@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import accumulate
+
+from sparktop.values import dataclass
 
 LEAST_RATE, MOST_RATE = 0.001, 10_000.0
 """Smallest and largest rate of a level, in requests per second."""

@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
 from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.terms.statistics import quantile, student_t
+from sparktop.values import dataclass
 
 LATE_P99_S, LATE_SHARE = 0.005, 0.01
 """Requests are sent too late if the 99th percentile of the client's wait is longer than the first, or if its
@@ -28,8 +28,8 @@ _SECTIONS = 12
 _SURE = 0.95
 _LEAST_GROWTH = 0.02
 """Seconds by which the TTFT grows each second, and requests by which the queue grows per arrival, from which
-on a run is unstable. For a queue served in order, the first is arrival rate / service rate - 1: less than that
-is a server within 2 % of its limit."""
+on a run is unstable. For a queue served in order, the first is arrival rate / service rate - 1: less than
+that is a server within 2 % of its limit."""
 
 
 @dataclass(frozen=True, slots=True)

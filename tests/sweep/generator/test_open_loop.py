@@ -77,6 +77,7 @@ async def test_what_is_not_answered_at_the_end_is_ended(in_process: InProcess) -
 
 
 async def test_a_cancelled_open_loop_ends_at_once(in_process: InProcess) -> None:
+    """A cancellation ends a run of ten minutes while its client waits for the next arrival."""
     arrivals = OpenLoop("poisson", 0.01, None, 0.0, 600.0, 600.0, "seed")
 
     async def cancel() -> None:
@@ -92,5 +93,6 @@ async def test_a_cancelled_open_loop_ends_at_once(in_process: InProcess) -> None
 
 @pytest.mark.parametrize("arrivals", [FAST, None])
 def test_the_arrivals_reach_the_process(arrivals: OpenLoop | None) -> None:
+    """A command keeps its arrivals when it is encoded and decoded, and that it has none."""
     load = RunLoad("run", WorkerTarget("http://127.0.0.1:1", "tiny"), 4, 40, 8, open_loop=arrivals)
     assert decode_command(encode_command(load)) == load

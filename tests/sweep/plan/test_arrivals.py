@@ -44,6 +44,7 @@ CRITICAL = 1.95
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("per_s", [0.5, 20.0])
 def test_gaps_of_poisson_arrivals_are_exponential(seed: int, per_s: float) -> None:
+    """Poisson gaps pass a Kolmogorov–Smirnov test against the exponential distribution."""
     times = due_times(POISSON, Rate(per_s), 2000 / per_s, str(seed))
     assert len(times) == 2000
     assert ks_distance(gaps(times), lambda gap: 1 - math.exp(-gap * per_s)) < CRITICAL
@@ -66,6 +67,7 @@ def test_gaps_vary_as_the_pattern_says(text: str, variation: float) -> None:
 
 
 def test_constant_arrivals_are_evenly_spaced() -> None:
+    """Constant arrivals have equal gaps."""
     times = due_times(parse_pattern("constant"), Rate(4.0), 10.0, "any")
     assert gaps(times) == pytest.approx([0.25] * 39)
     assert 0 < times[0] < 0.25
@@ -74,6 +76,7 @@ def test_constant_arrivals_are_evenly_spaced() -> None:
 @pytest.mark.parametrize("text", ["poisson", "constant", "bursty", "gamma:0.5", "trains"])
 @pytest.mark.parametrize("rate", [Rate(3.0), Rate(0.5, 8.0), Rate(8.0, 0.5)])
 def test_arrivals_lie_in_the_level_and_repeat_with_their_seed(text: str, rate: Rate) -> None:
+    """Arrivals ascend within the level, and the same seed gives the same ones."""
     pattern = parse_pattern(text)
     times = due_times(pattern, rate, 200.0, "a")
     assert times == due_times(pattern, rate, 200.0, "a")
@@ -94,6 +97,7 @@ def test_a_rising_rate_rises_evenly() -> None:
 
 
 def test_trains_keep_the_rate_and_come_in_groups() -> None:
+    """Trains have the mean rate asked for and gaps that vary more than those of a Poisson process."""
     times = due_times(parse_pattern("trains"), Rate(0.5), 20_000.0, "seed")
     assert len(times) == pytest.approx(10_000, rel=0.1)
     found = gaps(times)
@@ -101,17 +105,20 @@ def test_trains_keep_the_rate_and_come_in_groups() -> None:
 
 
 def test_later_arrivals_go_on_at_the_last_rate() -> None:
+    """Arrivals of the tail have the rate at which the level ended."""
     later = list(islice(later_times(POISSON, Rate(1.0, 5.0), 100.0, "seed"), 2000))
     assert later[0] > 100.0
     assert fmean(gaps(later)) == pytest.approx(0.2, rel=0.1)
 
 
 def test_a_level_of_too_many_requests_is_refused() -> None:
+    """More than a million requests are not drawn."""
     with pytest.raises(ValueError, match=f"at most {MOST_ARRIVALS:,}"):
         due_times(POISSON, Rate(10_000.0), 3600.0, "seed")
 
 
 def test_rates_are_parsed() -> None:
+    """A list of rates may hold one that rises."""
     assert parse_rates("0.5, 1,2") == (Rate(0.5), Rate(1.0), Rate(2.0))
     assert parse_rates("0.5..4") == (Rate(0.5, 4.0),)
     assert str(Rate(0.5, 4.0)) == "0.5..4"
@@ -119,11 +126,13 @@ def test_rates_are_parsed() -> None:
 
 @pytest.mark.parametrize("text", ["0", "-1", "1e9", "nan", "inf", "", "1,,2", "1..", "..2", "fast"])
 def test_what_is_no_rate_is_refused(text: str) -> None:
+    """Zero, negative, huge and not numeric rates are refused."""
     with pytest.raises(ValueError, match="is no rate: requests per second from"):
         parse_rates(text)
 
 
 def test_patterns_are_parsed() -> None:
+    """Each pattern has the shape of its gamma distribution."""
     assert parse_pattern("gamma:0.25") == Pattern("gamma:0.25", 0.25)
     assert parse_pattern("bursty").shape == 0.25
     for text in ("gamma", "gamma:", "gamma:0", "gamma:nan", "gamma:1e9", "weibull", ""):

@@ -58,6 +58,7 @@ def judged(shape: str, share: float, pattern: str, seed: int) -> OpenLoopFigures
 @pytest.mark.parametrize("shape", SATURATED_PER_S)
 @pytest.mark.parametrize("pattern", ["poisson", "bursty"])
 def test_a_server_that_keeps_up_is_not_unstable(shape: str, pattern: str) -> None:
+    """At 30 to 75 % of the rate that it can serve, no seed and pattern makes a server unstable."""
     for seed in range(100, 106):
         for share in (0.3, 0.6, 0.75):
             found = judged(shape, share, pattern, seed)
@@ -101,6 +102,7 @@ def test_requests_that_are_sent_late_are_marked() -> None:
 
 
 def test_a_run_without_measured_requests_has_no_figures() -> None:
+    """Neither an empty run nor one with requests of the warm-up alone has figures."""
     assert open_loop_figures([], 0.0, 10.0) is None
     assert open_loop_figures([RequestTrace("a", 1.0, 0)], 0.0, 10.0) is None
 
