@@ -1,0 +1,55 @@
+"""The place of a request in a conversation between a person or an agent and a model."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from sparktop.values import dataclass
+
+
+class CallStart(StrEnum):
+    """What a model call follows."""
+
+    HUMAN = "human"
+    """A person's request."""
+    TOOL = "tool"
+    """The output of a tool that the answer before asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationCall:
+    """The place of a model call in its conversation."""
+
+    lane: int
+    """Number of the user or agent, from 0; it has one conversation after the other."""
+    conversation: int
+    """Number of the conversation in its lane, from 0."""
+    turn: int
+    """Number of the call in its conversation, from 0."""
+    request: int
+    """Number of the human request in the conversation, from 0."""
+    start: CallStart
+    then: CallStart | None
+    """What the next call of the conversation follows; None after its last call."""
+    known_tokens: int
+    """Tokens at the beginning of the prompt that the server has computed before, for this conversation or, of
+    the shared start, for another: what an endless prefix cache would hold."""
+    compacted: bool = False
+    """Whether the context was compacted just before this call."""
+    measured: bool = True
+    """False for the call that sends the past of a conversation that begins in the middle of its life."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A model call of a conversation whose lengths are known before: in a forecast, or in a simulation."""
+
+    place: ConversationCall
+    pause_s: float
+    """Seconds from the end of the answer before to this call."""
+    prompt_tokens: int
+    output_tokens: int
+    shared_tokens: int
+    """Tokens at the beginning of the prompt that all conversations share."""
+    compactions: int
+    """How often the conversation's context has been compacted, this call included."""
