@@ -141,16 +141,23 @@ class PromptMaker:
                 break
             text.append(piece)
             left -= cost
-        book, upto = self._book, self._upto
-        begin = random.choice(book.starts)
-        end = max(begin, bisect_right(upto, upto[begin] + left, lo=begin) - 1)
-        text.append(book.text[book.offsets[begin] : book.offsets[end]])
-        left -= upto[end] - upto[begin]
-        filler = self._tokens.of(FILLER)
-        fillers = int(left / filler + _ROUNDING) if filler > 0 and left > 0 else 0
-        text.append(FILLER * fillers)
-        left -= fillers * filler
+        words, used = self.words(random.choice(self._book.starts), left)
+        text.append(words)
+        left -= used
         return "".join(text), round(length - left)
+
+    def words(self, begin: int, most: float) -> tuple[str, float]:
+        """Return (text of the book from piece `begin` on, its tokens): at most `most` tokens, as a rule all.
+
+        Filler words stand for the tokens that the next piece of the book is too long for.
+        """
+        book, upto = self._book, self._upto
+        end = max(begin, bisect_right(upto, upto[begin] + most, lo=begin) - 1)
+        used = upto[end] - upto[begin]
+        filler = self._tokens.of(FILLER)
+        fillers = int((most - used) / filler + _ROUNDING) if filler > 0 and most > used else 0
+        text = book.text[book.offsets[begin] : book.offsets[end]] + FILLER * fillers
+        return text, used + fillers * filler
 
 
 def pieces() -> list[str]:

@@ -1,0 +1,130 @@
+"""The summary of a trace before it is replayed: requests, duration, rate, lengths, repeated prompts."""
+
+from __future__ import annotations
+
+from array import array
+
+from sparktop.sweep.plan.traces.formats import TraceFormat
+from sparktop.sweep.plan.traces.request import TracedRequest
+from sparktop.sweep.plan.traces.trace import Trace, TraceChoice
+from sparktop.values import dataclass
+
+_MOST_BLOCKS = 2_000_000
+"""Maximum number of distinct blocks of which the repetitions are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSummary:
+    """What a replay will send; all of it at the chosen speed."""
+
+    form: TraceFormat
+    requests: int
+    conversations: int
+    """Requests that wait for no other one."""
+    skipped: int
+    """Requests left out because they failed when they were recorded."""
+    shortened: int
+    """Pauses that were shortened."""
+    duration_s: float
+    """Seconds from the first request to the last one, if no answer takes any time."""
+    waits: bool
+    """Whether requests wait for answers, so that the replay lasts longer than `duration_s`."""
+    prompt_tokens: int
+    """Sum; of prompts that the file holds as text the tokens are not known."""
+    output_tokens: int
+    longest_prompt: int
+    longest_answer: int
+    repeated_share: float | None
+    """Share (0 to 1) of the prompt tokens that an endless prefix cache would have; None if unknown."""
+
+    @property
+    def per_s(self) -> float:
+        """Mean rate in requests per second; 0 for a single request or requests at one time."""
+        return (self.requests - 1) / self.duration_s if self.duration_s > 0 else 0.0
+
+    @property
+    def mean_prompt(self) -> int:
+        """Mean length of a prompt in tokens."""
+        return round(self.prompt_tokens / self.requests)
+
+    @property
+    def mean_answer(self) -> int:
+        """Mean length of an answer in tokens."""
+        return round(self.output_tokens / self.requests)
+
+
+def summarise(choice: TraceChoice) -> TraceSummary:
+    """Read the chosen part of a trace once and return its summary.
+
+    Raises:
+        TraceError: the file cannot be used.
+    """
+    trace = Trace(choice)
+    count, prompts, outputs, longest, most_output = 0, 0, 0, 0, 0
+    waits = False
+    earliest = array("d")
+    """Earliest time of each request."""
+    repeated = _Repeated()
+    begin_s, last_s = None, 0.0
+    for one in trace:
+        count += 1
+        length = one.prompt_tokens or 0
+        prompts += length
+        outputs += one.output_tokens
+        longest, most_output = max(longest, length), max(most_output, one.output_tokens)
+        at_s = one.due_s or 0.0
+        if one.after is not None:
+            waits = True
+            at_s = max(at_s, earliest[one.after] + one.delay_s)
+        begin_s = at_s if begin_s is None else begin_s
+        last_s = max(last_s, at_s)
+        earliest.append(at_s)
+        repeated.add(one, length)
+    assert trace.form is not None  # noqa: S101 - a trace without a format raises
+    return TraceSummary(
+        form=trace.form,
+        requests=count,
+        conversations=trace.conversations,
+        skipped=trace.skipped,
+        shortened=trace.shortened,
+        duration_s=last_s - (begin_s or 0.0),
+        waits=waits,
+        prompt_tokens=prompts,
+        output_tokens=outputs,
+        longest_prompt=longest,
+        longest_answer=most_output,
+        repeated_share=repeated.share(prompts),
+    )
+
+
+class _Repeated:
+    """Counts the prompt tokens that an earlier prompt has at its begin, too."""
+
+    def __init__(self) -> None:
+        self._tokens = 0
+        self._blocks: set[tuple[str, int]] = set()
+        self._lengths: dict[str, int] = {}
+        self._is_known = True
+
+    def add(self, one: TracedRequest, length: int) -> None:
+        if not self._is_known:
+            return
+        if one.blocks:
+            known = 0
+            for block in one.blocks:
+                if (one.scope, block) not in self._blocks:
+                    break
+                known += 1
+            self._tokens += min(known * one.block_tokens, length)
+            self._blocks.update((one.scope, block) for block in one.blocks[known:])
+        elif one.scope:
+            self._tokens += min(self._lengths.get(one.scope, 0), length)
+            self._lengths[one.scope] = max(self._lengths.get(one.scope, 0), length)
+        if len(self._blocks) + len(self._lengths) > _MOST_BLOCKS:
+            self._is_known = False
+            self._blocks.clear()
+            self._lengths.clear()
+
+    def share(self, prompts: int) -> float | None:
+        has_any = bool(self._blocks or self._lengths)
+        return self._tokens / prompts if self._is_known and has_any and prompts else None

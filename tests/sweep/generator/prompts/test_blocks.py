@@ -1,0 +1,94 @@
+"""Prompts of blocks: equal ids give equal text, other ids other text, and lengths are exact."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from itertools import takewhile
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.sweep.generator.prompts.blocks import BlockPrompts
+from sparktop.sweep.generator.prompts.prompts import FILLER, Book, PromptTokens, pieces
+from sparktop.sweep.plan.traces.request import TracedRequest
+
+SPLIT = re.compile(r" [\w']+|[.,:]")
+
+
+@cache
+def book() -> Book:
+    return Book(1, 5000)
+
+
+def request(length: int, blocks: tuple[int, ...] = (), *, number: int = 0, scope: str = "") -> TracedRequest:
+    return TracedRequest(number, 0.0, length, 10, blocks, 64 if blocks else 0, scope)
+
+
+def shared_words(one: str, other: str) -> int:
+    return shared(one.split(), other.split())
+
+
+def shared(one: Sequence[str], other: Sequence[str]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+@given(
+    st.integers(0, 40),
+    st.dictionaries(st.sampled_from([piece for piece in pieces() if piece != FILLER]), st.integers(1, 5)),
+    st.integers(100, 3000),
+    st.lists(st.integers(), max_size=20),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_length_is_exact_whatever_words_cost(
+    overhead: int, costs: dict[str, int], length: int, blocks: list[int]
+) -> None:
+    """Template, blocks and the cut last block add up to the length, as long as one word costs 1."""
+    tokens = PromptTokens(overhead, {piece: float(cost) for piece, cost in costs.items()})
+    prompt, expected = BlockPrompts(book(), tokens, "seed").prompt(request(length, tuple(blocks)))
+    words = SPLIT.findall(prompt.removeprefix("Notes"))
+    assert expected == length
+    assert overhead + sum(tokens.of(word) for word in words) == length
+
+
+def test_equal_ids_give_equal_beginnings() -> None:
+    """Two prompts share exactly the blocks whose ids they share at the begin."""
+    prompts = BlockPrompts(book(), PromptTokens(), "seed")
+    one, _ = prompts.prompt(request(256, (7, 8, 9, 10), number=0))
+    other, _ = prompts.prompt(request(256, (7, 8, 99, 10), number=1))
+    whole = [len(SPLIT.findall(prompts.text(64 * count, 64, iter([":7", ":8"]))[0])) for count in (1, 2)]
+    same = shared(SPLIT.findall(one), SPLIT.findall(other))
+    assert whole[1] == 128
+    assert 128 <= same < 132
+    assert one.endswith(other[-40:])
+
+
+def test_ids_of_another_scope_or_seed_give_other_text() -> None:
+    """A conversation's local ids stand for nothing outside it, and a new seed for nothing seen before."""
+    prompts = BlockPrompts(book(), PromptTokens(), "seed")
+    first, _ = prompts.prompt(request(128, (1, 2), scope="a"))
+    assert shared_words(first, prompts.prompt(request(128, (1, 2), scope="b"))[0]) < 5
+    again = BlockPrompts(book(), PromptTokens(), "other")
+    assert shared_words(first, again.prompt(request(128, (1, 2), scope="a"))[0]) < 5
+
+
+def test_a_conversation_without_ids_grows_at_its_end() -> None:
+    """A longer prompt of a conversation begins with the shorter one, but for filler words at its cut."""
+    prompts = BlockPrompts(book(), PromptTokens(), "seed")
+    short, _ = prompts.prompt(request(700, scope="c"))
+    long, _ = prompts.prompt(request(1500, scope="c", number=1))
+    assert shared_words(short, long) > 590
+
+
+def test_requests_without_ids_differ_from_the_start() -> None:
+    """Of 2,000 requests without ids no two begin with the same five words."""
+    prompts = BlockPrompts(book(), PromptTokens(), "seed")
+    made = [prompts.prompt(request(40, number=number))[0] for number in range(2000)]
+    assert len({tuple(one.split()[:5]) for one in made}) == 2000
+
+
+def test_a_given_text_is_sent_as_it_is() -> None:
+    """The length of a text of the file is unknown until the server counts it."""
+    prompts = BlockPrompts(book(), PromptTokens(), "seed")
+    assert prompts.prompt(TracedRequest(0, 0.0, None, 5, text="How?")) == ("How?", None)

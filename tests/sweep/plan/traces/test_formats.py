@@ -1,0 +1,132 @@
+"""Each format of recorded traffic is recognised and read with its own units."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparktop.sweep.plan.traces.formats import TraceFormat, recognise
+from sparktop.sweep.plan.traces.request import FaultError, TracedRequest
+from sparktop.sweep.plan.traces.trace import LONGEST_PAUSE_S, Trace, TraceChoice
+
+DATA = Path(__file__).parents[3] / "data" / "traffic"
+FILES = {path.stem: path for path in sorted(DATA.iterdir())}
+
+
+def read(name: str) -> list[TracedRequest]:
+    return list(Trace(TraceChoice(str(FILES[name]))))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_format_is_recognised_from_the_first_line(name: str) -> None:
+    """A file of each format is read as that format, without an option."""
+    trace = Trace(TraceChoice(str(FILES[name])))
+    assert list(trace)
+    assert trace.form == TraceFormat(name)
+
+
+def test_every_format_has_a_file() -> None:
+    """There is test data of every format."""
+    assert set(FILES) == set(TraceFormat)
+
+
+def test_mooncake_times_are_milliseconds_and_blocks_have_512_tokens() -> None:
+    """The first request is at 0, the last one at 5.4 s."""
+    found = read("mooncake")
+    assert [one.due_s for one in found] == [0.0, 0.9, 0.9, 2.7, 5.4]
+    assert found[1] == TracedRequest(1, 0.9, 1900, 118, (0, 31, 32, 907), 512)
+
+
+def test_turns_of_an_aiperf_session_wait_for_the_turn_before() -> None:
+    """A turn without a time is due its delay after the end of the turn before, and continues its text."""
+    found = read("aiperf")
+    assert [(one.due_s, one.after, one.delay_s) for one in found] == [
+        (0.0, None, 0.0),
+        (0.5, None, 0.0),
+        (None, 0, 1.84),
+        (None, 1, 2.5),
+        (4.0, None, 0.0),
+    ]
+    assert [one.prompt_tokens for one in found] == [912, 300, 1330, 400, None]
+    assert found[1].scope == found[3].scope != ""
+    assert found[4].text == "How long is the coast of Norway?"
+
+
+def test_azure_times_are_dates() -> None:
+    """Dates of seven decimals count from the first one."""
+    found = read("azure")
+    assert [one.due_s for one in found] == [0.0, 0.5, 2.0]
+    assert [(one.prompt_tokens, one.output_tokens) for one in found] == [(1312, 44), (374, 109), (4808, 10)]
+
+
+def test_failures_of_burstgpt_are_skipped_and_counted() -> None:
+    """A request without response tokens failed when it was recorded."""
+    trace = Trace(TraceChoice(str(FILES["burstgpt"])))
+    assert [(one.number, one.due_s, one.prompt_tokens) for one in trace] == [
+        (0, 0.0, 472),
+        (1, 56.0, 380),
+        (2, 113.0, 417),
+    ]
+    assert trace.skipped == 1
+
+
+def test_a_bailian_request_names_the_one_before() -> None:
+    """A follow-up has its own time and does not begin before its predecessor has ended."""
+    found = read("bailian")
+    assert [one.after for one in found] == [None, None, 0]
+    assert found[2].due_s == pytest.approx(1.386)
+    assert found[2].block_tokens == 16
+
+
+def test_weka_conversations_follow_their_own_clock() -> None:
+    """Pauses are from the end of a call to the next; a sub-agent runs before its parent goes on."""
+    trace = Trace(TraceChoice(str(FILES["weka"])))
+    found = list(trace)
+    assert [(one.due_s, one.after) for one in found] == [
+        (0.0, None),
+        (None, 0),
+        (None, 1),
+        (30.0, None),
+        (None, 3),
+    ]
+    assert [one.delay_s for one in found] == pytest.approx([0.0, 0.8, 2.0, 0.0, LONGEST_PAUSE_S])
+    assert {one.scope for one in found} == {"0ab1", "0ab2"}
+    assert (trace.conversations, trace.shortened) == (2, 1)
+
+
+def test_a_tracelab_session_is_a_conversation() -> None:
+    """Pauses come from the recorded events, at most five minutes; a compacted prompt begins anew."""
+    found = read("tracelab")
+    assert [(one.prompt_tokens, one.output_tokens) for one in found] == [
+        (40100, 120),
+        (41200, 240),
+        (9000, 60),
+        (3000, 10),
+    ]
+    assert [one.delay_s for one in found] == [0.0, 3.0, LONGEST_PAUSE_S, 0.0]
+    assert [one.after for one in found] == [None, 0, 1, None]
+    assert found[0].scope == found[1].scope != found[2].scope
+
+
+@pytest.mark.parametrize(
+    ("line", "form"),
+    [
+        ("2023-11-16 19:02:11.1200000,1312,44", TraceFormat.AZURE),
+        ("61,204,3.1,ChatGPT,380,95,475,Conversation log", TraceFormat.BURSTGPT),
+        ("5,ChatGPT,472,18,490,Conversation log", TraceFormat.BURSTGPT),
+    ],
+)
+def test_csv_without_a_header_is_recognised(line: str, form: TraceFormat, tmp_path: Path) -> None:
+    """Rows cut out of the middle of a file are read, too."""
+    assert recognise(line) is form
+    path = tmp_path / "part.csv"
+    path.write_text(f"{line}\n")
+    assert len(list(Trace(TraceChoice(str(path))))) == 1
+
+
+@pytest.mark.parametrize("line", ["", "a,b", "hello", "[]", '{"a": 1}', '"x', "1,2", "{", "{}"])
+def test_an_unknown_line_is_refused(line: str) -> None:
+    """What belongs to no format is a fault with the list of formats or a reason."""
+    with pytest.raises(FaultError):
+        recognise(line)
