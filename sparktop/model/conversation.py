@@ -34,6 +34,8 @@ class ConversationCall:
     known_tokens: int
     """Tokens at the beginning of the prompt that the server has computed before, for this conversation or, of
     the shared start, for another: what an endless prefix cache would hold."""
+    new_tokens: int
+    """The other tokens of the prompt."""
     compacted: bool = False
     """Whether the context was compacted just before this call."""
     measured: bool = True

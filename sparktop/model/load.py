@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from sparktop.model.conversation import ConversationCall
 from sparktop.model.failure import Failure
 from sparktop.values import dataclass
 
@@ -24,6 +25,8 @@ class LoadMode(StrEnum):
     """A constant number of requests in flight for a duration: a request that ends is replaced at once."""
     OPEN = "open"
     """Requests begin at times drawn before the run, however many are in flight: an open loop."""
+    AGENTS = "agents"
+    """Users or agents, each of which pauses after an answer before it sends its next request."""
 
 
 class TokenSource(StrEnum):
@@ -96,6 +99,8 @@ class RequestStarted:
     """None if it is not known at the start."""
     due: float | None = None
     """Open loop: when the request was due, at or before `at`; None in other modes."""
+    call: ConversationCall | None = None
+    """Users and agents: the place of the request in its conversation; None in other modes."""
 
 
 @dataclass(frozen=True, slots=True)

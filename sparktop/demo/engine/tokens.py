@@ -18,6 +18,7 @@ _SPECIAL = VOCABULARY
 START, END, MESSAGE, STOP = _SPECIAL, _SPECIAL + 1, _SPECIAL + 2, _SPECIAL + 3
 """Special tokens that occur in no text: three around
 the parts of a chat's messages, one at the end of an answer."""
+_ASSISTANT = "assistant"
 _PIECE = re.compile(r" ?[^\W\d_]{1,7}| ?\d{1,3}| ?[^\w\s]|\s|_")
 _KNOWN_PIECES = 50_000
 
@@ -54,11 +55,15 @@ def tokenize(text: str) -> list[int]:
 
 
 def tokenize_chat(messages: Iterable[tuple[str, str]]) -> list[int]:
-    """Return the token ids of a chat, up to the start of the answer; `messages` has (role, text) pairs."""
+    """Return the token ids of a chat, up to the start of the answer; `messages` has (role, text) pairs.
+
+    An earlier answer has the tokens with which it was generated, so that a prefix cache finds it again.
+    """
     found: list[int] = []
     for role, text in messages:
-        found += (START, _id(role), MESSAGE, *tokenize(text), END)
-    return [*found, START, _id("assistant")]
+        between = () if role == _ASSISTANT else (MESSAGE,)
+        found += (START, _id(role), *between, *tokenize(text), END)
+    return [*found, START, _id(_ASSISTANT)]
 
 
 def answer_words(seed: int | str, count: int) -> list[str]:

@@ -227,3 +227,23 @@ async def test_an_engine_that_goes_away_breaks_its_streams_off(
         live.close()
         with pytest.raises(aiohttp.ClientPayloadError):
             await response.read()
+
+
+async def test_an_answer_that_is_sent_back_is_found_in_the_prefix_cache(
+    http: aiohttp.ClientSession, start_server: StartServer
+) -> None:
+    """The second call of a conversation computes only its own text, the answer's last token and a block."""
+    url = await start_server(live_engine(time.monotonic))
+    question = {"role": "user", "content": "the long road to the old stone house " * 12}
+    body = {"messages": [question], "max_tokens": 100, "ignore_eos": True}
+    _, first = await post(http, url + CHAT, body)
+    answer = first["choices"][0]["message"]
+    messages = [
+        question,
+        {"role": "assistant", "content": answer["content"]},
+        {"role": "user", "content": "go on"},
+    ]
+    _, second = await post(http, url + CHAT, {**body, "messages": messages})
+    stored = first["usage"]["prompt_tokens"] + 100 - 1
+    block = QUICK.block_tokens
+    assert second["usage"]["prompt_tokens_details"]["cached_tokens"] == stored // block * block

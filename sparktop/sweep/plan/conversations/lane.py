@@ -72,6 +72,7 @@ class Lane:
             start=call.start,
             then=following[0].start if following else None,
             known_tokens=prompt.known_tokens,
+            new_tokens=prompt.tokens - prompt.known_tokens,
             compacted=prompt.compacted,
             measured=measured,
         )
