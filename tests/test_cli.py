@@ -156,7 +156,8 @@ def test_the_file_in_use_is_printed(
     assert main(["config"]) == 0
     out, err = capsys.readouterr()
     assert out == path.read_text(encoding="utf-8")
-    assert f"{path}:28: key 'backends[0].api_key_env' names an environment variable that is not set" in err
+    unset = "names the environment variable VLLM_API_KEY, which is not set"
+    assert f"{path}:28: key 'backends[0].api_key_env' {unset}" in err
 
 
 @pytest.mark.parametrize("words", [["config"], ["config", "--check"]], ids="_".join)

@@ -9,9 +9,8 @@ from sparktop.analysis.progress import GpuWork, Standstill, all_quiet
 from sparktop.model.engine import LaneSample
 from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.snapshot import EngineProcess
+from sparktop.model.workload import COMPILERS
 
-COMPILERS = frozenset({"nvcc", "cicc", "ptxas", "ninja", "cc1plus"})
-"""Names of the processes that run while an engine has a kernel compiled."""
 SWAPPING_BYTES_PER_S = 1000 * 4096.0
 """From so many bytes swapped in per second on, a machine has no time for anything else."""
 UNWATCHED = "its GPUs are not watched"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.balance import Balance, BalanceWord, leading
 from sparktop.model.event import Alert, Severity
 from sparktop.model.snapshot import BackendState, BackendView, Snapshot
 from sparktop.values import dataclass
@@ -63,12 +63,14 @@ def verdict(snapshot: Snapshot) -> Verdict:
     """Return the most severe alert of a snapshot as text; without alerts, a summary of the servers' states.
 
     Among alerts of equal severity, the first choice is uneven load that a user can mend, because all backends
-    suffer from it, and the second is the oldest alert. Alerts of severity INFO are ignored.
+    suffer from it, and the second is the oldest alert. Alerts of severity INFO are ignored, and those about
+    the engine cores of a server whose group has a graver verdict.
     """
-    groups = {f"balance:{one.group}:{one.word.value}": one for one in snapshot.balance}
+    groups = {_alert_id(one): one for one in snapshot.balance}
+    calm = groups.keys() - {_alert_id(one) for one in leading(snapshot.balance)}
     hinted = {alert_id for alert_id, balance in groups.items() if balance.hint}
     worst = min(
-        (alert for alert in snapshot.alerts if alert.severity is not Severity.INFO),
+        (one for one in snapshot.alerts if one.severity is not Severity.INFO and one.id not in calm),
         key=lambda alert: (-alert.severity.rank, alert.id not in hinted),
         default=None,
     )
@@ -77,15 +79,26 @@ def verdict(snapshot: Snapshot) -> Verdict:
     return _of_balance(worst, groups[worst.id]) if worst.id in groups else _of_alert(worst, snapshot)
 
 
-def _of_balance(alert: Alert, balance: Balance) -> Verdict:
+def _alert_id(balance: Balance) -> str:
+    return f"balance:{balance.group}:{balance.word.value}"
+
+
+def balance_cost(balance: Balance) -> str:
+    """Return in a few words what an uneven load costs, or how often it swings; "" if neither is known."""
     lost, period = balance.lost_percent, balance.period_s
-    word, cost = balance.word.value, ""
     if lost is not None and lost >= _WORTH_PERCENT:
-        cost = f"−{lost:.0f} % tokens"
-    elif period is not None:
-        cost = f"every {period:.0f} s"
-    short = f"{word} {cost}".strip()
-    named = f"{balance.group} is {word}" + (f", {cost}" if cost else "")
+        return f"−{lost:.0f} % tokens"
+    return "" if period is None else f"every {period:.0f} s"
+
+
+def _named(balance: Balance) -> str:
+    return f"{balance.group} {'is' if balance.lanes_of is None else 'are'} {balance.word.value}"
+
+
+def _of_balance(alert: Alert, balance: Balance) -> Verdict:
+    word, cost = balance.word.value, balance_cost(balance)
+    short = f"{'' if balance.lanes_of is None else 'lanes '}{word} {cost}".strip()
+    named = _named(balance) + (f", {cost}" if cost else "")
     hint = _CLAUSE.split(balance.hint or "")[0]
     return Verdict(alert.severity, named, short, hint, "w")
 
@@ -131,10 +144,10 @@ def _without_alert(snapshot: Snapshot) -> Verdict:
         found = "no inference server found yet" if snapshot.searching else "no backend to watch"
         return Verdict(Severity.INFO, found, "no server")
     # A sweep raises no alert about the balance of its own load, but the panel shows the verdict.
-    swinging = next((one for one in snapshot.balance if one.bad), None)
+    swinging = next((one for one in leading(snapshot.balance) if one.bad), None)
     if swinging is not None:
         word = swinging.word.value
-        return Verdict(Severity.INFO, f"{swinging.group} is {word}", word, key="w")
+        return Verdict(Severity.INFO, _named(swinging), word, key="w")
     queueing = [view for view in backends if view.waiting]
     if queueing:
         most = max(queueing, key=lambda view: view.waiting or 0.0)
@@ -150,7 +163,11 @@ def _of_states(snapshot: Snapshot) -> Verdict:
     backends = snapshot.backends
     states = Counter(view.state for view in backends)
     said = ", ".join(f"{states[state]} {state.value}" for state in BackendState if states[state])
-    open_groups = [one for one in snapshot.balance if one.word is BalanceWord.UNKNOWN or one.word_now.bad]
+    open_groups = [
+        one
+        for one in snapshot.balance
+        if one.within is None and (one.word is BalanceWord.UNKNOWN or one.word_now.bad)
+    ]
     if open_groups and any(view.running for view in backends):
         group = open_groups[0].group
         doubt = open_groups[0].word_now

@@ -22,6 +22,7 @@ SCENARIOS = {
     "slow-start": "the first server loads its model for 80 s every two and a half minutes",
     "reboot": "the first machine runs out of memory, reboots and loads its model again",
     "pd-fault": "a power-delivery fault pins the second machine's clock",
+    "lanes": "each server has two data-parallel ranks; the load of the first one's swings between them",
     "tp2": "each server spans two machines",
     "topologies": "one machine, two as one (TP=2), two behind simple-shuffle, two behind least-busy",
     "recipes": "two recipes of one machine, with and without CUDA graphs for batches of 5 and 10",

@@ -5,6 +5,7 @@ Imports no pydantic, so that starts from the cache are fast.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from sparktop.model.text import clean
 
 MOST_BYTES = 1 << 20
 """Most bytes of a configuration file."""
+_WORDS = re.compile(r"[A-Z][A-Z0-9]{0,15}(_[A-Z0-9]{1,15})*")
 
 Plain = Mapping[str, Any]
 """Validated settings as plain values: the output of `Settings.model_dump()`, also stored in the cache."""
@@ -192,7 +194,7 @@ def unset_variables(settings: Plain, path: Path, text: str, env: Mapping[str, st
 
     `path` and `text` of the configuration file provide the file name and line number in the warnings.
     """
-    unset = [place for place, variable in _variables(settings) if not env.get(variable)]
+    unset = [(place, variable) for place, variable in _variables(settings) if not env.get(variable)]
     if not unset:
         return []
     from sparktop.config.toml_lines import (  # late: most starts have nothing to report
@@ -204,6 +206,15 @@ def unset_variables(settings: Plain, path: Path, text: str, env: Mapping[str, st
     lines = key_lines(text)
     return [
         f"{clean(path, 500)}:{line_of(lines, place)}: "
-        f"key '{key_name(place)}' names an environment variable that is not set"
-        for place in unset
+        f"key '{key_name(place)}' names {_shown(variable)}, which is not set"
+        for place, variable in unset
     ]
+
+
+def _shown(variable: str) -> str:
+    """Return which environment variable is meant, without its name where it may be a misplaced key.
+
+    Names of variables are words in capitals; keys have small letters or are one long word.
+    """
+    words = _WORDS.fullmatch(variable)
+    return f"the environment variable {variable}" if words else "an environment variable"

@@ -168,8 +168,8 @@ class DemoCluster:
                 server.name,
                 f"http://{_HOST}:{port}",
                 engine="vllm",
-                nodes=tuple(islice(free, server.profile.nodes)),
-                slots=server.profile.max_num_seqs,
+                nodes=tuple(islice(free, server.machines)),
+                slots=server.lanes * server.profile.max_num_seqs,
                 capture_sizes=server.profile.capture_sizes,
             )
             for server, port in zip(self._scenario.servers(self._backends), ports, strict=True)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from sparktop.demo.workloads import ENGINE_PID, SERVER_PID, workloads_at
-from sparktop.hardware.processes.titles import COMPILERS
 from sparktop.model.node import (
     CACHE_PART,
     CMA_FREE_PART,
@@ -30,7 +29,7 @@ from sparktop.model.node import (
     ProcessTable,
     SensorReading,
 )
-from sparktop.model.workload import Workloads
+from sparktop.model.workload import COMPILERS, Workloads
 from sparktop.simulation.thermal import (
     AMBIENT_C,
     IDLE_CLOCK_MHZ,

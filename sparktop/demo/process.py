@@ -60,7 +60,7 @@ async def engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
         for backend, server in enumerate(scenario.servers(plan.backends)):
             readers = [
                 _machine(scenario, next(places), now, rank if server.profile.nodes > 1 else None)
-                for rank in range(server.profile.nodes)
+                for rank in range(server.machines)
             ]
             site = EngineSite(
                 server,
@@ -72,7 +72,7 @@ async def engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
             stack.push_async_callback(site.close)
             await site.open()
             ports.append(site.port)
-            ras = await _start_ras(stack, readers, seed=f"{plan.seed}/{backend}")
+            ras = await _start_ras(stack, readers[: server.profile.nodes], seed=f"{plan.seed}/{backend}")
             agents += [_start_agent(stack, reader, ras) for reader in readers]
             if scenario.restarts is not None and scenario.restarts.backend == backend:
                 site.keep_restarting(scenario.restarts)

@@ -35,6 +35,9 @@ BURST_COUNTS = RouterSettings(increment_lag_s=0.03)
 takes to arrive through loopback. So most of a burst goes to one server, as in the least-busy column of spark-
 topologies-2026-03. The lag fitted to that column (`LITELLM`) is for a burst that arrives within 1.3 ms; real
 sockets take longer."""
+OLD_COUNTS = RouterSettings(poll_s=3.0)
+"""Router settings: its counts of running requests are read every 3 s, so that all requests of these seconds
+go to one server."""
 _NO_FAULTS = Faults()
 _FRESH_COUNTS = RouterSettings(increment_lag_s=0.002)
 
@@ -68,6 +71,15 @@ class Server:
 
     name: str
     profile: EngineProfile
+    lanes: int = 1
+    """Number of its engine cores (data-parallel ranks), each with an engine and machines of its own."""
+    lane_counts: RouterSettings = _FRESH_COUNTS
+    """How late the server knows how many requests each of its engine cores has."""
+
+    @property
+    def machines(self) -> int:
+        """Number of the machines that the server runs on."""
+        return self.lanes * self.profile.nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +104,10 @@ class Scenario:
     """Temperature of the machines' air intake, in °C."""
     machines: Mapping[int, Machine] = field(default_factory=dict)
     """Machines with special properties, by machine index; all other machines are normal."""
+    lanes: int = 1
+    """Number of engine cores (data-parallel ranks) of each server behind the router."""
+    lane_counts: RouterSettings = _FRESH_COUNTS
+    """How late the first server knows the load of its engine cores; the others know it at once."""
     slower: Mapping[int, float] = field(default_factory=dict)
     """Factor by which each engine step takes longer than in `profile`, by backend index."""
     restarts: Restarts | None = None
@@ -109,8 +125,12 @@ class Scenario:
 
     def servers(self, backends: int) -> tuple[Server, ...]:
         """Return all servers: `backends` servers behind the router, then the servers in `beside`."""
-        routed = (Server(self.name_of(place), self.profile_of(place)) for place in range(backends))
+        routed = (self._server(place) for place in range(backends))
         return (*routed, *self.beside)
+
+    def _server(self, place: int) -> Server:
+        counts = self.lane_counts if place == 0 else _FRESH_COUNTS
+        return Server(self.name_of(place), self.profile_of(place), self.lanes, counts)
 
     def name_of(self, backend: int) -> str:
         """Return the name of the server with the index `backend` behind the router."""
@@ -226,6 +246,13 @@ SCENARIOS = {
             strategy="simple-shuffle",
             spread=0.5,
             machines={1: Machine(slow_clock=True)},
+        ),
+        Scenario(
+            "lanes",
+            "each server has two data-parallel ranks; the load of the first one's swings between them",
+            spread=0.5,
+            lanes=2,
+            lane_counts=OLD_COUNTS,
         ),
         Scenario("tp2", "each server spans two machines", spread=0.5, profile=CLUSTER_TP2),
         Scenario(

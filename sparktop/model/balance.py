@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
@@ -304,6 +304,9 @@ class Balance:
     lanes_of: str | None = None
     """The server whose engine cores were judged; `backends` are then the server's name, a slash and the
     core's name."""
+    within: str | None = None
+    """The judged group that the server `lanes_of` belongs to; None if it is in none. The verdict is then
+    shown with the server, not beside the groups."""
     reasons: tuple[str, ...] = ()
     """The reasons for the verdict, in sentences that can be checked on the graph."""
     cause: str | None = None
@@ -315,6 +318,24 @@ class Balance:
     def bad(self) -> bool:
         """Whether action is needed: `word` is OSCILLATING, STARVED or UNEVEN, and the router is known."""
         return self.word.bad and self.router is not None
+
+
+def leading(groups: Sequence[Balance]) -> list[Balance]:
+    """Return the groups whose verdicts users read first, in their order.
+
+    These are all but the engine cores of servers in a group. Such cores are among them only if they oscillate
+    or starve and the verdict on the servers is milder.
+    """
+    words = {one.group: one.word for one in groups}
+    return [one for one in groups if one.within is None or _is_worse(one.word, words.get(one.within))]
+
+
+def _is_worse(lanes: BalanceWord, servers: BalanceWord | None) -> bool:
+    """Return whether the verdict on engine cores is graver than the one on the group of their server."""
+    if lanes not in {BalanceWord.OSCILLATING, BalanceWord.STARVED}:
+        return False
+    order = list(BalanceWord)
+    return servers is None or not servers.bad or order.index(lanes) < order.index(servers)
 
 
 @dataclass(frozen=True, slots=True)

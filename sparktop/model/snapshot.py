@@ -176,6 +176,8 @@ class BackendView:
     nodes: tuple[str, ...] = ()
     slots: int | None = None
     lanes: tuple[LaneView, ...] = ()
+    lanes_balance: Balance | None = None
+    """The verdict on its lanes, if the backend is in a group, whose verdict counts first."""
     running: float | None = None
     waiting: float | None = None
     waiting_for_capacity: float | None = None
@@ -236,13 +238,11 @@ class BackendView:
     finished: Mapping[str, float] = field(default_factory=lambda: _NO_NUMBERS)
     limited_by: Limit | None = None
     """What holds the server back; None while that is not judged."""
-    restarts: int = 0
-    """Number of restarts since the first sample."""
+    restarts: int = 0  # since the first sample
     start_time: float | None = None
     """The server process's start as Unix time, where it is reported."""
     uptime_s: float | None = None  # from `start_time` to now, by the local clock
-    poll_ms: float | None = None
-    """Duration of the last poll, from request to last byte."""
+    poll_ms: float | None = None  # of the last poll, from request to last byte
     history: BackendHistory = field(default_factory=BackendHistory)
     ranks: RanksView | None = None
     """What NCCL answered about its ranks; None if it was not asked."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from sparktop.values import dataclass
 
+COMPILERS = frozenset({"nvcc", "cicc", "ptxas", "ninja", "cc1plus"})
+"""Names of the programs that compile kernels for an engine."""
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:
@@ -57,7 +60,7 @@ class Workloads:
     processes: tuple[Workload, ...] = ()
     """Sorted by process ID."""
     compilers: int | None = None
-    """Number of compiler processes (nvcc, cicc, ptxas, ninja, cc1plus), which build kernels for an engine."""
+    """Number of processes of the programs in `COMPILERS`."""
     age_s: float | None = None
     """Seconds since they were read: that happens less often than the rest of the sample."""
 

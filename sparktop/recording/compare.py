@@ -153,12 +153,15 @@ class Side:
             taken,
             backends=tuple(replace(one, group=one.group.removesuffix(self.suffix)) for one in taken.backends),
             balance=tuple(
-                one if one.group.endswith(self.suffix) else replace(one, group=one.group + self.suffix)
+                replace(one, group=self._named(one.group), within=one.within and self._named(one.within))
                 for one in taken.balance
             ),
             alerts=tuple(self._alert(one) for one in taken.alerts),
             events=tuple(self._event(one) for one in taken.events),
         )
+
+    def _named(self, group: str) -> str:
+        return group if group.endswith(self.suffix) else group + self.suffix
 
 
 def _later(at_s: float | None, shift_s: float) -> float | None:
@@ -267,7 +270,9 @@ def together(sides: Sequence[Snapshot]) -> Snapshot:
         nodes=_alternating([one.nodes for one in sides]),
         backends=backends,
         routers=_alternating([one.routers for one in sides]),
-        balance=_alternating([one.balance for one in sides]),
+        balance=tuple(
+            sorted(_alternating([one.balance for one in sides]), key=lambda one: one.within is not None)
+        ),
         alerts=tuple(alert for one in sides for alert in one.alerts),
         events=tuple(sorted((event for one in sides for event in one.events), key=lambda event: event.at)),
         totals=totals(backends),

@@ -45,6 +45,7 @@ _EVIDENCE = (
     "e2e_s",
     "length_variation",
     "lanes_of",
+    "within",
 )
 _SWING = (
     "backend",

@@ -382,7 +382,6 @@ class Store:
         self, track: BackendTrack, at: float, now: datetime, groups: Mapping[str, str]
     ) -> BackendView:
         view = track.view
-        group = groups.get(view.name) or view.model or NO_GROUP
         bandwidth = bandwidth_gb_per_s([self._placement.node_sample(name) for name in view.nodes])
         spread = (len(view.nodes), len(view.lanes))
         facts = self._models.get(view.model or "", ModelFacts())
@@ -390,10 +389,11 @@ class Store:
             view,
             age_s=track.health.age_s(at),
             loading=self.starts.view(track, at),
-            group=group,
+            group=groups.get(view.name) or view.model or NO_GROUP,
             role=track.reported_role if track.role is None else track.role.value,
             ranks=self.ranks.view(view.name, at),
             limited_by=self.limits.of(view),
+            lanes_balance=self.balance.of_lanes(view.name),
             roofline_percent=read_percent(bandwidth, view.estimated_read_gb_per_s, *spread),
             roofline_tps=limit_tps(bandwidth, facts.bytes_per_token_gb, *spread),
             uptime_s=None if view.start_time is None else max(0.0, now.timestamp() - view.start_time),

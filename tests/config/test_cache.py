@@ -119,7 +119,7 @@ def test_variables_are_looked_up_at_each_start(desk: Desk) -> None:
     desk.env["A_KEY"] = ""
     watch, warnings = configured(desk.path, desk.env)
     assert watch.backends[0].api_key is None
-    unset = "names an environment variable that is not set"
+    unset = "names the environment variable A_KEY, which is not set"
     assert warnings == [
         f"{desk.path}:12: key 'nodes[0].token_env' {unset}",
         f"{desk.path}:7: key 'backends[0].api_key_env' {unset}",

@@ -200,14 +200,23 @@ def test_the_example_names_every_setting_of_today() -> None:
 
 
 def test_a_missing_variable_is_a_warning(tmp_path: Path) -> None:
-    """A variable that is not set is told with its line, without its name: that could be a key."""
-    config = load(written(tmp_path, BACKEND + 'api_key_env = "HF_TOKEN_IN_CLEAR"\n'))
+    """A variable that is not set is reported with its line and its name."""
+    config = load(written(tmp_path, BACKEND + 'api_key_env = "SPARK_B_KEY"\n'))
     (line,) = config.warnings({})
     assert line.endswith(
-        "sparktop.toml:4: key 'backends[0].api_key_env' names an environment variable that is not set"
+        "sparktop.toml:4: key 'backends[0].api_key_env' names the environment variable SPARK_B_KEY, "
+        "which is not set"
     )
-    assert config.warnings({"HF_TOKEN_IN_CLEAR": "x"}) == []
+    assert config.warnings({"SPARK_B_KEY": "x"}) == []
     assert config.watch({}).backends[0].api_key is None
+
+
+@pytest.mark.parametrize("key", ["hf_abcdefghijklmnop", "A1B2C3D4E5F60718293A4B5C6D7E8F90", "sk_Ab12"])
+def test_a_key_in_the_place_of_its_variable_is_not_repeated(tmp_path: Path, key: str) -> None:
+    """What may be a key itself, because it has small letters or is one long word, is not written anywhere."""
+    config = load(written(tmp_path, BACKEND + f'api_key_env = "{key}"\n'))
+    (line,) = config.warnings({})
+    assert line.endswith("key 'backends[0].api_key_env' names an environment variable, which is not set")
 
 
 def test_no_error_shows_a_secret() -> None:

@@ -83,6 +83,11 @@ class LiveEngine:
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
+    @property
+    def cores(self) -> tuple[tuple[Engine, Ledger], ...]:
+        """The engine and its ledger, as the only engine core of a server."""
+        return ((self.engine, self.ledger),)
+
     def submit(self, request: SimulatedRequest, *, max_tokens: int) -> Answer:
         """Submit a request that arrives now; return the `Answer` that delivers its tokens.
 

@@ -1,14 +1,14 @@
 """Builds the `/metrics` page of a simulated engine: vLLM 0.32's names, help texts, labels, buckets and order.
 
-In virtual time, the page has only the metrics that viewers read. The page of an HTTP server has all metrics
-of vLLM, including those of its process and its HTTP server.
+In virtual time, the page has only the metrics that viewers read. `process_page` builds the page of an HTTP
+server, which has all metrics of vLLM.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
-from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
@@ -24,7 +24,8 @@ READ_BYTES_PER_S = 265e9
 KV_TOKEN_BYTES = 73_728
 """Bytes of KV cache per token of gpt-oss-120b: 36 layers x 8 heads x 64 x (key + value) of 2 bytes."""
 _ACTIVE_PARAMETERS = 5.1e9
-_HTTP_SHARE = 0.3  # CPU seconds of a server's HTTP process for each second of its engine's steps
+HTTP_SHARE = 0.3
+"""CPU seconds of a server's HTTP process for each second of its engine's steps."""
 _BLOCK_S = (
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0),
     *(300.0, 600.0, 1200.0, 1800.0),
@@ -94,46 +95,27 @@ def engine_page(engine: Engine, ledger: Ledger, started_unix_s: float) -> bytes:
     start = _metric("process_start_time_seconds", _START_HELP, "gauge")
     start.add_sample(start.name, {}, started_unix_s)
     cpu = _metric("process_cpu_seconds", "Total user and system CPU time spent in seconds.", "counter")
-    cpu.add_sample("process_cpu_seconds_total", {}, _HTTP_SHARE * engine.tally.busy_s)
+    cpu.add_sample("process_cpu_seconds_total", {}, HTTP_SHARE * engine.tally.busy_s)
     registry.register(Families((start, cpu, *engine_families(engine, ledger, started_unix_s))))
     return generate_latest(registry)
-
-
-def server_page(engine: Engine, ledger: Ledger, started_unix_s: float, http: CollectorRegistry) -> bytes:
-    """Return the complete page of a server; `http` holds the metrics of its HTTP server.
-
-    `started_unix_s` is the process start time on the page.
-    """
-    registry = CollectorRegistry(auto_describe=False)
-    GCCollector(registry=registry)
-    PlatformCollector(registry=registry)
-    registry.register(Families(_process(started_unix_s, _HTTP_SHARE * engine.tally.busy_s)))
-    registry.register(Families(engine_families(engine, ledger, started_unix_s, whole=True)))
-    return generate_latest(registry) + generate_latest(http)
 
 
 _START_HELP = "Start time of the process since unix epoch in seconds."
 
 
-def _process(started_unix_s: float, cpu_s: float) -> Iterator[Metric]:
-    """Yield the metrics of this process, which several engines share, with an engine's start and CPU time."""
-    own = {"process_start_time_seconds": started_unix_s, "process_cpu_seconds": cpu_s}
-    for metric in ProcessCollector(registry=None).collect():
-        if metric.name in own:
-            metric.samples = [sample._replace(value=own[metric.name]) for sample in metric.samples]
-        yield metric
-
-
 def engine_families(
-    engine: Engine, ledger: Ledger, started_unix_s: float, *, whole: bool = False
+    engine: Engine, ledger: Ledger, started_unix_s: float, *, whole: bool = False, rank: int = 0
 ) -> list[Metric]:
-    """Return the metric families of an engine; unless `whole` is true, only those that viewers read."""
-    page = _Page(engine.profile.model, started_unix_s, whole=whole)
+    """Return the metric families of an engine; unless `whole` is true, only those that viewers read.
+
+    `rank` is its number among the engine cores (data-parallel ranks) of its server.
+    """
+    page = _Page(engine.profile.model, started_unix_s, whole=whole, rank=rank)
     _work(page, engine)
     _gauges(page, engine)
     _counters(page, engine, ledger)
     _histograms(page, engine, ledger)
-    page.families.append(_cache_config(engine.profile))
+    page.families.append(_cache_config(engine.profile, rank))
     return page.families
 
 
@@ -294,9 +276,9 @@ def _more_histograms(page: _Page, ledger: Ledger) -> None:
 class _Page:
     """Builds metric families that share the labels `engine` and `model_name`."""
 
-    def __init__(self, model: str, started_unix_s: float, *, whole: bool) -> None:
+    def __init__(self, model: str, started_unix_s: float, *, whole: bool, rank: int) -> None:
         self.families: list[Metric] = []
-        self._labels = {"engine": "0", "model_name": model}
+        self._labels = {"engine": str(rank), "model_name": model}
         self._created = started_unix_s
         self._whole = whole
 
@@ -376,14 +358,14 @@ def _words(value: float | Mapping[str, float]) -> Iterable[tuple[str | None, flo
     return value.items() if isinstance(value, Mapping) else ((None, value),)
 
 
-def _cache_config(profile: EngineProfile) -> Metric:
+def _cache_config(profile: EngineProfile, rank: int) -> Metric:
     """Return vLLM's info metric about the KV cache, whose labels hold the size of the cache."""
     metric = _metric("vllm:cache_config_info", "Information of the LLMEngine CacheConfig", "gauge")
     tokens = profile.kv_capacity_tokens
     sizes = {
         "block_size": profile.block_tokens,
         "effective_attention_block_size": profile.block_tokens,
-        "engine": 0,
+        "engine": rank,
         "kv_cache_max_concurrency": round(tokens / profile.max_model_len, 2),
         "kv_cache_memory_bytes": tokens * KV_TOKEN_BYTES // profile.nodes,
         "kv_cache_size_tokens": tokens,

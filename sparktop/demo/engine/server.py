@@ -19,9 +19,11 @@ from sparktop.demo.engine.asked import (
     read_prompt,
 )
 from sparktop.demo.engine.chunks import DONE, Reply
+from sparktop.demo.engine.cores import LiveCores
 from sparktop.demo.engine.http_figures import HttpFigures
 from sparktop.demo.engine.live import Answer, LiveEngine
-from sparktop.demo.engine.page import VERSION, server_page
+from sparktop.demo.engine.page import VERSION
+from sparktop.demo.engine.process_page import server_page
 from sparktop.demo.engine.tokens import block_hashes
 from sparktop.demo.visitors import Visitors
 from sparktop.model.load import EndReason, RequestEnded
@@ -54,17 +56,18 @@ class EngineServer:
 
     def __init__(
         self,
-        live: LiveEngine,
+        live: LiveEngine | LiveCores,
         *,
         started_unix_s: float,
         seed: int | str = 0,
         name: str = "spark-a",
         visitors: Visitors | None = None,
     ) -> None:
-        """Serve the engine `live`; `started_unix_s` is the start time on the metrics page (Unix time).
+        """Serve `live`, an engine or several engine cores.
 
-        `seed` fixes the random lengths of answers, `name` is part of request ids, and `visitors` is notified
-        of requests that are not the demo's own load.
+        `started_unix_s` is the start time on the metrics page (Unix time). `seed` fixes the random
+        lengths of answers, `name` is part of request ids, and `visitors` is notified of requests that are not
+        the demo's own load.
         """
         self.live = live
         self._visitors = visitors or Visitors()
@@ -202,7 +205,7 @@ class EngineServer:
 
     async def _metrics(self, _: web.Request) -> web.Response:
         self.live.catch_up()
-        page = server_page(self.live.engine, self.live.ledger, self._started_unix_s, self._figures.registry)
+        page = server_page(self.live.cores, self._started_unix_s, self._figures.registry)
         return web.Response(body=page, headers=_TEXT)
 
     async def _models(self, _: web.Request) -> web.Response:

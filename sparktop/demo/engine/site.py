@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from aiohttp import web
 
+from sparktop.demo.engine.cores import LiveCores
 from sparktop.demo.engine.ledger import Ledger
 from sparktop.demo.engine.live import LiveEngine
 from sparktop.demo.engine.server import EngineServer
@@ -18,6 +19,7 @@ from sparktop.demo.machine_reader import MachineReader
 from sparktop.demo.scenario import Restarts, Server
 from sparktop.demo.visitors import Visitors
 from sparktop.simulation.engine import Engine
+from sparktop.simulation.routers import Router, make_router
 from sparktop.simulation.thermal import NodeThermal
 
 HOST = "127.0.0.1"
@@ -47,7 +49,8 @@ class EngineSite:
         self._readers = tuple(readers)
         self._seed = seed
         self._starts = 0
-        self._live: LiveEngine | None = None
+        self._cores: tuple[LiveEngine, ...] = ()
+        """The engine cores; empty while the server is down."""
         self._runner: web.AppRunner | None = None
         self._restarting: asyncio.Task[None] | None = None
         self.port = 0
@@ -60,16 +63,15 @@ class EngineSite:
             OSError: the address cannot be used.
         """
         now = time.monotonic()
-        profile = self._server.profile
         seed = f"{self._seed}/{self._starts}"
         self._starts += 1
-        ledger = Ledger(profile.max_model_len)
-        engine = Engine(profile, nodes=self._thermals, seed=seed, start_s=now, on_end=ledger.finished)
-        self._live = LiveEngine(engine, ledger)
-        for reader in self._readers:
-            reader.attach(engine)
+        self._cores = tuple(
+            self._core(rank, f"{seed}/{rank}" if rank else seed, now) for rank in range(self._server.lanes)
+        )
+        several = len(self._cores) > 1
+        live = LiveCores(self._cores, self._router(seed)) if several else self._cores[0]
         server = EngineServer(
-            self._live,
+            live,
             started_unix_s=time.time(),
             seed=seed,
             name=f"{self._server.name}-{self._starts}",
@@ -83,11 +85,25 @@ class EngineSite:
         await web.TCPSite(self._runner, HOST, self.port, reuse_address=True).start()
         self.port = int(self._runner.addresses[0][1])
 
+    def _core(self, rank: int, seed: str, now: float) -> LiveEngine:
+        """Create the engine core with the data-parallel rank `rank` on the machines of its own."""
+        profile = self._server.profile
+        own = slice(rank * profile.nodes, (rank + 1) * profile.nodes)
+        ledger = Ledger(profile.max_model_len)
+        engine = Engine(profile, nodes=self._thermals[own], seed=seed, start_s=now, on_end=ledger.finished)
+        for reader in self._readers[own]:
+            reader.attach(engine)
+        return LiveEngine(engine, ledger)
+
+    def _router(self, seed: str) -> Router:
+        """Return what chooses the engine core of each request, by the numbers of requests it knows of."""
+        return make_router("least-busy", self._server.lanes, self._server.lane_counts, seed=seed)
+
     async def shut(self) -> None:
         """Stop the engine and close the port; responses in progress are cut off, as when a server dies."""
-        live, runner, self._live, self._runner = self._live, self._runner, None, None
-        if live is not None:
-            live.close()
+        cores, runner, self._cores, self._runner = self._cores, self._runner, (), None
+        for core in cores:
+            core.close()
         for reader in self._readers:
             reader.attach(None)
         if runner is not None:
@@ -108,11 +124,10 @@ class EngineSite:
     def keep_failing(self, times: FaultTimes) -> None:
         """Let a fault befall the server at these times, counted from now, until `close`."""
         loop = asyncio.get_running_loop()
-        live = self._live
-        if live is not None:
-            engine = live.engine
+        if self._cores:
+            live = self._cores[0]
             run = FaultRun(
-                times.fault, lambda: engine.gauges, self._readers, hold=live.hold, later=loop.call_later
+                times.fault, lambda: live.engine.gauges, self._readers, hold=live.hold, later=loop.call_later
             )
             run.repeat(times)
 

@@ -51,8 +51,6 @@ _MODULES: Mapping[str, str] = {
     "sglang.launch_server": "sglang",
 }
 """By module run with `python -m`: the program of `_SERVERS`."""
-COMPILERS = frozenset({"nvcc", "cicc", "ptxas", "ninja", "cc1plus"})
-"""Programs that compile kernels."""
 UNSETTLED = ("python", "ray::", "sh", "bash", "docker-init", "tini", "uv", "env")
 """Beginnings of program names that may become an engine's process: by a new title, or by exec."""
 

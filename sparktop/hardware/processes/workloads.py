@@ -17,15 +17,8 @@ from sparktop.hardware.kernel_file import parse_int, read_small
 from sparktop.hardware.processes.checkpoint import CheckpointReader
 from sparktop.hardware.processes.containers import ContainerReader
 from sparktop.hardware.processes.stat import Process, parse_stat
-from sparktop.hardware.processes.titles import (
-    COMPILERS,
-    UNSETTLED,
-    Title,
-    arguments_of,
-    program_of,
-    read_title,
-)
-from sparktop.model.workload import Workload, Workloads
+from sparktop.hardware.processes.titles import UNSETTLED, Title, arguments_of, program_of, read_title
+from sparktop.model.workload import COMPILERS, Workload, Workloads
 from sparktop.values import dataclass
 
 _READ_AGAIN_S, _SETTLED_AGAIN_S = 5.0, 10.0

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from sparktop.analysis.verdict import balance_cost
 from sparktop.graphics import numbers
 from sparktop.graphics.scale import nice_ceiling
+from sparktop.model.balance import Balance
 from sparktop.model.progress import Progress
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.panels.backend.limit import limit_note
@@ -25,7 +27,7 @@ from sparktop.panels.parts.figures import (
 )
 from sparktop.panels.parts.frame import frame_role, framed, name_tab
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow, area_rows, caption, stacked_rows, with_time_axis
-from sparktop.panels.parts.roles import STATE_ROLES
+from sparktop.panels.parts.roles import STATE_ROLES, WORD_ROLES
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
 from sparktop.values import dataclass
 
@@ -206,6 +208,12 @@ def figure_rows(view: BackendView, width: int, height: int) -> list[Row]:
     return rows
 
 
+def lanes_words(lanes: Balance) -> str:
+    """Return the verdict on the balance of a server's lanes with its cost: "oscillating, −9 % tokens"."""
+    cost = balance_cost(lanes) if lanes.word.bad else ""
+    return ", ".join(part for part in (lanes.word.value, cost) if part)
+
+
 def token_caption(top: float, width: int) -> Row:
     """Return the row above a graph of the token rate with the scale 0 to `top`."""
     return caption([("tok/s", "generation")], f"max {numbers.tick(top)}", width)
@@ -264,12 +272,24 @@ def about(view: BackendView) -> Row:
     return [("─ ", "border"), (model, "text"), label(version)]
 
 
+def _trouble(view: BackendView) -> Row:
+    """Return what is wrong with a server that answers: its ranks, its unknown state, its uneven lanes."""
+    if (apart := ranks_note(view)) is not None:
+        return [(f" {apart} ", "bad")]
+    if view.state is BackendState.UNKNOWN:
+        return [(f" {view.state_rule} ", "warn")]
+    lanes = view.lanes_balance
+    if lanes is not None and lanes.bad:
+        return [(f" ▲ lanes {lanes_words(lanes)} ", WORD_ROLES[lanes.word])]
+    return []
+
+
 def footnote(view: BackendView, *, short: bool = False, with_limit: bool = False) -> tuple[Row, Row]:
     """Return the texts of the frame's lower edge: (for the left, for the right).
 
-    At the left stands the failure, else how long there was no progress, else why the state is unknown, else
-    what limits the backend (`with_limit`), else URL and nodes; at the right the duration of the last poll.
-    The `short` URL has no scheme, and nothing else follows it.
+    At the left stands the failure, else how long there was no progress, else what else is wrong, else what
+    limits the backend (`with_limit`), else URL and nodes; at the right the duration of the last poll. The
+    `short` URL has no scheme, and nothing else follows it.
     """
     if view.failure is not None:
         since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
@@ -279,10 +299,8 @@ def footnote(view: BackendView, *, short: bool = False, with_limit: bool = False
     if view.progress is not None:
         words = view.progress.fact if short else view.progress.sentence
         return [(f" {words} ", _STANDING_ROLES.get(view.progress.word, "text"))], []
-    if (apart := ranks_note(view)) is not None:
-        return [(f" {apart} ", "bad")], []
-    if view.state is BackendState.UNKNOWN:
-        return [(f" {view.state_rule} ", "warn")], []
+    if trouble := _trouble(view):
+        return trouble, []
     limit = limit_note(view.limited_by, short=short) if with_limit else []
     if limit or short:
         return limit or [(f" {view.url.split('://')[-1]} ", "muted")], []

@@ -13,6 +13,7 @@ from sparktop.graphics.cells import fit
 from sparktop.model.snapshot import BackendView, LaneView, Latency, NodeView, Quantile
 from sparktop.panels.backend.counter_figures import counter_sections
 from sparktop.panels.backend.node_tile import node_tile
+from sparktop.panels.backend.panel import lanes_words
 from sparktop.panels.parts.figures import (
     bar_runs,
     figure,
@@ -91,7 +92,8 @@ def lanes_section(view: BackendView, width: int) -> list[Section]:
         label(f"{'lane':<6}{'run':>5}{'wait':>6}  KV cache"),
         label("share of tokens".rjust(width - 27)),
     ]
-    return [Section("lanes", [head, *(_lane(lane, total, width) for lane in view.lanes)], "now")]
+    verdict = "now" if view.lanes_balance is None else f"{lanes_words(view.lanes_balance)} · now"
+    return [Section("lanes", [head, *(_lane(lane, total, width) for lane in view.lanes)], verdict)]
 
 
 def nodes_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:

@@ -9,7 +9,7 @@ from sparktop.graphics.braille import mirrored
 from sparktop.graphics.cells import cell_width, fit_name
 from sparktop.graphics.opposed import opposed
 from sparktop.graphics.shares import lead_row
-from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.balance import Balance, BalanceWord, leading
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.balance.lines import LoadLine, group_lines, line_slots
 from sparktop.panels.balance.pair import DOWN, UP, lead_runs
@@ -83,6 +83,7 @@ def edge_verdict(groups: Sequence[Balance], width: int) -> Row:
     """Return the worst verdict of all groups in `width` cells or fewer, for the backends' frame."""
     if not groups:
         return []
+    groups = leading(groups)
     worst = min(groups, key=lambda group: (not group.bad, list(BalanceWord).index(group.word)))
     more: Row = [label(f" +{len(groups) - 1} groups")] if len(groups) > 1 else []
     name: Row = [label(f"{_short_name(worst.group).rstrip()}: ")]

@@ -54,7 +54,9 @@ def node_list(place: Place, views: Sequence[NodeView], window: TimeWindow, selec
 def group_list(place: Place, snapshot: Snapshot, selected: str | None) -> Listed:
     """Draw the list of groups with their verdicts; `selected` is the name of the selected group."""
     rows = [
-        group_entry(balance, place.width, selected=balance.group == selected) for balance in snapshot.balance
+        group_entry(balance, place.width, selected=balance.group == selected)
+        for balance in snapshot.balance
+        if balance.within is None
     ]
     return _in_frame(place, len(rows), rows, 1, None, kind="balance", title=name_tab("balance", ""))
 

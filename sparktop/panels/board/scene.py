@@ -210,7 +210,7 @@ class Scene:
             self.view.boxes,
             tiling=_TILINGS[self.view.preset],
             routers=len(self.snapshot.routers),
-            groups=len(self.snapshot.balance),
+            groups=sum(one.within is None for one in self.snapshot.balance),
         )
 
     def _time_window(self, coarse: int) -> TimeWindow:
@@ -240,7 +240,7 @@ class Scene:
         if kind == "nodes":
             return [PanelKey("node", view.name) for view in self.snapshot.nodes]
         if kind == "groups":
-            return [PanelKey("balance", balance.group) for balance in self.snapshot.balance]
+            return [PanelKey("balance", one.group) for one in self.snapshot.balance if one.within is None]
         if kind == "table":
             return [PanelKey("backend", view.name) for view in self.snapshot.backends]
         return []

@@ -109,11 +109,19 @@ class BalanceBook:
     def watched(self, at: float) -> tuple[tuple[str, ...], ...]:
         """Return the backend names of each group that is being judged at `at` (monotonic).
 
-        The result is empty if `look` has not been called recently.
+        The result is empty if `look` has not been called recently. Engine cores of a server in a group are
+        left out: the server is polled as often as its group.
         """
         if at - self._looked_at > LOOKED_AT_S:
             return ()
-        return tuple(group.backends for group in self._groups)
+        return tuple(group.backends for group in self._groups if group.within is None)
+
+    def of_lanes(self, server: str) -> Balance | None:
+        """Return the newest balance of the engine cores (lanes) of a server in a group; None without one."""
+        for group in self._groups:
+            if group.lanes_of == server and group.within is not None:
+                return self._found.get(group.name)
+        return None
 
     def _watch(self, name: str) -> BalanceWatch:
         return self._watches.setdefault(name, BalanceWatch())

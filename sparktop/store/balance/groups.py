@@ -40,6 +40,9 @@ class JudgedGroup:
     """Backend name by deployment id of the router; the name is None for a deployment that no known backend
     matches."""
     lanes_of: str | None = None
+    """The server whose engine cores are the members; None for a group of backends."""
+    within: str | None = None
+    """Name of the judged group that the server `lanes_of` belongs to; None if it is in none."""
     role: Role | None = None
     """The role that all members have; None if they do both prefill and decode."""
 
@@ -58,7 +61,9 @@ def judged_groups(
     routers: Sequence[RouterTrack],
     behind: Sequence[Group],
 ) -> list[JudgedGroup]:
-    """Return all groups to judge: groups of backends, and for a server in no group, its engine cores (lanes).
+    """Return all groups to judge: groups of backends, and the engine cores (lanes) of each server.
+
+    The lanes of servers that are in a group themselves come last.
 
     `group_of` maps backend names to group names, without backends whose group is not known yet. A group with
     a single backend does not count. If a group has prefill or decode workers, each role with at least two
@@ -87,11 +92,9 @@ def judged_groups(
                     role=part[0].role,
                 )
             )
-    grouped = {track.target.name for tracks in members.values() if len(tracks) > 1 for track in tracks}
-    groups += [
-        _of_lanes(track) for name, track in backends.items() if name not in grouped and track.lanes.logs
-    ]
-    return groups
+    group_with = {name: group.name for group in groups for name in group.backends}
+    lanes = [_of_lanes(track, group_with.get(name)) for name, track in backends.items() if track.lanes.logs]
+    return [*groups, *sorted(lanes, key=lambda group: group.within is not None)]
 
 
 def _by_role(name: str, tracks: Sequence[BackendTrack]) -> Iterator[tuple[str, Sequence[BackendTrack]]]:
@@ -119,7 +122,7 @@ def _member(track: BackendTrack) -> Member:
     return Member(view.name, track.load, view.slots, view.prefix_cache_hit_percent)
 
 
-def _of_lanes(track: BackendTrack) -> JudgedGroup:
+def _of_lanes(track: BackendTrack, within: str | None) -> JudgedGroup:
     name = track.target.name
     lanes = tuple(Member(f"{name}/{lane}", log) for lane, log in track.lanes.logs.items())
-    return JudgedGroup(f"{name} lanes", lanes, (name,), lanes_of=name)
+    return JudgedGroup(f"{name} lanes", lanes, (name,), lanes_of=name, within=within, role=track.role)

@@ -27,6 +27,10 @@ from sparktop.store.load_log import length_variation, median_life_s
 from sparktop.store.router import RouterTrack
 
 _SKEW_LOOKS = 8
+_LANES_HINT = (
+    "let a router choose the lane: vLLM with --data-parallel-external-lb; SGLang has --load-balance-method"
+)
+"""What to try where lanes swing: the strategies of a router do not reach a server's choice of a lane."""
 _AFFINITY_PERCENT = 30.0
 """From this percentage of prefix-cache hits on, an uneven load may be intended."""
 
@@ -64,7 +68,9 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
         length_variation=variation,
         strategy=strategy,
         sample_skew_ms=sample_skew_ms(tracks),
+        hint=found.hint if group.lanes_of is None or found.hint is None else _LANES_HINT,
         lanes_of=group.lanes_of,
+        within=group.within,
     )
     return _with_router(_with_affinity(found, group), counted)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from textual.screen import Screen
 
 from sparktop.config.keys import KEYS, Key
-from sparktop.model.balance import BalanceWord
+from sparktop.model.balance import BalanceWord, leading
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.scene import PanelKey
 from sparktop.panels.board.view import View
@@ -118,10 +118,9 @@ class BalanceActions(Screen[None]):
             self.notify("no group of two or more backends to compare", timeout=2)
             return None
         name = (self.zoomed or self.selected or PanelKey("", "")).name
-        for balance in groups:
-            if name in {balance.group, balance.lanes_of, *balance.backends}:
-                return balance.group
-        return min(groups, key=lambda balance: _GRAVITY.index(balance.word)).group
+        chosen = [one for one in groups if name in {one.group, one.lanes_of, *one.backends}]
+        first = leading(chosen or groups) or chosen
+        return min(first, key=lambda one: _GRAVITY.index(one.word)).group
 
     def action_open(self) -> None:
         """Show the selected panel alone; if a balance is shown alone, show the evidence for its verdict.

@@ -13,7 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sparktop.demo.engine.http_figures import HttpFigures
 from sparktop.demo.engine.ledger import Ledger
-from sparktop.demo.engine.page import engine_page, server_page
+from sparktop.demo.engine.page import engine_page
+from sparktop.demo.engine.process_page import server_page
 from sparktop.engines import read_page
 from sparktop.model.load import EndReason
 from sparktop.simulation.calibration import SOLO
@@ -60,7 +61,7 @@ def page() -> str:
     figures = HttpFigures(5.0)
     figures.count("POST", "/v1/completions", 200, 1.2, 900)
     engine, ledger = played()
-    return server_page(engine, ledger, 5.0, figures.registry).decode()
+    return server_page([(engine, ledger)], 5.0, figures.registry).decode()
 
 
 def test_names_types_and_help_are_those_of_vllm(page: str) -> None:

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 
+from sparktop.analysis.verdict import verdict
 from sparktop.model.balance import Balance
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.model.event import Severity
@@ -181,12 +182,39 @@ def test_lanes_of_one_server_are_a_group() -> None:
     assert seen.alerts[0].id == "balance:spark lanes:oscillating"
 
 
-def test_lanes_are_not_judged_where_their_servers_are() -> None:
-    """Two servers of two lanes each, one model: one group of servers."""
+def test_lanes_of_servers_in_a_group_are_judged_after_the_group() -> None:
+    """Two servers of two lanes each, one model: the group comes first, and their polls follow the group."""
     pair = Pair(router=None)
     for name in pair.backends:
         pair.tell(name, lane("0", 1.0, 0.0, 1.0), lane("1", 1.0, 0.0, 1.0))
-    assert [one.group for one in pair.look().balance] == ["m"]
+    seen = pair.look()
+    assert [(one.group, one.lanes_of, one.within) for one in seen.balance] == [
+        ("m", None, None),
+        ("spark-a lanes", "spark-a", "m"),
+        ("spark-b lanes", "spark-b", "m"),
+    ]
+    assert [view.lanes_balance for view in seen.backends] == list(seen.balance[1:])
+    assert pair.store.judged_together() == (("spark-a", "spark-b"),)
+
+
+def test_lanes_that_swing_within_an_even_group_are_named() -> None:
+    """The group stays balanced; the verdict on the lanes is worse, so it is the snapshot's verdict."""
+    pair = Pair()
+    tokens = 0.0
+    for look in looks("leastbusy-c16"):
+        pair.at = START + look.at
+        parts = zip("01", look.running, look.waiting, look.tokens, strict=True)
+        pair.tell("spark-a", *(lane(*part, life_s=3.6) for part in parts))
+        half, tokens = sum(look.running) / 2, sum(look.tokens) / 2
+        pair.tell("spark-b", *(lane(rank, half, 0.0, tokens, life_s=3.6) for rank in "01"))
+        seen = pair.look()
+    group, swinging, even = seen.balance
+    assert not group.word.bad
+    assert not even.word.bad
+    assert (swinging.word, swinging.router) == (Is.OSCILLATING, "spark-a")
+    assert [one.id for one in seen.alerts] == ["balance:spark-a lanes:oscillating"]
+    assert verdict(seen).words.startswith("spark-a lanes are oscillating, ")
+    assert any(event.subject == "spark-a lanes" for event in seen.events)
 
 
 def test_backends_of_one_model_are_a_group_and_strangers_are_not() -> None:

@@ -1,0 +1,55 @@
+"""A simulated server with several engine cores: who gets a request, and what its page says."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry
+
+from sparktop.demo.engine.cores import LiveCores
+from sparktop.demo.engine.process_page import server_page
+from sparktop.engines import read_page
+from sparktop.model.load import EndReason
+from sparktop.simulation.request import SimulatedRequest
+from sparktop.simulation.routers import RouterSettings, make_router
+from tests.demo.quick_engines import Clock, live_engine
+
+
+def request(number: int) -> SimulatedRequest:
+    return SimulatedRequest(f"r{number}", 16, 64, EndReason.LENGTH)
+
+
+def cores_of(clock: Clock, settings: RouterSettings) -> LiveCores:
+    return LiveCores(
+        [live_engine(clock) for _ in range(2)], make_router("least-busy", 2, settings), clock=clock
+    )
+
+
+def running(cores: LiveCores) -> tuple[float | None, ...]:
+    page = server_page(cores.cores, 5.0, CollectorRegistry())
+    return tuple(lane.running for lane in read_page(page, at=0.0, answer_ms=1.0).lanes)
+
+
+async def test_a_page_has_a_lane_for_each_core_and_requests_are_spread() -> None:
+    """With counts of this moment, each core gets every second request; both are on the page."""
+    clock = Clock()
+    cores = cores_of(clock, RouterSettings())
+    for number in range(6):
+        cores.submit(request(number), max_tokens=64)
+    clock.now += 0.001
+    cores.catch_up()
+    assert running(cores) == (3.0, 3.0)
+    for number in range(6):
+        cores.cancel(f"r{number}")
+    assert running(cores) == (0.0, 0.0)
+
+
+async def test_old_counts_send_all_requests_to_one_core() -> None:
+    """While the counts are not read again, all requests go the same way."""
+    clock = Clock()
+    cores = cores_of(clock, RouterSettings(poll_s=3.0))
+    for number in range(6):
+        cores.submit(request(number), max_tokens=64)
+    clock.now += 0.001
+    cores.catch_up()
+    assert sorted(running(cores)) == [0.0, 6.0]
+    for number in range(6):
+        cores.cancel(f"r{number}")
