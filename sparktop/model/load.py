@@ -10,6 +10,7 @@ their differences have a meaning. A request yields, in this order: `RequestStart
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from sparktop.model.conversation import ConversationCall
 from sparktop.model.failure import Failure
@@ -27,6 +28,92 @@ class LoadMode(StrEnum):
     """Requests begin at times drawn before the run, however many are in flight: an open loop."""
     AGENTS = "agents"
     """Users or agents, each of which pauses after an answer before it sends its next request."""
+
+
+class LoadKind(StrEnum):
+    """What a sweep varies from level to level: the axis of its tables and curves."""
+
+    CONCURRENCY = "concurrency"
+    """Requests at the same time."""
+    RATE = "rate"
+    """Requests per second that arrive, however many are in flight."""
+    USERS = "users"
+    """People who each send a request, pause, and send the next."""
+    AGENTS = "agents"
+    """Conversations at the same time, with pauses of tools and people."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPoint:
+    """The position of a level on the axis of its sweep; points of different kinds are never compared."""
+
+    kind: LoadKind
+    value: float
+    rises_to: float | None = None
+    """The value at the end of a level during which it rises; None if it stays the same."""
+
+    @property
+    def words(self) -> str:
+        """The value as a user writes it: "8", "1.5", or "0.5..4" for a rising one."""
+        first = f"{self.value:g}"
+        return first if self.rises_to is None else f"{first}..{self.rises_to:g}"
+
+    @property
+    def label(self) -> str:
+        """The point with its unit: "c = 8", "1.5 /s", "8 users", "8 agents"."""
+        match self.kind:
+            case LoadKind.CONCURRENCY:
+                return f"c = {self.words}"
+            case LoadKind.RATE:
+                return f"{self.words} /s"
+            case kind:
+                return f"{self.words} {kind.value.removesuffix('s') if self.value == 1 else kind.value}"
+
+    @property
+    def short(self) -> str:
+        """The point for narrow columns: "c8", "1.5/s", "8 users"."""
+        match self.kind:
+            case LoadKind.CONCURRENCY:
+                return f"c{self.words}"
+            case LoadKind.RATE:
+                return f"{self.words}/s"
+            case _:
+                return self.label
+
+    @property
+    def order(self) -> tuple[int, float, float]:
+        """The sort key: by kind, then ascending by value."""
+        return list(LoadKind).index(self.kind), self.value, self.rises_to or 0.0
+
+    def __lt__(self, other: LoadPoint) -> bool:
+        """Return whether this point comes before `other` in tables and curves."""
+        return self.order < other.order
+
+
+def concurrency_point(concurrency: int) -> LoadPoint:
+    """Return the point of a level of `concurrency` requests at the same time."""
+    return LoadPoint(LoadKind.CONCURRENCY, concurrency)
+
+
+class OnAxis:
+    """A level, or figures of one, with a concurrency and perhaps a position on another axis."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def concurrency(self) -> int:
+            """The most requests in flight."""
+
+        @property
+        def position(self) -> LoadPoint | None:
+            """The point on an axis other than concurrency; None on the latter."""
+
+    @property
+    def point(self) -> LoadPoint:
+        """The position on the axis of the sweep."""
+        return self.position or concurrency_point(self.concurrency)
 
 
 class TokenSource(StrEnum):
@@ -55,17 +142,22 @@ class EndReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
-    """A load level: the requests sent to one target at one concurrency, repeated in `runs` runs."""
+class Level(OnAxis):
+    """A load level: the requests sent to one target at one point of the axis, repeated in `runs` runs."""
 
     target: str
     concurrency: int
+    """The most requests in flight. In bursts and steady mode this is the level's point on the axis."""
     prompt_tokens: int
     output_tokens: int
     mode: LoadMode = LoadMode.BURST
     runs: int = 1
     duration_s: float | None = None
-    """Of each run in steady mode; None in burst mode."""
+    """Of each run in steady mode; None in burst mode. Open mode: of the measured part of each run."""
+    position: LoadPoint | None = None
+    """The point on the axis; None: it is the concurrency."""
+    depth: int = 0
+    """Tokens of context before the prompt."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from datetime import datetime
 
+from sparktop.model.load import LoadPoint, OnAxis
 from sparktop.values import dataclass
 
 NO_DIFFERENCE = "no difference shown"
@@ -26,14 +27,14 @@ def several_lengths(prompt_tokens: Iterable[int | None]) -> bool:
     return len(set(prompt_tokens)) > 1
 
 
-def level_name(concurrency: int, prompt_tokens: int | None, *, lengths: bool, start: str = "c") -> str:
+def level_name(point: LoadPoint, prompt_tokens: int | None, *, lengths: bool, wide: bool = False) -> str:
     """Return the short name of a level, such as "c64" for 64 requests at once.
 
-    With `lengths` the prompt length in tokens is appended: "c64/1024", or "c64/–" for None. `start` replaces
-    the "c".
+    With `lengths` the prompt length in tokens is appended: "c64/1024", or "c64/–" for None. With `wide` the
+    point has its unit: "c = 64".
     """
     length = "–" if prompt_tokens is None else f"{prompt_tokens}"
-    return f"{start}{concurrency}" + (f"/{length}" if lengths else "")
+    return (point.label if wide else point.short) + (f"/{length}" if lengths else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +51,14 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class CurvePoint:
+class CurvePoint(OnAxis):
     """A point of a curve: the value of a metric at one concurrency."""
 
     concurrency: int
     value: Measured
     doubtful: bool = False
     """Whether a mark of the level says that the value is unreliable."""
+    position: LoadPoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class CurvePlot:
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedLevel:
+class ComparedLevel(OnAxis):
     """The values of all targets for one metric at one concurrency, with the result of significance tests.
 
     Its fields call each compared target, or series of a file or publication, a "column".
@@ -128,6 +130,7 @@ class ComparedLevel:
     significant: bool | None = None
     """Whether `ahead` is significantly better than every other column; None: single runs cannot be tested."""
     prompt_tokens: int | None = None
+    position: LoadPoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +166,7 @@ class ComparedMetric:
 
 
 @dataclass(frozen=True, slots=True)
-class SplitRow:
+class SplitRow(OnAxis):
     """How a router distributed the requests of one level over its backends."""
 
     target: str
@@ -178,10 +181,11 @@ class SplitRow:
     """How uneven the distribution was in single runs, in words; None where that is unknown."""
     balance_word: str | None = None
     prompt_tokens: int | None = None
+    position: LoadPoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class DeviationRow:
+class DeviationRow(OnAxis):
     """Two targets of which one varies more from run to run, by the standard deviations of a metric."""
 
     metric: str
@@ -191,6 +195,7 @@ class DeviationRow:
     restless: str
     restless_std: float
     prompt_tokens: int | None = None
+    position: LoadPoint | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -243,7 +248,7 @@ class Topologies:
 
 
 @dataclass(frozen=True, slots=True)
-class DifferenceRow:
+class DifferenceRow(OnAxis):
     """The change of one metric at one level between two results."""
 
     title: str
@@ -262,6 +267,7 @@ class DifferenceRow:
     """Prompt length of the level; None where no concurrency was measured with several lengths."""
     noise_floor_percent: float = 0.0
     """Changes up to this many percent of the smaller value never count as significant."""
+    position: LoadPoint | None = None
 
     @property
     def undecided(self) -> str | None:

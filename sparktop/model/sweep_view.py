@@ -13,6 +13,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from sparktop.model.balance import Balance
+from sparktop.model.load import LoadPoint, OnAxis
 from sparktop.model.sweep_comparison import CurvePlot, Measured, Topologies, several_lengths
 from sparktop.values import dataclass
 
@@ -21,12 +22,17 @@ Slots = tuple[float | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class LevelKey:
-    """Key of a load level: its target, concurrency and prompt length."""
+class LevelKey(OnAxis):
+    """Key of a load level: its target, point on the axis, and lengths."""
 
     target: str
     concurrency: int
+    """The most requests in flight."""
     prompt_tokens: int | None = None
+    position: LoadPoint | None = None
+    """Position on the axis of the sweep; None: it is the concurrency."""
+    depth: int = 0
+    """Tokens of context before the prompt."""
 
 
 class LevelState(StrEnum):

@@ -22,8 +22,9 @@ from sparktop.simulation.closed_loop import ClosedLoop, DirectWay
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.virtual_time import VirtualTime
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
+from sparktop.sweep.result.axis import PlanResult
 from sparktop.sweep.result.level import level_result
-from sparktop.sweep.result.results import LevelResult, PlanResult, SweepResult, TargetResult
+from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.result.trace import collect
 
 BEGAN = datetime(2026, 3, 22, 18, 4, 5, 678_000, tzinfo=UTC)

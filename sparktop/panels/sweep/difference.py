@@ -6,6 +6,7 @@ from itertools import groupby
 
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.load import LoadPoint
 from sparktop.model.sweep_comparison import (
     NO_DIFFERENCE,
     NOT_CERTAIN,
@@ -22,7 +23,7 @@ from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import flowed, sentence_rows
 from sparktop.panels.sweep.topology import UNTESTED, signed_percent
 
-_LevelKey = tuple[int, int | None]
+_LevelKey = tuple[LoadPoint, int | None]
 """(concurrency, prompt tokens or None)."""
 _LOAD, _VALUE, _CHANGE = 5, 11, 10
 _SPAN_FROM = 66
@@ -101,8 +102,7 @@ def difference_rows(difference: Difference, width: int, *, spaced: bool = False)
         better = "higher is better" if rows_of_metric[0].more_is_better else "lower is better"
         rows.append(heading(f"{title} in {unit}", better, inner))
         rows += [
-            _difference_row(row, inner, most, levels[row.concurrency, row.prompt_tokens])
-            for row in rows_of_metric
+            _difference_row(row, inner, most, levels[row.point, row.prompt_tokens]) for row in rows_of_metric
         ]
     if difference.notes:
         rows.append(heading("notes", "", inner))
@@ -126,8 +126,8 @@ def _most(difference: Difference) -> float:
 
 
 def _level_names(difference: Difference) -> dict[_LevelKey, str]:
-    """Return {(concurrency, prompt tokens): name of this level of load}, with all names equally wide."""
-    keys = dict.fromkeys((row.concurrency, row.prompt_tokens) for row in difference.rows)
+    """Return {(point on the axis, prompt tokens): name of this level}, with all names equally wide."""
+    keys = dict.fromkeys((row.point, row.prompt_tokens) for row in difference.rows)
     lengths = several_lengths(length for _, length in keys)
     names = {key: level_name(*key, lengths=lengths) for key in keys}
     width = max((_LOAD, *map(len, names.values()))) if lengths else _LOAD

@@ -1,15 +1,16 @@
 """Assignment of the levels of several series to the rows of a comparison table.
 
-Levels share a row if they have the same concurrency and similar lengths. Prompt and output lengths matter
-only if a series has several levels of one concurrency. Lengths up to 10 % apart are similar, for example
+Levels share a row if they have the same point on the axis and similar lengths. Prompt and output lengths
+matter only if a series has several levels at one point. Lengths up to 10 % apart are similar, for example
 19,570 tokens in a published table and 20,000 in a preset. A level of unknown lengths, as in published
-tables, is placed in the row of the shortest prompts of its concurrency.
+tables, is placed in the row of the shortest prompts at its point.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel
@@ -24,7 +25,7 @@ def aligned(series: Sequence[Series]) -> _Aligned:
     A row is identified by a load; levels whose loads are similar share a row.
     """
     if not _several(series):
-        return [{Load(level.load.concurrency): level for level in one.levels} for one in series]
+        return [{_bare(level.load): level for level in one.levels} for one in series]
     keys = _keys([[level.load for level in one.levels] for one in series])
     return [{keys[index][level.load]: level for level in one.levels} for index, one in enumerate(series)]
 
@@ -36,7 +37,7 @@ def length_notes(series: Sequence[Series]) -> Iterator[str]:
     unknown: dict[str, None] = {}
     apart: dict[str, None] = {}
     rows = aligned(series)
-    for row in sorted({load for one in rows for load in one}, key=order):
+    for row in sorted({load for one in rows for load in one}, key=lambda load: load.order):
         members = [
             (one.name, by_row[row].load) for one, by_row in zip(series, rows, strict=True) if row in by_row
         ]
@@ -55,21 +56,21 @@ def length_notes(series: Sequence[Series]) -> Iterator[str]:
         yield f"prompt length not reported, laid beside the shortest prompts: {', '.join(unknown)}"
 
 
-def order(load: Load) -> tuple[int, int, int]:
-    """Return the sort key (concurrency, prompt tokens, output tokens) of a load; unknown lengths are 0."""
-    return load.concurrency, load.pp or 0, load.tg or 0
-
-
 def same_row(load: Load, other: Load) -> bool:
-    """Return whether two loads have the same concurrency and similar prompt lengths.
+    """Return whether two loads have the same point on the axis and similar prompt lengths.
 
     If one of the prompt lengths is unknown, the other must be unknown too.
     """
-    if load.concurrency != other.concurrency:
+    if (load.point, load.depth) != (other.point, other.depth):
         return False
     if load.pp is None or other.pp is None:
         return load.pp == other.pp
     return _alike(load.pp, other.pp, ALIKE_WITHIN_PERCENT)
+
+
+def _bare(load: Load) -> Load:
+    """Return `load` without its lengths."""
+    return replace(load, pp=None, tg=None)
 
 
 def _several(series: Sequence[Series]) -> bool:
@@ -83,11 +84,11 @@ def _keys(loads: Sequence[Sequence[Load]]) -> list[Mapping[Load, Load]]:
     """
     keys: list[dict[Load, Load]] = [{} for _ in loads]
     pairs = sorted(
-        ((load.concurrency, index, load) for index, one in enumerate(loads) for load in one),
-        key=lambda pair: pair[:2],
+        ((index, load) for index, one in enumerate(loads) for load in one),
+        key=lambda pair: (pair[1].point, pair[1].depth, pair[0]),
     )
-    for _, group in groupby(pairs, key=lambda pair: pair[0]):
-        members = [(index, load) for _, index, load in group]
+    for _, group in groupby(pairs, key=lambda pair: (pair[1].point, pair[1].depth)):
+        members = list(group)
         for within in (ALIKE_WITHIN_PERCENT, 0.0):
             rows = _rows([load for _, load in members], within)
             taken = [(index, rows[load]) for index, load in members]
@@ -101,7 +102,7 @@ def _keys(loads: Sequence[Sequence[Load]]) -> list[Mapping[Load, Load]]:
 
 
 def _rows(loads: Sequence[Load], within_percent: float) -> dict[Load, Load]:
-    """Return a mapping from each load to its table row, for loads of one concurrency.
+    """Return a mapping from each load to its table row, for loads at one point of the axis.
 
     A row has the lengths of the first load in it; lengths up to `within_percent` apart share a row.
     """
@@ -110,7 +111,7 @@ def _rows(loads: Sequence[Load], within_percent: float) -> dict[Load, Load]:
     for prompt in dict.fromkeys(prompts.values()):
         inside = [load for load in loads if prompts[load.pp] == prompt]
         outputs = _classes([load.tg for load in inside], within_percent)
-        rows |= {load: Load(load.concurrency, prompt, outputs[load.tg]) for load in inside}
+        rows |= {load: replace(load, pp=prompt, tg=outputs[load.tg]) for load in inside}
     return rows
 
 

@@ -34,11 +34,11 @@ def rate_ratio(one: LevelResult, other: LevelResult, metric: str) -> Ratio | Non
 
 
 def best_of(levels: Sequence[LevelResult], metric: str) -> LevelResult:
-    """Return the level with the lowest concurrency whose rate is within the noise floor of the highest rate.
+    """Return the level with the lowest load whose rate is within the noise floor of the highest rate.
 
     Each of `levels`, at least one, has the rate `metric`.
     """
     highest = max(rate.mean for one in levels if (rate := one.rate(metric)) is not None)
     least = highest / (1 + NOISE_FLOOR_PERCENT / 100)
     reaching = [one for one in levels if (rate := one.rate(metric)) is not None and rate.mean >= least]
-    return min(reaching, key=lambda one: one.concurrency)
+    return min(reaching, key=lambda one: one.point)

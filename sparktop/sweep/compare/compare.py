@@ -16,13 +16,15 @@ from dataclasses import field, replace
 from itertools import combinations
 from typing import Literal
 
-from sparktop.sweep.compare.alignment import aligned, order
+from sparktop.model.load import LoadKind
+from sparktop.sweep.compare.alignment import aligned
 from sparktop.sweep.compare.findable import Design, findable_percent
 from sparktop.sweep.compare.independent import independent_engines
 from sparktop.sweep.compare.notes import definitions_of, notes_of
 from sparktop.sweep.compare.proof import ERROR_RATE, Pair, Proven, first_rate, proofs
 from sparktop.sweep.compare.ratio import Ratio, ratio_of
 from sparktop.sweep.compare.series import Figure, Load, Series, TableRule
+from sparktop.sweep.result.axis import axis_fields
 from sparktop.sweep.result.comparison import Change, ComparisonResult, ComparisonRow, CouldShow, Crossover
 from sparktop.sweep.terms.definitions import METRICS, Metric
 from sparktop.values import dataclass
@@ -133,7 +135,7 @@ class _Table:
 
 def _rows(table: _Table, metric: Metric) -> Iterator[ComparisonRow]:
     crossed, first_ahead = False, None
-    for load in sorted({load for one in table.levels.values() for load in one}, key=order):
+    for load in sorted({load for one in table.levels.values() for load in one}, key=lambda load: load.order):
         figures = table.figures(metric.name, load)
         if len(figures) < _LEAST_FIGURES:
             continue
@@ -161,10 +163,11 @@ def _row(table: _Table, metric: Metric, load: Load, ranked: Sequence[str], *, cr
     vs, against = _against(table, ranked, crossed=crossed)
     beside = changes[against]
     return ComparisonRow(
+        **axis_fields(load.concurrency, load.point),
         metric=metric.name,
-        concurrency=load.concurrency,
         pp=load.pp,
         tg=load.tg,
+        depth=load.depth,
         values={name: figures[name].mean for name in table.levels if name in figures},
         ranges={name: one.span for name, one in figures.items() if one.span is not None},
         winner=ahead if shown or stated else None,
@@ -285,17 +288,18 @@ def _changes_of_winner(rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
 
     Levels without a winner, or without a value of both the old and the new winner, are skipped.
     """
-    by_metric: dict[tuple[str, int | None, int | None], list[ComparisonRow]] = {}
+    by_metric: dict[tuple[str, LoadKind, int | None, int | None, int], list[ComparisonRow]] = {}
     for row in rows:
         if row.winner is not None:
-            by_metric.setdefault((row.metric, row.pp, row.tg), []).append(row)
+            by_metric.setdefault((row.metric, row.load, row.pp, row.tg, row.depth), []).append(row)
     for won in by_metric.values():
         for index, after in enumerate(won):
             before = _left(won[:index], str(after.winner), after)
             if before is not None:
                 yield Crossover(
                     metric=before.metric,
-                    between=(before.concurrency, after.concurrency),
+                    between=(before.point.value, after.point.value),
+                    load=after.load,
                     from_=str(before.winner),
                     to=str(after.winner),
                     significant=True if before.significant and after.significant else None,

@@ -8,6 +8,7 @@ router over the same engines can match it at that concurrency.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.proof import ERROR_RATE, main_metrics
@@ -117,6 +118,8 @@ def _levels(
     count = len(alone)
     others = [one for one in series if one not in alone and one is not routed and not _is_router(one)]
     for level in routed.levels:
+        if level.load.position is not None:
+            continue  # its load is not divided into numbers of requests
         each, left = divmod(level.load.concurrency, count)
         parts = [_figure(one, each, level) for one in alone]
         known = [part for part in parts if part is not None and metric in part.figures]
@@ -151,12 +154,7 @@ def _figure(series: Series, concurrency: int, like: SeriesLevel) -> SeriesLevel 
     Return None if the series has no such level.
     """
     return next(
-        (
-            level
-            for level in series.levels
-            if level.load.concurrency == concurrency
-            and (level.load.pp, level.load.tg) == (like.load.pp, like.load.tg)
-        ),
+        (level for level in series.levels if level.load == replace(like.load, concurrency=concurrency)),
         None,
     )
 

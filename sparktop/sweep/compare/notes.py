@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+from sparktop.model.load import LoadPoint
 from sparktop.sweep.compare.alignment import length_notes
 from sparktop.sweep.compare.series import Series, SeriesLevel, TableRule
 from sparktop.sweep.result.comparison import ComparisonRow
@@ -113,14 +114,14 @@ def _lengths(series: Series) -> str | None:
 
 
 def _clock_shifts(series: Sequence[Series]) -> Iterator[str]:
-    clocks: dict[tuple[int, str], list[float]] = {}
+    clocks: dict[tuple[LoadPoint, str], list[float]] = {}
     for level in (level for one in series for level in one.levels):
         for node, clock in level.sm_clock_mhz.items():
-            clocks.setdefault((level.load.concurrency, node), []).append(clock)
-    for (concurrency, node), values in sorted(clocks.items()):
+            clocks.setdefault((level.load.point, node), []).append(clock)
+    for (point, node), values in sorted(clocks.items()):
         low, high = min(values), max(values)
         if low > 0 and 100 * (high / low - 1) > CLOCK_SHIFT_PERCENT:
-            yield f"clock_shift: c{concurrency}: SM clock of {node} {low:.0f} to {high:.0f} MHz"
+            yield f"clock_shift: {point.short}: SM clock of {node} {low:.0f} to {high:.0f} MHz"
 
 
 def _refused(series: Sequence[Series]) -> Iterator[str]:
@@ -148,7 +149,7 @@ def _in_doubt(series: Sequence[Series]) -> Iterator[str]:
 
 def _where(level: SeriesLevel, series: Series) -> str:
     load = level.load
-    return f"c{load.concurrency}" + (f" {load.pp:,} in" if series.has_lengths and load.pp is not None else "")
+    return load.point.short + (f" {load.pp:,} in" if series.has_lengths and load.pp is not None else "")
 
 
 def _own_notes(series: Sequence[Series]) -> Iterator[str]:

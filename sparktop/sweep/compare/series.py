@@ -10,7 +10,7 @@ from dataclasses import field, replace
 from enum import StrEnum
 from statistics import fmean, stdev
 
-from sparktop.model.load import LoadMode
+from sparktop.model.load import LoadKind, LoadMode, LoadPoint, OnAxis
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.terms.definitions import LATENCIES, RATES
@@ -22,17 +22,38 @@ class LoadShape(StrEnum):
 
     BURST = "bursts: each run starts all requests at once"
     CLOSED_LOOP = "closed loop: one that ends is replaced at once"
+    OPEN_LOOP = "open loop: requests come at a rate, however many are in flight"
+
+
+_SHAPES = {LoadMode.BURST: LoadShape.BURST, LoadMode.OPEN: LoadShape.OPEN_LOOP}
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """The load of a level: concurrent requests, and tokens of each request."""
+class Load(OnAxis):
+    """The load of a level: its point on the axis, and tokens of each request."""
 
     concurrency: int
+    """Concurrent requests; 0 on another axis, on which `position` alone identifies the load."""
     pp: int | None = None
     """Prompt tokens; None if unknown."""
     tg: int | None = None
     """Output tokens; None if unknown."""
+    position: LoadPoint | None = None
+    """The point on an axis other than concurrency; None on the latter."""
+    depth: int = 0
+    """Tokens of context before the prompt."""
+
+    @property
+    def order(self) -> tuple[LoadPoint, int, int, int]:
+        """The sort key: the point, then context, prompt and output tokens; unknown lengths are 0."""
+        return self.point, self.depth, self.pp or 0, self.tg or 0
+
+
+def load_at(point: LoadPoint, pp: int | None = None, tg: int | None = None, depth: int = 0) -> Load:
+    """Return the load at `point` with these lengths in tokens."""
+    if point.kind is LoadKind.CONCURRENCY:
+        return Load(int(point.value), pp, tg, depth=depth)
+    return Load(0, pp, tg, point, depth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +118,9 @@ class Series:
 
     @property
     def has_lengths(self) -> bool:
-        """True if levels of equal concurrency differ in lengths, so that a level's name needs the lengths."""
+        """True if levels at one point differ in lengths, so that a level's name needs the lengths."""
         asked = [*(level.load for level in self.levels), *self.refused]
-        return len({load.concurrency for load in asked}) < len(asked)
+        return len({(load.point, load.depth) for load in asked}) < len(asked)
 
     def metrics(self) -> set[str]:
         """Return the names of all metrics that have a value at one level or more."""
@@ -144,7 +165,7 @@ def merged(series: Iterable[Series], name: str) -> Series:
     return replace(
         first,
         name=name,
-        levels=tuple(sorted(levels.values(), key=lambda level: _order(level.load))),
+        levels=tuple(sorted(levels.values(), key=lambda level: level.load.order)),
         source=", ".join(dict.fromkeys(part.source for part in parts)),
         tool=", ".join(dict.fromkeys(part.tool for part in parts)),
         simulated=any(part.simulated for part in parts),
@@ -154,12 +175,8 @@ def merged(series: Iterable[Series], name: str) -> Series:
 
 
 def loads(series: Iterable[Series]) -> list[Load]:
-    """Return the distinct loads of all series, sorted by concurrency, then by lengths."""
-    return sorted({level.load for one in series for level in one.levels}, key=_order)
-
-
-def _order(load: Load) -> tuple[int, int, int]:
-    return load.concurrency, load.pp or 0, load.tg or 0
+    """Return the distinct loads of all series, sorted by their points on the axis, then by lengths."""
+    return sorted({level.load for one in series for level in one.levels}, key=lambda load: load.order)
 
 
 def _of_target(result: SweepResult, target: TargetResult, source: str) -> Series:
@@ -170,7 +187,7 @@ def _of_target(result: SweepResult, target: TargetResult, source: str) -> Series
         source=source,
         tool=f"sparktop {result.sparktop}",
         model=target.model,
-        shape=LoadShape.BURST if plan.mode is LoadMode.BURST else LoadShape.CLOSED_LOOP,
+        shape=_SHAPES.get(plan.mode, LoadShape.CLOSED_LOOP),
         address=target.url or None,
         simulated=result.simulated,
         engines=_engines(target),
@@ -205,8 +222,11 @@ def _of_level(level: LevelResult, pp: int | None, tg: int | None) -> SeriesLevel
 
 
 def _load(level: LevelResult, pp: int | None, tg: int | None) -> Load:
-    return Load(
-        level.concurrency, level.pp if level.pp is not None else pp, level.tg if level.tg is not None else tg
+    return load_at(
+        level.point,
+        level.pp if level.pp is not None else pp,
+        level.tg if level.tg is not None else tg,
+        level.depth,
     )
 
 

@@ -84,12 +84,12 @@ def _stretch(levels: Sequence[ComparedLevel], among: Sequence[ComparedLevel]) ->
     which are all levels of the comparison.
     """
     lengths = {level.prompt_tokens for level in among}
-    if len({level.concurrency for level in among}) == 1 < len(lengths):
+    if len({level.point for level in among}) == 1 < len(lengths):
         words = [f"{level.prompt_tokens or 0:,}" for level in levels]
         return f"{_range(words, '–')} in"
     if len(lengths) == 1:
-        return _range([f"c{level.concurrency}" for level in levels], "–")
-    return _range([f"c{level.concurrency} {level.prompt_tokens or 0:,} in" for level in levels], " to ")
+        return _range([level.point.short for level in levels], "–")
+    return _range([f"{level.point.short} {level.prompt_tokens or 0:,} in" for level in levels], " to ")
 
 
 def _range(words: Sequence[str], between: str) -> str:

@@ -19,6 +19,7 @@ from sparktop.sweep.compare.independent import beyond_sentences, by_engines, eng
 from sparktop.sweep.compare.notes import NO_TEST
 from sparktop.sweep.compare.references import fact_lines
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
+from sparktop.sweep.formats.tables.figure_cells import load_of
 from sparktop.sweep.formats.tables.layouts import all_versus, at_best, versus
 from sparktop.sweep.formats.tables.refused_rows import rates_and_refused, winners_and_refused
 from sparktop.sweep.result.comparison import ComparisonResult
@@ -82,11 +83,7 @@ def _lone_metrics(
     series: Series, levels: Mapping[Load, SeriesLevel], comparison: ComparisonResult
 ) -> list[str]:
     """Return the metrics of a series that have a value at a level where the comparison lacks it."""
-    placed = {
-        (row.metric, Load(row.concurrency, row.pp, row.tg))
-        for row in comparison.rows
-        if series.name in row.values
-    }
+    placed = {(row.metric, load_of(row)) for row in comparison.rows if series.name in row.values}
     return [
         name
         for name in METRICS
@@ -119,7 +116,7 @@ def note_sections(comparison: ComparisonResult) -> Iterator[Section]:
     """Yield the crossovers and the notes of a comparison, each as a list under a heading."""
     found = tuple(
         f"{METRICS[one.metric].title}: from {code(one.from_)} to {code(one.to)} "
-        f"between c{one.between[0]} and c{one.between[1]}{'' if one.significant else ' (as published)'}"
+        f"between {one.words}{'' if one.significant else ' (as published)'}"
         for one in comparison.crossovers
         if one.metric in METRICS
     )
@@ -207,19 +204,26 @@ def _series(series: Series) -> dict[str, Any]:
         "notes": list(series.notes),
         "levels": [
             {
-                "concurrency": level.load.concurrency,
-                "pp": level.load.pp,
-                "tg": level.load.tg,
+                **_load(level.load),
                 "runs": level.runs,
                 "validity": list(level.validity),
                 "figures": {name: _figure(figure) for name, figure in level.figures.items()},
             }
             for level in series.levels
         ],
-        "refused": [
-            {"concurrency": load.concurrency, "pp": load.pp, "tg": load.tg, "error": words}
-            for load, words in series.refused.items()
-        ],
+        "refused": [{**_load(load), "error": words} for load, words in series.refused.items()],
+    }
+
+
+def _load(load: Load) -> dict[str, Any]:
+    point = load.point
+    return {
+        "concurrency": load.concurrency if load.position is None else None,
+        "load": point.kind.value,
+        "value": point.value,
+        "pp": load.pp,
+        "tg": load.tg,
+        "depth": load.depth,
     }
 
 

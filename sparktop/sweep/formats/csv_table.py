@@ -28,20 +28,24 @@ def render(result: SweepResult) -> str:
     return out.getvalue()
 
 
+_NAMES = ("target", "source", "tool", "model", "load", "value", "concurrency", "pp", "tg", "depth", "runs")
+
+
 def render_series(series: Sequence[Series]) -> str:
     """Return series of other tools' results and of published tables as CSV: one row per level."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     known = [name for name in METRICS if any(name in one.metrics() for one in series)]
     heads = [f"{name}_{part}" for name in known for part in ("mean", "std")]
-    writer.writerow(["target", "source", "tool", "model", "concurrency", "pp", "tg", "runs", *heads])
+    writer.writerow([*_NAMES, *heads])
     for one in series:
         words = [spreadsheet_text(text) for text in (one.name, one.source, one.tool, one.model or "")]
         for level in one.levels:
             figures = [level.figures.get(name) for name in known]
             cells = [getattr(figure, part, None) for figure in figures for part in ("mean", "std")]
-            load = level.load
-            writer.writerow([*words, load.concurrency, load.pp, load.tg, level.runs, *cells])
+            load, point = level.load, level.load.point
+            axis = (point.kind.value, point.words, load.concurrency or None)
+            writer.writerow([*words, *axis, load.pp, load.tg, load.depth, level.runs, *cells])
     return out.getvalue()
 
 
@@ -53,9 +57,12 @@ def _fields(
     yield "kind", target.kind.value
     yield "model", spreadsheet_text(target.model or "")
     yield "mode", plan.mode.value
+    yield "load", level.load.value
+    yield "value", level.point.words
     yield "concurrency", level.concurrency
     yield "pp", level.pp if level.pp is not None else plan.pp
     yield "tg", level.tg if level.tg is not None else plan.tg
+    yield "depth", level.depth
     yield "runs", level.runs
     yield "duration_s", level.duration_s
     yield "ok", level.requests.ok

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from sparktop.model.load import LoadPoint
 from sparktop.model.sweep_view import Mark
 from sparktop.report.document.prose import plain
 from sparktop.report.markdown import code
@@ -25,12 +26,10 @@ def summary(result: SweepResult) -> str | None:
     Return None if no level has such a reason (a "mark").
     """
     levels = [level for target in result.targets for level in target.levels]
-    marks = [
-        (level.concurrency, mark) for level in levels for mark in marks_of(level) if mark.code != REFUSED
-    ]
+    marks = [(level.point, mark) for level in levels for mark in marks_of(level) if mark.code != REFUSED]
     sentences = []
     for title, doubt in (("Reasons to doubt levels", True), ("Why levels are slow", False)):
-        chosen = [(concurrency, mark) for concurrency, mark in marks if mark.doubt is doubt]
+        chosen = [(point, mark) for point, mark in marks if mark.doubt is doubt]
         words = dict.fromkeys(_kind(mark) for _, mark in chosen)
         parts = [_part(word, chosen, len(levels)) for word in words]
         sentences += [f"{title}: {'; '.join(parts)}."] if parts else []
@@ -45,28 +44,28 @@ def _kind(mark: Mark) -> str:
     return PADDING if mark.code == PADDING else mark_words(mark)
 
 
-def _part(word: str, marks: list[tuple[int, Mark]], count: int) -> str:
+def _part(word: str, marks: list[tuple[LoadPoint, Mark]], count: int) -> str:
     """Return how many levels have the mark `word`, as text: "NAME at 3 of 8", or "NAME at all".
 
-    A mark is a reason to doubt a level, or why it is slow. `marks` are (concurrency, mark) for all marks
-    of all levels, `count` is the number of levels.
+    A mark is a reason to doubt a level, or why it is slow. `marks` are (point on the axis, mark) for all
+    marks of all levels, `count` is the number of levels.
     """
-    having = [(concurrency, mark) for concurrency, mark in marks if _kind(mark) == word]
+    having = [(point, mark) for point, mark in marks if _kind(mark) == word]
     where = "all" if len(having) == count > 1 else f"{len(having)} of {count}"
     return f"{plain(word)} at {where}{_worst_lag(having)}"
 
 
-def _worst_lag(having: list[tuple[int, Mark]]) -> str:
+def _worst_lag(having: list[tuple[LoadPoint, Mark]]) -> str:
     """Return the largest lag of the load generator as text, " (worst p99 120 ms at c64)"; "" for none."""
     lags = [
-        (float(found[1]), concurrency)
-        for concurrency, one in having
+        (float(found[1]), point)
+        for point, one in having
         if one.code == CLIENT_LAG and (found := _P99_MS.search(one.message)) is not None
     ]
     if not lags:
         return ""
-    worst, concurrency = max(lags)
-    return f" (worst p99 {worst:.0f} ms at c{concurrency})"
+    worst, point = max(lags)
+    return f" (worst p99 {worst:.0f} ms at {point.short})"
 
 
 def details(result: SweepResult) -> Iterator[str]:

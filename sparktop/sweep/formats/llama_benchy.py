@@ -14,8 +14,9 @@ from typing import Any
 
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
+from sparktop.sweep.result.axis import PlanResult
 from sparktop.sweep.result.figures import Rate
-from sparktop.sweep.result.results import EachRequest, LevelResult, PlanResult, SweepResult, TargetResult
+from sparktop.sweep.result.results import EachRequest, LevelResult, SweepResult, TargetResult
 
 
 def render(result: SweepResult, target: str | None = None) -> str:

@@ -20,7 +20,8 @@ from sparktop.sweep.formats.tables.level_rows import TABLES
 from sparktop.sweep.formats.tables.refused_rows import winners_and_refused
 from sparktop.sweep.formats.tables.split_grid import split_grid
 from sparktop.sweep.plan.plan import ENOUGH_S
-from sparktop.sweep.result.results import PlanResult, SweepResult
+from sparktop.sweep.result.axis import PlanResult
+from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.definitions import lines, term_lines
 from sparktop.sweep.terms.doubts import CLIENT_LAG
 from sparktop.sweep.view.result import Findings, findings

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import groupby
 
+from sparktop.model.load import Level, LoadKind, LoadPoint, OnAxis
 from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
 from sparktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """The load of one level: prompt length in tokens and number of concurrent requests."""
+class Load(OnAxis):
+    """The load of one level: prompt length in tokens and its point on the axis of the sweep."""
 
     prompt_tokens: int
     concurrency: int
+    """The most requests in flight."""
+    position: LoadPoint | None = None
+    """The point on the axis; None: it is the concurrency."""
+    depth: int = 0
+    """Tokens of context before the prompt."""
+
+    @property
+    def word(self) -> str:
+        """The load as part of an id, unique within a sweep: "128x4", "128x0.5rate"."""
+        kind = "" if self.position is None else self.position.kind.value
+        return f"{self.prompt_tokens}x{self.point.words}{kind}" + (f"d{self.depth}" if self.depth else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +45,20 @@ class Stint:
 
 
 def loads(plan: Plan) -> list[Load]:
-    """Return the loads of a plan: all concurrencies with the first prompt length, then with the next."""
-    return [Load(length, concurrency) for length in plan.lengths for concurrency in plan.concurrency]
+    """Return the loads of a plan: all points of the axis with the first prompt length, then with the next."""
+    return [load_at(plan, point, length) for length in plan.lengths for point in plan.axis]
+
+
+def load_at(plan: Plan, point: LoadPoint, prompt_tokens: int) -> Load:
+    """Return the load of the plan's level at `point` with this prompt length."""
+    position = None if point.kind is LoadKind.CONCURRENCY else point
+    return Load(prompt_tokens, plan.concurrency_at(point), position)
+
+
+def level_of(plan: Plan, target: SweepTarget, load: Load) -> Level:
+    """Return the description of the plan's level that puts `load` on `target`."""
+    level = plan.level(target, load.concurrency, load.prompt_tokens)
+    return replace(level, position=load.position, depth=load.depth)
 
 
 def stints(plan: Plan, targets: Iterable[SweepTarget] | None = None) -> Iterator[Stint]:

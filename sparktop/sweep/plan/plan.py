@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
 
-from sparktop.model.load import Level, LoadMode
+from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint, concurrency_point
 from sparktop.values import dataclass
 
 ENOUGH_S = 10.0
 """Seconds that all runs of a level in burst mode must last together for a reliable result."""
+MOST_IN_FLIGHT = 512
+"""Requests in flight from which on an open-loop level makes further ones wait in the client."""
 
 
 class Api(StrEnum):
@@ -99,6 +101,8 @@ class Plan:
 
     targets: tuple[SweepTarget, ...]
     concurrency: tuple[int, ...] = (1, 4, 16)
+    points: tuple[LoadPoint, ...] = ()
+    """The levels on an axis other than concurrency, all of one kind; empty: `concurrency` has the levels."""
     climb_to: int | None = None
     """Highest concurrency to which the sweep goes on after `concurrency`, while the token rate rises; None to
     measure `concurrency` only."""
@@ -139,13 +143,32 @@ class Plan:
         return frozenset(name for one in self.targets for name in (one.name, *one.backends))
 
     @property
+    def axis(self) -> tuple[LoadPoint, ...]:
+        """The points of all levels, in the order in which they are measured."""
+        return self.points or tuple(concurrency_point(one) for one in self.concurrency)
+
+    @property
+    def kind(self) -> LoadKind:
+        """What varies from level to level."""
+        return self.points[0].kind if self.points else LoadKind.CONCURRENCY
+
+    @property
+    def highest_concurrency(self) -> int:
+        """The most requests in flight of any level."""
+        return max((self.concurrency_at(one) for one in self.axis), default=1)
+
+    def concurrency_at(self, point: LoadPoint) -> int:
+        """Return the most requests in flight of the level at `point`."""
+        return MOST_IN_FLIGHT if point.kind is LoadKind.RATE else int(point.value)
+
+    @property
     def lengths(self) -> tuple[int, ...]:
         """All prompt lengths of the plan in tokens, in the order in which they are measured."""
         return self.prompt_lengths or (self.pp,)
 
     def runs_of(self, concurrency: int) -> int | None:
         """Return the number of runs of a level at `concurrency`; None if only the duration limits it."""
-        if self.mode is LoadMode.STEADY:
+        if self.mode is not LoadMode.BURST:
             return self.runs
         if self.requests is not None:
             return -(-self.requests // concurrency)
@@ -160,5 +183,5 @@ class Plan:
             output_tokens=self.tg,
             mode=self.mode,
             runs=self.runs_of(concurrency) or self.runs,
-            duration_s=self.duration_s if self.mode is LoadMode.STEADY else None,
+            duration_s=None if self.mode is LoadMode.BURST else self.duration_s,
         )

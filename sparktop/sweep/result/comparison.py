@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.sweep.result.axis import AxisPart
 from sparktop.sweep.result.parts import Count, Number, Part, Text, Value
 
 
@@ -19,15 +21,16 @@ class Change(Part):
     None for single runs, which allow no test."""
 
 
-class ComparisonRow(Part):
+class ComparisonRow(AxisPart):
     """One metric of all targets under one load, and which target is the best."""
 
     metric: Text
-    concurrency: int
     pp: int | None = None
     """Prompt tokens; None unless a target has several levels of this concurrency."""
     tg: int | None = None
     """Output tokens; None as for `pp`."""
+    depth: Count = 0
+    """Tokens of context before the prompt."""
     values: dict[Text, Number]
     """Mean of the metric by target."""
     ranges: dict[Text, tuple[Value, Value]] = Field(default_factory=dict)
@@ -61,13 +64,20 @@ class Crossover(Part):
     """Two levels between which the winner in a metric changes, with the winner at each of them."""
 
     metric: Text
-    between: tuple[int, int]
+    between: tuple[int | float, int | float]
+    load: LoadKind = LoadKind.CONCURRENCY
+    """The axis of `between`."""
     from_: Annotated[Text, Field(alias="from", serialization_alias="from")]
     to: Text
     significant: bool | None = None
     """True if both winners are significant; None if a winner comes from a published table, without a test."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+
+    @property
+    def words(self) -> str:
+        """The two levels as text: "c8 and c16"."""
+        return " and ".join(LoadPoint(self.load, one).short for one in self.between)
 
 
 class CouldShow(Part):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
 from sparktop.model.load import EndReason, Level, TokenSource
+from sparktop.sweep.result.axis import axis_fields
 from sparktop.sweep.result.figures import Latency, Rate, StreamRates
 from sparktop.sweep.result.measure import (
     by_run,
@@ -55,7 +56,8 @@ def level_result(level: Level, traces: Sequence[RequestTrace]) -> LevelResult:
     added = sorted(ms for trace in finished if (ms := trace.router_ms) is not None)
     starts = run_starts(traces)
     result = LevelResult(
-        concurrency=level.concurrency,
+        **axis_fields(level.concurrency, level.point),
+        depth=level.depth,
         pp=level.prompt_tokens,
         tg=level.output_tokens,
         runs=len(runs),
@@ -78,6 +80,17 @@ def level_result(level: Level, traces: Sequence[RequestTrace]) -> LevelResult:
     )
     latencies = {name: _latency(name, finished) for name in LATENCIES}
     return result.model_copy(update={**_rates(level, runs), **latencies})
+
+
+def refused_level(level: Level, words: str) -> LevelResult:
+    """Return the result of a level that the server refuses with the message `words`: it has no figures."""
+    return LevelResult(
+        **axis_fields(level.concurrency, level.point),
+        depth=level.depth,
+        pp=level.prompt_tokens,
+        tg=level.output_tokens,
+        error=words,
+    )
 
 
 def _tokens(traces: Sequence[RequestTrace], finished: Sequence[RequestTrace]) -> TokenCounts:

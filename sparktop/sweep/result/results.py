@@ -12,11 +12,12 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, Field
 
-from sparktop.model.load import LoadMode, TokenSource
-from sparktop.sweep.plan.plan import Api, Order, TargetKind
+from sparktop.model.load import TokenSource, concurrency_point
+from sparktop.sweep.plan.plan import TargetKind
+from sparktop.sweep.result.axis import AxisPart, LevelLoad, PlanResult, RanRun
 from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.result.figures import Latency, Rate, StreamRates
-from sparktop.sweep.result.parts import MOST_CONCURRENCY, Count, Number, Part, Text, Time, Tree, Value
+from sparktop.sweep.result.parts import Count, Number, Part, Text, Time, Tree, Value
 from sparktop.sweep.terms.definitions import LATENCIES, RATES
 
 SCHEMA: Final = "sparktop.sweep/1"
@@ -134,10 +135,11 @@ class Validity(Part):
     message: Text
 
 
-class LevelResult(Part):
-    """The result of one target at one concurrency and prompt length."""
+class LevelResult(AxisPart):
+    """The result of one target at one point of the axis and prompt length."""
 
-    concurrency: Annotated[int, Field(ge=1, le=MOST_CONCURRENCY)]
+    depth: Count = 0
+    """Tokens of context before the prompt."""
     pp: Count | None = None
     """Requested prompt tokens; None means the plan's value."""
     tg: Count | None = None
@@ -197,6 +199,11 @@ class LevelResult(Part):
     """The other requests one by one; None if there were none, or too many to store."""
 
     @property
+    def same_load(self) -> LevelLoad:
+        """What identifies the level among those of its target."""
+        return self.point, self.pp, self.tg, self.depth
+
+    @property
     def known_servers(self) -> tuple[str, ...]:
         """Names of the servers behind the target, sorted, including those that answered no request."""
         return tuple(sorted({*self.backends, *self.served_by, *self.busy_batch}))
@@ -207,7 +214,7 @@ class LevelResult(Part):
 
         Also None in files of older versions at concurrencies above 1, where uneven load may affect the value.
         """
-        is_own = self.router_overhead_from is not None or self.concurrency == 1
+        is_own = self.router_overhead_from is not None or self.point == concurrency_point(1)
         return self.router_overhead_ms if is_own else None
 
     @property
@@ -253,36 +260,12 @@ class TargetResult(Part):
     """In the order of measurement, which is not ascending in a search for SLO limits."""
 
     def in_order(self) -> tuple[LevelResult, ...]:
-        """Return the levels grouped by prompt length, each group sorted by concurrency.
+        """Return the levels grouped by prompt length, each group sorted by its points on the axis.
 
         The prompt lengths are in the order in which they were first measured.
         """
         lengths = list(dict.fromkeys(level.pp for level in self.levels))
-        return tuple(sorted(self.levels, key=lambda one: (lengths.index(one.pp), one.concurrency)))
-
-
-class PlanResult(Part):
-    """The plan of a sweep as stored in its result: targets, loads, and how they are run."""
-
-    targets: tuple[Text, ...] = ()
-    concurrency: tuple[int, ...] = ()
-    pp: Count | None = None
-    tg: Count | None = None
-    runs: Count | None = None
-    climb_to: Count | None = None
-    """Highest concurrency to which the sweep went on while the token rate rose; None: it did not go on."""
-    more_runs: bool = False
-    """True if levels had more than `runs` runs where these were short."""
-    mode: LoadMode = LoadMode.BURST
-    duration_s: Number = None
-    requests: Count | None = None
-    order: Order = Order.ASCENDING
-    api: Api = Api.CHAT
-    seed: int | None = None
-    warmup: bool = True
-    tokens_from: TokenSource | None = None
-    """How tokens were counted: the least exact source among all levels."""
-    preset: Text | None = None
+        return tuple(sorted(self.levels, key=lambda one: (lengths.index(one.pp), one.point)))
 
 
 class LoopLag(Part):
@@ -303,15 +286,6 @@ class ClientResult(Part):
     connect_ms: Number = None
     trustworthy: bool | None = None
     reasons: tuple[Text, ...] = ()
-
-
-class RanRun(Part):
-    """One executed run of a level. A result lists its runs in the order of execution."""
-
-    target: Text
-    concurrency: int
-    run: int
-    started_at: Time | None = None
 
 
 class Holds(Part):
@@ -389,8 +363,7 @@ class SweepResult(Part):
         found = self.target(target)
         if found is None:
             raise ValueError(f"the sweep has no target {target}")
-        load = (level.concurrency, level.pp, level.tg)
-        others = (one for one in found.levels if (one.concurrency, one.pp, one.tg) != load)
+        others = (one for one in found.levels if one.same_load != level.same_load)
         return self.with_target(found.model_copy(update={"levels": (*others, level)}))
 
     def with_target(self, target: TargetResult) -> Self:

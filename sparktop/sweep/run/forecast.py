@@ -12,7 +12,8 @@ from sparktop.model.text import clean
 from sparktop.sweep.plan.order import Load, loads
 from sparktop.sweep.plan.plan import ENOUGH_S, Order, Plan, SweepTarget
 from sparktop.sweep.plan.slo import runs_needed
-from sparktop.sweep.result.results import LevelResult, RanRun, SweepResult
+from sparktop.sweep.result.axis import RanRun
+from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.terms.doubts import CUT_SHORT
 from sparktop.values import dataclass
 

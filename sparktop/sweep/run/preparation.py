@@ -313,7 +313,7 @@ def _notes(
 
 
 def _capacity(plan: Plan, name: str, longest: int, views: list[BackendView]) -> Iterator[str]:
-    most = max(plan.concurrency, default=1)
+    most = plan.highest_concurrency
     slots = [view.slots for view in views if view.slots is not None]
     if slots and len(slots) == len(views) and most > sum(slots):
         yield f"{name}: c = {most} exceeds its {sum(slots)} slots: the rest waits, and latencies hold that"

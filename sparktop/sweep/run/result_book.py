@@ -15,13 +15,12 @@ from sparktop.sweep.generator.wire.messages import ClientHealth
 from sparktop.sweep.plan.order import Load
 from sparktop.sweep.plan.plan import Plan, TargetKind
 from sparktop.sweep.plan.slo import words_of
+from sparktop.sweep.result.axis import PlanResult, RanRun, axis_fields
 from sparktop.sweep.result.results import (
     ClientResult,
     Holds,
     LevelResult,
     LoopLag,
-    PlanResult,
-    RanRun,
     SloResult,
     SweepResult,
     TargetResult,
@@ -87,7 +86,10 @@ class ResultBook:
     def ran(self, target: str, load: Load, run: int, started_at: datetime) -> None:
         """Append a measured run that begins at `started_at` to the list of executed runs."""
         run_entry = RanRun(
-            target=target, concurrency=load.concurrency, run=run, started_at=started_at.astimezone(UTC)
+            **axis_fields(load.concurrency, load.point),
+            target=target,
+            run=run,
+            started_at=started_at.astimezone(UTC),
         )
         self._change(ran=(*self.result.ran, run_entry))
 
@@ -108,8 +110,7 @@ class ResultBook:
         )
         entered = self.result.target(target)
         assert entered is not None  # noqa: S101 - `with_level` raises for a target that is not there
-        load = (level.concurrency, level.pp, level.tg)
-        return next(one for one in entered.levels if (one.concurrency, one.pp, one.tg) == load)
+        return next(one for one in entered.levels if one.same_load == level.same_load)
 
     def slo(self, target: str, search: SloSearch) -> None:
         """Store the range of concurrencies in which `target` meets the SLO conditions, as found so far."""
@@ -165,7 +166,7 @@ class ResultBook:
         lags = [one.loop_lag_ms for one in health if one.loop_lag_ms is not None]
         connects = [one.connect_ms for one in health if one.connect_ms is not None]
         reasons = tuple(
-            f"{target.name}, c = {level.concurrency}: {one.message}"
+            f"{target.name}, {level.point.label}: {one.message}"
             for target in targets
             for level in target.levels
             for one in level.validity
@@ -197,10 +198,12 @@ def _plan_result(plan: Plan) -> PlanResult:
     lengths = plan.lengths
     return PlanResult(
         targets=tuple(one.name for one in plan.targets),
-        concurrency=plan.concurrency,
+        concurrency=() if plan.points else plan.concurrency,
+        load=plan.kind,
+        points=tuple(one.words for one in plan.points),
         pp=lengths[0] if len(lengths) == 1 else None,
         tg=plan.tg,
-        runs=plan.runs_of(max(plan.concurrency, default=1)),
+        runs=plan.runs_of(plan.highest_concurrency),
         climb_to=plan.climb_to,
         more_runs=plan.more_runs,
         mode=plan.mode,

@@ -14,7 +14,7 @@ from sparktop.analysis.balance.judge import judge
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.analysis.balance.request_shares import request_shares, weigh_requests
 from sparktop.model.balance import Balance
-from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted
+from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted, concurrency_point
 from sparktop.store.load_log import ABORTS_THAT_COUNT
 from sparktop.sweep.plan.plan import SweepTarget, TargetKind
 from sparktop.sweep.result.results import LevelResult, TargetResult
@@ -78,7 +78,7 @@ def direct_overhead_ms(
     the same load. `others` are the results of all targets by name, `urls` their addresses by name.
     """
     behind = set(target.backends.values())
-    if target.kind is not TargetKind.ROUTER or level.concurrency != 1:
+    if target.kind is not TargetKind.ROUTER or level.point != concurrency_point(1):
         return None
     if level.ttft_ms is None or level.ttft_ms.p50 is None:
         return None
@@ -87,7 +87,7 @@ def direct_overhead_ms(
         for name, result in others.items()
         if urls.get(name) in behind
         for one in result.levels
-        if (one.concurrency, one.pp, one.tg) == (1, level.pp, level.tg)
+        if one.same_load == (concurrency_point(1), level.pp, level.tg, 0)
         and one.ttft_ms is not None
         and one.ttft_ms.p50 is not None
     ]

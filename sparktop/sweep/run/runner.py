@@ -20,9 +20,10 @@ from sparktop.model.targets import ModelFacts
 from sparktop.store import Reading, SourceKey
 from sparktop.store.keys import SourceKind
 from sparktop.sweep.generator.descriptors import limit_message
-from sparktop.sweep.plan.order import Load, Stint, numbers, stints
+from sparktop.sweep.plan.order import Load, Stint, level_of, load_at, numbers, stints
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.slo import LEAST_RUNS, MOST_CONCURRENCY, any_falls, any_rises, runs_needed
+from sparktop.sweep.result.level import refused_level
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.run.brake import Brake
 from sparktop.sweep.run.climb import most_concurrency, next_step
@@ -138,7 +139,7 @@ class SweepRunner:
 
     def _check_limits(self, worker: SweepWorker) -> None:
         """Raise UsageError if the limit of open files is too low for the plan's highest concurrency."""
-        most = max(self._plan.concurrency, default=1)
+        most = self._plan.highest_concurrency
         fit = _fit(worker)
         if fit is not None and most > fit:
             raise UsageError(limit_message(most, fit))
@@ -265,14 +266,13 @@ class SweepRunner:
         yield from stints(plan, [one.target for one in targets.values()])
         for one in targets.values():
             for length in one.extra_lengths:
-                for load in (Load(length, concurrency) for concurrency in plan.concurrency):
+                for load in (load_at(plan, point, length) for point in plan.axis):
                     yield Stint(one.target, load, numbers(plan, load))
 
     async def _refused(self, stint: Stint, words: str) -> None:
         """Store a level that the server refuses, with `words` as error; save, and skip the level's runs."""
         name, load = stint.target.name, stint.load
-        made = LevelResult(concurrency=load.concurrency, pp=load.prompt_tokens, tg=self._plan.tg, error=words)
-        level = self._book.level(name, made, ())
+        level = self._book.level(name, refused_level(level_of(self._plan, stint.target, load), words), ())
         self._todo = [one for one in self._todo if (one.target.name, one.load) != (name, load)]
         await asyncio.to_thread(self._save_now)
         self._emit(LevelMeasured(name, level, self.result))
@@ -326,9 +326,7 @@ class SweepRunner:
         return level
 
     def _record(self, prepared: PreparedTarget, stint: Stint) -> LevelRecord:
-        load = stint.load
-        level = self._plan.level(stint.target, load.concurrency, load.prompt_tokens)
-        return LevelRecord(self._plan, prepared, level)
+        return LevelRecord(self._plan, prepared, level_of(self._plan, stint.target, stint.load))
 
     def _finish(self) -> SweepResult:
         brake = self._brake

@@ -8,6 +8,7 @@ from dataclasses import field
 from sparktop.model.load import LoadMode
 from sparktop.sweep.generator.wire.messages import ClientHealth
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
+from sparktop.sweep.result.axis import LevelLoad
 from sparktop.sweep.result.results import LevelResult, NodeSide, TargetResult, Validity
 from sparktop.sweep.run.load import BackendQueue, queue_reason
 from sparktop.sweep.run.server_side import Counters
@@ -277,22 +278,20 @@ def with_clock_shifts(targets: Iterable[TargetResult]) -> tuple[TargetResult, ..
     gets the reason. Earlier reasons of this kind that no longer apply are removed.
     """
     listed = list(targets)
-    clocks: dict[tuple[int, int | None, int | None], list[float]] = {}
+    clocks: dict[LevelLoad, list[float]] = {}
     for target in listed:
         for level in target.levels:
             clock = _clock(level)
             if clock is not None:
-                clocks.setdefault((level.concurrency, level.pp, level.tg), []).append(clock)
+                clocks.setdefault(level.same_load, []).append(clock)
     return tuple(
         target.model_copy(update={"levels": tuple(_with_shift(level, clocks) for level in target.levels)})
         for target in listed
     )
 
 
-def _with_shift(
-    level: LevelResult, clocks: Mapping[tuple[int, int | None, int | None], Sequence[float]]
-) -> LevelResult:
-    others = clocks.get((level.concurrency, level.pp, level.tg), ())
+def _with_shift(level: LevelResult, clocks: Mapping[LevelLoad, Sequence[float]]) -> LevelResult:
+    others = clocks.get(level.same_load, ())
     kept = tuple(one for one in level.validity if one.code != CLOCK_SHIFT)
     if _clock(level) is not None and max(others) - min(others) > MOST_CLOCK_SHIFT * min(others):
         message = f"SM clocks of the compared levels differ: {min(others):.0f} and {max(others):.0f} MHz"

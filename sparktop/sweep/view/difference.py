@@ -16,10 +16,10 @@ from sparktop.model.sweep_comparison import (
     several_lengths,
 )
 from sparktop.sweep.compare.advice import signed
-from sparktop.sweep.compare.alignment import aligned, order
+from sparktop.sweep.compare.alignment import aligned
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.findable import could_show_words
-from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
+from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, load_at
 from sparktop.sweep.result.comparison import Change, ComparisonResult, ComparisonRow, CouldShow
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.view.curves import measured
@@ -75,7 +75,7 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
     first, second = aligned(pair)
     rows = []
     for name in SHOWN:
-        for load in sorted(first.keys() | second.keys(), key=order):
+        for load in sorted(first.keys() | second.keys(), key=lambda load: load.order):
             one, other = (_figure(levels, load, name) for levels in (first, second))
             if one is not None or other is not None:
                 row = _row(name, load, one, other, changes.get((name, load)) or Change())
@@ -112,7 +112,7 @@ def _renamed(series: Series, name: str) -> Series:
 
 
 def _load(row: ComparisonRow) -> Load:
-    return Load(row.concurrency, row.pp, row.tg)
+    return load_at(row.point, row.pp, row.tg, row.depth)
 
 
 def _figure(levels: Mapping[Load, SeriesLevel], load: Load, metric: str) -> Figure | None:
@@ -132,6 +132,7 @@ def _row(name: str, load: Load, before: Figure | None, after: Figure | None, cha
         unit=metric.unit,
         more_is_better=metric.more_is_better,
         concurrency=load.concurrency,
+        position=load.position,
         before=None if before is None else measured(before),
         after=None if after is None else measured(after),
         percent=change.percent,
@@ -188,7 +189,7 @@ def _rest_words(rest: Mapping[str, int], what: str) -> str:
 
 
 def _where(rows: Sequence[DifferenceRow], *, lengths: bool) -> str:
-    names = (level_name(row.concurrency, row.prompt_tokens, lengths=lengths) for row in rows)
+    names = (level_name(row.point, row.prompt_tokens, lengths=lengths) for row in rows)
     return ", ".join(dict.fromkeys(names))
 
 

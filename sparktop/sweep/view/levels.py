@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 
-from sparktop.model.load import LoadMode
+from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.model.sweep_view import LevelKey, LevelState, PlannedLevel
 from sparktop.sweep.plan.order import Load, loads
-from sparktop.sweep.plan.plan import Order, Plan
+from sparktop.sweep.plan.plan import MOST_IN_FLIGHT, Order, Plan
+from sparktop.sweep.result.axis import PlanResult
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.run.progress import LevelMeasured, Phase, PhaseChanged, RunTold
 from sparktop.sweep.terms.doubts import CUT_SHORT
@@ -30,7 +31,7 @@ _OVER = frozenset({LevelState.DONE, LevelState.CUT_SHORT, LevelState.REFUSED})
 
 def key_of(target: str, load: Load) -> LevelKey:
     """Return the key of the level that puts `load` on `target`."""
-    return LevelKey(target, load.concurrency, load.prompt_tokens)
+    return LevelKey(target, load.concurrency, load.prompt_tokens, load.position, load.depth)
 
 
 def result_key(target: str, level: LevelResult, prompt_tokens: int | None) -> LevelKey:
@@ -38,7 +39,17 @@ def result_key(target: str, level: LevelResult, prompt_tokens: int | None) -> Le
 
     `prompt_tokens` is the plan's prompt length, used if the level itself states none.
     """
-    return LevelKey(target, level.concurrency, level.pp if level.pp is not None else prompt_tokens)
+    length = level.pp if level.pp is not None else prompt_tokens
+    position = None if level.load is LoadKind.CONCURRENCY else level.point
+    return LevelKey(target, level.concurrency, length, position, level.depth)
+
+
+def _key_at(target: str, point: LoadPoint, plan: PlanResult) -> LevelKey:
+    """Return the key of a level of a stored plan."""
+    if point.kind is LoadKind.CONCURRENCY:
+        return LevelKey(target, int(point.value), plan.pp)
+    most = MOST_IN_FLIGHT if point.kind is LoadKind.RATE else int(point.value)
+    return LevelKey(target, most, plan.pp, point)
 
 
 def planned(plan: Plan) -> list[LevelKey]:
@@ -105,7 +116,7 @@ class PlanLedger:
             self._levels[key] = level
             return
         found = list(self._levels.items())
-        below = [one for one in alike if one.concurrency < key.concurrency]
+        below = [one for one in alike if one.point < key.point]
         place = list(self._levels).index(below[-1]) + 1 if below else list(self._levels).index(alike[0])
         found.insert(place, (key, level))
         self._levels = dict(found)
@@ -210,9 +221,9 @@ def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
     if result.slo is not None or plan.pp is None:
         return tuple(made.values())
     names = plan.targets or tuple(target.name for target in result.targets)
-    keys = [LevelKey(name, concurrency, plan.pp) for name in names for concurrency in plan.concurrency]
+    keys = [_key_at(name, point, plan) for name in names for point in plan.axis]
     if plan.order is Order.ABBA:
-        keys.sort(key=lambda key: key.concurrency)
+        keys.sort(key=lambda key: key.point)
     ahead = [_at_end(PlannedLevel(key, runs=plan.runs, share=0.0), result) for key in keys if key not in made]
     known = {level.key: level for level in (*made.values(), *ahead)}
     return (*(known[key] for key in keys), *(level for key, level in made.items() if key not in set(keys)))

@@ -24,7 +24,8 @@ from sparktop.model.sweep_view import (
 )
 from sparktop.sweep.compare.references import Reference
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
-from sparktop.sweep.result.results import PlanResult, SweepResult
+from sparktop.sweep.result.axis import PlanResult
+from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import (
     RATE_WINDOW_S,
     GuardSet,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
+from sparktop.model.load import LoadKind
 from sparktop.model.sweep_comparison import (
     ComparedLevel,
     ComparedMetric,
@@ -17,7 +18,7 @@ from sparktop.model.sweep_comparison import (
 from sparktop.sweep.compare.advice import advice
 from sparktop.sweep.compare.alignment import aligned
 from sparktop.sweep.compare.independent import engines_sentences
-from sparktop.sweep.compare.series import Load, Series, SeriesLevel
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel, load_at
 from sparktop.sweep.result.comparison import ComparisonResult, ComparisonRow, CouldShow
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.run_split import split_words
@@ -55,8 +56,8 @@ def topologies(
         columns=tuple(one.name for one in series),
         metrics=metrics,
         crossovers=tuple(
-            f"{METRICS[one.metric].title}: {one.from_} → {one.to} between c{one.between[0]} "
-            f"and c{one.between[1]}{'' if one.significant else ' (as published)'}"
+            f"{METRICS[one.metric].title}: {one.from_} → {one.to} between {one.words}"
+            f"{'' if one.significant else ' (as published)'}"
             for one in compared.crossovers
         ),
         splits=tuple(_splits(result)),
@@ -108,9 +109,10 @@ def _found(found: CouldShow | None) -> FoundDifference | None:
 
 def _level(row: ComparisonRow, metric: Metric, levels: _Aligned) -> ComparedLevel:
     rival, lead = _lead(row, metric)
-    load = Load(row.concurrency, row.pp, row.tg)
+    load = load_at(row.point, row.pp, row.tg, row.depth)
     return ComparedLevel(
         concurrency=row.concurrency,
+        position=load.position,
         values=tuple(_value(one.get(load), metric.name) for one in levels),
         winner=row.winner,
         ahead=row.ahead,
@@ -157,6 +159,7 @@ def _splits(result: SweepResult | None) -> Iterator[SplitRow]:
                 yield SplitRow(
                     target=target.name,
                     concurrency=level.concurrency,
+                    position=None if level.load is LoadKind.CONCURRENCY else level.point,
                     requests=level.served_by,
                     overhead=overhead_words(level),
                     runs=split_words(level),
@@ -185,5 +188,12 @@ def _deviations(metrics: Sequence[ComparedMetric], series: Sequence[Series]) -> 
             if len(known) >= _PAIR:
                 (low, steady), (high, restless) = min(known), max(known)
                 yield DeviationRow(
-                    metric.title, level.concurrency, steady, low, restless, high, level.prompt_tokens
+                    metric.title,
+                    level.concurrency,
+                    steady,
+                    low,
+                    restless,
+                    high,
+                    level.prompt_tokens,
+                    level.position,
                 )

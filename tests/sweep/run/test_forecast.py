@@ -14,7 +14,8 @@ from sparktop.commands.sweep.progress import plan_line
 from sparktop.model.load import LoadMode
 from sparktop.sweep.plan.plan import Order, Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import BUILT_IN, make_plan
-from sparktop.sweep.result.results import LevelResult, RanRun, Requests, SweepResult, Validity
+from sparktop.sweep.result.axis import RanRun
+from sparktop.sweep.result.results import LevelResult, Requests, SweepResult, Validity
 from sparktop.sweep.run.forecast import Forecast, forecast, pieces, time_words
 from sparktop.sweep.terms.doubts import CUT_SHORT
 from tests.sweep.made_results import BEGAN, made_level, made_sweep, simulated_level

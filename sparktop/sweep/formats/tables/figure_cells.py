@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.sweep.compare.series import Figure, Load
+from sparktop.sweep.compare.series import Figure, Load, load_at
 from sparktop.sweep.result.comparison import ComparisonRow
+from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.terms.definitions import Metric
 
 
@@ -40,11 +41,11 @@ def tokens(count: int | None) -> str:
 
 
 def load_words(load: Load, *, lengths: bool = True) -> str:
-    """Return a load such as "c16, 1,024 in, 128 out": concurrency, prompt tokens, output tokens.
+    """Return a load such as "c16, 1,024 in, 128 out": its point on the axis, prompt tokens, output tokens.
 
     Unknown lengths are left out. If `lengths` is False, all lengths are left out.
     """
-    words = f"c{load.concurrency}"
+    words = load.point.short + (f" @ {load.depth:,}" if load.depth else "")
     if lengths and load.pp is not None:
         words += f", {load.pp:,} in"
     if lengths and load.tg is not None:
@@ -52,6 +53,11 @@ def load_words(load: Load, *, lengths: bool = True) -> str:
     return words
 
 
+def load_of_level(level: LevelResult) -> Load:
+    """Return the load of a level; lengths that it does not state are None."""
+    return load_at(level.point, level.pp, level.tg, level.depth)
+
+
 def load_of(row: ComparisonRow) -> Load:
     """Return the load of a row of a comparison."""
-    return Load(row.concurrency, row.pp, row.tg)
+    return load_at(row.point, row.pp, row.tg, row.depth)

@@ -11,8 +11,7 @@ from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.sweep_view import Mark
 from sparktop.report.document.grid import Cell, Grid
 from sparktop.report.markdown import code
-from sparktop.sweep.compare.series import Load
-from sparktop.sweep.formats.tables.figure_cells import load_words
+from sparktop.sweep.formats.tables.figure_cells import load_of_level, load_words
 from sparktop.sweep.result.results import LevelResult, TargetResult
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.terms.doubts import CLIENT_LAG
@@ -83,8 +82,8 @@ class Columns:
 
 def level_words(level: LevelResult, target: TargetResult) -> str:
     """Return a level's load as text such as "c16"; with its lengths if the concurrency alone is ambiguous."""
-    several = len({one.concurrency for one in target.levels}) < len(target.levels)
-    return load_words(Load(level.concurrency, level.pp, level.tg), lengths=several)
+    several = len({(one.point, one.depth) for one in target.levels}) < len(target.levels)
+    return load_words(load_of_level(level), lengths=several)
 
 
 def _load(level: LevelResult, target: TargetResult) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.report.document.grid import Cell, Grid, Outside
-from sparktop.sweep.compare.alignment import order, same_row
+from sparktop.sweep.compare.alignment import same_row
 from sparktop.sweep.compare.series import Load, Series
 from sparktop.sweep.formats.tables.figure_cells import figure, load_of, load_words
 from sparktop.sweep.formats.tables.layouts import by_concurrency, winners
@@ -73,4 +73,4 @@ def _is_refused(series: Series, load: Load) -> bool:
 
 
 def _sorted(rows: Sequence[tuple[Load, tuple[Cell, ...]]]) -> tuple[tuple[Cell, ...], ...]:
-    return tuple(row for _, row in sorted(rows, key=lambda pair: order(pair[0])))
+    return tuple(row for _, row in sorted(rows, key=lambda pair: pair[0].order))

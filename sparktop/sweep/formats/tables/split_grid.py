@@ -5,8 +5,7 @@ from __future__ import annotations
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.report.document.grid import Cell, Grid, Outside
 from sparktop.report.markdown import code
-from sparktop.sweep.compare.series import Load
-from sparktop.sweep.formats.tables.figure_cells import load_words
+from sparktop.sweep.formats.tables.figure_cells import load_of_level, load_words
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import LevelResult, TargetResult
 from sparktop.sweep.result.run_split import level_split, run_shares
@@ -28,7 +27,7 @@ def split_grid(target: TargetResult) -> Grid:
     title = f"Who answered: {code(target.name)}"
     if target.kind is not TargetKind.ROUTER or len(names) <= 1:
         return Grid(title, (), ())
-    several = len({level.concurrency for level in target.levels}) < len(target.levels)
+    several = len({(level.point, level.depth) for level in target.levels}) < len(target.levels)
     levels = [level for level in target.in_order() if level.error is None]
     rows = tuple(_row(level, names, lengths=several) for level in levels)
     heads: list[Cell] = ["Concurrency"]
@@ -38,7 +37,7 @@ def split_grid(target: TargetResult) -> Grid:
 
 
 def _row(level: LevelResult, names: list[str], *, lengths: bool) -> tuple[Cell, ...]:
-    cells: list[Cell] = [load_words(Load(level.concurrency, level.pp, level.tg), lengths=lengths)]
+    cells: list[Cell] = [load_words(load_of_level(level), lengths=lengths)]
     for name in names:
         batch = level.busy_batch.get(name)
         known = level.served_by.get(name, 0 if level.served_by else None)

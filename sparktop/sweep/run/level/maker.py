@@ -234,7 +234,7 @@ class LevelMaker:
         plan, load = self.plan, stint.load
         number = [one.name for one in plan.targets].index(stint.target.name)
         which = "w" if warm_up else str(run)
-        run_id = f"{self.sweep_id}-{number}-{load.prompt_tokens}x{load.concurrency}-{which}"
+        run_id = f"{self.sweep_id}-{number}-{load.word}-{which}"
         # The same seed gives the same prompts; without a cache salt, only prompts of the same kind.
         fresh = "" if record.prepared.takes_salt else f"/{run_id}"
         steady = plan.mode is LoadMode.STEADY and not warm_up
@@ -249,7 +249,7 @@ class LevelMaker:
             requests=plan.requests if steady else None,
             duration_s=plan.duration_s if steady else None,
             seed=plan.seed,
-            prompt_salt=f"{plan.seed}/{load.prompt_tokens}x{load.concurrency}-{which}{fresh}",
+            prompt_salt=f"{plan.seed}/{load.word}-{which}{fresh}",
             cache_salt=run_id,
             timeouts=plan.timeouts,
             warm_up=warm_up,

@@ -7,7 +7,7 @@ from dataclasses import field, replace
 
 from pydantic import JsonValue
 
-from sparktop.model.load import Level, LoadEvent, RequestEnded
+from sparktop.model.load import Level, LoadEvent, LoadKind, RequestEnded, concurrency_point
 from sparktop.model.targets import ModelFacts
 from sparktop.sweep.generator.wire.messages import ClientHealth
 from sparktop.sweep.plan.plan import Plan, TargetKind
@@ -282,6 +282,8 @@ class LevelRecord:
         facts, sizes = models.get(self.prepared.model or ""), self.prepared.capture_sizes
         if self.prepared.target.kind is not TargetKind.ENGINE or (facts is None and sizes is None):
             return None
+        if self.level.point.kind is not LoadKind.CONCURRENCY:
+            return None  # the number in flight varies
         if sizes == ():
             return 0.0
         if sizes is None:
@@ -296,7 +298,7 @@ class LevelRecord:
         None at a concurrency other than 1, or if the decode rate or this maximum is unknown.
         """
         limit = self.prepared.roofline_tps
-        if self.level.concurrency != 1 or made.decode_tps is None or not limit:
+        if self.level.point != concurrency_point(1) or made.decode_tps is None or not limit:
             return None
         return _PERCENT * made.decode_tps.mean / limit
 

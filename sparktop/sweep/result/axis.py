@@ -1,0 +1,95 @@
+"""The axis of a sweep in its result file: the position of each level, the plan, and the executed runs."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from sparktop.model.load import LoadKind, LoadMode, LoadPoint, TokenSource, concurrency_point
+from sparktop.sweep.plan.plan import Api, Order
+from sparktop.sweep.result.parts import MOST_CONCURRENCY, Count, Number, Part, Text, Time
+
+
+class AxisPart(Part):
+    """The position of a level on the axis of its sweep: the concurrency, unless `load` is another kind."""
+
+    concurrency: Annotated[int, Field(ge=0, le=MOST_CONCURRENCY)]
+    """The most requests in flight; 0 if unknown or if it does not matter."""
+    load: LoadKind = LoadKind.CONCURRENCY
+    value: Number = None
+    """The value on an axis other than concurrency; None on the latter."""
+    rises_to: Number = None
+    """The value at the end of a level during which it rises; None if it stays the same."""
+
+    @property
+    def point(self) -> LoadPoint:
+        """The position on the axis of the sweep."""
+        if self.load is LoadKind.CONCURRENCY or self.value is None:
+            return concurrency_point(self.concurrency)
+        return LoadPoint(self.load, self.value, self.rises_to)
+
+
+def axis_fields(concurrency: int, point: LoadPoint) -> dict[str, Any]:
+    """Return the fields of an `AxisPart` at `point`, with at most `concurrency` requests in flight."""
+    if point.kind is LoadKind.CONCURRENCY:
+        return {"concurrency": concurrency}
+    value, rises_to = point.value, point.rises_to
+    return {"concurrency": concurrency, "load": point.kind, "value": value, "rises_to": rises_to}
+
+
+LevelLoad = tuple[LoadPoint, int | None, int | None, int]
+"""What identifies a level of a target: its point on the axis, prompt, output and context tokens."""
+
+
+class PlanResult(Part):
+    """The plan of a sweep as stored in its result: targets, loads, and how they are run."""
+
+    targets: tuple[Text, ...] = ()
+    concurrency: tuple[int, ...] = ()
+    load: LoadKind = LoadKind.CONCURRENCY
+    points: tuple[Text, ...] = ()
+    """The levels on an axis other than concurrency, such as "0.5" or "0.5..4"; empty on the latter."""
+    pp: Count | None = None
+    tg: Count | None = None
+    runs: Count | None = None
+    climb_to: Count | None = None
+    """Highest concurrency to which the sweep went on while the token rate rose; None: it did not go on."""
+    more_runs: bool = False
+    """True if levels had more than `runs` runs where these were short."""
+    mode: LoadMode = LoadMode.BURST
+    duration_s: Number = None
+    requests: Count | None = None
+    order: Order = Order.ASCENDING
+    api: Api = Api.CHAT
+    seed: int | None = None
+    warmup: bool = True
+    tokens_from: TokenSource | None = None
+    """How tokens were counted: the least exact source among all levels."""
+    preset: Text | None = None
+
+    @property
+    def axis(self) -> tuple[LoadPoint, ...]:
+        """The planned levels on the axis of the sweep."""
+        if self.load is LoadKind.CONCURRENCY:
+            return tuple(concurrency_point(one) for one in self.concurrency)
+        return tuple(point for one in self.points if (point := _point_of(self.load, one)) is not None)
+
+
+class RanRun(AxisPart):
+    """One executed run of a level. A result lists its runs in the order of execution."""
+
+    target: Text
+    run: int
+    started_at: Time | None = None
+
+
+def _point_of(kind: LoadKind, words: str) -> LoadPoint | None:
+    """Return the point of `LoadPoint.words`; None for a text that is not one."""
+    first, rises, last = words.partition("..")
+    try:
+        value, rises_to = float(first), float(last) if rises else None
+    except ValueError:
+        return None
+    return LoadPoint(kind, value, rises_to) if math.isfinite(value) else None
