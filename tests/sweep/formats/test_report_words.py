@@ -102,8 +102,9 @@ def test_what_a_server_refuses_stands_beside_what_the_others_did() -> None:
     compared = to_markdown(compare(series), series)
     assert ["c1, 39,000 in, 4 out", "4.0", "❌", "–", "`a` alone"] in cells_of(compared)
     assert "b: ❌ 39,000 tokens in: too long" in compared
+    axis = {"load": "concurrency", "value": 1}
     assert json.loads(to_json(compare(series), series))["series"][1]["refused"] == [
-        {"concurrency": 1, "pp": 39000, "tg": 4, "error": "too long"}
+        {"concurrency": 1, **axis, "pp": 39000, "tg": 4, "depth": 0, "error": "too long"}
     ]
     both = made_sweep(("a", able), ("b", [at_length(5000), refused]), ("c", able))
     assert next(row[2] for row in cells_of(markdown.render(both)) if "c1, 39,026 in, 4 out" in row) == "❌"
