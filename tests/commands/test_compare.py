@@ -82,6 +82,7 @@ def test_json_alone_is_on_standard_output(capsys: pytest.CaptureFixture[str]) ->
     assert told["crossovers"][0] == {
         "metric": "decode_tps",
         "between": [32, 64],
+        "load": "concurrency",
         "from": "cluster-tp2",
         "to": "simple-shuffle",
         "significant": None,
