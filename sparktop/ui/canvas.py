@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rich.segment import Segment
+from rich.style import Style
 from textual import events
+from textual.filter import LineFilter
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
@@ -111,6 +113,9 @@ class Canvas(Widget, can_focus=True):
         self._role_styles = styles
         self._rows: list[Row] = []
         self._strips: dict[int, Strip] = {}
+        self._filters: Sequence[LineFilter] = ()
+        """The application's filters of the styles in `_drawn_styles`."""
+        self._drawn_styles: dict[str, Style] = {}
 
     @property
     def rows(self) -> Sequence[Row]:
@@ -121,6 +126,7 @@ class Canvas(Widget, can_focus=True):
         """Draw everything again in `styles`, after a change of the theme."""
         self._role_styles = styles
         self._strips.clear()
+        self._drawn_styles.clear()
         self.refresh()
 
     def show(self, rows: list[Row]) -> None:
@@ -137,6 +143,50 @@ class Canvas(Widget, can_focus=True):
                 regions += [Region(a, y, b - a, 1) for a, b in joined(changed_spans(before, after), after)]
         if regions:
             self.refresh(*regions)
+
+    def cells(self, y: int, first: int, end: int) -> Iterator[Segment]:
+        """Yield the cells [`first`, `end`) of row `y` as they are drawn on the terminal."""
+        row: Row = self._rows[y] if y < len(self._rows) else []
+        if any(len(text) != cell_width(text) for text, _ in row):
+            yield from self.render_lines(Region(first, y, end - first, 1))[0]
+            return
+        self._follow_filters()
+        text_of, x = self._role_styles.text, 0
+        for text, role in row:
+            after = x + len(text)
+            if after > first:
+                if x >= end:
+                    return
+                shown = text if first <= x and after <= end else text[max(0, first - x) : end - x]
+                yield Segment(text_of(shown, role), self._drawn_styles.get(role) or self._drawn_style(role))
+            x = after
+        if x < end:
+            blank = " " * (end - max(x, first))
+            yield Segment(blank, self._drawn_styles.get("text") or self._drawn_style("text"))
+
+    def _drawn_style(self, role: str) -> Style:
+        """Return the style of a role after the application's filters, which convert colours."""
+        segments = [Segment(" ", self._role_styles[role])]
+        for one in self._filters:
+            segments = one.apply(segments, self.background_colors[1])
+        style = self._drawn_styles[role] = segments[0].style or Style.null()
+        return style
+
+    def _follow_filters(self) -> None:
+        """Forget the filtered styles if the application has other filters now."""
+        filters = self.get_line_filters()
+        if filters != self._filters:
+            self._filters = filters
+            self._drawn_styles.clear()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return the strips of a rectangle; a canvas has neither border nor padding nor opacity."""
+        filters, background = self.get_line_filters(), self.background_colors[1]
+        strips = [self.render_line(y) for y in crop.line_range]
+        for one in filters:
+            strips = [strip.apply_filter(one, background) for strip in strips]
+        first, end = crop.column_span
+        return strips if (first, end) == (0, self.size.width) else [one.crop(first, end) for one in strips]
 
     def render_line(self, y: int) -> Strip:
         """Return row `y` as a Textual strip; beyond the last row, an empty one."""

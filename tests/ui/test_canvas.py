@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import product
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
+from rich.segment import Segment
+from textual.app import App, ComposeResult
 
 from sparktop.panels.parts.rows import Row, row_width
-from sparktop.ui.canvas import changed_spans, joined
+from sparktop.ui.app import SparktopApp
+from sparktop.ui.canvas import Canvas, changed_spans, joined
+from sparktop.ui.styles import RoleStyles
+from sparktop.ui.terminal.frugal import CellsUpdate, FrugalUpdate
+from sparktop.ui.themes import chosen_palette
+from stage.rehearsal import Rehearsal
 
 WIDTH = 24
 
@@ -68,3 +79,68 @@ def test_a_long_unchanged_middle_is_not_sent_again() -> None:
     assert list(joined(changed_spans(old, new), new)) == [(0, 1), (41, 42)]
     old, new = [("⡀" + middle[:4] + "⡀", "graph")], [("⣀" + middle[:4] + "⣀", "graph")]
     assert list(joined(changed_spans(old, new), new)) == [(0, 6)]
+
+
+ROWS: list[Row] = [
+    [("generated ", "text"), ("41", "title"), (" tok/s ", "muted"), ("⣀⣤⣶⣿", "accent")],
+    [("名前", "title"), (" spark-a", "text"), ("  bad", "bad")],
+    [("short", "good")],
+    [],
+]
+SHOWN = 22
+
+
+class CanvasApp(App[None]):
+    """A canvas alone on the screen."""
+
+    def __init__(self, theme: str, *, color: bool) -> None:
+        """Draw with the palette `theme`, or without colours."""
+        super().__init__(ansi_color=None if color else True)
+        self.canvas = Canvas(RoleStyles(chosen_palette(theme), color=color))
+
+    def compose(self) -> ComposeResult:
+        """Yield the canvas."""
+        yield self.canvas
+
+
+def drawn(segments: list[Segment]) -> list[tuple[str, str]]:
+    """Return each character with its style as escape sequences."""
+    console = Console(color_system="truecolor", force_terminal=True)
+    return [
+        (char, style.render("x", color_system=console._color_system) if style else "")
+        for text, style, _ in segments
+        for char in text
+    ]
+
+
+@pytest.mark.parametrize(
+    ("theme", "color"), [("spark-dark", True), ("spark-ansi", True), ("spark-ansi", False)]
+)
+async def test_cells_are_those_of_the_strips(theme: str, color: bool) -> None:  # noqa: FBT001 - a parameter
+    """Every range of cells of every row has the characters and styles that Textual's strips have."""
+    app = CanvasApp(theme, color=color)
+    async with app.run_test(size=(SHOWN, len(ROWS))):
+        app.canvas.show([list(row) for row in ROWS])
+        strips = app.canvas.render_lines(app.canvas.size.region)
+        for y, first in product(range(len(ROWS)), range(SHOWN)):
+            for end in range(first + 1, SHOWN + 1):
+                ours = drawn(list(app.canvas.cells(y, first, end)))
+                assert ours == drawn(list(strips[y].crop(first, end))), (y, first, end)
+
+
+async def test_a_notice_over_the_canvas_is_not_drawn_over() -> None:
+    """While a notice is shown, the update is composed of all widgets; otherwise of the canvas alone."""
+    rehearsal = Rehearsal()
+    rehearsal.play(30)
+    app = SparktopApp(rehearsal.store.snapshot)
+    async with app.run_test(size=(120, 36), notifications=True) as pilot:
+        kinds: list[type] = []
+        for notice in ("", "something was saved"):
+            if notice:
+                app.notify(notice)
+            await pilot.pause()
+            rehearsal.play(1)
+            app.overview.redraw()
+            app.overview._compositor.update_widgets({app.overview.canvas})
+            kinds.append(type(app.overview._compositor.render_partial_update()))
+        assert kinds == [CellsUpdate, FrugalUpdate]
