@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 from textual.drivers.linux_driver import LinuxDriver
 
+from sparktop.ui.terminal.key_reader import KeyReader, WakingEvent
+
 if TYPE_CHECKING:
     from textual.app import App
 
@@ -122,6 +124,7 @@ class TerminalDriver(LinuxDriver):
         error = sys.__stderr__
         self.output = TerminalOutput(error.fileno(), encoding=error.encoding) if error else TerminalOutput(2)
         self._mode = _Mode.LEFT
+        self.exit_event = self._ended = WakingEvent()
 
     def write(self, data: str) -> None:
         """Queue `data` for the terminal; it is dropped if a write has failed before."""
@@ -158,7 +161,7 @@ class TerminalDriver(LinuxDriver):
     def run_input_thread(self) -> None:
         """Read keys until shutdown; end without an error if the terminal has disappeared."""
         with suppress(OSError):
-            super().run_input_thread()
+            KeyReader(self.fileno, self._ended, self.process_message).run()
 
     def restore(self) -> None:
         """Restore the terminal's previous state without waiting for the terminal, for a forced exit."""
