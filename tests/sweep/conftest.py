@@ -14,9 +14,9 @@ import pytest
 from sparktop.model.load import Level, LoadEvent, RequestEnded
 from sparktop.sweep.generator.calibration import Calibration
 from sparktop.sweep.generator.client import LoadClient
+from sparktop.sweep.generator.clients import new_client
 from sparktop.sweep.generator.connection import ConnectionPool
 from sparktop.sweep.generator.endpoint import resolve
-from sparktop.sweep.generator.open_loop import new_client
 from sparktop.sweep.generator.run_log import RunLog
 from sparktop.sweep.generator.wire.messages import Calibrate, Calibrated, RunLoad, WorkerTarget
 from sparktop.sweep.plan.plan import Timeouts
@@ -82,14 +82,7 @@ class InProcess:
         if behave is not None:
             self.server.behave = behave
         log = RunLog(command.id, command.run)
-        self.client = new_client(
-            command,
-            pool,
-            recipe.form,
-            recipe.prompt,
-            log,
-            first_event_is_token=recipe.first_event_is_token,
-        )
+        self.client = new_client(command, pool, recipe, log)
         await self.client.prepare()
         await self.client.run()
         record = RunRecord(command.id)

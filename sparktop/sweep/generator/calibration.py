@@ -19,7 +19,7 @@ from sparktop.sweep.generator.connection import ConnectionPool
 from sparktop.sweep.generator.exchange import Exchange, Request, Terms
 from sparktop.sweep.generator.prompts.length import ServerTokenizer, measured_tokens
 from sparktop.sweep.generator.prompts.passage import PassageSearch
-from sparktop.sweep.generator.prompts.prompts import NewPrompt, PromptMaker, PromptTokens, book_of
+from sparktop.sweep.generator.prompts.prompts import Book, NewPrompt, PromptMaker, PromptTokens, book_of
 from sparktop.sweep.generator.run_log import RunLog
 from sparktop.sweep.generator.short_call import ask_json
 from sparktop.sweep.generator.wire.messages import TRIED_TOKENS, Calibrate, Calibrated, PromptLength
@@ -56,6 +56,11 @@ class Recipe:
 
     form: BodyForm
     prompt: NewPrompt
+    book: Book
+    """The text that prompts are made of."""
+    tokens: PromptTokens
+    """Token counts of its words, for prompts of other lengths: exact if the server counts words, else
+    estimates."""
     first_event_is_token: bool = False
     """True if the server sends its first event (with the role only) at the time of the first token. False if
     it sends this event as soon as it accepts the request."""
@@ -97,8 +102,9 @@ class Calibration:
                 ServerTokenizer(self._pool, form, _SHORT_CALL_S), self._book, command.prompt_tokens
             )
             form = await self._accepted(form, tokens)
-            prompt, length = await self._measure_length(form, tokens, is_exact=is_exact)
-            recipe = Recipe(self._lean(form), prompt, await self._first_event_is_token(form, prompt))
+            prompt, length, tokens = await self._measure_length(form, tokens, is_exact=is_exact)
+            first = await self._first_event_is_token(form, prompt)
+            recipe = Recipe(self._lean(form), prompt, self._book, tokens, first)
         except CalibrationError as error:
             failure = error.failure
         except OSError as error:
@@ -208,8 +214,8 @@ class Calibration:
 
     async def _measure_length(
         self, form: BodyForm, tokens: PromptTokens | None, *, is_exact: bool
-    ) -> tuple[NewPrompt, PromptLength]:
-        """Return (function that makes prompts, what is known about the length of these prompts).
+    ) -> tuple[NewPrompt, PromptLength, PromptTokens]:
+        """Return (function that makes prompts, what is known about their length, token counts of words).
 
         `tokens` has the token count of each word as the server counts it; None if the server does not count
         words. `is_exact` is True if the counts of the words are known to add up to the count of a prompt.
@@ -217,10 +223,11 @@ class Calibration:
         """
         asked, got = self._command.prompt_tokens, self._reported_length()
         if tokens is not None and (got is None or (is_exact and got == asked)):
-            return self._prompts_of(tokens, asked), PromptLength(asked, got, is_exact, "tokenize")
+            return self._prompts_of(tokens, asked), PromptLength(asked, got, is_exact, "tokenize"), tokens
         rough = (
             self._prompts_of(PromptTokens(), asked),
             PromptLength(asked, None, exact=False, source="words"),
+            PromptTokens(),
         )
         if got is None:
             return rough
@@ -230,7 +237,7 @@ class Calibration:
             prompt = self._prompts_of(tokens, asked)
             got = await self._length(form, prompt)
             if got == asked:
-                return prompt, PromptLength(asked, got, exact=True, source="tokenize")
+                return prompt, PromptLength(asked, got, exact=True, source="tokenize"), tokens
         search = PassageSearch(
             self._book,
             asked,
@@ -240,7 +247,8 @@ class Calibration:
         passage, got, exact = await search.find()
         if passage is None:
             return rough
-        return passage.prompt, PromptLength(asked, got, exact, "usage")
+        estimate = tokens or PromptTokens(otherwise=passage.tokens_per_piece)
+        return passage.prompt, PromptLength(asked, got, exact, "usage"), estimate
 
     def _prompts_of(self, tokens: PromptTokens, length: int) -> NewPrompt:
         return partial(PromptMaker(self._book, tokens).prompt, length)

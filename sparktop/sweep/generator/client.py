@@ -224,11 +224,13 @@ class LoadClient:
         # The prompt depends on run and salt, so that a warm-up does not fill the prefix cache for its level.
         salt = load.prompt_salt or f"{load.seed}/{load.id}/{load.cache_salt}"
         prompt, prompt_tokens = self._prompt(number, salt)
-        cache_salt = None
-        if load.cache_salt is not None and CACHE_SALT not in self._form.dropped:
-            cache_salt = f"{load.cache_salt}-{number}"
+        cache_salt = None if load.cache_salt is None else self._salt(f"{load.cache_salt}-{number}")
         content = self._form.request(self._pool.endpoint, prompt, load.output_tokens, cache_salt)
         return Request(f"{load.id}-{number}", content, prompt_tokens, load.output_tokens)
+
+    def _salt(self, salt: str | None) -> str | None:
+        """Return the salt of a request for the server's prefix cache; None if the server takes none."""
+        return None if CACHE_SALT in self._form.dropped else salt
 
     async def _pause(self, delay_s: float) -> None:
         """Wait for `delay_s` seconds, but return at once when the run is to stop."""

@@ -19,7 +19,7 @@ from sparktop.sweep.generator.run_log import RunLog
 from sparktop.sweep.generator.wire.messages import OpenLoop, RunLoad
 from sparktop.sweep.plan.arrivals import Rate, due_times, later_times, parse_pattern
 
-_LEAD_S = 0.05
+LEAD_S = 0.05
 """Seconds from the start of the run to its time 0, so that the first request can be sent in time."""
 _AHEAD_S = 0.5
 """Bodies and connections for the arrivals of so many seconds are kept ready."""
@@ -34,23 +34,6 @@ def run_times(arrivals: OpenLoop) -> Iterator[float]:
     warm_up = due_times(pattern, Rate(arrivals.per_s), begin, f"{arrivals.seed}/warm-up") if begin else []
     measured = (begin + one for one in due_times(pattern, rate, arrivals.duration_s, arrivals.seed))
     return chain(warm_up, measured, later_times(pattern, rate, end, f"{arrivals.seed}/tail"))
-
-
-def new_client(
-    load: RunLoad,
-    pool: ConnectionPool,
-    form: BodyForm,
-    prompt: NewPrompt,
-    log: RunLog,
-    *,
-    first_event_is_token: bool = False,
-) -> LoadClient:
-    """Return the client for the mode of `load`; for the arguments see `LoadClient`."""
-    if load.open_loop is None:
-        return LoadClient(load, pool, form, prompt, log, first_event_is_token=first_event_is_token)
-    return OpenLoopClient(
-        load, load.open_loop, pool, form, prompt, log, first_event_is_token=first_event_is_token
-    )
 
 
 class OpenLoopClient(LoadClient):
@@ -85,7 +68,7 @@ class OpenLoopClient(LoadClient):
         return min(self._load.concurrency, max(_LEAST_AHEAD, ceil(_AHEAD_S * fastest)))
 
     async def _execute(self) -> None:
-        arrivals, origin = self._arrivals, perf_counter() + _LEAD_S
+        arrivals, origin = self._arrivals, perf_counter() + LEAD_S
         begin = origin + arrivals.warm_up_s
         end = begin + arrivals.duration_s
         tail_end = end + arrivals.tail_s

@@ -18,11 +18,11 @@ from time import perf_counter
 
 from sparktop.sweep.generator.calibration import Calibration, Recipe
 from sparktop.sweep.generator.client import LoadClient
+from sparktop.sweep.generator.clients import new_client
 from sparktop.sweep.generator.connection import ConnectionPool
 from sparktop.sweep.generator.descriptors import limit_message, raise_limit
 from sparktop.sweep.generator.endpoint import EndpointError, resolve
 from sparktop.sweep.generator.loop_health import LoopHealth, loop_factory, loop_name
-from sparktop.sweep.generator.open_loop import new_client
 from sparktop.sweep.generator.run_log import RunLog
 from sparktop.sweep.generator.wire.lines import decode_command, encode_message
 from sparktop.sweep.generator.wire.messages import (
@@ -156,14 +156,7 @@ class Worker:
     async def _load(self, load: RunLoad, pool: ConnectionPool, recipe: Recipe) -> None:
         log = RunLog(load.id, load.run)
         opened_before = len(pool.connect_ms)
-        client = self._client = new_client(
-            load,
-            pool,
-            recipe.form,
-            recipe.prompt,
-            log,
-            first_event_is_token=recipe.first_event_is_token,
-        )
+        client = self._client = new_client(load, pool, recipe, log)
         if self._called_off:
             client.cancel()
         await client.prepare()

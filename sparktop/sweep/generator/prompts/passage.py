@@ -50,6 +50,11 @@ class Passage:
         self._tail = tail
         self.tokens = tokens
 
+    @property
+    def tokens_per_piece(self) -> float:
+        """Mean tokens of a word or punctuation mark, the chat template included."""
+        return self.tokens / max(1, len(self._names) + len(self._kinds) + self._tail.count(" "))
+
     def prompt(self, number: int, salt: str) -> tuple[str, int]:
         """Return (text of a prompt, its length in tokens); `number` and `salt` determine its word order.
 

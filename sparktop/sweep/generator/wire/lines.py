@@ -42,6 +42,8 @@ from sparktop.sweep.generator.wire.messages import (
     WorkerTarget,
 )
 from sparktop.sweep.plan.plan import Api, Timeouts
+from sparktop.sweep.plan.traces.formats import TraceFormat
+from sparktop.sweep.plan.traces.trace import TraceChoice
 
 
 class WorkerProtocolError(Exception):
@@ -69,6 +71,9 @@ def decode_command(line: bytes) -> Command:
             found["mode"] = LoadMode(found["mode"])
             if found["open_loop"] is not None:
                 found["open_loop"] = OpenLoop(**found["open_loop"])
+            if (trace := found["trace"]) is not None:
+                form = trace["form"]
+                found["trace"] = TraceChoice(**trace | {"form": form and TraceFormat(form)})
         return _COMMANDS[word](**found)
     except (KeyError, TypeError, ValueError) as error:
         raise WorkerProtocolError(f"no command: {error!r}") from error

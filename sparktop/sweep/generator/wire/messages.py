@@ -14,6 +14,7 @@ from dataclasses import field
 
 from sparktop.model.load import FirstToken, LoadEvent, LoadMode, RequestEnded, Tokens, TokenSource
 from sparktop.sweep.plan.plan import Api, Timeouts
+from sparktop.sweep.plan.traces.trace import TraceChoice
 from sparktop.sweep.terms.request_errors import RequestFailure
 from sparktop.values import dataclass
 
@@ -103,6 +104,8 @@ class RunLoad:
     open_loop: OpenLoop | None = None
     """Open mode: when requests are due. `concurrency` is then the most requests in flight: beyond it they
     wait in the client."""
+    trace: TraceChoice | None = None
+    """Open mode: the recorded traffic to replay. It replaces the pattern and the times of `open_loop`."""
     warm_up: bool = False
     """True for a run that is not measured; it is executed like any other."""
 

@@ -1,0 +1,150 @@
+"""The replay of a trace: due times, lengths, shared beginnings, and turns that wait for answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparktop.model.load import EndReason, LoadMode, RequestStarted
+from sparktop.sweep.generator.wire.lines import decode_command, encode_command
+from sparktop.sweep.generator.wire.messages import OpenLoop, RunLoad, WorkerTarget
+from sparktop.sweep.plan.traces.formats import TraceFormat
+from sparktop.sweep.plan.traces.trace import TraceChoice
+from tests.sweep.conftest import InProcess, Loaded
+from tests.sweep.stream_server import Asked, Behave
+
+DATA = Path(__file__).parents[2] / "data" / "traffic"
+ARRIVALS = OpenLoop("trace", 10.0, None, 0.0, 1.0, 5.0, "")
+
+
+async def replay(
+    client: InProcess, choice: TraceChoice, behave: Behave | None = None, concurrency: int = 512
+) -> Loaded:
+    return await client.load(
+        behave, mode=LoadMode.OPEN, concurrency=concurrency, open_loop=ARRIVALS, trace=choice, cache_salt="s"
+    )
+
+
+def starts(loaded: Loaded) -> dict[int, RequestStarted]:
+    return {
+        int(event.request_id.rpartition("-")[2]): event
+        for event in loaded.events
+        if isinstance(event, RequestStarted)
+    }
+
+
+async def test_requests_are_due_as_the_trace_says(in_process: InProcess) -> None:
+    """At 20 times the speed the five requests take 270 ms, each with its own lengths."""
+    loaded = await replay(in_process, TraceChoice(str(DATA / "mooncake.jsonl"), speed=20.0))
+    found = starts(loaded)
+    first = found[0].due
+    assert first is not None
+    assert [one.due and pytest.approx(one.due - first) for _, one in sorted(found.items())] == [
+        0.0,
+        0.045,
+        0.045,
+        0.135,
+        0.27,
+    ]
+    assert all(one.due is not None and one.at >= one.due for one in found.values())
+    ends = {end.request_id: end for end in loaded.ends}
+    assert [ends[found[number].request_id].prompt_tokens for number in range(5)] == [
+        1200,
+        1900,
+        300,
+        2100,
+        1100,
+    ]
+    assert [ends[found[number].request_id].generated_tokens for number in range(5)] == [40, 118, 12, 55, 80]
+
+
+async def test_equal_ids_give_equal_beginnings_under_one_salt(in_process: InProcess) -> None:
+    """Prompts of one first block begin alike, and the server's cache may find them: one salt for all."""
+    await replay(in_process, TraceChoice(str(DATA / "mooncake.jsonl"), speed=100.0))
+    bodies = in_process.server.bodies
+    prompts = [body["messages"][0]["content"] for body in bodies]
+    assert len({prompt[:1000] for prompt in prompts}) == 1
+    assert {body["cache_salt"] for body in bodies} == {"s"}
+
+
+async def test_a_turn_waits_for_the_answer_before(in_process: InProcess) -> None:
+    """The second turn is due its pause after the end of the first one, however slow that is."""
+
+    async def behave(asked: Asked) -> None:
+        await asyncio.sleep(0.1)
+        await asked.stream()
+
+    loaded = await replay(in_process, TraceChoice(str(DATA / "aiperf.jsonl"), speed=20.0), behave)
+    found = starts(loaded)
+    ends = {int(end.request_id.rpartition("-")[2]): end.at for end in loaded.ends}
+    for turn, before, pause_s in ((2, 0, 1.84 / 20), (3, 1, 2.5 / 20)):
+        due = found[turn].due
+        assert due is not None
+        assert due >= ends[before] + pause_s
+        assert due == pytest.approx(ends[before] + pause_s, abs=0.1)
+    first, second = (
+        next(body["messages"][0]["content"] for body in in_process.server.bodies if body["max_tokens"] == one)
+        for one in (20, 30)
+    )
+    assert second.startswith(first[:1000])
+    texts = [body["messages"][0]["content"] for body in in_process.server.bodies]
+    assert "How long is the coast of Norway?" in texts
+
+
+async def test_a_conversation_goes_on_after_a_refusal(in_process: InProcess) -> None:
+    """A turn whose predecessor failed is still sent: recorded traffic does not stop."""
+
+    async def behave(asked: Asked) -> None:
+        if asked.number == 0:
+            asked.refuse(400, "too long")
+        else:
+            await asked.stream()
+
+    loaded = await replay(in_process, TraceChoice(str(DATA / "weka.jsonl"), speed=1000.0), behave)
+    reasons = sorted(end.reason for end in loaded.ends)
+    assert reasons.count(EndReason.ERROR) == 1
+    assert len(reasons) == 5
+
+
+async def test_a_server_that_stalls_shows_it_from_the_due_time(in_process: InProcess) -> None:
+    """With one request at a time the others wait in the client, and keep the time at which they were due."""
+
+    async def behave(asked: Asked) -> None:
+        await asyncio.sleep(0.15)
+        await asked.stream()
+
+    choice = TraceChoice(str(DATA / "mooncake.jsonl"), speed=100.0)
+    found = starts(await replay(in_process, choice, behave, concurrency=1))
+    waits = sorted(one.at - one.due for one in found.values() if one.due is not None)
+    assert waits[-1] > 0.5
+
+
+async def test_a_cancelled_replay_ends_at_once(in_process: InProcess) -> None:
+    """Requests that are not due yet are not sent."""
+    begun = asyncio.Event()
+
+    async def behave(asked: Asked) -> None:
+        begun.set()
+        await asked.stream()
+
+    choice = TraceChoice(str(DATA / "burstgpt.csv"))
+    running = asyncio.create_task(replay(in_process, choice, behave))
+    await asyncio.wait_for(begun.wait(), 10.0)
+    assert in_process.client is not None
+    in_process.client.cancel()
+    loaded = await asyncio.wait_for(running, 5.0)
+    assert len(starts(loaded)) <= 1
+
+
+def test_the_command_survives_the_pipe() -> None:
+    """The process gets the file, the part and the speed."""
+    choice = TraceChoice("a.jsonl", TraceFormat.MOONCAKE, 2.0, 10.0)
+    load = RunLoad("r", WorkerTarget("http://x"), 512, 100, 10, open_loop=ARRIVALS, trace=choice)
+    assert decode_command(encode_command(load)) == load
+    unknown = replace(load, trace=replace(choice, form=None, to_s=20.0))
+    assert decode_command(encode_command(unknown)) == unknown
+    assert json.loads(encode_command(unknown))
