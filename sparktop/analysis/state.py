@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.progress import Progress, ProgressView
 from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import StateThresholds
@@ -17,6 +18,8 @@ from sparktop.values import dataclass
 
 _LEAST_WINDOW_S = 1.0
 """A window of a single sample is shown as this many seconds."""
+_LEAST_QUEUED = 0.5
+"""Part of the state's window that must be known before requests that no longer wait are called a queue."""
 _FAILED = {
     FailureKind.LOADING: BackendState.LOADING,
     FailureKind.ENGINE_DEAD: BackendState.ENGINE_DEAD,
@@ -25,6 +28,8 @@ _FAILED = {
 }
 """The state of a backend by the failure of its newest poll; any other failure makes it unreachable."""
 
+_AT_WORK = frozenset(LimitKind) - {LimitKind.CLIENT, LimitKind.ROUTER, LimitKind.UNKNOWN}
+"""Limits of an engine that computes all the time, however few requests run: it is busy, not bored."""
 _STOPPED = {Progress.SUSPECT: BackendState.SUSPECT, Progress.STUCK: BackendState.STUCK}
 """The state of a backend by the verdict on its standstill."""
 
@@ -54,6 +59,8 @@ class LoadFigures:
     tokens_moved: bool = False
     """True while a token rate that is shown beside the state is above 0."""
     slots: int | None = None
+    limit: LimitKind | None = None
+    """What holds the server back; None while that is not judged."""
     note: str | None = None
     """Why the server reports no more, as its reader explains it."""
 
@@ -115,7 +122,8 @@ def _short_of_room(load: LoadFigures, thresholds: StateThresholds) -> JudgedStat
     if kv_percent is not None and kv_percent >= thresholds.kv_full_percent:
         rule = f"KV cache {kv_percent:.1f} % full, at or above {thresholds.kv_full_percent:g} %"
         return JudgedState(BackendState.KV_FULL, rule)
-    if load.waiting_share and load.waiting_share >= thresholds.queueing_share:
+    seen = load.waiting or load.window_s >= _LEAST_QUEUED * thresholds.window_s
+    if seen and load.waiting_share and load.waiting_share >= thresholds.queueing_share:
         now = "" if load.waiting is None else f", {load.waiting:.0f} now"
         rule = f"requests waited in {100 * load.waiting_share:.0f} % of {window}{now}"
         return JudgedState(BackendState.QUEUEING, rule, None if load.waiting else load.window_s)
@@ -125,20 +133,20 @@ def _short_of_room(load: LoadFigures, thresholds: StateThresholds) -> JudgedStat
 def _by_requests(running: float, load: LoadFigures, thresholds: StateThresholds) -> JudgedState:
     """Return the state busy, bored or idle of a backend, by its requests, with an explanation.
 
-    A backend at which requests wait now is busy. If no request runs now, the mean of the last seconds
-    decides. If no request ran in these seconds either, the backend is bored if tokens were generated, else
-    idle.
+    A backend at which requests wait now is busy, and so is one whose steps, machine or network limit it. If
+    no request runs now, the mean of the last seconds decides. If no request ran in these seconds either, the
+    backend is bored if tokens were generated, else idle.
     """
     if load.waiting:
         of_slots = f" of {load.slots} slots" if load.slots else ""
         rule = f"{_count(load.waiting)} waiting now, beside {_count(running)} running{of_slots}"
         return JudgedState(BackendState.BUSY, rule)
     if running > 0:
-        state, rule = _busy_or_bored(running, load.slots, thresholds)
+        state, rule = _busy_or_bored(running, load, thresholds)
         return JudgedState(state, rule)
     window = f"the last {max(load.window_s, _LEAST_WINDOW_S):.0f} s"
     if load.running_mean:
-        state, rule = _busy_or_bored(load.running_mean, load.slots, thresholds)
+        state, rule = _busy_or_bored(load.running_mean, load, thresholds)
         return JudgedState(state, f"{rule}, on average over {window}; none now", load.window_s)
     if load.tokens_moved:
         rule = f"tokens came in {window}, in requests too short to be seen running"
@@ -147,20 +155,33 @@ def _by_requests(running: float, load: LoadFigures, thresholds: StateThresholds)
 
 
 def _busy_or_bored(
-    running: float, slots: int | None, thresholds: StateThresholds
+    running: float, load: LoadFigures, thresholds: StateThresholds
 ) -> tuple[BackendState, str]:
     """Return (busy or bored, the rule that decided as text) for a number of running requests.
 
-    `running` is compared with `slots`, the requests that the server can run at once, or if this is unknown
-    with a fixed number.
+    `running` is compared with the requests that the server can run at once, or if this is unknown with a
+    fixed number. With fewer requests it is busy too if the engine itself is known to be the limit.
     """
+    slots = load.slots
+    enough = slots * thresholds.busy_share if slots else thresholds.busy_running
+    said = f"running {_count(running)} of {slots} slots" if slots else f"running {_count(running)}"
+    if running < enough and load.limit in _AT_WORK:
+        return BackendState.BUSY, f"{said}, limited by {load.limit}"
     if slots:
-        enough = slots * thresholds.busy_share
-        rule = f"running {_count(running)} of {slots} slots, {100 * thresholds.busy_share:g} % is busy"
+        rule = f"{said}, {100 * thresholds.busy_share:g} % is busy"
     else:
-        enough = thresholds.busy_running
-        rule = f"running {_count(running)}, {enough:g} is busy (slots unknown)"
+        rule = f"{said}, {enough:g} is busy (slots unknown)"
     return (BackendState.BUSY if running >= enough else BackendState.BORED), rule
+
+
+def shown_limit(limit: Limit | None, state: BackendState) -> Limit | None:
+    """Return what holds a backend back, except a limit of work that an idle backend no longer has.
+
+    The verdict on the limit covers more seconds than the state.
+    """
+    if limit is not None and state is BackendState.IDLE and limit.kind in _AT_WORK:
+        return None
+    return limit
 
 
 def _count(value: float) -> str:

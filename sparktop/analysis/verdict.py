@@ -143,12 +143,11 @@ def _without_alert(snapshot: Snapshot) -> Verdict:
     if not backends:
         found = "no inference server found yet" if snapshot.searching else "no backend to watch"
         return Verdict(Severity.INFO, found, "no server")
-    # A sweep raises no alert about the balance of its own load, but the panel shows the verdict.
     swinging = next((one for one in leading(snapshot.balance) if one.bad), None)
     if swinging is not None:
         word = swinging.word.value
         return Verdict(Severity.INFO, _named(swinging), word, key="w")
-    queueing = [view for view in backends if view.waiting]
+    queueing = [view for view in backends if view.waiting and not view.in_sweep]
     if queueing:
         most = max(queueing, key=lambda view: view.waiting or 0.0)
         count = f"{most.waiting:.0f}"
@@ -161,19 +160,24 @@ def _without_alert(snapshot: Snapshot) -> Verdict:
 def _of_states(snapshot: Snapshot) -> Verdict:
     """Return the verdict where nothing is wrong: how many servers have which state."""
     backends = snapshot.backends
-    states = Counter(view.state for view in backends)
-    said = ", ".join(f"{states[state]} {state.value}" for state in BackendState if states[state])
+    states = Counter((view.state, view.is_full_by_sweep) for view in backends)
+    said = ", ".join(
+        f"{states[state, by_sweep]} {state.value}{' (sweep)' if by_sweep else ''}"
+        for state in BackendState
+        for by_sweep in (False, True)
+        if states[state, by_sweep]
+    )
     open_groups = [
         one
         for one in snapshot.balance
-        if one.within is None and (one.word is BalanceWord.UNKNOWN or one.word_now.bad)
+        if one.within is None and not one.in_sweep and (one.word is BalanceWord.UNKNOWN or one.word_now.bad)
     ]
     if open_groups and any(view.running for view in backends):
         group = open_groups[0].group
         doubt = open_groups[0].word_now
         judged = f"perhaps {doubt.value}" if doubt.bad else "balance not known yet"
         return Verdict(Severity.INFO, f"{said}; {group}: {judged}", f"{group}: {judged}", key="w")
-    if states.keys() <= _WELL:
+    if all(state in _WELL or by_sweep for state, by_sweep in states):
         return Verdict(None, f"all well: {said}", "all well")
     return Verdict(Severity.INFO, said, said)
 

@@ -313,11 +313,16 @@ class Balance:
     """The most likely cause; None without evidence."""
     hint: str | None = None
     """What to try; None without evidence."""
+    in_sweep: bool = False
+    """Whether a sweep of this program loads the group, or loaded it less than a minute ago."""
 
     @property
     def bad(self) -> bool:
-        """Whether action is needed: `word` is OSCILLATING, STARVED or UNEVEN, and the router is known."""
-        return self.word.bad and self.router is not None
+        """Whether action is needed: `word` is OSCILLATING, STARVED or UNEVEN, and the router is known.
+
+        False for the load of a sweep of this program: its result reports the balance.
+        """
+        return self.word.bad and self.router is not None and not self.in_sweep
 
 
 def leading(groups: Sequence[Balance]) -> list[Balance]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from sparktop.values import dataclass
@@ -191,3 +192,18 @@ COUNTER_FIGURES = (
     CounterFigure("lora_max", "at most", "lora_max", how=How.GAUGE, section=_LORA),
 )
 """The metrics that only some servers report, in the order in which they are shown."""
+
+
+def also_reported(values: Mapping[str, float | None]) -> list[tuple[CounterFigure, float]]:
+    """Return what only some servers report and this one does: (metric, value), in the order to show.
+
+    `values` has the values by name. Faults that never happened are left out, and a section (see
+    `CounterFigure`) with nothing but zeros, because servers report zeros for features that are off.
+    """
+    known = [
+        (one, value)
+        for one in COUNTER_FIGURES
+        if (value := values.get(one.name)) is not None and (value or not one.fault)
+    ]
+    used = {one.section for one, value in known if value}
+    return [(one, value) for one, value in known if one.section in used or one.section == ALSO_REPORTED]

@@ -9,7 +9,6 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from sparktop.model.balance import Balance
-from sparktop.model.counter_figures import ALSO_REPORTED, COUNTER_FIGURES, CounterFigure
 from sparktop.model.event import Alert, Event
 from sparktop.model.failure import Failure
 from sparktop.model.fleet import NO_COST, NO_TOTALS, SelfView, Totals
@@ -45,6 +44,10 @@ class BackendState(StrEnum):
     IDLE = "idle"
     UNKNOWN = "unknown"
     """The server answers, but does not report what the rules for states need."""
+
+
+_FULL = frozenset({BackendState.PREEMPTING, BackendState.KV_FULL, BackendState.QUEUEING})
+"""States of a server that gets more requests than it can run: what a sweep looks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +203,7 @@ class BackendView:
     preemptions_per_s: float | None = None
     prefix_cache_hit_percent: float | None = None
     spec_decode_accept_percent: float | None = None
-    spec_accepted_per_draft: float | None = None
-    """Mean tokens accepted per draft, over 60 s."""
+    spec_accepted_per_draft: float | None = None  # mean, over 60 s
     spec_drafts_per_s: float | None = None  # over 10 s
     batch_per_step: float | None = None
     """Mean tokens per engine step, prompt and generated, over 60 s."""
@@ -215,8 +217,7 @@ class BackendView:
     """Why speculative decoding is not worth its time, with the figures that show it; None unless shown."""
     counter_figures: Mapping[str, float | None] = field(default_factory=lambda: _NO_NUMBERS)
     """Values of the metrics in `COUNTER_FIGURES`, by name."""
-    estimated_read_gb_per_s: float | None = None
-    """Gigabytes per second that the GPUs read, over 10 s, summed over engine cores."""
+    estimated_read_gb_per_s: float | None = None  # over 10 s, summed over engine cores
     roofline_percent: float | None = None
     """`estimated_read_gb_per_s` as a percentage of the memory bandwidth, where that is known (GB10)."""
     capture_sizes: tuple[int, ...] | None = None
@@ -238,6 +239,8 @@ class BackendView:
     finished: Mapping[str, float] = field(default_factory=lambda: _NO_NUMBERS)
     limited_by: Limit | None = None
     """What holds the server back; None while that is not judged."""
+    in_sweep: bool = False
+    """Whether a sweep of this program loads the server, on purpose."""
     restarts: int = 0  # since the first sample
     start_time: float | None = None
     """The server process's start as Unix time, where it is reported."""
@@ -254,23 +257,19 @@ class BackendView:
         """Whether the newest poll of the backend succeeded; False before the first."""
         return self.failure is None and self.age_s is not None
 
-    def also_reported(self) -> list[tuple[CounterFigure, float]]:
-        """Return what only some servers report and this one does: (metric, value), in the order to show.
-
-        Faults that never happened are left out, and a section (see `CounterFigure`) with nothing but zeros,
-        because servers report zeros for features that are off.
-        """
-        known = [
-            (one, value)
-            for one in COUNTER_FIGURES
-            if (value := self.counter_figures.get(one.name)) is not None and (value or not one.fault)
-        ]
-        used = {one.section for one, value in known if value}
-        return [(one, value) for one, value in known if one.section in used or one.section == ALSO_REPORTED]
+    @property
+    def is_full_by_sweep(self) -> bool:
+        """Whether a sweep of this program explains why requests wait, are preempted or fill the KV cache."""
+        return self.in_sweep and self.state in _FULL
 
     @property
     def state_text(self) -> str:
-        """Return the state, and its time window if `state_window_s` is set: "queueing 10 s"."""
+        """Return the state, with its time window if `state_window_s` is set: "queueing 10 s".
+
+        A state that a sweep of this program causes is marked instead: "queueing (sweep)".
+        """
+        if self.is_full_by_sweep:
+            return f"{self.state.value} (sweep)"
         window_s = self.state_window_s
         return self.state.value if window_s is None else f"{self.state.value} {window_s:.0f} s"
 

@@ -6,6 +6,7 @@ from collections.abc import Container, Sequence
 
 from sparktop.graphics import numbers
 from sparktop.model.counter_figures import CounterFigure, How
+from sparktop.model.counter_figures import also_reported as also_reported_figures
 from sparktop.model.snapshot import BackendView, Latency
 from sparktop.report import cell
 from sparktop.report.table import Column, Kind, Table
@@ -90,7 +91,7 @@ def also_reported(backends: Sequence[BackendView]) -> Table:
     rows = (
         (cell.name(one.name), figure.section, figure.title, counter_figure(figure, value))
         for one in backends
-        for figure, value in one.also_reported()
+        for figure, value in also_reported_figures(one.counter_figures)
     )
     return Table("Also reported", columns, tuple(rows))
 
@@ -112,7 +113,7 @@ def also_reported_words(view: BackendView) -> str:
     Metrics of one section stand together, such as "LMCache: hits 62 %, filled 31 %".
     """
     parts: dict[str, list[str]] = {} if view.role is None else {"role": [view.role]}
-    for figure, value in view.also_reported():
+    for figure, value in also_reported_figures(view.counter_figures):
         parts.setdefault(figure.section, []).append(f"{figure.title} {counter_figure(figure, value)}")
     if view.spec_verdict is not None:
         parts["speculation"] = [view.spec_verdict]

@@ -42,9 +42,8 @@ def seconds(value: float) -> str:
 
 
 def state(view: BackendView) -> str:
-    """Return a backend's state, with its time window where it was judged over one: "queueing 10 s"."""
-    seconds = view.state_window_s
-    return view.state.value if seconds is None else f"{view.state.value} {seconds:.0f} s"
+    """Return a backend's state with what belongs to it: "queueing 10 s", "KV-full (sweep)"."""
+    return view.state_text
 
 
 def rate(value: float | None) -> str:

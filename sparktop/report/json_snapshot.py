@@ -51,6 +51,7 @@ _FIGURE_KEYS = (
     "uptime_s",
     "state_rule",
     "state_window_s",
+    "in_sweep",
 )
 _LOADING_KEYS = (
     "phase",

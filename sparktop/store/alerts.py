@@ -73,11 +73,16 @@ def judge_backend(
 ) -> None:
     """Raise, update or clear the alerts "kv-full", "preempting" and "restarts" of a backend.
 
-    Called after a successful poll at `when`.
+    Called after a successful poll at `when`. A sweep of this program fills servers on purpose: while it runs,
+    the first two are clear.
     """
-    _judge_kv_cache(book, key, track.view.kv_fullest_percent, thresholds.kv_full_percent, when)
     _judge_restarts(book, key, track, when)
     alert_id, preempted_at = f"{key.label}:preempting", track.preempted_at
+    if when.at < track.loaded_until:
+        for cleared in (alert_id, f"{key.label}:kv-full"):
+            book.clear(cleared, when, "a sweep loads it")
+        return
+    _judge_kv_cache(book, key, track.view.kv_fullest_percent, thresholds.kv_full_percent, when)
     if preempted_at is None or when.at - preempted_at > PREEMPTING_CLEARS_AFTER_S:
         book.clear(alert_id, when)
     elif preempted_at == when.at or book.severity(alert_id):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sparktop.analysis.limited_by.evidence import Evidence, Machine, Peer
 from sparktop.analysis.roofline import bandwidth_gb_per_s, read_percent
+from sparktop.analysis.state import shown_limit
 from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.progress import Progress
 from sparktop.model.snapshot import BackendView
@@ -44,7 +45,7 @@ class LimitBook:
         """Return what holds a backend back; None if it does not answer, may be stuck or was not judged."""
         if view.failure is not None or (view.progress is not None and view.progress.word in _STUCK):
             return None
-        return self._found.get(view.name)
+        return shown_limit(self._found.get(view.name), view.state)
 
     def look(
         self,
@@ -62,6 +63,8 @@ class LimitBook:
         for name in due[:MOST_AT_ONCE]:
             self._judged_at[name] = at
             self.note(name, _verdict(backends[name], backends, nodes, routed))
+        for track in backends.values():
+            track.show_limit(self._found.get(track.target.name))
 
     def note(self, name: str, found: Limit | None) -> None:
         """Record a judgement of a backend; a verdict of another kind must be judged twice in a row."""

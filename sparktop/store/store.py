@@ -256,11 +256,7 @@ class Store:
 
     @contextmanager
     def loaded_from_here(self, names: frozenset[str]) -> Iterator[None]:
-        """Suppress balance alerts and events about some sources during a `with` block and a minute after it.
-
-        `names` are the backends and routers that a sweep of this program loads. The sweep's result reports
-        their balance, which is still judged and shown.
-        """
+        """Suppress alerts about load and balance of what a sweep of this program loads in a `with` block."""
         self.begin_own_load(names)
         try:
             yield
@@ -268,13 +264,14 @@ class Store:
             self.end_own_load(names)
 
     def begin_own_load(self, names: frozenset[str]) -> None:
-        """Suppress balance alerts and events about these backends and routers until after `end_own_load`."""
+        """Suppress alerts about load and balance of these backends and routers until `end_own_load`."""
         self._begin(Change.BEGIN_OWN_LOAD, names)
+        self._tracks.begin_own_load(names)
         self.balance.begin_own_load(names)
 
     def end_own_load(self, names: frozenset[str]) -> None:
         """End the suppression of `begin_own_load`; alerts return one minute after the last `judge`."""
-        self._begin(Change.END_OWN_LOAD, names)
+        self._tracks.end_own_load(names, self._begin(Change.END_OWN_LOAD, names).at)
         self.balance.end_own_load(names)
 
     def judge(self) -> None:
@@ -394,6 +391,7 @@ class Store:
             ranks=self.ranks.view(view.name, at),
             limited_by=self.limits.of(view),
             lanes_balance=self.balance.of_lanes(view.name),
+            in_sweep=at < track.loaded_until,
             roofline_percent=read_percent(bandwidth, view.estimated_read_gb_per_s, *spread),
             roofline_tps=limit_tps(bandwidth, facts.bytes_per_token_gb, *spread),
             uptime_s=None if view.start_time is None else max(0.0, now.timestamp() - view.start_time),

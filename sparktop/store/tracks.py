@@ -110,6 +110,19 @@ class Tracks:
         known = {name: behind.get(name) or track.view.model for name, track in self.backends.items()}
         return {name: group for name, group in known.items() if group is not None}
 
+    def begin_own_load(self, names: Iterable[str]) -> None:
+        """Record that a sweep of this program loads the backends among `names`."""
+        for track in self._backends_in(names):
+            track.begin_own_load()
+
+    def end_own_load(self, names: Iterable[str], at: float) -> None:
+        """Record that the sweep that loaded the backends among `names` has ended at `at` (monotonic)."""
+        for track in self._backends_in(names):
+            track.end_own_load(at)
+
+    def _backends_in(self, names: Iterable[str]) -> list[BackendTrack]:
+        return [self.backends[name] for name in names if name in self.backends]
+
     def poll_ms(self) -> dict[str, float]:
         """Return the duration of the newest poll in ms, by the label of the source; unknown ones left out."""
         took = {

@@ -48,7 +48,8 @@ BACKEND = """name url engine engine_version ok error age_s state model max_model
     waiting_for_capacity prompt_cached_tps spec_accepted_per_draft spec_drafts_per_s batch_per_step
     steps_per_s role external_cache_hit_percent spec_accept_by_position_percent also_reported
     spec_verdict media_cache_hit_percent progress ranks limited_by
-    roofline_percent roofline_tps restarts uptime_s state_rule state_window_s tpot_ms prefill_ms decode_ms"""
+    roofline_percent roofline_tps restarts uptime_s state_rule state_window_s tpot_ms prefill_ms decode_ms
+    in_sweep"""
 LANE = "engine running waiting kv_cache_percent"
 LATENCY = "mean p50 p90 p95 p99 count window_s"
 COUNTERS = "prompt_tokens generation_tokens preemptions finished"

@@ -49,3 +49,9 @@ def test_queueing_beside_nothing_waiting_says_its_window(world: World) -> None:
         if second >= 10:
             seen.add((view.state_text, view.waiting))
     assert seen == {("queueing", 1.0), ("queueing 10 s", 0.0)}
+
+
+def test_a_start_is_no_queue(world: World) -> None:
+    """A request waited in the first look alone: two looks are too few to call that a queue."""
+    words = [look(world, 1000 + second, 4.0, float(not second), 100.0 * second).state for second in range(4)]
+    assert words == [BackendState.QUEUEING, *[BackendState.BORED] * 3]

@@ -116,7 +116,17 @@ def _bandwidth(evidence: Evidence, load: Load, cost: StepCost, flat: float | Non
         parts.append(f"{step}, {100 * flat:.0f} % of it however many run")
     if not parts:
         parts.append(f"{step}: far fewer than would keep the GPU computing")
-    free = None
-    if evidence.slots is not None and load.running < evidence.slots / 2:
-        free = f"nothing waits, {evidence.slots - load.running:.0f} of {evidence.slots} slots are free"
-    return Limit(LimitKind.BANDWIDTH, "; ".join(parts), free, value, limit, unit)
+    return Limit(LimitKind.BANDWIDTH, "; ".join(parts), _free(evidence, load, flat), value, limit, unit)
+
+
+def _free(evidence: Evidence, load: Load, flat: float | None) -> str | None:
+    """Return how many slots are free, and what twice the requests would gain if a step's fixed part is known.
+
+    A step of which the part `flat` is fixed takes 2 - `flat` times as long with twice the requests.
+    """
+    if evidence.slots is None or load.running >= evidence.slots / 2:
+        return None
+    free = f"{evidence.slots - load.running:.0f} of {evidence.slots} slots are free"
+    if flat is None:
+        return f"nothing waits, {free}"
+    return f"{free}: twice the requests give about {2 / (2 - min(1.0, flat)):.1f} × the tok/s"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparktop.graphics import numbers
-from sparktop.model.counter_figures import CounterFigure, How
+from sparktop.model.counter_figures import CounterFigure, How, also_reported
 from sparktop.model.snapshot import BackendView
 from sparktop.panels.parts.rows import Row
 from sparktop.panels.parts.sections import VALUE_WIDTH, Section, fact, facts, name_width
@@ -19,7 +19,7 @@ def counter_sections(view: BackendView, width: int) -> list[Section]:
     """
     room = width // 2 - name_width(width) - VALUE_WIDTH
     cells: dict[str, list[Row]] = {}
-    for figure, value in view.also_reported():
+    for figure, value in also_reported(view.counter_figures):
         cells.setdefault(figure.section, []).append(_cell(figure, value, room))
     return [Section(title, facts(rows, width)) for title, rows in cells.items()]
 

@@ -17,7 +17,7 @@ from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.graph_grid import Graph
-from sparktop.panels.parts.roles import STATE_ROLES
+from sparktop.panels.parts.roles import state_role
 from sparktop.panels.parts.rows import Row, in_role
 from sparktop.panels.parts.sections import Section
 from sparktop.panels.parts.sentences import wrapped
@@ -78,7 +78,7 @@ def _state(view: BackendView, width: int) -> list[Row]:
     because = " because "
     head, *rest = wrapped(f"{view.state_text}{because}{view.state_rule}", width)
     rule = head.removeprefix(view.state_text).removeprefix(because)
-    first: Row = [(view.state_text, STATE_ROLES[view.state]), label(because), (rule, "text")]
+    first: Row = [(view.state_text, state_role(view)), label(because), (rule, "text")]
     return [first, *([(line, "text")] for line in rest)]
 
 

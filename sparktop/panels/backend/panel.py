@@ -27,7 +27,7 @@ from sparktop.panels.parts.figures import (
 )
 from sparktop.panels.parts.frame import frame_role, framed, name_tab
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow, area_rows, caption, stacked_rows, with_time_axis
-from sparktop.panels.parts.roles import STATE_ROLES, WORD_ROLES
+from sparktop.panels.parts.roles import WORD_ROLES, alarm, state_role, wait_role
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
 from sparktop.values import dataclass
 
@@ -95,7 +95,7 @@ def _occupancy(view: BackendView) -> Row:
         figure(
             numbers.count(view.waiting, 5),
             known=view.waiting is not None,
-            role="warn" if view.waiting else LIVE,
+            role=wait_role(view),
         ),
         label("  req/s "),
         figure(numbers.rate(view.requests_per_s, 5), known=view.requests_per_s is not None),
@@ -110,18 +110,19 @@ def _kv(view: BackendView, width: int) -> Row:
     return [
         label("KV", 4),
         *bar_runs(None if percent is None else percent / 100, length, "memory"),
-        (f" {numbers.percent(percent)}", share_role(percent, 90, 98)),
+        (f" {numbers.percent(percent)}", alarm(view, share_role(percent, 90, 98))),
         (capacity, "muted"),
     ]
 
 
 def _cache(view: BackendView) -> Row:
     hits, preempted = view.prefix_cache_hit_percent, view.preemptions_per_s
+    role = alarm(view, "bad" if preempted else "text")
     return [
         label("prefix hits "),
         figure(numbers.percent(hits), known=hits is not None),
         label("  preempted/s "),
-        figure(numbers.rate(preempted, 5), known=preempted is not None, role="bad" if preempted else "text"),
+        figure(numbers.rate(preempted, 5), known=preempted is not None, role=role),
     ]
 
 
@@ -261,7 +262,7 @@ def graph_rows(
 
 def name_and_state(view: BackendView) -> tuple[Row, Run]:
     """Return (engine and name as a tab for the frame, state) of a backend."""
-    return name_tab("backend", view.name, view.engine or "server"), (view.state_text, STATE_ROLES[view.state])
+    return name_tab("backend", view.name, view.engine or "server"), (view.state_text, state_role(view))
 
 
 def about(view: BackendView) -> Row:

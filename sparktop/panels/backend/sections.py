@@ -23,6 +23,7 @@ from sparktop.panels.parts.figures import (
     rate_words,
     share_role,
 )
+from sparktop.panels.parts.roles import alarm, wait_role
 from sparktop.panels.parts.rows import Row
 from sparktop.panels.parts.sections import (
     VALUE_WIDTH,
@@ -136,19 +137,19 @@ def _load(view: BackendView, width: int) -> list[Row]:
     slots = f"/{view.slots}" if view.slots else ""
     cells = [
         fact("running", numbers.count(view.running, 5), slots),
-        fact("waiting", numbers.count(view.waiting, 5), role="warn" if view.waiting else "text"),
+        fact("waiting", numbers.count(view.waiting, 5), role=wait_role(view, "text")),
         fact("for memory", numbers.count(view.waiting_for_capacity, 5)),
         fact(
             "preempts",
             numbers.rate(view.preemptions_per_s, 5),
             "/s",
-            role="bad" if view.preemptions_per_s else "text",
+            role=alarm(view, "bad" if view.preemptions_per_s else "text"),
         ),
     ]
     percent, capacity = view.kv_cache_percent, view.kv_capacity_tokens
     used = None if percent is None or capacity is None else capacity * percent / 100
     after: Row = [
-        (numbers.percent(percent), share_role(percent, 90, 98)),
+        (numbers.percent(percent), alarm(view, share_role(percent, 90, 98))),
         figure(numbers.count(used, 6), known=used is not None),
         label(f" of {numbers.count(capacity, 5).strip()} tok"),
     ]

@@ -20,7 +20,7 @@ from sparktop.panels.backend.panel import (
 from sparktop.panels.parts.columns import figures_width, mark, panel_row
 from sparktop.panels.parts.figures import LIVE, figure, latency_role, quantile_text, share_role
 from sparktop.panels.parts.graph import TimeWindow
-from sparktop.panels.parts.roles import SHORT_STATES, STATE_ROLES
+from sparktop.panels.parts.roles import SHORT_STATES, alarm, state_role, state_words, wait_role
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
 from sparktop.values import dataclass
 
@@ -56,21 +56,19 @@ def _slowness(latency: Latency) -> tuple[str, str]:
 
 def _state(view: BackendView) -> tuple[str, str]:
     """Return a backend's state, with its time window if that fits into the column."""
-    text = view.state_text if cell_width(view.state_text) <= _STATE else view.state.value
-    return text, STATE_ROLES[view.state]
+    fitting = (text for text in state_words(view) if cell_width(text) <= _STATE)
+    return next(fitting, view.state.value), state_role(view)
 
 
 _COLUMNS = (
     Column("state", _STATE, _state, "left"),
     Column("tok/s", 5, lambda v: _known(numbers.rate(v.generation_tps, 5), v.generation_tps, LIVE)),
     Column("run", 4, lambda v: _known(numbers.count(v.running, 4), v.running, LIVE)),
-    Column(
-        "wait", 4, lambda v: _known(numbers.count(v.waiting, 4), v.waiting, "warn" if v.waiting else LIVE)
-    ),
+    Column("wait", 4, lambda v: _known(numbers.count(v.waiting, 4), v.waiting, wait_role(v))),
     Column(
         "KV",
         5,
-        lambda v: (numbers.percent(v.kv_cache_percent), share_role(v.kv_cache_percent, 90, 98)),
+        lambda v: (numbers.percent(v.kv_cache_percent), alarm(v, share_role(v.kv_cache_percent, 90, 98))),
     ),
     Column("TTFT p95", 9, lambda v: _slowness(v.ttft)),
     Column("ITL p95", 9, lambda v: _slowness(v.itl)),
@@ -187,9 +185,9 @@ def short_entry(view: BackendView, width: int, *, selected: bool = False) -> Row
     run, wait = numbers.count(view.running, 4).strip(), numbers.count(view.waiting, 4).strip()
     row: Row = [
         (fit_name(view.name, name), "title"),
-        (f" {fit(SHORT_STATES.get(view.state, view.state.value), _SHORT_STATE)}", STATE_ROLES[view.state]),
+        (f" {fit(SHORT_STATES.get(view.state, view.state.value), _SHORT_STATE)}", state_role(view)),
         figure(numbers.rate(view.generation_tps, 5), known=view.generation_tps is not None),
-        figure(f" {run}+{wait}", known=view.running is not None, role="warn" if view.waiting else LIVE),
+        figure(f" {run}+{wait}", known=view.running is not None, role=wait_role(view)),
     ]
     if view.failure is not None or view.age_s is None:
         row = in_role(row, failure_role(view) if view.failure else "stale")

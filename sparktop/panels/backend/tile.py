@@ -9,7 +9,7 @@ from sparktop.panels.backend.panel import load_rows, name_and_state
 from sparktop.panels.parts.figures import LIVE, figure, label, share_role
 from sparktop.panels.parts.frame import frame_role, framed, tab
 from sparktop.panels.parts.graph import TimeWindow
-from sparktop.panels.parts.roles import SHORT_STATES
+from sparktop.panels.parts.roles import alarm, state_words, wait_role
 from sparktop.panels.parts.rows import Row, fit_row, in_role, row_width
 
 _WITH_ENGINE = 38
@@ -27,13 +27,13 @@ def _figures(view: BackendView, width: int) -> Row:
     wait = figure(
         numbers.count(view.waiting, 3).strip(),
         known=view.waiting is not None,
-        role="warn" if view.waiting else LIVE,
+        role=wait_role(view),
     )
     percent = numbers.percent(view.kv_cache_percent).strip()
     words: Row = [rate, label(" tok/s run "), run, label(" wait "), wait]
     closer: Row = [(tokens.strip(), rate[1]), *words[1:]]
     choices: tuple[Row, ...] = (
-        [*words, label("  KV "), (percent, share_role(view.kv_cache_percent, 90, 98))],
+        [*words, label("  KV "), (percent, alarm(view, share_role(view.kv_cache_percent, 90, 98)))],
         words,
         closer,
         [rate, label(" tok/s "), run, label("+"), wait],
@@ -60,7 +60,7 @@ def tile_panel(
     title, state = name_and_state(view)
     if width < _WITH_ENGINE:
         title = tab((view.name, "title"))
-    said = (view.state_text, view.state.value, SHORT_STATES.get(view.state, view.state.value))
+    said = state_words(view)
     room = width - 5 - row_width(title)
     state = next((words for words in said if row_width(tab((words, ""))) <= room), said[-1]), state[1]
     footnote: Row = [(f" {view.failure.message} ", failure_role(view))] if view.failure else []

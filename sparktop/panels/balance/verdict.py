@@ -30,21 +30,24 @@ def word_run(balance: Balance) -> Run:
     uneven?".
     """
     sign = "▲ " if balance.bad else ""
+    sweep = " (sweep)" if balance.in_sweep and balance.word.bad else ""
     now = "" if balance.word is balance.word_now else f" → {balance.word_now.value}?"
-    return f"{sign}{balance.word.value}{now}", word_role(balance)
+    return f"{sign}{balance.word.value}{sweep}{now}", word_role(balance)
 
 
 def word_role(balance: Balance) -> str:
     """Return the role (colour name) of the announced verdict.
 
-    A bad verdict on backends whose router is not known is "text", a neutral colour. A good verdict that the
+    A bad verdict on backends whose router is not known, or that a sweep of this program loads, is "text", a
+    neutral colour. A good verdict that the
     newest window contradicts is "warn", or "text" if that window's verdict is not bad either.
     """
     if balance.word.bad:
-        return WORD_ROLES[balance.word] if balance.router is not None else "text"
+        return WORD_ROLES[balance.word] if balance.bad else "text"
     if balance.word is balance.word_now:
         return WORD_ROLES[balance.word]
-    return "warn" if balance.word_now.bad and balance.router is not None else "text"
+    wrong = balance.word_now.bad and balance.router is not None and not balance.in_sweep
+    return "warn" if wrong else "text"
 
 
 def _period(balance: Balance) -> float | None:

@@ -11,6 +11,7 @@ from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.figures import LIVE, figure, label, tokens_rate
 from sparktop.panels.parts.frame import hot
+from sparktop.panels.parts.roles import wait_role
 from sparktop.panels.parts.rows import Row, row_width, spread_row
 
 _WIDE = 90
@@ -93,8 +94,13 @@ def _totals(snapshot: Snapshot) -> list[Row]:
         tokens_rate(totals.generation_tps, 5),
         [label("prompt "), figure(numbers.rate(totals.prompt_tps, 5)), label(" tok/s")],
         count("run", totals.running, LIVE),
-        count("wait", totals.waiting, "warn" if totals.waiting else LIVE),
+        count("wait", totals.waiting, _wait_role(snapshot)),
     ]
+
+
+def _wait_role(snapshot: Snapshot) -> str:
+    """Return the role of the waiting requests: a warning, unless a sweep of this program lets them wait."""
+    return next((role for view in snapshot.backends if (role := wait_role(view)) != LIVE), LIVE)
 
 
 def _joined(pieces: Sequence[Row], gap: int) -> Row:

@@ -18,7 +18,7 @@ from sparktop.panels.parts.frame import frame_role, framed, name_tab
 from sparktop.panels.parts.gpu_figures import speed_role
 from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.graph_grid import Graph
-from sparktop.panels.parts.roles import STATE_ROLES
+from sparktop.panels.parts.roles import state_role
 from sparktop.panels.parts.rows import Row, in_role, row_width, spread_row
 
 _EMPTY = NodeSample(at=0.0)
@@ -120,7 +120,7 @@ def _backends(view: NodeView, backends: Sequence[BackendView]) -> Row:
         if view.name in backend.nodes:
             row += [
                 (f" {backend.name} ", "title"),
-                (backend.state_text, STATE_ROLES[backend.state]),
+                (backend.state_text, state_role(backend)),
                 figure(f" {numbers.rate(backend.generation_tps, 6).strip()}", role="text"),
                 label(" tok/s  "),
             ]

@@ -6,7 +6,7 @@ from string import ascii_lowercase
 
 from sparktop.colors.derived import PARTS
 from sparktop.model.balance import BalanceWord
-from sparktop.model.snapshot import BackendState
+from sparktop.model.snapshot import BackendState, BackendView
 
 STATE_ROLES = {
     BackendState.CONNECTING: "muted",
@@ -26,6 +26,9 @@ STATE_ROLES = {
 }
 """The role of each backend state; the state is always written out, too."""
 
+_SHORT_BY_SWEEP = {BackendState.KV_FULL: "full (sweep)", BackendState.QUEUEING: "queue (sweep)"}
+"""Words of 13 letters or fewer for states that a sweep of this program causes."""
+
 SHORT_STATES = {
     BackendState.CONNECTING: "connects",
     BackendState.UNREACHABLE: "down",
@@ -33,6 +36,29 @@ SHORT_STATES = {
     BackendState.PREEMPTING: "preempts",
 }
 """Words of eight letters or fewer for states with longer names, for narrow places."""
+
+
+def state_role(view: BackendView) -> str:
+    """Return the role of a backend's state: calm where a sweep of this program explains it."""
+    return "info" if view.is_full_by_sweep else STATE_ROLES[view.state]
+
+
+def state_words(view: BackendView) -> tuple[str, ...]:
+    """Return texts for a backend's state, the longest first."""
+    by_sweep = (_SHORT_BY_SWEEP.get(view.state),) if view.is_full_by_sweep else ()
+    texts = (view.state_text, *by_sweep, view.state.value, SHORT_STATES.get(view.state))
+    return tuple(text for text in texts if text is not None)
+
+
+def wait_role(view: BackendView, calm: str = "title") -> str:
+    """Return the role of a backend's waiting requests; `calm` where none waits, or a sweep lets them wait."""
+    return "warn" if view.waiting and not view.in_sweep else calm
+
+
+def alarm(view: BackendView, role: str) -> str:
+    """Return `role`, that of a figure which is too high, or "text" while a sweep of this program loads it."""
+    return "text" if view.in_sweep else role
+
 
 WORD_ROLES = {
     BalanceWord.UNKNOWN: "muted",

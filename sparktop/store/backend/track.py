@@ -13,6 +13,7 @@ from sparktop.analysis.standstill import StandstillClock
 from sparktop.analysis.state import LoadFigures, backend_state
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.failure import Failure
+from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.progress import ProgressView
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendHistory, BackendView, LaneHistory, LaneView
@@ -95,6 +96,9 @@ class BackendTrack:
         """True if the newest sample arrived clearly sooner than the configured interval."""
         self._figures = LoadFigures()
         """What the state was judged by at the newest poll."""
+        self._limit: LimitKind | None = None
+        self.loaded_until = -math.inf
+        """Monotonic time until which the backend shows the load of a sweep of this program."""
         self.view = _first_view(target)
 
     def set_thresholds(self, thresholds: StateThresholds, slow_step_ratio: float) -> None:
@@ -119,6 +123,24 @@ class BackendTrack:
             return
         self._figures = replace(self._figures, progress=progress)
         self._judge_state()
+
+    def show_limit(self, limit: Limit | None) -> None:
+        """Store what holds the backend back, and judge its state again if that has changed."""
+        kind = None if limit is None else limit.kind
+        if kind is self._limit:
+            return
+        self._limit = kind
+        if self.health.failure is None and self._figures.seen:
+            self._figures = replace(self._figures, limit=kind)
+            self._judge_state()
+
+    def begin_own_load(self) -> None:
+        """Record that a sweep of this program loads the backend: that it is full is what the sweep wants."""
+        self.loaded_until = math.inf
+
+    def end_own_load(self, at: float) -> None:
+        """Record that the sweep has ended at `at` (monotonic); states still cover its last seconds."""
+        self.loaded_until = at + self._thresholds.window_s
 
     def place(self, nodes: tuple[str, ...]) -> None:
         """Store the names of the nodes that the backend runs on."""
@@ -310,6 +332,7 @@ class BackendTrack:
                 (view.generation_tps, view.generation_tps_1s, view.prompt_tps, view.prompt_cached_tps)
             ),
             slots=view.slots,
+            limit=self._limit,
             note=sample.note,
         )
 

@@ -132,8 +132,9 @@ class BalanceBook:
 
         watch = self._watch(group.name)
         found, change = watch.update(judge_group(group, watch, at), at, now)
-        self._found[group.name], self._judged_at[group.name] = found, at
         quiet, when = self._is_own_load(group, at), Instant(at, now)
+        found = replace(found, in_sweep=quiet)
+        self._found[group.name], self._judged_at[group.name] = found, at
         held = alerts.get(self._alerts.get(group.name, ""))
         self._hold(found, alerts, when, quiet=quiet)
         if change is None or quiet:

@@ -50,8 +50,10 @@ _WORDS = (
     ("KV-full", "98 % of the KV cache or more is used"),
     ("queueing", "requests waited for half of the last 10 s or more"),
     ("busy", "half of its slots or more are running (8 requests where slots are unknown), or some wait"),
-    ("bored", "it runs something, but would take more at once"),
+    ("", "with fewer requests, too, where the engine itself is the limit: memory bandwidth, compute"),
+    ("bored", "it runs something, but the engine would take more at once"),
     ("idle", "nothing to do for 10 s"),
+    ("… (sweep)", "a sweep of this viewer fills it on purpose: this is not counted as an alert"),
     ("… 10 s", "a word of the last 10 s, where the figures of this moment say another"),
 )
 _FIGURES = (
