@@ -48,12 +48,14 @@ from sparktop.graphics.gradient import contrast, mix
 from sparktop.values import dataclass
 
 WORDS = 3.0
-"""Least contrast ratio of titles, keys and signals of a btop theme."""
+"""Least contrast ratio of titles and signals of a btop theme."""
 LABELS = 4.5
-"""Least contrast ratio of labels, where the text has it: btop's grey for inactive rows is too dark for
-them."""
+"""Least contrast ratio of labels and key letters, where the text has it: btop's grey for inactive rows is too
+dark for them."""
+FRAMES = 3.0
+"""Least contrast ratio of the frames of panels, which separate what would run together without them."""
 SHAPES = 1.5
-"""Least contrast ratio of a graph step, a border or a bar in a user's theme."""
+"""Least contrast ratio of a graph step or a bar in a user's theme."""
 DEFAULT = "default"
 """Value that stands for the terminal's own background."""
 _DEFAULT_DARK = "#202020"
@@ -195,13 +197,13 @@ def role_colors(theme: BtopTheme) -> RoleColors:
     def word(color: str, least: float = WORDS) -> str:
         return lifted(color, seen, text, least)
 
-    key = word(first("hi_fg", "title"))
+    readable = min(LABELS, contrast(text, seen))
+    key = word(first("hi_fg", "title"), readable)
     grey = given.get("inactive_fg", mix(text, seen, 0.5))
-    border = lifted(first("cpu_box", "div_line"), seen, text, SHAPES)
+    border = lifted(first("cpu_box", "div_line"), seen, text, FRAMES)
     selected = first("selected_fg")
     if contrast(selected, seen) < WORDS or selected == border:
         selected = key
-    readable = min(LABELS, contrast(text, seen))
     colors = {
         "background": background,
         "text": text,

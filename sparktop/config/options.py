@@ -223,6 +223,22 @@ STATES = (
         none=1.0,
         zero="never",
     ),
+    Option(
+        ("thresholds", "refused_warn_per_min"),
+        "refused",
+        (0.0, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0),
+        "Requests that a server refused within a minute, its queue being full, from which there is an alert.",
+        "a minute",
+        zero="never",
+    ),
+    Option(
+        ("thresholds", "http_5xx_warn_per_min"),
+        "HTTP 5xx",
+        (0.0, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0),
+        "Requests that a server answered with HTTP 5xx within a minute from which there is an alert.",
+        "a minute",
+        zero="never",
+    ),
 )
 EVENTS = (
     Option(

@@ -250,6 +250,8 @@ class ThresholdsTable(Strict):
     ttft_slow_s: float | None = Field(default=None, ge=0)
     itl_slow_ms: float | None = Field(default=None, ge=0)
     queue_slow_s: float | None = Field(default=None, ge=0)
+    refused_warn_per_min: float | None = Field(default=_DEFAULTS.refused_warn_per_min, ge=0)
+    http_5xx_warn_per_min: float | None = Field(default=_DEFAULTS.http_5xx_warn_per_min, ge=0)
 
 
 class AlertsTable(Strict):

@@ -22,6 +22,8 @@ ALERT_KINDS = (
     "restarts",
     "kv-full",
     "preempting",
+    "refused",
+    "http-errors",
     "headroom",
     "headroom-limit",
     "swap-in",

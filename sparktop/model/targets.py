@@ -94,6 +94,10 @@ class StateThresholds:
     """The same for the time between two tokens."""
     queue_slow_s: float | None = None
     """The same for the time that requests wait in the queue."""
+    refused_warn_per_min: float | None = 3.0
+    """Requests refused within a minute from which there is an alert; None or 0: there never is, as below."""
+    http_5xx_warn_per_min: float | None = 3.0
+    """The same for requests answered with an HTTP status from 500 on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ KV_CLEARS_BELOW = 3.0
 PREEMPTING_CLEARS_AFTER_S = 30.0
 """The "preempting" alert clears after this many seconds without a preemption."""
 
+_MINUTE_S = 60.0
+
 _MILD = frozenset({FailureKind.METRICS_DISABLED, FailureKind.UNSUPPORTED})
 """Failures which mean that the source cannot be observed, not that it is down."""
 RESTARTS = "restarts"
@@ -71,12 +73,17 @@ def judge_health(book: AlertBook, key: SourceKey, health: Health, when: Instant)
 def judge_backend(
     book: AlertBook, key: SourceKey, track: BackendTrack, thresholds: StateThresholds, when: Instant
 ) -> None:
-    """Raise, update or clear the alerts "kv-full", "preempting" and "restarts" of a backend.
+    """Raise, update or clear a backend's alerts on KV cache, restarts, preemptions and failed requests.
 
     Called after a successful poll at `when`. A sweep of this program fills servers on purpose: while it runs,
     the first two are clear.
     """
     _judge_restarts(book, key, track, when)
+    for name, limit in (
+        ("refused", thresholds.refused_warn_per_min),
+        ("http-errors", thresholds.http_5xx_warn_per_min),
+    ):
+        _judge_failed_requests(book, f"{key.label}:{name}", track, limit, when)
     alert_id, preempted_at = f"{key.label}:preempting", track.preempted_at
     if when.at < track.loaded_until:
         for cleared in (alert_id, f"{key.label}:kv-full"):
@@ -116,6 +123,37 @@ def _judge_kv_cache(
         }
         message = f"KV cache at or above {limit:g} % of its room"
         book.hold(alert_id, Finding(Severity.WARNING, key.name, message, values), when)
+
+
+def _judge_failed_requests(
+    book: AlertBook, alert_id: str, track: BackendTrack, limit: float | None, when: Instant
+) -> None:
+    """Raise, update or clear the alert "refused" or "http-errors", by what the server counted in a minute.
+
+    It clears once the minute is over in which the last such request was counted.
+    """
+    refused = alert_id.endswith("refused")
+    found = track.counted("refused" if refused else "http_5xx", _MINUTE_S)
+    count = round(found[0]) if found else 0
+    if not limit or not count:
+        book.clear(alert_id, when)
+    elif count >= limit or book.severity(alert_id):
+        answers = track.counted("http_answers", _MINUTE_S)
+        share = 100.0 * count / answers[0] if answers and answers[0] and not refused else None
+        requests = f"{count:,} request{'' if count == 1 else 's'}"
+        last = f"in the last {_MINUTE_S:.0f} s"
+        if refused:
+            message = f"refused {requests} {last}: its queue is full; send fewer at once, or add a server"
+        else:
+            part = "" if share is None else f" ({share:.3g} % of all)"
+            message = f"answered {requests}{part} with HTTP 5xx {last}: its log says why"
+        values: Values = {
+            "refused" if refused else "http_5xx": count,
+            **({} if share is None else {"share_percent": share}),
+            "limit_per_min": limit,
+            "window_s": _MINUTE_S,
+        }
+        book.hold(alert_id, Finding(Severity.WARNING, track.view.name, message, values), when)
 
 
 def _judge_restarts(book: AlertBook, key: SourceKey, track: BackendTrack, when: Instant) -> None:

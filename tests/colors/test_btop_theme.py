@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.colors.btop_theme import LABELS, SHAPES, WORDS, lifted, parse_btop, role_colors, seen_background
+from sparktop.colors.btop_theme import (
+    FRAMES,
+    LABELS,
+    SHAPES,
+    WORDS,
+    lifted,
+    parse_btop,
+    role_colors,
+    seen_background,
+)
+from sparktop.colors.derived import EDGES
 from sparktop.colors.palette import COLOR_ROLES, GRADIENT_ROLES, LEVELS, Palette, read_user_themes
 from sparktop.errors import ConfigError
 from sparktop.graphics.gradient import contrast
@@ -164,6 +175,24 @@ def test_any_theme_gives_every_role(colors: dict[str, str]) -> None:
     for role in ("text", "muted", "stale", "title", "key", "selected", "accent", "good", "warn", "bad"):
         assert contrast(roles.colors[role], roles.colors["background"]) >= WORDS
     assert contrast(roles.colors["text"], roles.colors["cursor_background"]) >= WORDS
+    frames_and_keys_stand_out(roles.colors, roles.colors["background"])
+
+
+def frames_and_keys_stand_out(colors: Mapping[str, str], background: str) -> None:
+    """Check that frames separate panels, and that key letters can be read as well as the theme's text."""
+    assert contrast(colors["border"], background) >= FRAMES
+    assert contrast(colors["key"], background) >= min(LABELS, contrast(colors["text"], background))
+
+
+@pytest.mark.parametrize("folder", [DATA, DEBIAN], ids=lambda path: path.name)
+def test_frames_and_keys_of_btop_themes_stand_out(folder: Path) -> None:
+    """Those of nord among them, whose own frames are nearly the background; kinds of panels as well."""
+    for palette in read_user_themes(folder)[0].values() if folder.is_dir() else ():
+        background = seen_background(palette.color("background"), palette.color("text"))
+        roles = ("border", "key", "text", *EDGES)
+        colors = {role: palette.color(role) for role in roles}
+        frames_and_keys_stand_out(colors, background)
+        assert all(contrast(colors[edge], background) >= FRAMES for edge in EDGES), palette.name
 
 
 @given(st.text(max_size=300))

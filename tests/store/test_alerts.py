@@ -14,7 +14,7 @@ from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import MemoryReading, NodeSample
 from sparktop.model.snapshot import BackendState
-from sparktop.model.targets import BackendTarget, NodeTarget, Watch
+from sparktop.model.targets import BackendTarget, NodeTarget, StateThresholds, Watch
 from sparktop.store import SourceKey
 
 World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
@@ -260,3 +260,51 @@ def test_a_step_of_the_wall_clock_neither_raises_nor_clears_slow_steps(
     assert 15 <= first <= 30
     assert all(held[first:170])
     assert not held[200]
+
+
+def failing(at: float, **counts: float) -> EngineSample:
+    return EngineSample(at, "vllm", (LaneSample("0", running=1.0, counts=counts),))
+
+
+def test_refused_requests_are_an_alert_until_a_minute_passed_without(world: World) -> None:
+    """Two refusals are none, the third raises it; the figure follows; old refusals count for nothing."""
+    for at, refused in ((1000, 7.0), (1010, 9.0)):
+        world.feed(failing(at, refused=refused))
+    assert alerts(world) == []
+    world.feed(failing(1020, refused=10.0))
+    (alert,) = world.snapshot().alerts
+    assert (alert.id, alert.severity) == ("backend:b:refused", Severity.WARNING)
+    assert alert.message == (
+        "refused 3 requests in the last 60 s: its queue is full; send fewer at once, or add a server"
+    )
+    assert alert.values == {"refused": 3, "limit_per_min": 3.0, "window_s": 60.0}
+    for at in range(1021, 1082):
+        world.feed(failing(at, refused=10.0))
+    assert alerts(world) == []
+    assert [(one.kind, one.phase) for one in world.snapshot().events] == [
+        ("refused", "begin"),
+        ("refused", "end"),
+    ]
+
+
+def test_http_errors_are_an_alert_with_their_share(world: World) -> None:
+    """4xx alone are the client's; 5xx are the server's, with their part of all answers."""
+    world.feed(failing(1000, http_answers=10.0, http_4xx=0.0, http_5xx=0.0))
+    world.feed(failing(1010, http_answers=100.0, http_4xx=30.0, http_5xx=0.0))
+    assert alerts(world) == []
+    world.feed(failing(1020, http_answers=210.0, http_4xx=30.0, http_5xx=4.0))
+    (alert,) = world.snapshot().alerts
+    assert alert.id == "backend:b:http-errors"
+    assert (
+        alert.message == "answered 4 requests (2 % of all) with HTTP 5xx in the last 60 s: its log says why"
+    )
+
+
+@pytest.mark.parametrize("limit", [None, 0.0])
+def test_alerts_about_failed_requests_can_be_off(make_world: MakeWorld, limit: float | None) -> None:
+    """Without a limit nothing is raised."""
+    off = StateThresholds(refused_warn_per_min=limit, http_5xx_warn_per_min=limit)
+    world = make_world(Watch(backends=(BackendTarget("b", "http://b:8000"),), thresholds=off))
+    for at in range(5):
+        world.feed(failing(1000 + at, refused=50.0 * at, http_answers=50.0 * at, http_5xx=50.0 * at))
+    assert alerts(world) == []

@@ -142,6 +142,10 @@ class BackendTrack:
         """Record that the sweep has ended at `at` (monotonic); states still cover its last seconds."""
         self.loaded_until = at + self._thresholds.window_s
 
+    def counted(self, name: str, window_s: float) -> tuple[float, float] | None:
+        """Return (increase of a counter, elapsed seconds) over `window_s` seconds; None if it is unknown."""
+        return self._window.counted(name, window_s)
+
     def place(self, nodes: tuple[str, ...]) -> None:
         """Store the names of the nodes that the backend runs on."""
         if nodes != self.view.nodes:
