@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -18,6 +19,10 @@ _CUBE = (0, 95, 135, 175, 215, 255)
 _GREYS = tuple("#" + 3 * f"{round(10.2 * step):02x}" for step in range(1, 25))
 """The greys that Rich sends as xterm's 24; they differ from these by 7 of 255 at most."""
 _HUES = ("red", "yellow", "green", "cyan", "blue", "magenta")
+_BY_LIGHT = ("blue", "red", "magenta", "green", "cyan", "yellow")
+"""The hues of the 16 colours, the darkest first."""
+_SIGNAL = "load"
+"""The gradient whose hues mean low, high and too high."""
 _READABLE = 4.5
 _BEHIND = {"background", "cursor_background"}
 """Roles of colours that are behind text."""
@@ -49,6 +54,11 @@ def limited(palette: Palette, system: str | None) -> Palette:
         name: tuple(turned(palette.color(f"{name}/{step}")) for step in range(len(steps)))
         for name, steps in palette.gradients.items()
     }
+    if few:
+        gradients = {
+            name: steps if name == _SIGNAL else _rising(_calm(name, steps), dark=palette.dark)
+            for name, steps in gradients.items()
+        }
     return replace(palette, ansi=few, colors=colors, gradients=gradients, borrowed=False)
 
 
@@ -79,6 +89,25 @@ def _around(value: int) -> tuple[int, ...]:
     `value` is the red, green or blue of a colour, 0 to 255. The nearest value comes first.
     """
     return tuple(sorted(_CUBE, key=lambda level: abs(level - value))[:3])
+
+
+def _calm(name: str, steps: Sequence[str]) -> Sequence[str]:
+    """Return the steps of the gradient of memory with blue for magenta, a pink as glaring as an alarm."""
+    return [step.replace("magenta", "blue") for step in steps] if name == "memory" else steps
+
+
+def _rising(steps: Sequence[str], *, dark: bool) -> tuple[str, ...]:
+    """Return a gradient of the 16 colours whose steps do not become fainter from low to high.
+
+    A hue with less contrast than the one before is left out: peaks would be fainter than the base of a graph.
+    """
+    rising: list[str] = []
+    for step in steps:
+        hues = [name.removeprefix("bright_") for name in (rising[-1] if rising else step, step)]
+        before, now = (_BY_LIGHT.index(name) if name in _BY_LIGHT else None for name in hues)
+        fainter = before is not None and now is not None and (now < before if dark else now > before)
+        rising.append(rising[-1] if fainter else step)
+    return tuple(rising)
 
 
 def _of_16(color: str, *, dark: bool) -> str:

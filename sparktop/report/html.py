@@ -6,10 +6,12 @@ or to run scripts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from html import escape
 
 from sparktop.model.snapshot import Snapshot
+from sparktop.panels.parts.roles import STATE_ROLES, WORD_ROLES
 from sparktop.report import backend_tables, balance_tables, fleet_tables, node_tables
 from sparktop.report.current import current
 from sparktop.report.page import badge, page, table
@@ -27,12 +29,10 @@ _STYLE = """\
 .screen svg { display: block; width: 100%; min-width: 44rem; height: auto; }
 td.name { min-width: 8rem; }
 td.word { white-space: nowrap; }
-.critical, .unreachable, .stuck { color: var(--bad); font-weight: 600; }
-.warning, .loading, .stuck\\?, .preempting, .KV-full, .queueing,
-.oscillating, .starved, .uneven { color: var(--warn); font-weight: 600; }
-.busy, .bored, .alive, .balanced { color: var(--good); font-weight: 600; }
 tr:has(td.unreachable) .figure { color: var(--muted); }
 """
+_OTHER_WORDS = {"critical": "bad", "warning": "warn", "alive": "good"}
+"""The roles of words that are no state of a backend and no verdict on a group."""
 _FOOTER = (
     "latencies of the time in column 'last'. – is unknown, &lt; and &gt; are bounds: the histogram shows "
     "no more. "
@@ -57,7 +57,7 @@ def render(snapshot: Snapshot, screen: str) -> str:
         f'<dl class="totals">{totals}</dl>\n'
         f'<div class="screen" role="img" aria-label="The screen; its figures are in the tables below">\n'
         f"{screen.strip()}\n</div>\n{blocks}<footer>{rates}, {_FOOTER}</footer>\n",
-        _STYLE,
+        _STYLE + _word_style(),
     )
 
 
@@ -90,6 +90,19 @@ def _tables(snapshot: Snapshot) -> Iterator[Table]:
     yield node_tables.rails(nodes)
     yield node_tables.processes(nodes, _PROCESSES)
     yield fleet_tables.events(snapshot, _EVENTS)
+
+
+def _word_style() -> str:
+    """Return the CSS rules that give each word the role it has on the screen."""
+    roles: dict[str, str] = {**_OTHER_WORDS}
+    roles |= {word.value: role for words in (STATE_ROLES, WORD_ROLES) for word, role in words.items()}
+    words_of: dict[str, list[str]] = {}
+    for word, role in roles.items():
+        words_of.setdefault(role, []).append("".join(f".{re.escape(part)}" for part in word.split()))
+    return "".join(
+        f"{', '.join(words)} {{ color: var(--{role});{'' if role == 'muted' else ' font-weight: 600;'} }}\n"
+        for role, words in words_of.items()
+    )
 
 
 def _block(shown: Table) -> str:

@@ -11,10 +11,11 @@ from html import escape
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 COLORS = """\
 :root { color-scheme: light dark; --page: #f7f8fa; --card: #ffffff; --text: #1c232c; --muted: #5b6673;
-  --line: #d9dee5; --good: #2d7a3e; --warn: #9a5b00; --bad: #b3261e; --badge: #9a5b00; }
+  --line: #d9dee5; --good: #2d7a3e; --warn: #9a5b00; --bad: #b3261e; --info: #0a5cc0;
+  --badge: #9a5b00; }
 @media screen and (prefers-color-scheme: dark) {
   :root { --page: #0e1217; --card: #161c24; --text: #d7dde5; --muted: #93a0b0; --line: #2a333f;
-    --good: #7bd88f; --warn: #f5b83d; --bad: #ff7b72; --badge: #f5b83d; }
+    --good: #7bd88f; --warn: #f5b83d; --bad: #ff7b72; --info: #6cb2ff; --badge: #f5b83d; }
 }
 """
 """The colours by role, as CSS variables of a page or of an SVG file."""

@@ -9,6 +9,7 @@ from sparktop.colors.derived import EDGES, INFO, KINDS
 from sparktop.colors.limited import limited
 from sparktop.colors.palette import GRADIENT_ROLES, LEVELS, Palette, shipped_palettes
 from sparktop.graphics.gradient import contrast
+from tests.colors.test_palette import XTERM
 
 OWN = [palette for palette in shipped_palettes().values() if not palette.ansi]
 GREY = ("text", "title", "muted", "stale", "border", "bar_empty")
@@ -57,3 +58,20 @@ def test_other_terminals_get_the_theme_itself() -> None:
     assert limited(palette, "truecolor") is limited(palette, None) is palette
     ansi = shipped_palettes()["spark-ansi"]
     assert limited(ansi, "256") is ansi
+
+
+@pytest.mark.parametrize("palette", shipped_palettes().values(), ids=lambda p: p.name)
+def test_peaks_on_16_colours_are_no_fainter_than_the_base(palette: Palette) -> None:
+    """Graphs begin with the fainter hue, on xterm's colours; but the hues of `load` mean low to too high."""
+    few = limited(palette, "standard")
+    behind = "#000000" if palette.dark else "#ffffff"
+    for role in set(GRADIENT_ROLES) - {"load"}:
+        steps = [contrast(XTERM[few.color(f"{role}/{level}")], behind) for level in range(LEVELS)]
+        assert steps == sorted(steps), role
+
+
+def test_the_bar_of_the_kv_cache_is_not_pink_on_16_colours() -> None:
+    """A KV cache that is nearly empty does not look like an alarm."""
+    for palette in shipped_palettes().values():
+        few = limited(palette, "standard")
+        assert not any("magenta" in few.color(f"memory/{level}") for level in range(LEVELS)), palette.name

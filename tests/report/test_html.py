@@ -10,6 +10,7 @@ import pytest
 from sparktop.model.event import Event, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.snapshot import Snapshot
+from sparktop.panels.parts.roles import STATE_ROLES
 from sparktop.report.html import render
 from stage.rehearsal import Rehearsal, RouterPart
 from tests.report.html_page import Page
@@ -149,3 +150,18 @@ def test_routers_have_their_rows() -> None:
     down = Page(render(Rehearsal(router=RouterPart(down_at_s=10)).play(60).snapshot(), SCREEN)).cells
     assert any("connection refused" in cell for cell in down)
     assert "unreachable" in down
+
+
+def test_words_have_the_colours_of_the_screen(full_snapshot: Snapshot) -> None:
+    """Spare capacity is blue and work green, as on the screen; each state and verdict has its rule."""
+    rules = re.findall(r"(?m)^(\..*) \{ color: var\(--(\w+)\);", render(full_snapshot, SCREEN))
+    colors = {selector: role for selectors, role in rules for selector in selectors.split(", ")}
+    assert [colors[f".{word}"] for word in ("bored", "busy", "queueing", "oscillating", "uneven")] == [
+        "info",
+        "good",
+        "warn",
+        "bad",
+        "warn",
+    ]
+    assert (colors[r".stuck\?"], colors[".engine.dead"], colors[".idle"]) == ("warn", "bad", "muted")
+    assert len(STATE_ROLES) <= len(colors)
