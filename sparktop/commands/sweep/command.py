@@ -18,6 +18,7 @@ from sparktop.typed import climbing_numbers, number_or_more, whole_numbers
 
 if TYPE_CHECKING:
     from sparktop.commands.sweep.targets import Chosen
+    from sparktop.model.load import LoadPoint
     from sparktop.sweep.plan.plan import Plan, SweepTarget
     from sparktop.sweep.plan.presets import Wishes
     from sparktop.sweep.result.results import SweepResult
@@ -83,6 +84,18 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         type=typed(lambda text: climbing_numbers(text, 1, MOST_CONCURRENCY)),
         metavar="N[,N…][..N]",
         help="requests at once, level by level; 1,4,16..256 goes on to at most 256 while tok/s rise",
+    )
+    parser.add_argument(
+        "--rate",
+        metavar="R[,R…]",
+        help="requests per second that arrive however many are in flight, level by level; 0.5..4 is one level "
+        "with a rising rate, auto looks for the highest rate that a target keeps up with",
+    )
+    parser.add_argument(
+        "--arrivals",
+        metavar="HOW",
+        help="with --rate: poisson (default), constant, bursty, trains, or gamma:B (B = 1 is poisson, less is "
+        "bursty)",
     )
     parser.add_argument("--pp", type=counts(MOST_TOKENS), metavar="N[,N…]", help="prompt tokens")
     parser.add_argument(
@@ -164,6 +177,7 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
     from sparktop.sweep.plan.slo import parse_slo
 
     concurrency, climb_to = arguments.concurrency or (None, None)
+    points = _rates(arguments)
     runs, more_runs = arguments.runs or (None, None)
     return Wishes(
         concurrency=concurrency,
@@ -172,6 +186,9 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
         tg=arguments.tg,
         runs=runs,
         more_runs=more_runs,
+        points=points or None,
+        find_knee=True if points == () else None,
+        arrivals=arguments.arrivals,
         mode=LoadMode(arguments.mode) if arguments.mode else None,
         duration_s=arguments.duration,
         requests=arguments.requests,
@@ -183,6 +200,26 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
         longest=True if arguments.longest else None,
         max_error_share=arguments.max_errors,
     )
+
+
+def _rates(arguments: argparse.Namespace) -> tuple[LoadPoint, ...] | None:
+    """Return the rates of --rate; empty for "auto", None without it.
+
+    Raises:
+        UsageError: a rate is not valid, or another option contradicts rates.
+    """
+    from sparktop.sweep.plan.arrivals import parse_pattern, parse_rates  # late: as above
+
+    if arguments.rate is None:
+        if arguments.arrivals is not None:
+            raise UsageError("--arrivals goes with --rate: give the requests per second")
+        return None
+    if arguments.concurrency is not None:
+        raise UsageError("a sweep has one axis: give -c or --rate, not both")
+    if arguments.mode is not None:
+        raise UsageError("--rate sends each request when it is due: leave out --mode")
+    parse_pattern(arguments.arrivals or "poisson")
+    return () if arguments.rate.strip() == "auto" else parse_rates(arguments.rate)
 
 
 def chosen_format(asked: str | None, output: Path | None, *, is_terminal: bool) -> str:

@@ -12,6 +12,9 @@ import random
 from collections.abc import Iterator
 from itertools import accumulate
 
+from sparktop.errors import UsageError
+from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.model.text import clean
 from sparktop.values import dataclass
 
 LEAST_RATE, MOST_RATE = 0.001, 10_000.0
@@ -61,11 +64,27 @@ class Rate:
         return f"{self.per_s:g}" if self.end_per_s is None else f"{self.per_s:g}..{self.end_per_s:g}"
 
 
+def check_arrivals(pattern: Pattern, rate: Rate, duration_s: float) -> None:
+    """Check that a level has arrivals, and not too many.
+
+    Raises:
+        UsageError: the level would have fewer than one or more than `MOST_ARRIVALS` requests.
+    """
+    expected = rate.mean_per_s * duration_s
+    if expected > MOST_ARRIVALS:
+        raise UsageError(
+            f"{rate} /s for {duration_s:g} s are {expected:,.0f} requests: at most {MOST_ARRIVALS:,} are drawn"
+        )
+    if expected < 1 and pattern.name != TRAINS:
+        needed = math.ceil(1 / rate.mean_per_s)
+        raise UsageError(f"{rate} /s for {duration_s:g} s is less than one request: make it {needed} s")
+
+
 def parse_pattern(text: str) -> Pattern:
     """Return the pattern `poisson`, `constant`, `bursty`, `trains` or `gamma:B`.
 
     Raises:
-        ValueError: the text is none of these; the message says what is allowed.
+        UsageError: the text is none of these; the message says what is allowed.
     """
     if text == TRAINS:
         return Pattern(TRAINS)
@@ -73,28 +92,38 @@ def parse_pattern(text: str) -> Pattern:
         return Pattern(text, _NAMED[text])
     kind, colon, number = text.partition(":")
     if kind != "gamma" or not colon:
-        raise ValueError(f"must be {', '.join(_NAMED)}, {TRAINS} or gamma:B")
+        raise UsageError(f"must be {', '.join(_NAMED)}, {TRAINS} or gamma:B")
     try:
         shape = float(number)
     except ValueError:
         shape = math.nan
     if not _LEAST_SHAPE <= shape <= _MOST_SHAPE:
-        raise ValueError(
+        raise UsageError(
             f"gamma:B needs a shape B from {_LEAST_SHAPE:g} to {_MOST_SHAPE:g}; 1 is Poisson, less is bursty"
         )
     return Pattern(text, shape)
 
 
-def parse_rates(text: str) -> tuple[Rate, ...]:
+def parse_rates(text: str) -> tuple[LoadPoint, ...]:
     """Return the rates of a list such as "0.5,1,2" or "0.5..4" (one level whose rate rises).
 
     Raises:
-        ValueError: a part is not a rate in requests per second within `LEAST_RATE` and `MOST_RATE`.
+        UsageError: a part is not a rate in requests per second within `LEAST_RATE` and `MOST_RATE`, or stands
+            twice.
     """
-    return tuple(_parse_rate(part.strip()) for part in text.split(","))
+    found = tuple(_parse_rate(part.strip()) for part in text.split(","))
+    twice = next((one for place, one in enumerate(found) if one in found[:place]), None)
+    if twice is not None:
+        raise UsageError(f"{twice.words} stands twice")
+    return found
 
 
-def _parse_rate(text: str) -> Rate:
+def rate_of(point: LoadPoint) -> Rate:
+    """Return the rate of a level at `point`."""
+    return Rate(point.value, point.rises_to)
+
+
+def _parse_rate(text: str) -> LoadPoint:
     first, rises, last = text.partition("..")
     found = []
     for word in (first, last) if rises else (first,):
@@ -103,11 +132,12 @@ def _parse_rate(text: str) -> Rate:
         except ValueError:
             number = math.nan
         if not LEAST_RATE <= number <= MOST_RATE:
-            raise ValueError(
-                f"{word or 'nothing'} is no rate: requests per second from {LEAST_RATE:g} to {MOST_RATE:g}"
+            raise UsageError(
+                f"{clean(word, 40) or 'nothing'} is no rate: write requests per second from {LEAST_RATE:g} "
+                f"to {MOST_RATE:,.0f}, as in 0.5,1,2 or 0.5..4"
             )
         found.append(number)
-    return Rate(found[0], found[1] if rises else None)
+    return LoadPoint(LoadKind.RATE, found[0], found[1] if rises else None)
 
 
 def due_times(pattern: Pattern, rate: Rate, duration_s: float, seed: str) -> list[float]:
@@ -118,11 +148,11 @@ def due_times(pattern: Pattern, rate: Rate, duration_s: float, seed: str) -> lis
     their number varies.
 
     Raises:
-        ValueError: the level would have more than `MOST_ARRIVALS` requests.
+        UsageError: the level would have more than `MOST_ARRIVALS` requests.
     """
     expected = rate.mean_per_s * duration_s
     if expected > MOST_ARRIVALS:
-        raise ValueError(f"a level of {expected:,.0f} requests: at most {MOST_ARRIVALS:,} are drawn")
+        raise UsageError(f"a level of {expected:,.0f} requests: at most {MOST_ARRIVALS:,} are drawn")
     dice = random.Random(seed)  # noqa: S311 - a load, not a secret
     if pattern.name == TRAINS:
         return _trains(rate, duration_s, dice)

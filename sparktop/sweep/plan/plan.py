@@ -116,8 +116,12 @@ class Plan:
     more_runs: bool = False
     """True: a level in burst mode gets more than `runs` runs where these last less than `ENOUGH_S`."""
     mode: LoadMode = LoadMode.BURST
+    arrivals: str = "poisson"
+    """Open mode: how the gaps between arrivals vary; see `sparktop.sweep.plan.arrivals`."""
+    find_knee: bool = False
+    """Open mode, without `points`: True to look for the highest rate that a target keeps up with."""
     duration_s: float | None = None
-    """Steady mode: duration of a run. Burst mode: time after which no further run of a level begins."""
+    """Steady mode: duration of a run. Open mode: of the measured part of a run. Burst mode: time after which no further run of a level begins."""
     requests: int | None = None
     """Steady mode: requests per run, instead of a duration. Burst mode: minimum number of requests in a
     level, which decides its number of runs."""
@@ -145,11 +149,15 @@ class Plan:
     @property
     def axis(self) -> tuple[LoadPoint, ...]:
         """The points of all levels, in the order in which they are measured."""
-        return self.points or tuple(concurrency_point(one) for one in self.concurrency)
+        if self.points or self.find_knee:
+            return self.points
+        return tuple(concurrency_point(one) for one in self.concurrency)
 
     @property
     def kind(self) -> LoadKind:
         """What varies from level to level."""
+        if self.mode is LoadMode.OPEN:
+            return LoadKind.RATE
         return self.points[0].kind if self.points else LoadKind.CONCURRENCY
 
     @property

@@ -10,10 +10,11 @@ from dataclasses import fields, replace
 from typing import Any
 
 from sparktop.errors import UsageError
-from sparktop.model.load import LoadMode
+from sparktop.model.load import LoadMode, LoadPoint
 from sparktop.model.targets import GuardLimits, SweepSettings
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
+from sparktop.sweep.plan.arrivals import check_arrivals, parse_pattern, rate_of
 from sparktop.sweep.plan.plan import Api, Guard, Order, Plan, SloCondition, SweepTarget
 from sparktop.values import dataclass
 
@@ -22,6 +23,18 @@ CLIMB_TO = 256
 """Highest concurrency to which the default preset goes on while the token rate rises."""
 STEADY_S = 30.0
 """Default duration in seconds of a run in steady mode, if neither duration nor requests are given."""
+OPEN_S = 60.0
+"""Default duration in seconds of the measured part of a run in open mode."""
+_OPEN: dict[str, Any] = {
+    "mode": LoadMode.OPEN,
+    "concurrency": (),
+    "climb_to": None,
+    "runs": 1,
+    "more_runs": False,
+    "duration_s": None,
+    "requests": None,
+}
+"""What replaces the settings of a preset if the user gives rates."""
 
 _LEVELS = (
     SweepSettings("quick", concurrency=(1, 4, 16), climb_to=CLIMB_TO, prompt_lengths=(128,), tg=64, runs=3),
@@ -58,6 +71,10 @@ class Wishes:
     runs: int | None = None
     """Replaces `more_runs` of the preset too, as `duration_s` and `requests` do."""
     more_runs: bool | None = None
+    points: tuple[LoadPoint, ...] | None = None
+    """The levels on an axis other than concurrency; replaces the preset's concurrencies."""
+    find_knee: bool | None = None
+    arrivals: str | None = None
     mode: LoadMode | None = None
     duration_s: float | None = None
     requests: int | None = None
@@ -110,6 +127,8 @@ def make_plan(
     plan = replace(plan, **_of_preset(preset))
     asked = wishes or Wishes()
     told = {one.name: value for one in fields(asked) if (value := getattr(asked, one.name)) is not None}
+    if told.keys() & {"points", "find_knee"}:
+        told = {**_OPEN, **told}
     if "runs" in told and "requests" not in told:
         told["requests"] = None
     if "concurrency" in told:
@@ -119,6 +138,8 @@ def make_plan(
     plan = _fitted(replace(plan, **told))
     if plan.mode is LoadMode.STEADY and plan.duration_s is None and plan.requests is None:
         plan = replace(plan, duration_s=STEADY_S)
+    if plan.mode is LoadMode.OPEN and plan.duration_s is None:
+        plan = replace(plan, duration_s=OPEN_S)
     limits = guard or GuardLimits()
     plan = replace(
         plan,
@@ -168,5 +189,23 @@ def _check(plan: Plan) -> None:
         raise UsageError("--slo looks for each target's limit by itself: leave out --order abba")
     if plan.order is Order.ABBA and plan.runs_of(1) is None:
         raise UsageError("--order abba interleaves runs: say how many with --runs instead of --duration")
+    if plan.mode is LoadMode.OPEN:
+        _check_open(plan)
     if plan.mode is LoadMode.BURST and plan.duration_s is not None and plan.requests is not None:
         raise UsageError("a burst level is bounded by --duration or by --requests, not by both")
+
+
+def _check_open(plan: Plan) -> None:
+    if plan.requests is not None:
+        raise UsageError("--rate: a level lasts --duration seconds: leave out --requests")
+    if plan.slo:
+        raise UsageError("--slo looks for a concurrency: leave out --rate")
+    if not plan.points and not plan.find_knee:
+        raise UsageError("--mode open: give the rates with --rate")
+    if plan.find_knee and plan.order is Order.ABBA:
+        raise UsageError("--rate auto looks for each target's limit by itself: leave out --order abba")
+    if plan.find_knee and len(plan.lengths) > 1:
+        raise UsageError("--rate auto looks for the limit under one prompt length: give one with --pp")
+    pattern = parse_pattern(plan.arrivals)
+    for point in plan.points:
+        check_arrivals(pattern, rate_of(point), plan.duration_s or OPEN_S)

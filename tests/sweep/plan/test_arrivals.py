@@ -9,6 +9,8 @@ from statistics import fmean, pstdev
 
 import pytest
 
+from sparktop.errors import UsageError
+from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.sweep.plan.arrivals import (
     MOST_ARRIVALS,
     Pattern,
@@ -113,21 +115,21 @@ def test_later_arrivals_go_on_at_the_last_rate() -> None:
 
 def test_a_level_of_too_many_requests_is_refused() -> None:
     """More than a million requests are not drawn."""
-    with pytest.raises(ValueError, match=f"at most {MOST_ARRIVALS:,}"):
+    with pytest.raises(UsageError, match=f"at most {MOST_ARRIVALS:,}"):
         due_times(POISSON, Rate(10_000.0), 3600.0, "seed")
 
 
 def test_rates_are_parsed() -> None:
     """A list of rates may hold one that rises."""
-    assert parse_rates("0.5, 1,2") == (Rate(0.5), Rate(1.0), Rate(2.0))
-    assert parse_rates("0.5..4") == (Rate(0.5, 4.0),)
+    assert parse_rates("0.5, 1,2") == tuple(LoadPoint(LoadKind.RATE, one) for one in (0.5, 1.0, 2.0))
+    assert parse_rates("0.5..4") == (LoadPoint(LoadKind.RATE, 0.5, 4.0),)
     assert str(Rate(0.5, 4.0)) == "0.5..4"
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1e9", "nan", "inf", "", "1,,2", "1..", "..2", "fast"])
 def test_what_is_no_rate_is_refused(text: str) -> None:
     """Zero, negative, huge and not numeric rates are refused."""
-    with pytest.raises(ValueError, match="is no rate: requests per second from"):
+    with pytest.raises(UsageError, match="is no rate: write requests per second from"):
         parse_rates(text)
 
 
@@ -136,5 +138,5 @@ def test_patterns_are_parsed() -> None:
     assert parse_pattern("gamma:0.25") == Pattern("gamma:0.25", 0.25)
     assert parse_pattern("bursty").shape == 0.25
     for text in ("gamma", "gamma:", "gamma:0", "gamma:nan", "gamma:1e9", "weibull", ""):
-        with pytest.raises(ValueError, match=r"poisson|shape"):
+        with pytest.raises(UsageError, match=r"poisson|shape"):
             parse_pattern(text)
