@@ -175,6 +175,9 @@ class RunStarted:
     at: float
     run: int
     """Number of the run in its level, counted from 0."""
+    measured: tuple[float, float] | None = None
+    """Open loop: begin and end of the time in which the measured requests are due; None if the run does not
+    say."""
 
 
 @dataclass(frozen=True, slots=True)

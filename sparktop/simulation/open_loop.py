@@ -35,7 +35,7 @@ class OpenLoop:
         Those due within `measured` (from, to) are measured. At `end_s` all requests in flight are aborted.
         """
         now_s = self._time.now_s
-        self.events.append(RunStarted(now_s, 0))
+        self.events.append(RunStarted(now_s, 0, (now_s + measured[0], now_s + measured[1])))
         for number, at in enumerate(due_s):
             due = now_s + at if measured[0] <= at < measured[1] else None
             self._time.call_at(now_s + at, partial(self._send, number, due))

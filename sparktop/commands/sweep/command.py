@@ -88,14 +88,14 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rate",
         metavar="R[,R…]",
-        help="requests per second that arrive however many are in flight, level by level; 0.5..4 is one level "
-        "with a rising rate, auto looks for the highest rate that a target keeps up with",
+        help="requests per second that arrive however many are in flight, level by level; 0.5..4 is one "
+        "level with a rising rate, auto looks for the highest rate that a target keeps up with",
     )
     parser.add_argument(
         "--arrivals",
         metavar="HOW",
-        help="with --rate: poisson (default), constant, bursty, trains, or gamma:B (B = 1 is poisson, less is "
-        "bursty)",
+        help="with --rate: poisson (default), constant, bursty, trains, or gamma:B (B = 1 is poisson, less "
+        "is bursty)",
     )
     parser.add_argument("--pp", type=counts(MOST_TOKENS), metavar="N[,N…]", help="prompt tokens")
     parser.add_argument(
@@ -218,8 +218,14 @@ def _rates(arguments: argparse.Namespace) -> tuple[LoadPoint, ...] | None:
         raise UsageError("a sweep has one axis: give -c or --rate, not both")
     if arguments.mode is not None:
         raise UsageError("--rate sends each request when it is due: leave out --mode")
-    parse_pattern(arguments.arrivals or "poisson")
-    return () if arguments.rate.strip() == "auto" else parse_rates(arguments.rate)
+    try:
+        parse_pattern(arguments.arrivals or "poisson")
+    except UsageError as error:
+        raise UsageError(f"--arrivals {error}") from None
+    try:
+        return () if arguments.rate.strip() == "auto" else parse_rates(arguments.rate)
+    except UsageError as error:
+        raise UsageError(f"--rate: {error}") from None
 
 
 def chosen_format(asked: str | None, output: Path | None, *, is_terminal: bool) -> str:

@@ -96,7 +96,7 @@ class LoadClient:
         """
         log, number = self._log, self._load.run
         self._check_deadlines()
-        log.add(RunStarted(perf_counter(), number))
+        log.add(self._run_started(number))
         try:
             if not self.cancelled:
                 await self._execute()
@@ -105,6 +105,9 @@ class LoadClient:
                 self._deadlines.cancel()
             self._pool.close()
         log.add(RunEnded(perf_counter(), number))
+
+    def _run_started(self, number: int) -> RunStarted:
+        return RunStarted(perf_counter(), number)
 
     def cancel(self) -> None:
         """Cancel all requests in flight and start no more, so that `run` returns at once."""

@@ -9,7 +9,7 @@ from itertools import chain
 from math import ceil
 from time import perf_counter
 
-from sparktop.model.load import EndReason, RequestEnded
+from sparktop.model.load import EndReason, RequestEnded, RunStarted
 from sparktop.sweep.generator.body import BodyForm
 from sparktop.sweep.generator.client import LoadClient
 from sparktop.sweep.generator.connection import ConnectionPool
@@ -62,13 +62,21 @@ class OpenLoopClient(LoadClient):
         self._measured: set[asyncio.Task[object]] = set()
         """Tasks of measured requests that have not ended."""
         self._fault: BaseException | None = None
+        self._origin = 0.0
+        """Time 0 of the due times, in monotonic seconds."""
 
     def _ahead(self) -> int:
         fastest = max(self._arrivals.per_s, self._arrivals.end_per_s or 0.0)
         return min(self._load.concurrency, max(_LEAST_AHEAD, ceil(_AHEAD_S * fastest)))
 
+    def _run_started(self, number: int) -> RunStarted:
+        arrivals, at = self._arrivals, perf_counter()
+        self._origin = at + LEAD_S
+        begin = self._origin + arrivals.warm_up_s
+        return RunStarted(at, number, (begin, begin + arrivals.duration_s))
+
     async def _execute(self) -> None:
-        arrivals, origin = self._arrivals, perf_counter() + LEAD_S
+        arrivals, origin = self._arrivals, self._origin
         begin = origin + arrivals.warm_up_s
         end = begin + arrivals.duration_s
         tail_end = end + arrivals.tail_s

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from time import perf_counter
 
+from sparktop.model.load import RunStarted
 from sparktop.sweep.generator.body import BodyForm
 from sparktop.sweep.generator.connection import ConnectionPool
 from sparktop.sweep.generator.exchange import Request
@@ -61,7 +62,6 @@ class ReplayClient(OpenLoopClient):
         """When each request ended, in monotonic seconds by its number; NaN before."""
         self._following: defaultdict[int, list[Request]] = defaultdict(list)
         """Requests that wait for the end of another one, by its number."""
-        self._origin = 0.0
         self._last_due = 0.0
 
     def _may_make(self) -> bool:
@@ -92,8 +92,12 @@ class ReplayClient(OpenLoopClient):
         )
         return replace(request, content=content, prompt_tokens=tokens)
 
+    def _run_started(self, number: int) -> RunStarted:
+        at = perf_counter()
+        self._origin = at + LEAD_S
+        return RunStarted(at, number)  # when the last request is due is not known yet
+
     async def _execute(self) -> None:
-        self._origin = perf_counter() + LEAD_S
         while (request := self._next()) is not None and request.request_id:
             traced = self._traced[request.request_id]
             if traced.after is not None and math.isnan(self._ended[traced.after]):

@@ -73,7 +73,7 @@ def check_arrivals(pattern: Pattern, rate: Rate, duration_s: float) -> None:
     expected = rate.mean_per_s * duration_s
     if expected > MOST_ARRIVALS:
         raise UsageError(
-            f"{rate} /s for {duration_s:g} s are {expected:,.0f} requests: at most {MOST_ARRIVALS:,} are drawn"
+            f"{rate} /s for {duration_s:g} s are {expected:,.0f} requests: at most {MOST_ARRIVALS:,} fit"
         )
     if expected < 1 and pattern.name != TRAINS:
         needed = math.ceil(1 / rate.mean_per_s)

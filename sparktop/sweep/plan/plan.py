@@ -121,7 +121,8 @@ class Plan:
     find_knee: bool = False
     """Open mode, without `points`: True to look for the highest rate that a target keeps up with."""
     duration_s: float | None = None
-    """Steady mode: duration of a run. Open mode: of the measured part of a run. Burst mode: time after which no further run of a level begins."""
+    """Steady mode: duration of a run. Open mode: of the measured part of a run. Burst mode: time after which
+    no further run of a level begins."""
     requests: int | None = None
     """Steady mode: requests per run, instead of a duration. Burst mode: minimum number of requests in a
     level, which decides its number of runs."""

@@ -59,6 +59,10 @@ class PlanResult(Part):
     more_runs: bool = False
     """True if levels had more than `runs` runs where these were short."""
     mode: LoadMode = LoadMode.BURST
+    arrivals: Text | None = None
+    """Open loop: how the gaps between arrivals vary; None in other modes."""
+    find_knee: bool = False
+    """True if the sweep looked for the highest rate that a target keeps up with."""
     duration_s: Number = None
     requests: Count | None = None
     order: Order = Order.ASCENDING

@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
-from sparktop.model.load import EndReason, Level, TokenSource
+from sparktop.model.load import EndReason, Level, LoadMode, TokenSource
 from sparktop.sweep.result.axis import axis_fields
 from sparktop.sweep.result.figures import Latency, Rate, StreamRates
 from sparktop.sweep.result.measure import (
+    Span,
     by_run,
     gaps_s,
     prompt_tokens,
@@ -20,6 +21,7 @@ from sparktop.sweep.result.measure import (
     run_duration_s,
     timed,
 )
+from sparktop.sweep.result.open_loop import due_values_s, measured, open_loop_result, open_rates
 from sparktop.sweep.result.results import (
     EachRequest,
     LevelResult,
@@ -29,7 +31,7 @@ from sparktop.sweep.result.results import (
 )
 from sparktop.sweep.result.run_split import split_by_run
 from sparktop.sweep.result.trace import RequestTrace
-from sparktop.sweep.terms.definitions import LATENCIES
+from sparktop.sweep.terms.definitions import DUE_LATENCIES, LATENCIES, RATES
 from sparktop.sweep.terms.request_errors import count_errors
 from sparktop.sweep.terms.statistics import quantile
 
@@ -45,14 +47,49 @@ _ONE_VALUE: dict[str, Callable[[RequestTrace], float | None]] = {
 }
 
 
-def level_result(level: Level, traces: Sequence[RequestTrace]) -> LevelResult:
+def level_result(
+    level: Level, traces: Sequence[RequestTrace], windows: Mapping[int, Span] | None = None
+) -> LevelResult:
     """Compute a level's result from the traces of its requests.
 
-    The fields `server`, `hardware` and `validity` stay empty; callers add them with `model_copy(update=…)`.
+    For an open loop, `windows` has the measured time of each run. The fields `server`, `hardware` and
+    `validity` stay empty; callers add them with `model_copy(update=…)`.
     """
-    runs = by_run(traces)
-    finished = [trace for trace in traces if trace.ok]
-    ends = [trace.ended for trace in traces if trace.ended is not None]
+    counted = measured(traces) if level.mode is LoadMode.OPEN else traces
+    made = _closed_result(level, traces, counted)
+    if level.mode is not LoadMode.OPEN or not windows:
+        return made
+    runs = {run: [one for one in traces if one.run == run] for run in sorted(windows)}
+    rates = [open_rates(run_traces, windows[run]) for run, run_traces in runs.items()]
+    found = open_loop_result(level, runs, windows)
+    made = made.model_copy(
+        update={
+            **{name: Rate.of_runs([one.get(name) for one in rates]) for name in RATES},
+            **{name: _due_latency(name, counted) for name in DUE_LATENCIES},
+            "duration_s": sum(end - begin for begin, end in windows.values()),
+            "open_loop": found,
+        }
+    )
+    if found is not None and found.unstable:  # how long they are depends on how long one looks
+        return made.model_copy(update={**dict.fromkeys(LATENCIES), "stream_tps": None})
+    return made
+
+
+def _due_latency(name: str, counted: Iterable[RequestTrace]) -> Latency | None:
+    runs: dict[int, list[float]] = {}
+    for run, value_s in due_values_s(name, counted):
+        runs.setdefault(run, []).append(1000 * value_s)
+    values = [value for run in runs.values() for value in run]
+    return Latency.of_values(values, [fmean(runs[run]) for run in sorted(runs)])
+
+
+def _closed_result(
+    level: Level, traces: Sequence[RequestTrace], counted: Sequence[RequestTrace]
+) -> LevelResult:
+    """Compute the figures that all kinds of load have, from the requests that count."""
+    runs = by_run(counted)
+    finished = [trace for trace in counted if trace.ok]
+    ends = [trace.ended for trace in counted if trace.ended is not None]
     added = sorted(ms for trace in finished if (ms := trace.router_ms) is not None)
     starts = run_starts(traces)
     result = LevelResult(
@@ -68,18 +105,23 @@ def level_result(level: Level, traces: Sequence[RequestTrace]) -> LevelResult:
             cancelled=sum(end.reason is EndReason.ABORT for end in ends),
             errors=dict(count_errors(ends)),
         ),
-        tokens=_tokens(traces, finished),
-        tokens_from=_worst_source(finished or traces),
+        tokens=_tokens(counted, finished),
+        tokens_from=_worst_source(finished or counted),
         router_overhead_ms=quantile(added, 0.5) if added else None,
         router_overhead_from="router" if added else None,
         stream_tps=_stream_rates(finished),
         served_by=Counter(end.served_by for end in ends if end.served_by is not None),
-        runs_split=split_by_run(traces),
+        runs_split=split_by_run(counted),
         each=_each(finished, starts) if len(finished) <= MOST_EACH else None,
-        uncounted=uncounted([trace for trace in traces if not trace.ok], starts),
+        uncounted=uncounted(_others(traces, counted), starts),
     )
-    latencies = {name: _latency(name, finished) for name in LATENCIES}
+    latencies = {name: _latency(name, finished) for name in LATENCIES if name not in DUE_LATENCIES}
     return result.model_copy(update={**_rates(level, runs), **latencies})
+
+
+def _others(traces: Sequence[RequestTrace], counted: Sequence[RequestTrace]) -> list[RequestTrace]:
+    """Return the requests that do not count for latencies: they failed, or are not measured."""
+    return [trace for trace in traces if not trace.ok or (counted is not traces and trace.due is None)]
 
 
 def refused_level(level: Level, words: str) -> LevelResult:
@@ -198,9 +240,15 @@ def _each(traces: Sequence[RequestTrace], starts: Mapping[int, float]) -> EachRe
         prompt_tokens=tuple(trace.prompt_tokens for trace in traces),
         generated_tokens=tuple(trace.tokens for trace in traces),
         start_ms=tuple(_ms(trace.start - starts[trace.run]) for trace in traces),
+        wait_ms=_waits(traces),
         served_by=_places(traces, backends),
         backends=backends,
     )
+
+
+def _waits(traces: Sequence[RequestTrace]) -> tuple[float | None, ...]:
+    waits = [None if trace.due is None else _ms(trace.start - trace.due) for trace in traces]
+    return tuple(waits) if any(wait is not None for wait in waits) else ()
 
 
 def _ms(seconds: float | None) -> float | None:

@@ -12,17 +12,21 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
 
+from sparktop.model.load import EndReason, Level, LoadEvent, RunStarted
+from sparktop.sweep.plan.arrivals import rate_of
+from sparktop.sweep.result.measure import Span, peak_tps
+from sparktop.sweep.result.parts import Count, Number, Part
 from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.terms.statistics import quantile, student_t
 from sparktop.values import dataclass
 
-LATE_P99_S, LATE_SHARE = 0.005, 0.01
+LATE_P99_S, LATE_P50_S, LATE_SHARE = 0.005, 0.002, 0.01
 """Requests are sent too late if the 99th percentile of the client's wait is longer than the first, or if its
-median is longer than this share of the median TTFT."""
+median is longer than the second and than this share of the median TTFT. Timers are 1 ms late."""
 _SECTIONS = 12
 """The last two thirds of the measured time are compared in so many equal parts."""
 _SURE = 0.95
@@ -41,6 +45,154 @@ class Slope:
     """Lower bound of `per_s` (Student's t, one-sided 95 %)."""
 
 
+class OpenLoopResult(Part):
+    """What the open-loop runs of a level show, in the result file."""
+
+    offered_per_s: Number = None
+    """Requests per second that were asked for."""
+    arrived_per_s: Number = None
+    """Measured arrivals per second, as drawn."""
+    completed_per_s: Number = None
+    """Requests that completed within the measured time, per second."""
+    requests: Count = 0
+    """Measured arrivals of all runs."""
+    unanswered: Count = 0
+    """Measured requests without an answer at the end of their run; their age is a lower bound."""
+    in_flight_mean: Number = None
+    in_flight_max: Number = None
+    """Requests that were due and not answered yet, also those that waited in the client."""
+    in_flight_limit: Count | None = None
+    """Requests in flight from which on further ones wait in the client."""
+    overloaded: bool = False
+    """True if that limit was reached: all latencies are lower bounds."""
+    unstable: bool = False
+    """True if the server did not keep up: latencies depend on how long one looks, and are left out."""
+    ttft_growth: Number = None
+    """Seconds by which the TTFT from the due time grows each second; None unless unstable."""
+    queue_growth_per_s: Number = None
+    """Requests by which those without a first token grow in number each second; None unless unstable."""
+    late: bool = False
+    """True if the client sent requests noticeably later than they were due."""
+    client_wait_p99_ms: Number = None
+
+    @property
+    def lower_bounds(self) -> bool:
+        """True if latencies are lower bounds, because requests waited in the client or had no answer."""
+        return self.overloaded or self.unanswered > 0
+
+    @property
+    def growth_words(self) -> str:
+        """How latencies grow, as text: "TTFT grows 0.80 s per s"; "" unless unstable."""
+        if not self.unstable or self.ttft_growth is None:
+            return ""
+        return f"TTFT grows {self.ttft_growth:.2f} s per s"
+
+
+def open_loop_result(
+    level: Level, runs: Mapping[int, Sequence[RequestTrace]], windows: Mapping[int, Span]
+) -> OpenLoopResult | None:
+    """Return what the runs of a level show together; None without measured requests.
+
+    `runs` has all requests of each run, `windows` the time in which its measured requests were due.
+    """
+    found = [
+        one
+        for run, traces in runs.items()
+        if (one := open_loop_figures(traces, *windows[run], level.concurrency)) is not None
+    ]
+    if not found:
+        return None
+    grown = [one for one in found if one.unstable]
+    rate = rate_of(level.point)
+    return OpenLoopResult(
+        offered_per_s=rate.mean_per_s,
+        arrived_per_s=fmean(one.arrived_per_s for one in found),
+        completed_per_s=fmean(one.completed_per_s for one in found),
+        requests=sum(one.arrivals for one in found),
+        unanswered=sum(one.unanswered for one in found),
+        in_flight_mean=fmean(one.in_flight_mean for one in found),
+        in_flight_max=max(one.in_flight_max for one in found),
+        in_flight_limit=level.concurrency,
+        overloaded=any(one.overloaded for one in found),
+        unstable=bool(grown),
+        ttft_growth=_mean(one.ttft_growth for one in grown),
+        queue_growth_per_s=_mean(one.queue_growth_per_s for one in grown),
+        late=any(one.late for one in found),
+        client_wait_p99_ms=1000 * max(one.client_wait_p99_s or 0.0 for one in found),
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def windows(events: Iterable[LoadEvent], traces: Sequence[RequestTrace]) -> dict[int, Span]:
+    """Return the time in which the measured requests of each run were due, by run number.
+
+    A run that does not say is measured from the first of its due times to the last.
+    """
+    found = {
+        event.run: event.measured
+        for event in events
+        if isinstance(event, RunStarted) and event.measured is not None
+    }
+    for run in {trace.run for trace in traces if trace.due is not None} - found.keys():
+        dues = [trace.due for trace in traces if trace.run == run and trace.due is not None]
+        found[run] = (min(dues), max(dues))
+    return found
+
+
+def measured(traces: Iterable[RequestTrace]) -> list[RequestTrace]:
+    """Return the requests that count: those that have a due time."""
+    return [trace for trace in traces if trace.due is not None]
+
+
+def due_values_s(name: str, traces: Iterable[RequestTrace]) -> Iterator[tuple[int, float]]:
+    """Yield (run, value) of a latency from the due time in seconds, for each of the measured requests.
+
+    A request without an answer at the end of its run has its age, which is a lower bound. Failed requests
+    have no latency.
+    """
+    for trace in traces:
+        value = None if trace.due is None else _due_value_s(name, trace, trace.due)
+        if value is not None:
+            yield trace.run, value
+
+
+def _due_value_s(name: str, trace: RequestTrace, due: float) -> float | None:
+    wait_s = trace.start - due
+    if name == "client_wait_ms":
+        return wait_s
+    if trace.ended is not None and trace.ended.reason is EndReason.ERROR:
+        return None
+    if name == "ttft_due_ms" and trace.first_token is not None:
+        return None if trace.ttft_s is None else trace.ttft_s + wait_s
+    return trace.end - due
+
+
+def open_rates(run: Sequence[RequestTrace], window: Span) -> dict[str, float | None]:
+    """Return the rates of a run over its measured time, of all requests that were active in it.
+
+    Prompt tokens count when the first token arrives.
+    """
+    begin, end = window
+    span_s = end - begin
+    if span_s <= 0:
+        return {}
+    reads = sorted(read for trace in run for read in trace.arrivals if begin < read[0] <= end)
+    made = sum(count for _, count in reads)
+    prompts = [one.prompt_tokens for one in run if one.first_token and begin < one.first_token <= end]
+    known = [count for count in prompts if count is not None]
+    total = made + sum(known) if len(known) == len(prompts) else None
+    return {
+        "output_tps": made / span_s,
+        "total_tps": None if total is None else total / span_s,
+        "requests_per_s": sum(trace.ok and begin < trace.end <= end for trace in run) / span_s,
+        "peak_tps": peak_tps(run),
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class OpenLoopFigures:
     """What an open-loop run shows; None for what is unknown."""
@@ -54,6 +206,8 @@ class OpenLoopFigures:
     """Measured requests without an answer at the end of the run."""
     in_flight_mean: float
     in_flight_max: int
+    overloaded: bool
+    """True if as many requests were in flight as the client sends at once."""
     unstable: bool
     ttft_growth: float | None
     """Seconds by which the TTFT from the due time grows each second; None unless unstable."""
@@ -63,53 +217,78 @@ class OpenLoopFigures:
     late: bool
 
 
-def open_loop_figures(traces: Sequence[RequestTrace], begin: float, end: float) -> OpenLoopFigures | None:
+def open_loop_figures(
+    traces: Sequence[RequestTrace], begin: float, end: float, limit: int | None = None
+) -> OpenLoopFigures | None:
     """Return what the requests of a run show; `begin` and `end` (monotonic seconds) of its measured time.
 
     `traces` includes requests that are not measured (without a due time), because they are part of the load.
-    Return None without measured requests.
+    `limit` is the most requests that the client sends at once. Return None without measured requests.
     """
-    measured = [(trace.due, trace) for trace in traces if trace.due is not None]
-    if not measured or end <= begin:
+    counted = [(trace.due, trace) for trace in traces if trace.due is not None]
+    if not counted or end <= begin:
         return None
     span_s = end - begin
     last = max(trace.end for trace in traces)
-    ends = {id(trace): trace.end if trace.ended is not None else last for trace in traces}
-    spans = [(trace.start if trace.due is None else trace.due, ends[id(trace)]) for trace in traces]
+    spans = [
+        (trace.start if trace.due is None else trace.due, last if trace.ended is None else trace.end)
+        for trace in traces
+    ]
     flying = _InFlight(spans)
-    completed = sum(trace.ok and begin < trace.end <= end for trace in traces)
-    since = begin + span_s / 3
+    sent = _InFlight([(trace.start, to_s) for trace, (_, to_s) in zip(traces, spans, strict=True)])
+    growth = _growth(traces, spans, counted, (begin, end))
+    waits = sorted(trace.start - due for due, trace in counted)
+    wait_p99_s = quantile(waits, 0.99)
+    known = sorted(_ttft_due_s(due, trace, last) for due, trace in counted)
+    late = wait_p99_s > LATE_P99_S or quantile(waits, 0.5) > max(
+        LATE_P50_S, LATE_SHARE * quantile(known, 0.5)
+    )
+    ttft_growth, queue_growth = growth or (None, None)
+    return OpenLoopFigures(
+        arrived_per_s=len(counted) / span_s,
+        completed_per_s=sum(trace.ok and begin < trace.end <= end for trace in traces) / span_s,
+        arrivals=len(counted),
+        unanswered=sum(_is_unanswered(trace) for _, trace in counted),
+        in_flight_mean=flying.mean(begin, end),
+        in_flight_max=flying.most(begin, end),
+        overloaded=limit is not None and sent.most(begin, end) >= limit,
+        unstable=growth is not None,
+        ttft_growth=ttft_growth,
+        queue_growth_per_s=queue_growth,
+        client_wait_p99_s=wait_p99_s,
+        late=late,
+    )
+
+
+def _is_unanswered(trace: RequestTrace) -> bool:
+    return trace.ended is None or trace.ended.reason is EndReason.ABORT
+
+
+def _growth(
+    traces: Sequence[RequestTrace],
+    spans: Sequence[Span],
+    counted: Sequence[tuple[float, RequestTrace]],
+    window: Span,
+) -> tuple[float, float] | None:
+    """Return the growth of TTFT (s per s) and queue (requests per s) if both grow for certain; else None.
+
+    `spans` has the due time and the end of each of `traces`, `counted` the measured ones by their due times.
+    """
+    begin, end = window
+    last = max(trace.end for trace in traces)
+    since = begin + (end - begin) / 3
     edges = [since + (end - since) * part / _SECTIONS for part in range(_SECTIONS + 1)]
     queue = _InFlight(
         [(from_s, one.first_token or to_s) for one, (from_s, to_s) in zip(traces, spans, strict=True)]
     )
     queued = _slope(edges, [queue.mean(a, b) for a, b in pairwise(edges)])
-    ttfts = sorted((due, _ttft_due_s(due, trace, last)) for due, trace in measured)
+    ttfts = sorted((due, _ttft_due_s(due, trace, last)) for due, trace in counted)
     ttft = _slope(edges, _section_means(edges, ttfts))
-    arrived, done = len(measured) / span_s, completed / span_s
-    unstable = (
-        queued is not None
-        and ttft is not None
-        and queued.least_per_s > _LEAST_GROWTH * arrived
-        and ttft.least_per_s > _LEAST_GROWTH
-    )
-    waits = sorted(trace.start - due for due, trace in measured)
-    wait_p99_s = quantile(waits, 0.99)
-    known = sorted(value for _, value in ttfts)
-    late = wait_p99_s > LATE_P99_S or quantile(waits, 0.5) > LATE_SHARE * quantile(known, 0.5)
-    return OpenLoopFigures(
-        arrived_per_s=arrived,
-        completed_per_s=done,
-        arrivals=len(measured),
-        unanswered=sum(trace.ended is None or not trace.arrivals for _, trace in measured),
-        in_flight_mean=flying.mean(begin, end),
-        in_flight_max=flying.most(begin, end),
-        unstable=unstable,
-        ttft_growth=ttft.per_s if unstable and ttft is not None else None,
-        queue_growth_per_s=queued.per_s if unstable and queued is not None else None,
-        client_wait_p99_s=wait_p99_s,
-        late=late,
-    )
+    arrived = len(counted) / (end - begin)
+    if queued is None or ttft is None:
+        return None
+    grows = queued.least_per_s > _LEAST_GROWTH * arrived and ttft.least_per_s > _LEAST_GROWTH
+    return (ttft.per_s, queued.per_s) if grows else None
 
 
 def _ttft_due_s(due: float, trace: RequestTrace, last: float) -> float:

@@ -17,6 +17,7 @@ from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.axis import AxisPart, LevelLoad, PlanResult, RanRun
 from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.result.figures import Latency, Rate, StreamRates
+from sparktop.sweep.result.open_loop import OpenLoopResult
 from sparktop.sweep.result.parts import Count, Number, Part, Text, Time, Tree, Value
 from sparktop.sweep.terms.definitions import LATENCIES, RATES
 
@@ -56,6 +57,8 @@ class EachRequest(Part):
     generated_tokens: tuple[int | None, ...] = ()
     start_ms: tuple[Number, ...] = ()
     """Milliseconds since the first request of the run started; empty in files of older versions."""
+    wait_ms: tuple[Number, ...] = ()
+    """Open loop: milliseconds from when the request was due to its start; empty otherwise."""
     served_by: tuple[int | None, ...] = ()
     """Index into `backends` of the backend that answered; empty if no answer named a backend."""
     backends: tuple[Text, ...] = ()
@@ -166,7 +169,13 @@ class LevelResult(AxisPart):
     itl_ms: Latency | None = None
     tpot_ms: Latency | None = None
     e2e_ms: Latency | None = None
+    ttft_due_ms: Latency | None = None
+    """Open loop, like the next two: from the time at which the request was due."""
+    e2e_due_ms: Latency | None = None
+    client_wait_ms: Latency | None = None
     stream_tps: StreamRates | None = None
+    open_loop: OpenLoopResult | None = None
+    """What requests at a rate show; None on other axes."""
     served_by: dict[Text, Count] = Field(default_factory=dict)
     """Requests by backend, summed over runs. A router that sends each run to another backend looks balanced
     in these sums; `runs_split` shows the difference."""

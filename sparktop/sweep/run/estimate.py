@@ -9,6 +9,7 @@ from dataclasses import replace
 from sparktop.model.load import LoadMode
 from sparktop.sweep.plan.order import Load, Stint
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
+from sparktop.sweep.run.open_loop.arrivals import warm_up_s
 from sparktop.values import dataclass
 
 _GROWTH = 0.6
@@ -52,6 +53,8 @@ class Estimate:
         """
         if self._plan.mode is LoadMode.STEADY and self._plan.duration_s is not None:
             return self._plan.duration_s
+        if self._plan.mode is LoadMode.OPEN and (target, load) not in self._known:
+            return warm_up_s(self._plan) + (self._plan.duration_s or 0.0)
         known = self._known.get((target, load))
         if known:
             return sum(known) / len(known)
@@ -106,7 +109,9 @@ class Estimate:
                 total += self._plan.duration_s or 0.0
             else:
                 total += seconds * len(stint.runs)
-            total += pause + (seconds if stint.first and self._plan.warmup else 0.0)
+            # The warm-up run of an open loop is a single request.
+            warms = stint.first and self._plan.warmup and self._plan.mode is not LoadMode.OPEN
+            total += pause + (seconds if warms else 0.0)
         return max(0.0, total)
 
     def _of(self, target: str | None) -> list[_MeanRun]:

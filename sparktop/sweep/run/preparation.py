@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
-from sparktop.model.load import TokenSource
+from sparktop.model.load import LoadKind, TokenSource
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.text import clean
 from sparktop.sweep.generator.body import CACHE_SALT
@@ -313,6 +313,8 @@ def _notes(
 
 
 def _capacity(plan: Plan, name: str, longest: int, views: list[BackendView]) -> Iterator[str]:
+    if plan.kind is not LoadKind.CONCURRENCY:
+        return  # how many requests are in flight is what the sweep finds out
     most = plan.highest_concurrency
     slots = [view.slots for view in views if view.slots is not None]
     if slots and len(slots) == len(views) and most > sum(slots):

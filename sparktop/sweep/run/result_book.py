@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Literal
 
 from sparktop import __version__
-from sparktop.model.load import TokenSource
+from sparktop.model.load import LoadMode, TokenSource
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.generator.wire.messages import ClientHealth
@@ -207,6 +207,8 @@ def _plan_result(plan: Plan) -> PlanResult:
         climb_to=plan.climb_to,
         more_runs=plan.more_runs,
         mode=plan.mode,
+        arrivals=plan.arrivals if plan.mode is LoadMode.OPEN else None,
+        find_knee=plan.find_knee,
         duration_s=plan.duration_s,
         requests=plan.requests,
         order=plan.order,

@@ -15,6 +15,7 @@ from time import monotonic
 
 from sparktop.errors import SparktopError, UsageError
 from sparktop.model.failure import Failure
+from sparktop.model.load import LoadMode
 from sparktop.model.node import NodeSample
 from sparktop.model.targets import ModelFacts
 from sparktop.store import Reading, SourceKey
@@ -141,7 +142,7 @@ class SweepRunner:
         """Raise UsageError if the limit of open files is too low for the plan's highest concurrency."""
         most = self._plan.highest_concurrency
         fit = _fit(worker)
-        if fit is not None and most > fit:
+        if fit is not None and most > fit and self._plan.mode is not LoadMode.OPEN:
             raise UsageError(limit_message(most, fit))
 
     async def _make_all(self, worker: SweepWorker) -> None:

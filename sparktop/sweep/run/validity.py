@@ -11,6 +11,7 @@ from sparktop.sweep.plan.plan import ENOUGH_S, Plan
 from sparktop.sweep.result.axis import LevelLoad
 from sparktop.sweep.result.results import LevelResult, NodeSide, TargetResult, Validity
 from sparktop.sweep.run.load import BackendQueue, queue_reason
+from sparktop.sweep.run.open_loop.doubts import open_loop_doubts
 from sparktop.sweep.run.server_side import Counters
 from sparktop.sweep.terms.doubts import (
     CACHE_HITS,
@@ -105,6 +106,7 @@ class LevelFacts:
 def judge(plan: Plan, level: LevelResult, facts: LevelFacts) -> tuple[Validity, ...]:
     """Return all reasons to doubt the result of a level, in a fixed order; empty if there are none."""
     found = (
+        *open_loop_doubts(level),
         *_client(level, facts),
         *_queue(facts, level),
         *_cache(facts),
@@ -141,6 +143,8 @@ def _client(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
 
 def _queue(facts: LevelFacts, level: LevelResult) -> Iterator[Validity]:
     """Yield a reason to doubt the level if requests queued at a server for a free slot or for KV cache."""
+    if level.open_loop is not None:
+        return  # its latencies are those with the queue
     several = len(facts.queues) > 1
     found = [(one.name, queue_reason(one, level.concurrency)) for one in facts.queues]
     reasons = [f"{name}: {why}" if several else why for name, why in found if why is not None]
@@ -239,8 +243,9 @@ def _output(plan: Plan, level: LevelResult) -> Iterator[Validity]:
 
 
 def _length(plan: Plan, level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
-    if plan.mode is LoadMode.STEADY:
-        shortest = min(facts.run_s, default=0.0)
+    if plan.mode is not LoadMode.BURST:
+        runs = facts.run_s if level.open_loop is None else [plan.duration_s or 0.0]
+        shortest = min(runs, default=0.0)
         life = (level.e2e_ms.p50 or 0.0) / 1000 if level.e2e_ms is not None else 0.0
         needed = max(ENOUGH_S, LEAST_LIFETIMES * life)
         if shortest < needed:

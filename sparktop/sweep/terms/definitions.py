@@ -17,7 +17,9 @@ RATES = (
     "requests_per_s",
 )
 """Names of the metrics of a level that have one value per load run."""
-LATENCIES = ("ttfr_ms", "ttft_ms", "first_answer_ms", "itl_ms", "tpot_ms", "e2e_ms")
+DUE_LATENCIES = ("ttft_due_ms", "e2e_due_ms", "client_wait_ms")
+"""Latencies of an open loop, from the time at which a request was due; these judge it."""
+LATENCIES = ("ttfr_ms", "ttft_ms", "first_answer_ms", "itl_ms", "tpot_ms", "e2e_ms", *DUE_LATENCIES)
 """Names of the metrics of a level that are statistics over its requests."""
 
 
@@ -67,6 +69,9 @@ _ALL = (
     _rate("output_tps", "Output", "all generated tokens / duration"),
     _rate("total_tps", "Total", "prompt and generated tokens / duration"),
     Metric("requests_per_s", "Completed", "req/s", "completed requests / duration", decimals=2),
+    _latency("ttft_due_ms", "TTFT due", "first token - when the request was due, whatever it waited for"),
+    _latency("e2e_due_ms", "E2E due", "end - when the request was due"),
+    _latency("client_wait_ms", "Client wait", "start - when the request was due", 1),
     _latency("ttft_ms", "TTFT", "first token - start of the request; reasoning counts; mean over requests"),
     _latency("ttfr_ms", "TTFR", "first event of the stream - start of the request; mean over requests"),
     _latency("first_answer_ms", "First answer", "first token that is not reasoning - start of the request"),

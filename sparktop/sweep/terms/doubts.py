@@ -7,6 +7,8 @@ FOREIGN_TRAFFIC, COUNT_MISMATCH, SHORT_OUTPUT = "foreign_traffic", "count_mismat
 TOO_SHORT, THROTTLED, CLOCK_SHIFT, FEW_RUNS = "too_short", "throttled", "clock_shift", "few_runs"
 ERRORS, MDNS_TARGET, RESTARTED, CUT_SHORT = "errors", "mdns_target", "restarted", "cut_short"
 HIDDEN_TOKENS = "hidden_tokens"
+UNSTABLE, OVERLOADED, LATE_SENDS = "unstable", "overloaded", "late_sends"
+UNANSWERED = "unanswered"
 
 WORDS = {
     CLIENT_LAG: "client-limited",
@@ -24,5 +26,9 @@ WORDS = {
     MDNS_TARGET: "mDNS name",
     RESTARTED: "restarted",
     CUT_SHORT: "cut short",
+    UNSTABLE: "unstable",
+    OVERLOADED: "overloaded",
+    LATE_SENDS: "late sends",
+    UNANSWERED: "unanswered",
 }
 """Short name of each code, where there is no room for its sentence."""

@@ -38,7 +38,7 @@ def encode_event(event: LoadEvent) -> list[Any]:  # noqa: PLR0911 - one for each
         case RequestEnded():
             return ["e", *_ended(event)]
         case RunStarted():
-            return ["R", event.at, event.run]
+            return ["R", event.at, event.run, event.measured]
         case RunEnded():
             return ["E", event.at, event.run]
         case _:
@@ -64,7 +64,8 @@ def decode_event(found: list[Any]) -> LoadEvent:  # noqa: PLR0911 - as above
         case "e":
             return _read_ended(rest)
         case "R":
-            return RunStarted(*rest)
+            at, run, measured = rest
+            return RunStarted(at, run, None if measured is None else (measured[0], measured[1]))
         case "E":
             return RunEnded(*rest)
         case _:

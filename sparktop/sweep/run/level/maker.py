@@ -28,6 +28,7 @@ from sparktop.sweep.run.context_length import REFUSING
 from sparktop.sweep.run.estimate import MOST_RUNS, Estimate
 from sparktop.sweep.run.guard import GuardWatch
 from sparktop.sweep.run.level.record import LevelRecord, named
+from sparktop.sweep.run.open_loop.arrivals import open_loop_of
 from sparktop.sweep.run.preparation import PreparedTarget, WorkerGoneError
 from sparktop.sweep.run.progress import LoadTold, Phase, PhaseChanged, RunTold, SweepEvent
 from sparktop.sweep.run.record import RunRecord
@@ -226,9 +227,14 @@ class LevelMaker:
         if run_record.finished is not None and not run_record.finished.cancelled:
             self._made += not warm_up
             took_s = run_record.finished.ended_at - run_record.finished.started_at
-            self.estimate.learn_run(stint.target.name, stint.load, took_s)
+            self._learn(stint, took_s, warm_up=warm_up)
             self._check_run(stint.target.name, events)
         return any(isinstance(event, RequestEnded) and event.served_by is not None for event in events)
+
+    def _learn(self, stint: Stint, took_s: float, *, warm_up: bool) -> None:
+        """Note how long a run took; the warm-up of an open loop is a single request, which says nothing."""
+        if not (warm_up and self.plan.mode is LoadMode.OPEN):
+            self.estimate.learn_run(stint.target.name, stint.load, took_s)
 
     def _command(self, stint: Stint, record: LevelRecord, run: int, *, warm_up: bool) -> RunLoad:
         plan, load = self.plan, stint.load
@@ -238,13 +244,15 @@ class LevelMaker:
         # The same seed gives the same prompts; without a cache salt, only prompts of the same kind.
         fresh = "" if record.prepared.takes_salt else f"/{run_id}"
         steady = plan.mode is LoadMode.STEADY and not warm_up
+        opens = plan.mode is LoadMode.OPEN
+        mode = plan.mode if steady or (opens and not warm_up) else LoadMode.BURST
         return RunLoad(
             id=run_id,
             target=record.prepared.asks,
-            concurrency=load.concurrency,
+            concurrency=self._most_at_once(load, warm_up=warm_up),
             prompt_tokens=load.prompt_tokens,
             output_tokens=plan.tg,
-            mode=LoadMode.STEADY if steady else LoadMode.BURST,
+            mode=mode,
             run=run,
             requests=plan.requests if steady else None,
             duration_s=plan.duration_s if steady else None,
@@ -252,8 +260,19 @@ class LevelMaker:
             prompt_salt=f"{plan.seed}/{load.word}-{which}{fresh}",
             cache_salt=run_id,
             timeouts=plan.timeouts,
+            open_loop=open_loop_of(plan, load, run) if mode is LoadMode.OPEN else None,
             warm_up=warm_up,
         )
+
+    def _most_at_once(self, load: Load, *, warm_up: bool) -> int:
+        """Return the most requests in flight in a run: in an open loop what the limit of open files allows.
+
+        The warm-up of an open loop is a single request; it has arrivals of its own before the measured ones.
+        """
+        if self.plan.mode is not LoadMode.OPEN:
+            return load.concurrency
+        fit = self.worker.ready.most_connections if self.worker.ready is not None else None
+        return 1 if warm_up else min(load.concurrency, fit or load.concurrency)
 
     def _phase(self, phase: Phase, stint: Stint, run: int | None = None) -> PhaseChanged:
         runs = None if stint.runs is None else self.plan.runs_of(stint.load.concurrency)

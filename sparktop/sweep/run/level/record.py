@@ -13,6 +13,7 @@ from sparktop.sweep.generator.wire.messages import ClientHealth
 from sparktop.sweep.plan.plan import Plan, TargetKind
 from sparktop.sweep.result.level import level_result, run_starts, uncounted
 from sparktop.sweep.result.measure import by_run, run_duration_s
+from sparktop.sweep.result.open_loop import windows
 from sparktop.sweep.result.results import BackendSide, LevelResult, ServerSide, UncountedRequests
 from sparktop.sweep.result.trace import RequestTrace, collect
 from sparktop.sweep.run.level.limit import limit_side
@@ -144,7 +145,8 @@ class LevelRecord:
         """
         # An interrupted run is used only if there is no complete one: its time windows are cut short.
         events = self.events if self.runs else self.partial
-        made = level_result(self.level, self.traces if self.runs else self.cut)
+        traces = self.traces if self.runs else self.cut
+        made = level_result(self.level, traces, windows(events, traces))
         if self.runs and self.cut:
             made = _with_partial(made, level_result(self.level, self.cut))
             made = made.model_copy(update={"uncounted": self._uncounted()})
