@@ -26,3 +26,5 @@ class Countdown:
     """Highest concurrency to which the sweep goes on while tokens/s rise; None if it does not."""
     at_least: bool = False
     """Whether more than `requests` may be sent."""
+    time: str = ""
+    """Range of the sweep's duration as text; "" if unknown."""

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from sparktop.model.balance import Balance
 from sparktop.model.load import LoadPoint, OnAxis
 from sparktop.model.sweep_comparison import CurvePlot, Measured, Topologies, several_lengths
+from sparktop.model.time_range import TimeRange
 from sparktop.values import dataclass
 
 Slots = tuple[float | None, ...]
@@ -326,8 +327,8 @@ class SweepView:
     not stored."""
     started_at: datetime | None = None
     elapsed_s: float | None = None
-    left_s: float | None = None
-    """Estimated seconds until the end; None where unknown."""
+    left: TimeRange | None = None
+    """Range of the seconds until the end; None where unknown."""
     progress: float | None = None
     """Part that is done, 0 to 1, of a sweep that may add levels; it never falls. None: see `share`."""
     may_go_on_to: int | None = None

@@ -25,9 +25,9 @@ from sparktop.sweep.compare.references import Reference
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import new_file, save
-from sparktop.sweep.run.forecast import forecast
 from sparktop.sweep.run.progress import SweepEvent
 from sparktop.sweep.run.runner import SweepRunner
+from sparktop.sweep.view.ahead import countdown_of
 from sparktop.sweep.view.live import LiveView
 from sparktop.sweep.view.result import Findings
 from sparktop.sweep.view.source import SweepSource
@@ -362,20 +362,12 @@ class Sweeping:
             self.path = None
 
     def _countdown(self, plan: Plan) -> Countdown:
-        words = LiveView(plan, clock=self._clock).view().plan_words  # the same text as in the running sweep
-        expected = forecast(plan, ())
-        return Countdown(
-            title=plan.preset or "sweep",
-            plan_words=words,
-            targets=tuple(f"{one.name} ({one.kind.value})" for one in plan.targets),
-            concurrency=plan.concurrency,
-            climb_to=plan.climb_to,
-            requests=expected.requests,
-            at_least=expected.at_least,
-            warm_ups=expected.warm_ups,
+        return countdown_of(
+            plan,
+            self._store.snapshot(),
+            plan_words=LiveView(plan, clock=self._clock).view().plan_words,
             left_s=COUNTDOWN_S - (self._clock() - self._began_at),
             whole_s=COUNTDOWN_S,
-            simulated=self._store.snapshot().simulated,
         )
 
     def _end_counting(self) -> None:

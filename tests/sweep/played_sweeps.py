@@ -17,6 +17,7 @@ from sparktop.model.load import (
 )
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendHistory, BackendView, Latency, NodeHistory, NodeView, Snapshot
+from sparktop.model.time_range import TimeRange
 from sparktop.sweep.generator.wire.messages import TokenBin
 from sparktop.sweep.plan.order import Load
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
@@ -132,7 +133,7 @@ class PlayedSweep:
     def run(self, target: str, load: Load, run: int, *, upto_s: float = E2E_S, warm_up: bool = False) -> None:
         """Play one run, or its first seconds: first tokens after half a second, ends after two."""
         phase = Phase.WARMING_UP if warm_up else Phase.RUNNING
-        self.view.take(PhaseChanged(phase, target, load, run, self.plan.runs, 30.0))
+        self.view.take(PhaseChanged(phase, target, load, run, self.plan.runs, TimeRange(24.0, 60.0)))
         began, names = self.clock.now, [f"{target}-{load}-{run}-{i}" for i in range(load.concurrency)]
         starts = [RequestStarted(name, began, run, 100) for name in names]
         self.tell(target, load, RunStarted(began, run), *starts, flying=len(names), warm_up=warm_up)
@@ -168,7 +169,7 @@ class PlayedSweep:
         if runs is not None:
             return
         self.view.take(LoadTold(target, load, (LevelEnded(self.clock.now, level),)))
-        self.view.take(PhaseChanged(Phase.SETTLING, target, load, None, None, 20.0))
+        self.view.take(PhaseChanged(Phase.SETTLING, target, load, None, None, TimeRange(16.0, 40.0)))
         self.clock.now += 1.0
         made = self.result.target(target)
         assert made is not None

@@ -8,6 +8,7 @@ from dataclasses import field
 from time import monotonic
 from typing import TextIO
 
+from sparktop.graphics.durations import range_words
 from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import LevelResult
@@ -28,7 +29,6 @@ from sparktop.values import dataclass
 
 REDRAW_S = 0.2
 _ERASE = "\r\x1b[K"
-_MINUTE_S, _HOUR_S = 60, 3600
 
 
 @dataclass(slots=True)
@@ -117,8 +117,8 @@ def progress_line(now: Progress) -> str:
         ]
     else:
         parts.append(now.phase.value)
-    if now.eta_s is not None:
-        parts.append(f"eta {duration(now.eta_s)}")
+    if now.left is not None:
+        parts.append(f"{range_words(now.left.least_s, now.left.most_s)} left")
     return " · ".join(parts)
 
 
@@ -146,16 +146,6 @@ def level_line(target: str, level: LevelResult) -> str:
     if slow:
         parts.append(f"slow: {', '.join(slow)}")
     return " · ".join(parts)
-
-
-def duration(seconds: float) -> str:
-    """Format seconds as words: "42 s", "3 min 5 s", "1 h 2 min"."""
-    total_s = round(seconds)
-    if total_s < _MINUTE_S:
-        return f"{total_s} s"
-    if total_s < _HOUR_S:
-        return f"{total_s // _MINUTE_S} min {total_s % _MINUTE_S} s"
-    return f"{total_s // _HOUR_S} h {total_s % _HOUR_S // _MINUTE_S} min"
 
 
 def _number(value: float | None) -> str:

@@ -7,7 +7,7 @@ from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.sweep.curves import plots_rows
 from sparktop.panels.sweep.live import live_rows
-from sparktop.panels.sweep.table import best_key, level_row, shown_levels, table_heading
+from sparktop.panels.sweep.table import level_row, levels_beside, marks_key, table_heading
 from sparktop.panels.sweep.tracks import letters
 from sparktop.panels.sweep.words import found_rows, headline_rows, now_rows, status_run, title_run
 
@@ -26,6 +26,8 @@ _LEAST_LEVELS = 3
 def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = False) -> list[Row]:
     """Draw a sweep (a benchmark), running or finished, as exactly `height` rows of `width` cells."""
     inner, inside = width - 4, height - 2
+    whole = " enter whole sweep " if selected else " z whole sweep "
+    legend = marks_key(view, inner - len(whole)) if view.status.over else []
     rows = _answer(view, inner, inside) if view.status.over else _running(view, inner, inside)
     return [
         merged(row)
@@ -36,7 +38,8 @@ def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = Fal
             role=frame_role("sweep", selected=selected),
             title=title_run(view),
             status=status_run(view),
-            note=[(" enter whole sweep " if selected else " z whole sweep ", "muted")],
+            footnote=legend,
+            note=[(whole, "muted")],
         )
     ]
 
@@ -72,16 +75,13 @@ def levels_and_findings(view: SweepView, width: int, height: int) -> list[Row]:
 
     Where rows are few, the findings go first and then the levels furthest from the best one.
     """
-    rows, end = headline_rows(view, width), now_rows(view, width)
+    room = max(1, height - _LEAST_LEVELS)
+    rows, end = headline_rows(view, width, room), now_rows(view, width)
     if not rows or view.status is not SweepStatus.DONE:
-        rows, end = [*rows, *end], []
-    rows = rows[: max(1, height - _LEAST_LEVELS)]
-    room = height - len(rows) - 1
-    if view.rows and room > 0:
-        made = {row.key: row for row in view.rows}
-        levels = shown_levels(view, room + 2, best_key(view))
-        rows.append(table_heading(view, width))
-        rows += [level_row(view, one, made.get(one.key), width) for one in levels]
+        rows, end = [*rows, *end][: max(room, len(rows))], []
+    room = height - len(rows)
+    if view.rows and room > 1:
+        rows += levels_beside(view, width, room)
     rows += [*end, *found_rows(view, width)]
     return [fit_row(rows[index] if index < len(rows) else (), width) for index in range(height)]
 

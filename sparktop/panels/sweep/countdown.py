@@ -44,7 +44,11 @@ def _what(countdown: Countdown) -> list[Row]:
     levels = ", ".join(map(str, countdown.concurrency))
     pieces.append([label("requests at once "), figure(levels)])
     if countdown.climb_to is not None:
-        pieces.append([label("then up to "), figure(f"{countdown.climb_to}"), label(" while tok/s rise")])
+        pieces.append(
+            [label("may go on to "), figure(f"c = {countdown.climb_to}"), label(" while tok/s rise")]
+        )
+    if countdown.time:
+        pieces.append([label("takes "), figure(countdown.time)])
     if countdown.requests is not None:
         more = f" + {countdown.warm_ups} warm-up" if countdown.warm_ups else ""
         least = [label("at least ")] if countdown.at_least else []

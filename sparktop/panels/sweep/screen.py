@@ -22,8 +22,9 @@ _TABLE_SHARE = 0.48
 """Share of the width for the table beside graphs."""
 _FILLED = 0.5
 """Least share of the height that the column beside the graphs fills; else all of it stands below them."""
-_LEAST_TRACKS, _LEAST_PICTURE = 9, 5
-"""Least rows of the graphs, and of curves where the table leaves no more."""
+_LEAST_TRACKS, _LEAST_CURVES, _LEAST_PICTURE = 9, 7, 5
+"""Least rows of graphs over time, of curves above a table with all levels, and of curves where no more are
+left."""
 _LEAST_TABLE = 6
 
 
@@ -109,12 +110,14 @@ def _stacked(
     The table gets at most as many rows as it needs.
     """
     levels = len(all_levels(view))
-    table = min(levels + 2, max(_LEAST_TABLE, height * 2 // 5))
-    if height - table - 1 < _LEAST_TRACKS:
-        table = max(_LEAST_TABLE, height - _LEAST_TRACKS - 1)
+    # What a sweep found is in its table, what it does is in its graphs.
+    least = _LEAST_CURVES if view.status.over else _LEAST_TRACKS
+    table = min(levels + 2, max(_LEAST_TABLE, height - least - 1 if view.status.over else height * 2 // 5))
+    if height - table - 1 < least:
+        table = max(_LEAST_TABLE, height - least - 1)
     made = sum(row.complete for row in view.rows)
     rule = [heading("levels", f"{made} of {levels} done", width)]
-    if height < _LEAST_TRACKS + _LEAST_TABLE:
+    if height < least + _LEAST_TABLE:
         table, rule = levels + 2, []
     above = height - table - len(rule)
     if above < _LEAST_PICTURE:

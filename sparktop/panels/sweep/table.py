@@ -36,8 +36,15 @@ STATES = {
 """(sign, role) of each state of a level."""
 _WITHOUT_RUNS = frozenset({LevelState.AHEAD, LevelState.NOT_MADE, LevelState.LEFT_OUT})
 _BAR = 14
-_WORDS, _WIDE_WORDS = 10, 30
-"""Least width in cells of the column of marks, and its width in wide tables."""
+_WORDS, _MOST_WORDS, _WIDE_WORDS = 10, 24, 30
+"""Least and greatest width in cells of the column of marks in narrow tables, and its width in wide ones."""
+_SIGNS = 4
+"""Width in cells of the column of marks in tables beside one another, which show only the signs."""
+_WIDE = 100
+_NARROW = 48
+"""Width in cells below which a table shows only the signs of marks."""
+_APART = 2
+"""Cells between two tables beside one another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +119,7 @@ def columns_for(view: SweepView, width: int) -> list[Column]:
 
     Columns in which no value is known are left out.
     """
-    room = width - _name_width(view) - (_WORDS if width < 100 else _WIDE_WORDS)
+    room = width - _name_width(view) - _marks_width(view, width)
     chosen: list[Column] = []
     for column in _COLUMNS:
         if view.rows and all(column.text(row) == numbers.UNKNOWN for row in view.rows):
@@ -123,6 +130,16 @@ def columns_for(view: SweepView, width: int) -> list[Column]:
         else:
             break
     return sorted(chosen, key=lambda column: _SHOWN.index(column.heading))
+
+
+def _marks_width(view: SweepView, width: int) -> int:
+    """Return the width in cells of the column of marks: the first mark of each level is whole."""
+    if width >= _WIDE:
+        return _WIDE_WORDS
+    if width < _NARROW:
+        return _SIGNS
+    longest = max((row_width(marks_words(row, 0)) for row in view.rows), default=0)
+    return min(_MOST_WORDS, max(_WORDS, 2 + longest))
 
 
 def _name_width(view: SweepView) -> int:
@@ -147,7 +164,59 @@ def table_heading(view: SweepView, width: int) -> Row:
     columns = columns_for(view, width)
     row: Row = [(fit("   level", name), "muted")]
     row += [label(" " + fit(column.heading, column.width, "right")) for column in columns]
-    return fit_row([*row, label("  marks")], width)
+    return fit_row([*row, label("  marks" if width >= _NARROW else "")], width)
+
+
+def levels_beside(view: SweepView, width: int, height: int) -> list[Row]:
+    """Return the levels of a sweep as at most `height` rows: a table with heading, without legend.
+
+    If the rows are too few for all levels, several tables with fewer columns stand beside one another. Of
+    levels that have no place even then, those next to the best one are shown.
+    """
+    room, count = height - 1, len(all_levels(view))
+    least = _name_width(view) + _SIGNS + _COLUMNS[0].width + 1 + _APART
+    beside = max(1, min(-(-count // max(1, room)), (width + _APART) // least))
+    levels = shown_levels(view, beside * room + 2, best_key(view))
+    tall = -(-len(levels) // beside)
+    cells = (width + _APART) // beside - _APART
+    made = {row.key: row for row in view.rows}
+    tables = []
+    for first in range(0, len(levels), max(1, tall)):
+        part = levels[first : first + tall]
+        rows = [table_heading(view, cells), *(level_row(view, one, made.get(one.key), cells) for one in part)]
+        tables.append([*rows, *([fit_row([], cells)] * (tall - len(part)))])
+    return [fit_row(_joined(parts), width) for parts in zip(*tables, strict=True)]
+
+
+def _joined(parts: Sequence[Row]) -> Row:
+    row: Row = []
+    for index, part in enumerate(parts):
+        row += [(" " * _APART, "text"), *part] if index else part
+    return row
+
+
+def marks_key(view: SweepView, room: int) -> Row:
+    """Return the meaning of the marks of a sweep's levels in at most `room` cells, for a frame's lower edge.
+
+    The words of the marks stand behind each sign where they fit, else what the sign means.
+    """
+    marks = [mark for row in view.rows for mark in row.marks]
+    signs = [(DOUBT, True, "doubt"), (SLOW, False, "why slow")]
+    found = [
+        (sign, list(dict.fromkeys(one.word for one in marks if one.doubt is doubt)), word)
+        for sign, doubt, word in signs
+        if any(one.doubt is doubt for one in marks)
+    ]
+    for complete in (True, False):
+        row: Row = []
+        for sign, words, meaning in found:
+            row += [
+                (f" {sign}", "warn"),
+                label(f" {meaning}: {', '.join(words)} " if complete else f" {meaning} "),
+            ]
+        if row_width(row) <= room:
+            return row
+    return []
 
 
 def table_rows(view: SweepView, width: int, height: int, *, chosen: LevelKey | None = None) -> list[Row]:
@@ -280,8 +349,11 @@ def _cell(row: ResultRow, column: Column) -> Row:
 def marks_words(row: ResultRow, room: int) -> Row:
     """Return the reasons to doubt a level, and the reasons why it is slow, as short labels in one row.
 
-    Labels that do not fit into `room` cells are counted ("+2"); the first label is always included.
+    Labels that do not fit into `room` cells are counted ("+2"); the first label is always included. If it
+    alone does not fit, only the signs are returned, each once. 0: there is no limit for the first label.
     """
+    if row.marks and 0 < room < cell_width(DOUBT) + cell_width(row.marks[0].word):
+        return [("".join(dict.fromkeys(DOUBT if mark.doubt else SLOW for mark in row.marks)), "warn")]
     runs: Row = []
     used = 0
     for index, mark in enumerate(row.marks):

@@ -28,7 +28,7 @@ _STRETCHES = (8, 6, 4, 3, 2, 1.5, 1.25)
 """Possible numbers of dot columns per value at the begin of a sweep, so that half of each graph is in use."""
 _LEAST_DRAWN = 12
 """Values for which a graph has room at least, so that its scale does not change with every value."""
-_LABELS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400)
+_LABELS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400)
 _APART = 9
 """Least distance in cells between labels of the time axis."""
 EDGE = "┊"
@@ -222,9 +222,10 @@ def time_row(axis: SweepAxis) -> Row:
 
 
 def _elapsed(seconds: float) -> str:
-    seconds_ = int(seconds)
-    if seconds_ < 60:
-        return f"{seconds_}s" if seconds_ else "0"
-    if seconds_ < 3600:
-        return f"{seconds_ // 60}m{seconds_ % 60:02d}s" if seconds_ % 60 else f"{seconds_ // 60}m"
-    return f"{seconds_ // 3600}h{seconds_ % 3600 // 60:02d}m"
+    minutes, left_s = divmod(int(seconds), 60)
+    if not minutes:
+        return f"{left_s} s" if left_s else "0"
+    if minutes < 60:
+        return f"{minutes}.5 min" if left_s == 30 else f"{minutes} min"
+    hours, left_min = divmod(minutes, 60)
+    return f"{hours}.5 h" if left_min == 30 else f"{hours} h"

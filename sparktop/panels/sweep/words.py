@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
+from sparktop.graphics.durations import duration_words, range_words
 from sparktop.model.sweep_view import SweepStatus, SweepView
 from sparktop.panels.parts.figures import bar_runs, figure, label
 from sparktop.panels.parts.frame import name_tab
@@ -37,35 +38,24 @@ def title_run(view: SweepView) -> Row:
     return [*name_tab("sweep", name), label(f" {view.plan_words} " if view.plan_words else "")]
 
 
-def clock_text(seconds: float | None) -> str:
-    """Format a duration: "24 s", from a minute on "3m05s", from an hour on "1h02m"; "–" if unknown."""
-    if seconds is None:
-        return numbers.UNKNOWN
-    total_s = round(seconds)
-    minutes, left_s = divmod(total_s, 60)
-    if minutes < 1:
-        return f"{total_s} s"
-    return f"{minutes}m{left_s:02d}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02d}m"
-
-
 def progress_pieces(view: SweepView) -> list[Row]:
     """Return a sweep's phase and progress as pieces of text for `flowed`, the most important first."""
     if view.status.over:
         pieces: list[Row] = [[(view.words, "text")]]
         if view.elapsed_s is not None:
-            pieces.append([label("took "), figure(clock_text(view.elapsed_s))])
+            pieces.append([label("took "), figure(duration_words(view.elapsed_s))])
         return pieces
     pieces = [[(view.words, "title")]]
     if view.may_go_on_to is not None:
-        pieces.append([label("may go on to "), figure(f"{view.may_go_on_to}")])
+        pieces.append([label("may go on to "), figure(f"c = {view.may_go_on_to}")])
     share = view.share
     if share is not None:
         pieces.append(
             [*bar_runs(share, _BAR, "generation"), figure(f" {numbers.percent(100 * share).strip()}")]
         )
-    about = "left about " if view.may_go_on_to is None else "left at least "
-    pieces.append([label(about), figure(clock_text(view.left_s), known=view.left_s is not None)])
-    pieces.append([figure(clock_text(view.elapsed_s)), label(" so far")])
+    left = numbers.UNKNOWN if view.left is None else range_words(view.left.least_s, view.left.most_s)
+    pieces.append([label("left "), figure(left, known=view.left is not None)])
+    pieces.append([figure(duration_words(view.elapsed_s)), label(" so far")])
     return pieces
 
 
@@ -114,11 +104,19 @@ def guard_rows(view: SweepView, width: int) -> list[Row]:
     return sentence_rows(("· ", "muted"), view.guard, role, width)
 
 
-def headline_rows(view: SweepView, width: int) -> list[Row]:
-    """Return rows with the answer of a finished sweep; empty while it runs, and without measured levels."""
+def headline_rows(view: SweepView, width: int, most: int | None = None) -> list[Row]:
+    """Return rows with the answer of a finished sweep; empty while it runs, and without measured levels.
+
+    Of an answer that needs more than `most` rows, only the first clauses are returned, at least one.
+    """
     if not view.status.over or view.headline is None:
         return []
-    return [[(line, "title")] for line in wrapped(view.headline, width)]
+    clauses = view.headline.split("; ")
+    lines = wrapped(view.headline, width)
+    while most is not None and len(lines) > most and len(clauses) > 1:
+        clauses.pop()
+        lines = wrapped("; ".join(clauses), width)
+    return [[(line, "title")] for line in lines]
 
 
 def word_rows(view: SweepView, width: int, most: int) -> list[Row]:

@@ -10,7 +10,7 @@ that the best level is not twice as large as it needs to be.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sparktop.sweep.compare.best_level import best_of, main_rate, rate_ratio
 from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT
@@ -53,14 +53,18 @@ def next_step(levels: Sequence[LevelResult], most: int, max_error_share: float) 
     return Step(between, "" if between is not None else _end_words(known, leader, metric, most))
 
 
-def most_concurrency(most: int, prepared: PreparedTarget, fit: int | None) -> int:
-    """Return the highest concurrency worth measuring on a target: the lowest of `most` and two limits.
+def most_concurrencies(
+    most: int | None, targets: Mapping[str, PreparedTarget], fit: int | None
+) -> dict[str, int]:
+    """Return the highest concurrency worth measuring on each target: the lowest of `most` and two limits.
 
     The first limit is the number of requests that all servers of the target can run at once, if every server
     reports it: more requests would only wait. The second limit is `fit`, the number of connections that the
-    load generator may open; None if unknown.
+    load generator may open; None if unknown. Return an empty dictionary if `most` is None.
     """
-    return min(most, slots_of(prepared) or most, fit or most)
+    if most is None:
+        return {}
+    return {name: min(most, slots_of(one) or most, fit or most) for name, one in targets.items()}
 
 
 def slots_of(prepared: PreparedTarget) -> int | None:

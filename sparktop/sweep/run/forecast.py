@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
+from sparktop.graphics.durations import duration_words, range_words
 from sparktop.model.load import LoadMode
 from sparktop.model.text import clean
+from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.order import Load, loads
-from sparktop.sweep.plan.plan import ENOUGH_S, Order, Plan, SweepTarget
+from sparktop.sweep.plan.plan import ENOUGH_S, Order, Plan
 from sparktop.sweep.plan.slo import runs_needed
-from sparktop.sweep.result.axis import RanRun
-from sparktop.sweep.result.results import LevelResult, SweepResult
-from sparktop.sweep.terms.doubts import CUT_SHORT
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.run.estimate import LEAST, MOST, between, climbs
+from sparktop.sweep.run.pace import AssumedPace, EarlierSweep, earlier_sweep
 from sparktop.values import dataclass
 
-_GROWTH = 0.6
-"""Assumed growth if only one level is known: a run's duration grows as the concurrency to this power, see
-`estimate`."""
-_STEEPEST = 1.0
-_PAUSE_S = 1.0
-"""Assumed seconds between two levels, in which the servers become idle, if no earlier sweep shows them."""
-_BEGIN_S = 3.0
-"""Assumed seconds until the first level: the load generator starts and calibrates each prompt length."""
-_FINE_S, _COARSE_S = 30.0, 120.0
-"""Times below `_FINE_S` are rounded to 1 s, times below `_COARSE_S` to 5 s, longer ones to 10 s."""
-_HOUR_S, _MINUTE_S = 3600, 60
+_SLOW_TPS, _FAST_TPS = 15, 100
+"""Assumed range of the tokens per second of a single request on a target without an earlier sweep."""
+_SLOW_PREFILL_TPS, _FAST_PREFILL_TPS = 1000, 8000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,111 +35,53 @@ class Forecast:
     output_tokens: int | None
     """Tokens that the measured requests ask for; None if their number is unknown."""
     seconds: float | None
-    """Duration of the sweep in seconds; None if unknown."""
+    """Expected duration of the planned levels in seconds; None if unknown."""
     why: str
-    """The source of `seconds` and how reliable it is, or why `seconds` is unknown."""
+    """The source of `time` and `seconds` and how reliable it is, or why both are unknown."""
     at_least: bool = False
     """True if all values are minimums: an SLO search may measure more levels than the plan has, and a sweep
     that goes on to higher concurrencies, or that adds runs to short levels, may send more requests."""
+    levels: int = 0
+    """Planned levels of all targets."""
     most_concurrency: int | None = None
     """Highest concurrency to which the sweep goes on while the token rate rises; None if it does not."""
-    most_seconds: float | None = None
-    """Duration of the sweep in seconds if it goes on to `most_concurrency`; None if unknown."""
+    time: TimeRange | None = None
+    """Range of the sweep's duration, with warm-ups and the levels that it may add; None for an SLO search."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Point:
-    """Times of a measured level: `run_s` is the mean duration of a load run, `first_s` the mean TTFT."""
-
-    load: Load
-    output_tokens: int
-    run_s: float
-    first_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Earlier:
-    """One earlier sweep of a target, with the times that a forecast uses.
-
-    `begin_s` are the seconds before the first level. `pause_s` are the mean seconds without load after each
-    stint, which is a series of consecutive runs of one level.
-    """
-
-    result: SweepResult
-    points: tuple[_Point, ...]
-    begin_s: float
-    pause_s: float
-
-    def run_s(self, load: Load, output_tokens: int) -> float:
-        """Return the expected seconds of one burst run of `load`.
-
-        The measured levels with the nearest prompt and output lengths are scaled to the requested lengths,
-        and then interpolated over concurrency on logarithmic scales.
-        """
-        nearest = min(self.points, key=lambda one: _distance(one, load.prompt_tokens, output_tokens))
-        same = {
-            one.load.concurrency: _scaled(one, load.prompt_tokens, output_tokens)
-            for one in self.points
-            if (one.load.prompt_tokens, one.output_tokens)
-            == (nearest.load.prompt_tokens, nearest.output_tokens)
-        }
-        return _between(sorted(same.items()), load.concurrency)
-
-    def sure(self, wanted: Iterable[Load], output_tokens: int) -> int:
-        """Return how directly this sweep measured the loads `wanted`, as a rank; 0 is the best.
-
-        0: it measured all of them. 1: it measured all their prompt and output lengths, but some only at other
-        concurrencies. 2: it did not measure some of the lengths.
-        """
-        made = {(one.load, one.output_tokens) for one in self.points}
-        lengths = {(one.load.prompt_tokens, one.output_tokens) for one in self.points}
-        asked = list(wanted)
-        if all((load, output_tokens) in made for load in asked):
-            return 0
-        return 1 if all((load.prompt_tokens, output_tokens) in lengths for load in asked) else 2
-
-
-def forecast(plan: Plan, known: Sequence[SweepResult]) -> Forecast:
+def forecast(plan: Plan, known: Sequence[SweepResult], slots: Mapping[str, int] | None = None) -> Forecast:
     """Return the forecast of a plan from the results `known` of earlier sweeps, in any order.
 
     For each target, the result with the most similar loads is used; of several, the newest. If this result
     lacks a concurrency, the duration is interpolated on logarithmic scales. If it lacks a length, the time to
     first token is scaled with the prompt length and the remaining time with the output length. For each
-    level, the result's mean time between two levels is added.
+    level, the result's mean time between two levels is added. `slots` are the numbers of requests that the
+    targets can run at once, by target name, as far as known.
     """
-    farther = _farthest(plan)
+    found = [earlier_sweep(target, plan, known) for target in plan.targets]
+    most = _most(plan, found, slots or {})
     count = _measured(plan)
     warm_ups = sum(load.concurrency for load in loads(plan)) * len(plan.targets) if plan.warmup else 0
-    seconds, why = _seconds(plan, known)
+    sure = [one for one in found if one is not None]
     prompts = sum(load.prompt_tokens * (_requests(plan, load) or 0) for load in loads(plan))
     return Forecast(
         requests=count,
         warm_ups=warm_ups,
         prompt_tokens=None if count is None else prompts * len(plan.targets),
         output_tokens=None if count is None else count * plan.tg,
-        seconds=seconds,
-        why=why,
-        at_least=bool(plan.slo) or plan.more_runs or farther is not None,
-        most_concurrency=plan.climb_to if farther is not None else None,
-        most_seconds=None if farther is None else _most_s(farther, known),
+        seconds=_seconds(plan, sure) if sure and len(sure) == len(found) else None,
+        why=_why(plan, found),
+        at_least=bool(plan.slo) or plan.more_runs or most is not None,
+        levels=len(loads(plan)) * len(plan.targets),
+        most_concurrency=most,
+        time=_time(plan, found, most),
     )
 
 
-def _most_s(farther: Plan, known: Sequence[SweepResult]) -> float | None:
-    """Return the expected duration of the plan `farther` in s; None if a target was not measured before."""
-    if any(_earlier(target, farther, known) is None for target in farther.targets):
-        return None
-    return _seconds(farther, known)[0]
-
-
-def _farthest(plan: Plan) -> Plan | None:
-    """Return `plan` with the higher concurrencies added to which the sweep may go on; None without any."""
-    top, most = max(plan.concurrency, default=1), plan.climb_to or 0
-    more = []
-    while top < most:
-        top = min(2 * top, most)
-        more.append(top)
-    return replace(plan, concurrency=(*plan.concurrency, *more)) if more else None
+def _farthest(plan: Plan, most: int) -> Plan:
+    """Return `plan` with all concurrencies added that the sweep may go on to, up to `most`."""
+    more = [*between(plan.concurrency), *climbs(max(plan.concurrency, default=1), most)]
+    return replace(plan, concurrency=(*plan.concurrency, *more))
 
 
 def _measured(plan: Plan) -> int | None:
@@ -170,40 +104,59 @@ def _runs(plan: Plan, load: Load) -> int | None:
     return plan.runs_of(load.concurrency)
 
 
-def _seconds(plan: Plan, known: Sequence[SweepResult]) -> tuple[float | None, str]:
-    found = {target.name: _earlier(target, plan, known) for target in plan.targets}
-    unknown = [name for name, one in found.items() if one is None]
-    if unknown:
-        first = f"the first sweep of {clean(', '.join(unknown), 80)}"
-        exact = _exact_s(plan)
-        if exact is None:
-            return None, f"unknown: {first}"
-        return exact, f"of load, and what lies between: {first}"
-    earlier = [one for one in found.values() if one is not None]
-    if not earlier:
-        return None, "unknown: no target"
-    seconds = max(one.begin_s for one in earlier)
-    for one in earlier:
-        seconds += sum(_level_s(plan, load, one) for load in loads(plan))
-        seconds += one.pause_s * _stints(plan)
-    return seconds, _source_words(earlier, plan)
+def _most(plan: Plan, found: Iterable[EarlierSweep | None], slots: Mapping[str, int]) -> int | None:
+    """Return the highest concurrency that any target of the plan may go on to; None if to none.
 
-
-def _exact_s(plan: Plan) -> float | None:
-    """Return the total seconds of load in the sweep, without warm-ups, if the plan sets the duration of runs.
-
-    If the plan adds runs to short levels, return the least duration. None if the plan sets no duration, or if
-    it searches for the range in which SLO conditions hold.
+    `slots` are the numbers of requests that targets can run at once, by target name. For other targets, the
+    earlier sweeps `found` may have them.
     """
-    if plan.more_runs:
-        return ENOUGH_S * len(loads(plan)) * len(plan.targets)
-    if plan.duration_s is None or plan.slo:
+    if plan.climb_to is None:
         return None
-    runs = plan.runs if plan.mode is LoadMode.STEADY else 1
-    return plan.duration_s * runs * len(loads(plan)) * len(plan.targets)
+    known = [
+        slots.get(target.name) or (one.slots(target.url) if one is not None else None) or plan.climb_to
+        for target, one in zip(plan.targets, found, strict=True)
+    ]
+    most = min(plan.climb_to, max(known, default=0))
+    return most if most > max(plan.concurrency, default=1) else None
 
 
-def _level_s(plan: Plan, load: Load, earlier: _Earlier) -> float:
+def _seconds(plan: Plan, found: Sequence[EarlierSweep | AssumedPace]) -> float:
+    """Return the expected duration of the plan in seconds, from an earlier sweep for each of its targets."""
+    total = max(one.begin_s for one in found)
+    for one in found:
+        total += sum(_level_s(plan, load, one) for load in loads(plan)) + one.pause_s * _stints(plan)
+    return total
+
+
+def _time(plan: Plan, found: Sequence[EarlierSweep | None], top: int | None) -> TimeRange | None:
+    """Return the range of the sweep's duration; None if it searches for SLO limits.
+
+    `top` is the highest concurrency that the sweep may go on to. Where no earlier sweep is known (None in
+    `found`), the range is that from fast to slow servers.
+    """
+    if plan.slo or not plan.targets:
+        return None
+    farthest = plan if top is None else _farthest(plan, top)
+    fast = [one or AssumedPace(_FAST_TPS, _FAST_PREFILL_TPS) for one in found]
+    slow = [one or AssumedPace(_SLOW_TPS, _SLOW_PREFILL_TPS) for one in found]
+    # Assumed speeds are the ends of a range already.
+    least, most = (1.0, 1.0) if None in found else (LEAST, MOST)
+    return TimeRange(least * _seconds(plan, fast), most * _seconds(farthest, slow))
+
+
+def _why(plan: Plan, found: Sequence[EarlierSweep | None]) -> str:
+    """Return the source of a forecast's duration and how reliable it is."""
+    unknown = [target.name for target, one in zip(plan.targets, found, strict=True) if one is None]
+    if not plan.targets:
+        return "unknown: no target"
+    if not unknown:
+        return _source_words([one for one in found if one is not None], plan)
+    first = f"the first sweep of {clean(', '.join(unknown), 80)}"
+    speeds = f"at {_SLOW_TPS} to {_FAST_TPS} tok/s for one request"
+    return f"unknown: {first}" if plan.slo else f"{speeds}: {first}"
+
+
+def _level_s(plan: Plan, load: Load, earlier: EarlierSweep | AssumedPace) -> float:
     """Return the expected seconds of a level on one target, its warm-up run included."""
     run_s = earlier.run_s(load, plan.tg)
     total = run_s if plan.warmup else 0.0
@@ -231,122 +184,7 @@ def _stints(plan: Plan) -> int:
     return len(loads(plan)) * each
 
 
-def _earlier(target: SweepTarget, plan: Plan, known: Sequence[SweepResult]) -> _Earlier | None:
-    """Return the earlier sweep of `target` whose loads are nearest to the plan; None if no result is usable.
-
-    Of equally near sweeps the newest is returned.
-    """
-    asked = loads(plan)
-    found = []
-    for result in known:
-        for one in result.targets:
-            if one.url != target.url or (target.model or one.model) != one.model:
-                continue
-            points = tuple(point for level in one.levels if (point := _point(level, result)) is not None)
-            if points:
-                found.append(_Earlier(result, points, *_between_runs(result)))
-    ordered = sorted(found, key=lambda one: (-one.sure(asked, plan.tg), one.result.started_at))
-    return ordered[-1] if ordered else None
-
-
-def _point(level: LevelResult, result: SweepResult) -> _Point | None:
-    """Return the mean duration of a load run and the mean TTFT of a measured level.
-
-    In steady mode, the mean duration of a request stands for that of a run. Return None if requests failed,
-    if none succeeded, or if the level was cut short.
-    """
-    prompt, output = level.pp or result.plan.pp, level.tg or result.plan.tg
-    cut = any(mark.code == CUT_SHORT for mark in level.validity)
-    if not prompt or not output or cut or level.requests.failed or not level.requests.ok:
-        return None
-    if result.plan.mode is LoadMode.STEADY:
-        run_s = level.e2e_ms.mean / 1000 if level.e2e_ms is not None else 0.0
-    else:
-        run_s = (level.duration_s or 0.0) / level.runs if level.runs else 0.0
-    if not run_s > 0:
-        return None
-    first_s = level.ttft_ms.mean / 1000 if level.ttft_ms is not None else 0.0
-    return _Point(Load(prompt, level.concurrency), output, run_s, min(first_s, run_s))
-
-
-def _between_runs(result: SweepResult) -> tuple[float, float]:
-    """Return (seconds before the first level, mean seconds without load between two levels) of a sweep.
-
-    Return the constants `_BEGIN_S` and `_PAUSE_S` if the sweep was not completed, or if its result lacks the
-    start times of its runs or the result of an executed level.
-    """
-    if result.status != "done" or result.finished_at is None or not result.ran:
-        return _BEGIN_S, _PAUSE_S
-    first = next((one.started_at for one in result.ran if one.started_at is not None), None)
-    if first is None:
-        return _BEGIN_S, _PAUSE_S
-    levels = [(one.name, level) for one in result.targets for level in one.levels]
-    made = {(name, level.concurrency) for name, level in levels}
-    if any((one.target, one.concurrency) not in made for one in result.ran):
-        return _BEGIN_S, _PAUSE_S  # the duration of an unmeasured level would look like a pause
-    warm_ups = {
-        (name, level.concurrency, level.pp): (level.duration_s or 0.0) / level.runs
-        for name, level in levels
-        if result.plan.warmup and level.runs and result.plan.mode is LoadMode.BURST
-    }
-    begin_s = (first - result.started_at).total_seconds()
-    begin_s -= next((s for key, s in warm_ups.items() if key[0] == result.ran[0].target), 0.0)
-    busy_s = sum(level.duration_s or 0.0 for _, level in levels) + sum(warm_ups.values())
-    rest_s = (result.finished_at - result.started_at).total_seconds() - max(0.0, begin_s) - busy_s
-    return max(0.0, begin_s), max(0.0, rest_s / _turns(result.ran))
-
-
-def _turns(ran: Sequence[RanRun]) -> int:
-    """Return the number of stints (series of consecutive runs of one level) in the executed runs `ran`.
-
-    A new stint begins where target or concurrency changes, or where run numbers start again: then the prompt
-    length has changed, which `RanRun` does not record.
-    """
-    changes = (
-        (after.target, after.concurrency) != (before.target, before.concurrency) or after.run <= before.run
-        for before, after in pairwise(ran)
-    )
-    return 1 + sum(changes)
-
-
-def _distance(point: _Point, prompt_tokens: int, output_tokens: int) -> float:
-    prompts = abs(math.log(point.load.prompt_tokens / prompt_tokens))
-    return prompts + abs(math.log(point.output_tokens / output_tokens))
-
-
-def _scaled(point: _Point, prompt_tokens: int, output_tokens: int) -> float:
-    """Return the duration in seconds of the measured run `point`, scaled to other prompt and output lengths.
-
-    The time to first token scales with the prompt length, the rest with the output length.
-    """
-    prefill = point.first_s * prompt_tokens / point.load.prompt_tokens
-    return prefill + (point.run_s - point.first_s) * output_tokens / point.output_tokens
-
-
-def _between(points: Sequence[tuple[int, float]], concurrency: int) -> float:
-    """Return the expected seconds of a run at `concurrency`, inter- or extrapolated on logarithmic scales.
-
-    `points` are (concurrency, seconds) in ascending order, at least one.
-    """
-    for at, seconds in points:
-        if at == concurrency:
-            return seconds
-    below = [one for one in points if one[0] < concurrency]
-    above = [one for one in points if one[0] > concurrency]
-    if below and above:
-        slope = _slope(below[-1], above[0])
-    else:
-        ends = points[-2:] if below else points[:2]
-        slope = min(_STEEPEST, max(0.0, _slope(*ends))) if len(ends) > 1 else _GROWTH
-    at, seconds = below[-1] if below else above[0]
-    return float(seconds * (concurrency / at) ** slope)
-
-
-def _slope(low: tuple[int, float], high: tuple[int, float]) -> float:
-    return math.log(high[1] / low[1]) / math.log(high[0] / low[0])
-
-
-def _source_words(earlier: Sequence[_Earlier], plan: Plan) -> str:
+def _source_words(earlier: Sequence[EarlierSweep], plan: Plan) -> str:
     """Return text that names the sweeps a forecast is based on, and how near they are to the plan.
 
     For example "roughly, by other concurrencies in your sweep of 3 Mar 14:05".
@@ -364,19 +202,6 @@ def _source_words(earlier: Sequence[_Earlier], plan: Plan) -> str:
     return f"a guess, by other lengths in {named}"
 
 
-def time_words(seconds: float) -> str:
-    """Return a duration as text such as "4 min 20 s", rounded to 1, 5 or 10 s depending on its length."""
-    step = 1 if seconds < _FINE_S else 5 if seconds < _COARSE_S else 10
-    whole = max(1, round(seconds / step) * step)
-    if whole < _MINUTE_S:
-        return f"{whole} s"
-    hours, rest = divmod(whole, _HOUR_S)
-    minutes, left = divmod(rest, _MINUTE_S)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {left} s" if left else f"{minutes} min"
-
-
 def pieces(found: Forecast) -> tuple[str, str, str]:
     """Return a forecast as three texts to display: number of requests, number of tokens, duration."""
     least = "at least " if found.at_least else ""
@@ -388,13 +213,18 @@ def pieces(found: Forecast) -> tuple[str, str, str]:
     tokens = "tokens as they come"
     if found.prompt_tokens is not None and found.output_tokens is not None:
         tokens = f"{found.prompt_tokens:,} prompt + {found.output_tokens:,} output tokens"
-    time = f"time {found.why}"
-    if found.seconds is not None:
-        time = f"{least or 'about '}{time_words(found.seconds)} {found.why}"
-    if found.seconds is not None and found.most_concurrency is not None:
-        time = f"{least}{time_words(found.seconds)}"
-        if found.most_seconds is None:
-            time += f", longer up to c = {found.most_concurrency}: {found.why.rpartition(': ')[2]}"
-        else:
-            time += f", up to {time_words(found.most_seconds)} to c = {found.most_concurrency}, {found.why}"
-    return f"{'' if found.requests is None else least}{sent}{warm}", tokens, time
+    return f"{'' if found.requests is None else least}{sent}{warm}", tokens, _time_words(found)
+
+
+def _time_words(found: Forecast) -> str:
+    if found.time is None:
+        known = found.seconds is not None
+        return f"at least {duration_words(found.seconds)} {found.why}" if known else f"time {found.why}"
+    return f"{range_words(found.time.least_s, found.time.most_s)}: {levels_words(found)}; {found.why}"
+
+
+def levels_words(found: Forecast) -> str:
+    """Return the number of levels as text: "3 levels, may go on to c = 256"."""
+    levels = f"{found.levels} level{'' if found.levels == 1 else 's'}"
+    more = found.most_concurrency
+    return levels if more is None else f"{levels}, may go on to c = {more}"

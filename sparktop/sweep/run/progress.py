@@ -9,6 +9,7 @@ from enum import StrEnum
 from statistics import median
 
 from sparktop.model.load import FirstToken, LoadEvent, RequestEnded, RequestStarted
+from sparktop.model.time_range import TimeRange
 from sparktop.sweep.generator.wire.messages import TokenBin
 from sparktop.sweep.plan.order import Load
 from sparktop.sweep.result.results import LevelResult, SweepResult
@@ -41,8 +42,8 @@ class PhaseChanged:
     run: int | None = None
     runs: int | None = None
     """Number of runs of the level; None if a time limit decides it."""
-    eta_s: float | None = None
-    """Seconds to the end of the sweep; None if unknown."""
+    left: TimeRange | None = None
+    """Range of the seconds to the end of the sweep; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ class Progress:
     failed: int = 0
     tokens: int = 0
     """Tokens received in the present level."""
-    eta_s: float | None = None
+    left: TimeRange | None = None
     levels_done: int = 0
 
 
@@ -152,7 +153,7 @@ class ProgressFold:
             case LevelMeasured():
                 self.now = replace(self.now, levels_done=self.now.levels_done + 1)
             case SweepEnded():
-                self.now = replace(self.now, phase=Phase.ENDED, in_flight=0, tps=None, eta_s=None)
+                self.now = replace(self.now, phase=Phase.ENDED, in_flight=0, tps=None, left=None)
             case _:
                 pass
         return self.now
@@ -171,7 +172,7 @@ class ProgressFold:
             load=event.load,
             run=event.run,
             runs=event.runs,
-            eta_s=event.eta_s,
+            left=event.left,
         )
 
     def _take_load(self, batch: LoadTold) -> None:

@@ -27,7 +27,7 @@ from sparktop.sweep.plan.slo import LEAST_RUNS, MOST_CONCURRENCY, any_falls, any
 from sparktop.sweep.result.level import refused_level
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.run.brake import Brake
-from sparktop.sweep.run.climb import most_concurrency, next_step
+from sparktop.sweep.run.climb import most_concurrencies, next_step
 from sparktop.sweep.run.estimate import Estimate
 from sparktop.sweep.run.guard import GuardWatch, guard_words
 from sparktop.sweep.run.level.maker import LevelMaker, LevelRefusedError, TargetFailedError
@@ -205,7 +205,7 @@ class SweepRunner:
             # Prompts depend on it, so that two sweeps never send the same ones.
             sweep_id=secrets.token_hex(4),
             interval_s=self._feed.snapshot().interval_s,
-            eta_s=self._eta_s,
+            left=lambda made: None if self._plan.slo else self._estimate.range_s(self._todo, made),
             clock=self._clock,
         )
 
@@ -213,6 +213,7 @@ class SweepRunner:
         self, maker: LevelMaker, targets: dict[str, PreparedTarget], worker: SweepWorker
     ) -> None:
         self._todo = list(self._stints(targets))
+        self._estimate.most = most_concurrencies(self._plan.climb_to, targets, _fit(worker))
         records: dict[tuple[str, Load], LevelRecord] = {}
         while self._todo and not self._stopped():
             stint = self._todo[0]
@@ -233,24 +234,24 @@ class SweepRunner:
                 continue
             self._todo.pop(0)
             if stint.last:
-                self._go_on(targets[name], stint.load, worker)
+                self._go_on(targets[name], stint.load)
                 del records[name, stint.load]
                 self._log.forget(
                     min((one.spans[0][0] for one in records.values() if one.spans), default=self._clock())
                 )
 
-    def _go_on(self, prepared: PreparedTarget, load: Load, worker: SweepWorker) -> None:
+    def _go_on(self, prepared: PreparedTarget, load: Load) -> None:
         """After the last level of a prompt length on a target, add the level that `next_step` suggests.
 
         Do nothing without `climb_to` in the plan. If no level is added, send the reason as a notice.
         """
-        name, length, most = prepared.target.name, load.prompt_tokens, self._plan.climb_to
+        name, length = prepared.target.name, load.prompt_tokens
+        most = self._estimate.most.get(name)
         target = self.result.target(name)
         left = any((one.target.name, one.load.prompt_tokens) == (name, length) for one in self._todo)
         if most is None or left or target is None or self._stopped():
             return
         levels = [one for one in target.levels if one.pp == length]
-        most = most_concurrency(most, prepared, _fit(worker))
         step = next_step(levels, most, self._plan.max_error_share)
         if step.words:
             self._emit(Notice(f"{name}: {step.words}"))
@@ -358,9 +359,6 @@ class SweepRunner:
     def _call_off(self, worker: SweepWorker) -> None:
         self._calling_off = asyncio.get_running_loop().create_task(worker.cancel())
         self._log.wake()
-
-    def _eta_s(self, made: int) -> float | None:
-        return None if self._plan.slo else self._estimate.sweep_s(self._todo, made)
 
     def _emit(self, event: SweepEvent) -> None:
         for listener in self._listeners:

@@ -20,7 +20,7 @@ from sparktop.rates.lane_sums import kv_fullest_percent, kv_used_percent, lane_s
 from sparktop.store import Reading, SourceKey
 from sparktop.store.keys import SourceKind
 from sparktop.store.load_log import ABORTED_REASONS, FAILED_REASONS
-from sparktop.sweep.plan.plan import SweepTarget, TargetKind
+from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import NodeSide
 from sparktop.sweep.run.limit_log import LimitLog
 from sparktop.values import dataclass
@@ -176,6 +176,18 @@ def watched_backends(target: SweepTarget, snapshot: Snapshot) -> tuple[str, ...]
         views = [view for view in snapshot.routers if view.url == target.url]
         reported = [name for view in views for name in view.backends if name in names]
     return tuple(dict.fromkeys(name for name in reported if name is not None))
+
+
+def watched_slots(plan: Plan, snapshot: Snapshot) -> dict[str, int]:
+    """Return how many requests the servers of each target can run at once, where all of them report it."""
+    slots = {view.name: view.slots for view in snapshot.backends}
+    found: dict[str, int] = {}
+    for target in plan.targets:
+        counts = [slots.get(name) for name in watched_backends(target, snapshot)]
+        known = [count for count in counts if count is not None]
+        if known and len(known) == len(counts):
+            found[target.name] = sum(known)
+    return found
 
 
 def watched_nodes(target: SweepTarget, snapshot: Snapshot) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from sparktop.model.sweep_view import (
     SweepView,
     SweptTarget,
 )
+from sparktop.model.time_range import TimeRange
 from sparktop.sweep.compare.references import Reference
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.axis import PlanResult
@@ -39,6 +40,7 @@ from sparktop.sweep.run.progress import (
     SweepEvent,
 )
 from sparktop.sweep.run.server_side import watched_backends, watched_nodes
+from sparktop.sweep.view.ahead import expected_of
 from sparktop.sweep.view.bars import BarLedger, stored_prefill_s
 from sparktop.sweep.view.evidence import bare_row, level_balance, level_facts, level_of
 from sparktop.sweep.view.grid import TimeGrid
@@ -127,6 +129,10 @@ class LiveView:
         self._notices: list[str] = []
         self._guard: str | None = None
         self._result: SweepResult | None = None
+        self._ahead: TimeRange | None = None
+        """Range of the sweep's duration before anything is measured; None before the first snapshot."""
+        self._grows = False
+        """Whether the plan becomes known step by step, so that its forecast is too short."""
         self._found = Findings(targets=tuple(map(_target, plan.targets)))
 
     @property
@@ -137,6 +143,7 @@ class LiveView:
     def grow(self, plan: Plan) -> None:
         """Replace the plan by a more complete one; another tool's plan becomes known step by step."""
         self._plan = self._ledger.plan = plan
+        self._grows = True
         if self._result is None:
             self._found = replace(self._found, targets=tuple(map(_target, plan.targets)))
 
@@ -162,6 +169,8 @@ class LiveView:
 
     def look(self, snapshot: Snapshot) -> None:
         """Update the view from a snapshot of the monitor: add new samples of the servers and machines."""
+        if self._ahead is None:
+            self._ahead = expected_of(self._plan, snapshot).time
         for target in self._plan.targets:
             names = watched_backends(target, snapshot)
             self._backends[target.name] = names
@@ -192,7 +201,7 @@ class LiveView:
             guard=self._guard if result is None else result.guard,
             started_at=None if result is None else result.started_at,
             elapsed_s=max(0.0, at - self._began),
-            left_s=self._left_s(at),
+            left=self._left(at),
             progress=None if over else self._progress.share(self._plan, levels, present, result),
             may_go_on_to=None if over else may_go_on_to(self._plan, levels, present, result),
             simulated=found.simulated,
@@ -361,9 +370,12 @@ class LiveView:
         )
         return plan_words(made, plan.lengths)
 
-    def _left_s(self, now: float) -> float | None:
-        eta = self._phase.eta_s
-        return None if eta is None else max(0.0, eta - (now - self._phase_at))
+    def _left(self, now: float) -> TimeRange | None:
+        """Return the range of the seconds left at `now`, from the plan's forecast before the first run."""
+        if self._phase.left is not None:
+            return self._phase.left.after(now - self._phase_at)
+        early = self._result is None and not self._grows
+        return None if self._ahead is None or not early else self._ahead.after(now - self._began)
 
     def _moment(self, now: float) -> Moment:
         phase, present = self._phase, self._present

@@ -42,8 +42,13 @@ def may_go_on_to(
         return None
     most = _most(plan, present.target, result)
     among = _concurrencies(levels, present.target, present.prompt_tokens)
-    # Below the highest level, the sweep only looks for the best one between others.
-    grows = most is not None and among and present.concurrency == max(among) < most
+    mine = [
+        one
+        for one in levels
+        if (one.key.target, one.key.prompt_tokens) == (present.target, present.prompt_tokens)
+    ]
+    # Below a level that is done, the sweep only looks for the best one between others.
+    grows = most is not None and among and max(among) < most and not _is_between(present.concurrency, mine)
     return most if grows else None
 
 

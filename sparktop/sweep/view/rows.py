@@ -94,7 +94,10 @@ def _rank(rows: list[ResultRow], levels: Sequence[LevelResult], indices: Sequenc
     if len(known) < 2:  # noqa: PLR2004 - the best of one says nothing
         return
     choose = max if METRICS[metric].more_is_better else min
-    best = choose(known, key=lambda index: _shown(rows[index], metric))
+    # A token rate that is in doubt is not the best one, as in the headline.
+    sure = [index for index in known if not any(mark.doubt for mark in rows[index].marks)]
+    among = sure if sure and metric in RATES else known
+    best = choose(among, key=lambda index: _shown(rows[index], metric))
     for index in known:
         rank = Rank.BEST if index == best else None
         if index != best and _same(levels[index], levels[best], metric):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +25,10 @@ from sparktop.panels.sweep.table import columns_for, marks_words, table_rows
 from sparktop.panels.sweep.topology import topology_screen
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.history.rows import history_rows
+from sparktop.sweep.result.results import Validity
 from sparktop.sweep.result.store import StoredSweep
 from sparktop.sweep.view.difference import difference
+from sparktop.sweep.view.result import result_view
 from tests.panels.sweep_views import (
     done,
     evidence,
@@ -37,6 +40,7 @@ from tests.panels.sweep_views import (
     starting,
     with_servers,
 )
+from tests.sweep.made_results import made_level, made_sweep
 
 Draw = Callable[[int, int], list[Row]]
 WIDTHS, HEIGHTS = st.integers(60, 200), st.integers(16, 50)
@@ -234,10 +238,10 @@ def test_requests_and_runs_that_no_file_tells_have_no_column() -> None:
 
 
 @pytest.mark.parametrize(
-    ("room", "shown"), [(40, "!too short, !few runs, ▾bunched"), (23, "!too short +2"), (3, "!too short +2")]
+    ("room", "shown"), [(40, "!too short, !few runs, ▾bunched"), (23, "!too short +2"), (3, "!▾")]
 )
 def test_marks_that_have_no_room_are_counted(room: int, shown: str) -> None:
-    """Nothing is cut in the middle but the first one: the others are a number, and Enter tells them."""
+    """No word is cut: the others are a number; where no word has room, the signs stand alone."""
     marks = (
         Mark("too_short", "too short", "…"),
         Mark("few_runs", "few runs", "…"),
@@ -245,3 +249,26 @@ def test_marks_that_have_no_room_are_counted(room: int, shown: str) -> None:
     )
     row = replace(done().rows[0], marks=marks)
     assert row_text(marks_words(row, room)) == shown
+
+
+def swept(*concurrency: int) -> SweepView:
+    """Return a finished sweep of one server; the level before the last is the best, the last is in doubt."""
+    levels = [made_level(one, step=1 / one) for one in concurrency]
+    doubt = Validity(code="throttled", message="…")
+    levels[-1] = levels[-1].model_copy(update={"validity": (doubt,)})
+    return result_view(made_sweep(("spark-a", levels)))
+
+
+@pytest.mark.parametrize("size", [(60, 6), (80, 8), (120, 13), (200, 18)])
+@pytest.mark.parametrize("most", [3, 6, 8])
+def test_the_board_shows_all_levels_of_a_finished_sweep(size: tuple[int, int], most: int) -> None:
+    """Columns go before levels, from six levels at 80×24 on: the best one is there at every size."""
+    view = swept(*(2**power for power in range(most)))
+    rows = [row_text(row) for row in sweep_band(view, *size)]
+    assert all(len(row) == size[0] for row in rows)
+    shown = [level for level in view.levels if re.search(rf"\bc{level.key.concurrency}\b", "\n".join(rows))]
+    assert len(shown) == most or size == (60, 6) or (size, most) == ((80, 8), 8)
+    assert len(shown) >= 4 or most < 4
+    assert "◆" in "\n".join(rows[2:])
+    assert not any("…" in row for row in rows[1:-1])
+    assert "! doubt" in rows[-1]

@@ -7,16 +7,15 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sparktop.commands.sweep.progress import plan_line
 from sparktop.model.load import LoadMode
+from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.plan import Order, Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import BUILT_IN, make_plan
 from sparktop.sweep.result.axis import RanRun
 from sparktop.sweep.result.results import LevelResult, Requests, SweepResult, Validity
-from sparktop.sweep.run.forecast import Forecast, forecast, pieces, time_words
+from sparktop.sweep.run.forecast import Forecast, forecast, pieces
 from sparktop.sweep.terms.doubts import CUT_SHORT
 from tests.sweep.made_results import BEGAN, made_level, made_sweep, simulated_level
 
@@ -41,12 +40,28 @@ def test_quick_is_63_requests_at_least_and_21_to_warm_up() -> None:
     found = forecast(make_plan(BUILT_IN[0], [A]), [])
     assert (found.requests, found.warm_ups) == (63, 21)
     assert (found.prompt_tokens, found.output_tokens) == (63 * 128, 63 * 64)
-    assert (found.seconds, found.most_concurrency) == (30.0, 256)
+    assert (found.seconds, found.most_concurrency, found.levels) == (None, 256, 3)
     assert pieces(found) == (
         "at least 63 requests + 21 warm-up",
         "8,064 prompt + 4,032 output tokens",
-        "at least 30 s, longer up to c = 256: the first sweep of a",
+        (
+            "30 s to 40 min: 3 levels, may go on to c = 256; at 15 to 100 tok/s for one request: "
+            "the first sweep of a"
+        ),
     )
+
+
+def test_the_slots_of_the_servers_bound_the_first_forecast() -> None:
+    """More requests than the servers run at once are never sent, so they take no time."""
+    plan = make_plan(BUILT_IN[0], [A])
+    free, bound, full = (forecast(plan, [], slots).time for slots in ({}, {"a": 32}, {"a": 16}))
+    assert free is not None
+    assert bound is not None
+    assert full is not None
+    assert free.least_s == bound.least_s == full.least_s
+    assert free.most_s > bound.most_s > full.most_s
+    assert forecast(plan, [], {"a": 32}).most_concurrency == 32
+    assert forecast(plan, [], {"a": 16}).most_concurrency is None
 
 
 def test_a_plan_that_may_go_on_says_how_far() -> None:
@@ -55,12 +70,14 @@ def test_a_plan_that_may_go_on_says_how_far() -> None:
     found, plain = forecast(plan, [swept()]), forecast(PLAN, [swept()])
     assert (found.seconds, found.most_concurrency, found.at_least) == (plain.seconds, 8, True)
     assert found.seconds is not None
-    assert found.most_seconds is not None
-    assert found.most_seconds > found.seconds
-    assert ", up to " in pieces(found)[2]
-    assert " to c = 8, " in pieces(found)[2]
+    assert found.time is not None
+    assert found.time.least_s < found.seconds < found.time.most_s
+    assert ": 2 levels, may go on to c = 8; by your sweep of " in pieces(found)[2]
     assert plan_line(plan).startswith("c = 1, 2, then up to 8 while tok/s rise: at least 9 requests + ")
     assert forecast(replace(PLAN, climb_to=2), [swept()]) == plain
+    full = swept()
+    full = full.with_target(full.targets[0].model_copy(update={"slots": 4}))
+    assert forecast(plan, [full]).most_concurrency == 4
 
 
 def test_short_runs_are_repeated_until_a_level_is_long_enough() -> None:
@@ -195,14 +212,17 @@ def test_another_server_or_model_tells_nothing() -> None:
     assert forecast(replace(PLAN, targets=(renamed,)), [swept()]).seconds is not None
     assert forecast(replace(PLAN, targets=(replace(A, model="m"),)), [swept()]).seconds is not None
     assert forecast(replace(PLAN, targets=(replace(A, model="n"),)), [swept()]).seconds is None
-    assert forecast(replace(PLAN, targets=(A, B)), [swept()]).why == "unknown: the first sweep of b"
+    assert forecast(replace(PLAN, targets=(A, B)), [swept()]).why.endswith(": the first sweep of b")
+    search = replace(PLAN, targets=(B,), slo=(SloCondition("ttft_p90_ms", 2000.0),))
+    assert (forecast(search, []).why, forecast(search, []).time) == ("unknown: the first sweep of b", None)
 
 
 def test_a_time_that_the_plan_sets_is_known_at_once() -> None:
-    """Steady runs of 5 s are 30 s of load, seen before or not; an earlier sweep tells the rest."""
+    """Steady runs of 5 s are 30 s of load; an earlier sweep tells what lies between, else it is assumed."""
     plan = replace(PLAN, mode=LoadMode.STEADY, duration_s=5.0)
     found = forecast(plan, [])
-    assert (found.seconds, found.why) == (30.0, "of load, and what lies between: the first sweep of a")
+    assert found.time is not None
+    assert 30.0 < found.time.least_s < found.time.most_s < 2 * 30.0
     told = forecast(plan, [swept()])
     assert told.seconds == pytest.approx(30.0 + 2 * RUN_S + BETWEEN_S)
 
@@ -254,36 +274,18 @@ def test_a_simulated_engine_is_foretold_within_a_third(known: Sequence[int], ask
     assert found - BEGIN_S - PAUSE_S * len(asked) == pytest.approx(truth, rel=1 / 3)
 
 
-@given(st.floats(0.01, 1e6))
-@settings(max_examples=60)
-def test_a_time_in_words_is_never_far_off(seconds: float) -> None:
-    """Seconds below half a minute, then steps of 5 and 10, hours without seconds."""
-    words = time_words(seconds).split()
-    unit = {"s": 1, "min": 60, "h": 3600}
-    told = sum(int(count) * unit[name] for count, name in zip(words[::2], words[1::2], strict=True))
-    assert told >= 1
-    assert abs(told - seconds) <= max(1.0, 2.5 if seconds >= 30 else 0, 5.0 if seconds >= 120 else 0) + (
-        60 if seconds > 3590 else 0
-    )
-
-
-def test_times_in_words() -> None:
-    """As a person says them."""
-    told = [time_words(seconds) for seconds in (0.2, 29.4, 61, 100, 123, 3600, 5000)]
-    assert told == ["1 s", "29 s", "1 min", "1 min 40 s", "2 min", "1 h 0 min", "1 h 23 min"]
-
-
 def test_a_forecast_in_words() -> None:
     """Singular where there is one; no warm-up where there is none; unbounded requests say so."""
-    one = Forecast(1, 0, 100, 4, 7.2, "by your sweep of 1 Jan 10:00")
+    time = TimeRange(6.2, 9.1)
+    one = Forecast(1, 0, 100, 4, 7.2, "by your sweep of 1 Jan 10:00", levels=1, time=time)
     assert pieces(one) == (
         "1 request",
         "100 prompt + 4 output tokens",
-        "about 7 s by your sweep of 1 Jan 10:00",
+        "5 to 10 s: 1 level; by your sweep of 1 Jan 10:00",
     )
-    timed = Forecast(None, 3, None, None, 30.0, "of load")
+    timed = Forecast(None, 3, None, None, None, "unknown: the first sweep of a")
     assert pieces(timed) == (
         "as many requests as there is time for + 3 warm-up",
         "tokens as they come",
-        "about 30 s of load",
+        "time unknown: the first sweep of a",
     )

@@ -146,8 +146,7 @@ async def test_progress_follows_the_events() -> None:
     assert {one.ended for one in seen if one.load and one.load.concurrency == 4} >= {0, 8}
     assert all(one.failed == 0 for one in seen)
     assert any(one.ttft_p50_ms for one in seen)
-    known = [one.eta_s for one in seen if one.eta_s is not None]
-    assert known
+    assert any(one.left for one in seen)
     assert seen[-1].in_flight == 0
     assert (seen[-1].phase, seen[-1].levels_done) == (Phase.ENDED, 2)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from sparktop.model.sweep_view import Rank
 from sparktop.sweep.formats import json_file, markdown
 from sparktop.sweep.formats.written import sweep_report
 from sparktop.sweep.result.figures import Latency, Rate
@@ -50,14 +51,15 @@ def test_the_best_level_and_where_first_tokens_are_in_time() -> None:
         level(32, 409, 410, 411, ttft_ms=3000),
         level(64, 408, 410, 412, ttft_ms=9000),
     ]
-    words = "best: c = 32, 410 tok/s, c = 64 gives no more; TTFT p90 stays under 2 s up to c = 16"
-    assert answered(levels) == words
+    best = "best: c = 32, 410 tok/s with 32 requests at once, c = 64 gives no more; "
+    assert answered(levels) == f"{best}TTFT p90 stays under 2 s up to c = 16"
 
 
 def test_what_rises_is_said_to_rise() -> None:
     """The best is the last: the limit of a sweep that goes on is named, else the next level is suggested."""
     levels = [level(1, 45, 46, 47), level(4, 150, 151, 152)]
-    assert answered(levels).startswith("best: c = 4, 151 tok/s, still rising: try c = 8; ")
+    best = "best: c = 4, 151 tok/s with 4 requests at once, still rising: try c = 8; "
+    assert answered(levels).startswith(best)
     assert ", still rising at the limit of 4; " in answered(levels, climb_to=4)
     result = made_sweep(("a", levels))
     full = result.with_target(result.targets[0].model_copy(update={"slots": 4}))
@@ -67,17 +69,39 @@ def test_what_rises_is_said_to_rise() -> None:
 def test_chance_is_named() -> None:
     """A lower level that may be as good makes the best one uncertain; single runs always are."""
     unsure = [level(4, 80, 100, 120), level(8, 90, 110, 130)]
-    assert "c = 8, 110 tok/s (not certain: c = 4 may be as good)" in answered(unsure)
+    assert answered(unsure).startswith("best: c = 4 or 8, up to 110 tok/s (no difference shown)")
     single = [level(4, 100), level(8, 110)]
-    assert "c = 8, 110 tok/s (not certain: single runs)" in answered(single)
+    assert "c = 8, 110 tok/s with 8 requests at once (not certain: single runs)" in answered(single)
 
 
-def test_a_doubtful_best_level_says_so() -> None:
-    """A mark that makes its values unreliable stands in the headline."""
-    doubtful = level(8, 110, 111, 112).model_copy(
-        update={"validity": (Validity(code="throttled", message="a was throttled"),)}
+def throttled(made: LevelResult) -> LevelResult:
+    """Return the level with a reason to doubt it."""
+    return made.model_copy(update={"validity": (Validity(code="throttled", message="a was throttled"),)})
+
+
+def test_what_is_certain_comes_before_a_doubtful_maximum() -> None:
+    """A mark that makes the most tokens unreliable does not make the level before it worse."""
+    levels = [level(4, 80, 81, 82), throttled(level(8, 110, 111, 112))]
+    best = "best: c = 4, 81.0 tok/s with 4 requests at once; "
+    assert answered(levels).startswith(
+        f"{best}c = 8 measured 111 tok/s, but is in doubt: throttled; TTFT p90 "
     )
-    assert "c = 8, 111 tok/s (doubt: throttled)" in answered([level(4, 80, 81, 82), doubtful])
+    more = [level(4, 80, 81, 82), throttled(level(8, 80, 81, 82))]
+    assert ", c = 8 gives no more (doubt: throttled); " in answered(more)
+
+
+def test_only_doubtful_levels_have_no_certain_best() -> None:
+    """All throttled: the most is named with its doubt, and not as the best."""
+    levels = [throttled(level(4, 80, 81, 82)), throttled(level(8, 110, 111, 112))]
+    assert answered(levels).startswith(
+        "no certain best: most at c = 8, 111 tok/s (doubt: throttled), still rising: try c = 16"
+    )
+
+
+def test_the_table_marks_the_level_of_the_headline() -> None:
+    """◆ stands at the best token rate without a doubt."""
+    found = findings(made_sweep(("a", [level(4, 80, 81, 82), throttled(level(8, 110, 111, 112))])))
+    assert [row.ranks.get("decode_tps") for row in found.rows] == [Rank.BEST, None]
 
 
 def test_few_requests_are_held_against_the_limit_by_their_longest_wait() -> None:

@@ -59,7 +59,9 @@ def test_it_may_go_on_to_the_limit_of_the_plan_or_to_the_slots() -> None:
     assert may_go_on_to(PLAN, planned, key(16), None) == 256
     assert may_go_on_to(PLAN, planned, key(16), result(96)) == 96
     assert may_go_on_to(PLAN, planned, key(16), result(16)) is None
-    assert may_go_on_to(PLAN, planned, key(4), None) is None, "levels of the plan come first"
+    assert may_go_on_to(PLAN, levels((1, 1.0), (4, 0.5), (16, 0.0)), key(4), None) == 256
+    between = levels((4, 1.0), (16, 1.0), (8, 0.5))
+    assert may_go_on_to(PLAN, between, key(8), None) is None, "it looks for the best between two others"
 
 
 def test_a_target_that_is_done_adds_no_more_levels() -> None:

@@ -20,6 +20,7 @@ from sparktop.model.load import (
     RequestEnded,
     ResponseStarted,
 )
+from sparktop.model.time_range import TimeRange
 from sparktop.sweep.generator.wire.messages import Batch, Calibrated, Refused, RunLoad, WorkerEnded
 from sparktop.sweep.plan.order import Load, Stint
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
@@ -67,8 +68,9 @@ class LevelMaker:
     sweep_id: str
     interval_s: float = 1.0
     """Seconds between two polls of a server."""
-    eta_s: Callable[[int], float | None] = lambda _: None
-    """Returns the remaining seconds of the sweep after the given number of runs of the present stint."""
+    left: Callable[[int], TimeRange | None] = lambda _: None
+    """Returns the range of the sweep's remaining seconds after the given number of runs of the present
+    stint."""
     clock: Callable[[], float] = monotonic
     present: PreparedTarget | None = None
     """The target of the present run; None between two stints."""
@@ -83,7 +85,7 @@ class LevelMaker:
     """Number of requests of the present level that the server rejected as such (HTTP 400, 413, 422)."""
     _newest_failure: str = ""
     _made: int = 0
-    """Completed runs of the present stint."""
+    """Completed runs of the present stint; -1 until its warm-up is over."""
     _run_from: dict[str, ServerPoint] = field(default_factory=dict)
     """Sample of each server while idle before the present run, to count the requests that it serves in the
     run. """
@@ -102,7 +104,7 @@ class LevelMaker:
         before = self._at_rest(names)
         if stint.first:
             self._ended = self._failed = self._refused = 0
-        self._made = 0
+        self._made = -1 if stint.first and self.plan.warmup else 0
         self._emit_load(stint, LevelStarted(self.clock(), record.level))
         measured_from = self._run_from = before
         paused_s = 0.0
@@ -111,6 +113,7 @@ class LevelMaker:
                 await self._run(stint, record, 0, warm_up=True)
                 # Counters are read at rest, so that the growth by the warm-up is not part of the level's
                 # figures.
+                self._made = 0
                 paused_s = await self._pause(names)
                 measured_from = self._run_from = self._at_rest(names)
             for run in self._numbers(stint, record):
@@ -279,7 +282,7 @@ class LevelMaker:
         if stint.runs is not None and stint.first and stint.last:
             # A search makes more runs than the plan has, and a level of short runs may too.
             runs = max(self.estimate.runs_of(stint) or 0, 0 if run is None else run + 1)
-        return PhaseChanged(phase, stint.target.name, stint.load, run, runs, self.eta_s(self._made))
+        return PhaseChanged(phase, stint.target.name, stint.load, run, runs, self.left(self._made))
 
     def _emit_load(self, stint: Stint, event: LoadEvent) -> None:
         self.tell(LoadTold(stint.target.name, stint.load, (event,)))

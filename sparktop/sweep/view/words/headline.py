@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from sparktop.model.sweep_comparison import NONE_OF_LEADERS, ComparedLevel, ComparedMetric, Topologies
+from sparktop.model.sweep_comparison import (
+    NO_DIFFERENCE,
+    NONE_OF_LEADERS,
+    ComparedLevel,
+    ComparedMetric,
+    Topologies,
+)
 from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.advice import signed
 from sparktop.sweep.compare.best_level import best_of, main_rate, rate_ratio
@@ -68,30 +74,70 @@ def _of_target(result: SweepResult, target: TargetResult) -> str | None:
 
 
 def _of_length(result: SweepResult, target: TargetResult, levels: Sequence[LevelResult], metric: str) -> str:
-    """Return the headline of one target's levels with the same prompt length, in ascending order."""
+    """Return the headline of one target's levels with the same prompt length, in ascending order.
+
+    The best of the levels without doubts comes first. A level that measured more, but is in doubt, follows.
+    """
     good = [one for one in levels if one.requests.failed <= _MOST_FAILED * (one.requests.ok or 1)] or levels
-    best = best_of(good, metric)
-    word = "best: " if len(levels) > 1 else ""
-    if len(levels) > 1 and result.status not in {"done", None}:
-        word = "best of what was measured: "
-    words = f"{word}c = {best.concurrency}, {_rate(best, metric)}"
-    words += _doubt(good, best, metric) + _end(result, target, good, best, metric)
+    sure = [one for one in good if not _doubts(one)]
+    best, most = best_of(sure or good, metric), best_of(good, metric)
+    if most is not best and rate_ratio(most, best, metric) is None:
+        most = best
+    words = _lead_words(result, sure, levels, best, metric)
+    if most is not best:
+        words += (
+            f"; c = {most.concurrency} measured {_rate(most, metric)}, but is in doubt: {_doubts(most)[0]}"
+        )
+    else:
+        words += _end(result, target, good, best, metric)
     return "; ".join((words, *_first_tokens(levels)))
 
 
-def _doubt(levels: Sequence[LevelResult], best: LevelResult, metric: str) -> str:
-    """Return why it is not certain that `best` is the best level, in brackets; "" if it is certain."""
-    marks = [mark.word for mark in marks_of(best) if mark.doubt]
-    reasons = [f"doubt: {marks[0]}"] if marks else []
-    ratios = [(one.concurrency, rate_ratio(best, one, metric)) for one in levels if one is not best]
-    beyond = [(at, ratio) for at, ratio in ratios if ratio is not None and ratio.beyond(NOISE_FLOOR_PERCENT)]
-    tests = [(at, ratio.significant(NOISE_FLOOR_PERCENT)) for at, ratio in beyond]
-    unsure = [f"c = {at}" for at, test in tests if test is False]
-    if unsure:
-        reasons.append(f"{NOT_CERTAIN}: {' and '.join(unsure[-2:])} may be as good")
-    elif any(test is None for _, test in tests):
-        reasons.append(f"{NOT_CERTAIN}: single runs")
-    return f" ({'; '.join(reasons)})" if reasons else ""
+def _lead_words(
+    result: SweepResult,
+    sure: Sequence[LevelResult],
+    levels: Sequence[LevelResult],
+    best: LevelResult,
+    metric: str,
+) -> str:
+    """Return which level is best and its rate, and how certain that is.
+
+    `sure` are the levels without doubts.
+    """
+    rate, measured = _rate(best, metric), f"c = {best.concurrency}"
+    if len(levels) == 1:
+        return f"{measured}, {rate}{_in_doubt(best)}"
+    ended = result.status in {"done", None}
+    if best not in sure:
+        start = "no certain best: " if ended else "nothing certain so far: "
+        return f"{start}most at {measured}, {rate}{_in_doubt(best)}"
+    start = "best: " if ended else "best of what was measured: "
+    alike, untested = _alike(sure, best, metric)
+    at_once = "1 request" if best.concurrency == 1 else f"{best.concurrency} requests"
+    if alike:
+        names = " or ".join(str(one.concurrency) for one in (*alike, best))
+        return f"{start}c = {names}, up to {rate} ({NO_DIFFERENCE})"
+    doubt = f" ({NOT_CERTAIN}: single runs)" if untested else ""
+    return f"{start}{measured}, {rate} with {at_once} at once{doubt}"
+
+
+def _doubts(level: LevelResult) -> list[str]:
+    return [mark.word for mark in marks_of(level) if mark.doubt]
+
+
+def _in_doubt(level: LevelResult) -> str:
+    doubts = _doubts(level)
+    return f" (doubt: {doubts[0]})" if doubts else ""
+
+
+def _alike(levels: Sequence[LevelResult], best: LevelResult, metric: str) -> tuple[list[LevelResult], bool]:
+    """Return (levels with a rate that is not significantly lower, whether a lower rate was not testable)."""
+    ratios = [(one, rate_ratio(best, one, metric)) for one in levels if one is not best]
+    beyond = [
+        (one, ratio) for one, ratio in ratios if ratio is not None and ratio.beyond(NOISE_FLOOR_PERCENT)
+    ]
+    tests = [(one, ratio.significant(NOISE_FLOOR_PERCENT)) for one, ratio in beyond]
+    return [one for one, test in tests if test is False], any(test is None for _, test in tests)
 
 
 def _end(
@@ -101,7 +147,9 @@ def _end(
     top = levels[-1]
     if top is not best:
         ratio = rate_ratio(top, best, metric)
-        return "" if ratio is None else f", c = {top.concurrency} gives {_more(ratio.percent)}"
+        return (
+            "" if ratio is None else f", c = {top.concurrency} gives {_more(ratio.percent)}{_in_doubt(top)}"
+        )
     if len(levels) == 1:
         return ""
     if target.slots is not None and best.concurrency >= target.slots:

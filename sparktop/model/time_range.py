@@ -1,0 +1,17 @@
+"""The range in which an estimated duration lies."""
+
+from __future__ import annotations
+
+from sparktop.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """The range in which an estimated duration lies, in seconds."""
+
+    least_s: float
+    most_s: float
+
+    def after(self, seconds: float) -> TimeRange:
+        """Return the range of what is left of the duration after `seconds`."""
+        return TimeRange(max(0.0, self.least_s - seconds), max(0.0, self.most_s - seconds))
