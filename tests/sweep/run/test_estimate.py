@@ -23,7 +23,7 @@ LEAST_RIGHT = 9
 
 
 class TimedSweep(RehearsedSweep):
-    """A sweep that records what its view said until its first run: (virtual time, phase, range of the rest)."""
+    """A sweep that records what its view said until its first run: (time, phase, range of the rest)."""
 
     def __init__(self, scenario: Scenario, *, backends: int, seed: int) -> None:
         self.said: list[tuple[float, str, TimeRange | None]] = []
