@@ -152,8 +152,7 @@ def _why(plan: Plan, found: Sequence[EarlierSweep | None]) -> str:
     if not unknown:
         return _source_words([one for one in found if one is not None], plan)
     first = f"the first sweep of {clean(', '.join(unknown), 80)}"
-    speeds = f"at {_SLOW_TPS} to {_FAST_TPS} tok/s for one request"
-    return f"unknown: {first}" if plan.slo else f"{speeds}: {first}"
+    return f"unknown: {first}" if plan.slo else first
 
 
 def _level_s(plan: Plan, load: Load, earlier: EarlierSweep | AssumedPace) -> float:
