@@ -151,7 +151,7 @@ def _why(plan: Plan, found: Sequence[EarlierSweep | None]) -> str:
         return "unknown: no target"
     if not unknown:
         return _source_words([one for one in found if one is not None], plan)
-    first = f"the first sweep of {clean(', '.join(unknown), 80)}"
+    first = f"first sweep of {clean(', '.join(unknown), 80)}"
     return f"unknown: {first}" if plan.slo else first
 
 
