@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, fields, replace
+from threading import Barrier
 
 import pytest
 
@@ -96,3 +98,57 @@ def test_they_are_dataclasses_with_slots() -> None:
     assert replace(_Point(1.0), y=3.0) == _Point(1.0, 3.0)
     assert not hasattr(_Point(1.0), "__dict__")
     assert _Point.__match_args__ == ("x", "y", "key", "note")
+
+
+def test_init_is_compiled_with_the_first_instance() -> None:
+    """A class without instances has not been through the standard decorator; its fields exist on demand."""
+
+    @dataclass(slots=True)
+    class Late:
+        names: list[str] = field(default_factory=list)
+
+    before = Late.__init__
+    assert Late().names == []
+    assert Late.__init__ is not before
+    assert Late().names is not Late().names
+
+    @dataclass(frozen=True, slots=True)
+    class Read:
+        count: int = 3
+
+    assert [one.default for one in fields(Read)] == [3]
+    assert Read() == Read(3)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        Read(other=1)  # type: ignore[call-arg]
+
+
+def test_first_instances_of_several_threads() -> None:
+    """Threads that create the first instances at the same moment get complete instances."""
+    for _ in range(20):
+
+        @dataclass(slots=True)
+        class Shared:
+            number: int
+            names: list[str] = field(default_factory=list)
+
+        together = Barrier(4)
+
+        def create(number: int, made: type[Shared] = Shared, together: Barrier = together) -> list[str]:
+            together.wait(30)
+            return made(number).names
+
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(create, range(4))) == [[]] * 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Longer(_Other):
+    z: float = 0.0
+
+
+def test_a_value_may_extend_another() -> None:
+    """The fields of the base come first; a pattern reads them by place."""
+    match _Longer(1.0, z=2.0):
+        case _Longer(x, y, z):
+            assert (x, y, z) == (1.0, None, 2.0)
+    assert replace(_Longer(1.0), z=5.0) == _Longer(1.0, None, 5.0)
