@@ -112,7 +112,7 @@ class SparktopApp(ThemedApp):
         self.no_color_wanted = bool(os.environ.get("NO_COLOR"))
         palette = chosen_palette("spark-ansi" if self.no_color_wanted else theme)
         super().__init__(TerminalDriver, ansi_color=True if self.no_color_wanted else None)
-        self.register_theme(textual_theme(palette))
+        self._begin_with(textual_theme(palette))
         self._monitor = monitor
         self._store = store
         self.cadence = Cadence(interval_s, low_bandwidth=low_bandwidth)
@@ -132,7 +132,6 @@ class SparktopApp(ThemedApp):
         )
         self.desk = SweepDesk(self, self, watch=watch or Watch(), store=store, env=env, state=state)
         self.overview.desk, self.overview.timeline = self.desk, self.timeline
-        self.theme = palette.name
 
     def _show_processes(self, names: tuple[str, ...]) -> None:
         """Request the process tables of the nodes `names` only: a table costs more than all other values."""

@@ -134,7 +134,8 @@ class Canvas(Widget, can_focus=True):
         old, self._rows = self._rows, rows
         if len(old) != len(rows) or self.size.height != len(rows):
             self._strips.clear()
-            self.refresh()
+            if self.size:  # otherwise the first layout draws everything
+                self.refresh()
             return
         regions: list[Region] = []
         for y, (before, after) in enumerate(zip(old, rows, strict=True)):

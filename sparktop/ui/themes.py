@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from textual.app import App
+from textual.theme import Theme
+
 from sparktop.colors.limited import limited
 from sparktop.colors.palette import Palette, find_palette, palettes, theme_problems
 from sparktop.errors import ConfigError
@@ -20,6 +23,15 @@ class ThemedApp(NoticeApp):
     """The present style of each role."""
     color_system: str | None = None
     """Colours of the terminal as Rich names them, such as "256"; None before they are known."""
+
+    def _begin_with(self, theme: Theme) -> None:
+        """Use `theme` from the start: after a change Textual parses all style sheets once more."""
+        self.register_theme(theme)
+        self.set_reactive(App.theme, theme.name)
+        classes = {"-dark-mode": theme.dark, "-light-mode": not theme.dark, f"-theme-{theme.name}": True}
+        self.update_classes(classes, update=False)
+        self._refresh_truecolor_filter(self.ansi_theme)
+        self.stylesheet.set_variables(self.get_css_variables())
 
     def _register_themes(self) -> None:
         """Register all themes with Textual, in addition to the initial one."""

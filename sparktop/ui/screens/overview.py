@@ -82,6 +82,7 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
         self._show_processes = show_processes
         self._processes_of: tuple[str, ...] = ()
         self._board_height = 0
+        self._painted_size: tuple[int, int] = (0, 0)
         self._arrangement = Arrangement()
         self.key_table = tuple(keys)
         self._bindings = BindingsMap(bindings(self.key_table))
@@ -121,7 +122,7 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
         self._paint()
 
     def _paint(self) -> None:
-        width, height = self.size
+        self._painted_size = width, height = self.size
         if self._shown is None or not width or not height:
             return
         if width < MIN_WIDTH or height < MIN_HEIGHT:
@@ -208,8 +209,9 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
         self.post_message(self.ViewChanged(view))
 
     def on_resize(self, _: events.Resize) -> None:
-        """Draw for the new size."""
-        self._paint()
+        """Draw for the new size; at a start the same size is reported several times."""
+        if self.size != self._painted_size:
+            self._paint()
 
     def action_box(self, box: str) -> None:
         """Show or hide the box with the field name `box` of `Boxes`; the last visible box stays."""
