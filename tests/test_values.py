@@ -119,7 +119,7 @@ def test_init_is_compiled_with_the_first_instance() -> None:
     assert [one.default for one in fields(Read)] == [3]
     assert Read() == Read(3)
     with pytest.raises(TypeError, match="unexpected keyword"):
-        Read(other=1)  # type: ignore[call-arg]
+        Read(other=1)  # type: ignore[call-arg]  # it is to fail
 
 
 def test_first_instances_of_several_threads() -> None:

@@ -97,9 +97,7 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
 
     def compose(self) -> ComposeResult:
         """Yield the widget that shows all rows, and the input lines, which are hidden at first."""
-        yield self._canvas
-        yield filter_line()
-        yield time_line()
+        yield from (self._canvas, filter_line(), time_line())
 
     @property
     def canvas(self) -> Canvas:
