@@ -37,8 +37,10 @@ class Asked:
 
     @property
     def prompt(self) -> str:
-        """The prompt, in either interface."""
-        return str(self.body["prompt"] if "prompt" in self.body else self.body["messages"][0]["content"])
+        """The prompt, in either interface; all messages of a conversation."""
+        if "prompt" in self.body:
+            return str(self.body["prompt"])
+        return " ".join(message["content"] for message in self.body["messages"])
 
     @property
     def prompt_tokens(self) -> int:

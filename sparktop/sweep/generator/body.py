@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from sparktop.sweep.generator.endpoint import Endpoint
 from sparktop.sweep.plan.plan import Api
@@ -47,7 +47,20 @@ class BodyForm:
             found["messages"] = [{"role": "user", "content": prompt}]
         else:
             found["prompt"] = prompt
-        found |= {"max_tokens": output_tokens, "stream": True}
+        return _json(found | self._rest(output_tokens, cache_salt))
+
+    def conversation(self, parts: Iterable[bytes], output_tokens: int, cache_salt: str | None) -> bytes:
+        """Return a request body as `body` does, for a prompt that is already encoded.
+
+        `parts` together are the content of the JSON array of messages or, for the completions API, of the
+        JSON string of the prompt.
+        """
+        begin, end = (b'{"messages":[', b"],") if self.api is Api.CHAT else (b'{"prompt":"', b'",')
+        return b"".join((begin, *parts, end, _json(self._rest(output_tokens, cache_salt))[1:]))
+
+    def _rest(self, output_tokens: int, cache_salt: str | None) -> dict[str, object]:
+        """Return all fields of a body except the prompt."""
+        found: dict[str, object] = {"model": self.model, "max_tokens": output_tokens, "stream": True}
         optional: dict[str, object] = {
             STREAM_OPTIONS: {"include_usage": True}
             | ({} if CHUNK_USAGE in self.dropped else {CHUNK_USAGE: True}),
@@ -57,10 +70,13 @@ class BodyForm:
         }
         if cache_salt is not None:
             optional[CACHE_SALT] = cache_salt
-        found |= {name: value for name, value in optional.items() if name not in self.dropped}
-        return json.dumps(found, separators=(",", ":")).encode()
+        return found | {name: value for name, value in optional.items() if name not in self.dropped}
 
     def request(self, endpoint: Endpoint, prompt: str, output_tokens: int, cache_salt: str | None) -> bytes:
         """Return a complete HTTP request to `endpoint`, head and body, as bytes to write."""
         body = self.body(prompt, output_tokens, cache_salt)
         return endpoint.head("POST", self.path, len(body)) + body
+
+
+def _json(found: dict[str, object]) -> bytes:
+    return json.dumps(found, separators=(",", ":")).encode()

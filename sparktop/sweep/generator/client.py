@@ -21,7 +21,7 @@ from sparktop.sweep.generator.exchange import Exchange, Request, Terms
 from sparktop.sweep.generator.prompts.prompts import NewPrompt
 from sparktop.sweep.generator.run_log import RunLog
 from sparktop.sweep.generator.wire.messages import RunLoad
-from sparktop.sweep.terms.request_errors import connect_failure
+from sparktop.sweep.terms.request_errors import RequestFailure, connect_failure
 
 _CHECK_S = 0.1
 """Longest interval in seconds between checks of deadlines; shorter where deadlines are short."""
@@ -207,10 +207,13 @@ class LoadClient:
             freed.set_result(exchange)
 
     def _note_unsent(self, request: Request, error: OSError) -> None:
-        at = perf_counter()
-        failure = connect_failure(error, at, where=self._terms.where)
-        end = RequestEnded(request.request_id, at, EndReason.ERROR, failure)
-        self._log.request_unsent(request.request_id, at, request.prompt_tokens, end, request.due)
+        self._note_failed(request, connect_failure(error, perf_counter(), where=self._terms.where))
+
+    def _note_failed(self, request: Request, failure: RequestFailure) -> None:
+        """Record a request that failed before it was sent."""
+        name, at = request.request_id, failure.at
+        end = RequestEnded(name, at, EndReason.ERROR, failure)
+        self._log.request_unsent(name, at, request.prompt_tokens, end, request.due, request.call)
 
     def _next(self) -> Request | None:
         if self._ready:

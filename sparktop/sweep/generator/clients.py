@@ -5,6 +5,8 @@ from __future__ import annotations
 from sparktop.sweep.generator.calibration import Recipe
 from sparktop.sweep.generator.client import LoadClient
 from sparktop.sweep.generator.connection import ConnectionPool
+from sparktop.sweep.generator.conversations.client import ConversationClient
+from sparktop.sweep.generator.conversations.texts import TextMaker
 from sparktop.sweep.generator.open_loop import OpenLoopClient
 from sparktop.sweep.generator.prompts.blocks import BlockPrompts
 from sparktop.sweep.generator.replay import ReplayClient
@@ -16,6 +18,9 @@ def new_client(load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog)
     """Return the client that executes `load` over `pool`, with requests made as in `recipe`."""
     first = recipe.first_event_is_token
     form, prompt = recipe.form, recipe.prompt
+    if (plan := load.conversations) is not None:
+        texts = TextMaker(recipe.book, recipe.tokens)
+        return ConversationClient(load, plan, pool, form, prompt, texts, log, first_event_is_token=first)
     if load.open_loop is None:
         return LoadClient(load, pool, form, prompt, log, first_event_is_token=first)
     if load.trace is None:

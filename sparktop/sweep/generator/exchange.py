@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import field
 
+from sparktop.model.conversation import ConversationCall
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.model.text import clean
 from sparktop.sources.server_words import server_words
@@ -51,6 +52,8 @@ class Request:
     output_tokens: int
     due: float | None = None
     """Open loop: when it is due, in monotonic seconds; None in other modes."""
+    call: ConversationCall | None = None
+    """Users and agents: its place in a conversation; None in other modes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ class Terms:
     """True if the server is a router."""
     first_event_is_token: bool = False
     """True if the server sends its first event, the role, at the time of its first token."""
+    keep_text: bool = False
+    """True if the texts of answers are collected."""
 
 
 class Exchange:
@@ -86,7 +91,7 @@ class Exchange:
         self.request = request
         self.connection = connection
         self.answer = HttpAnswer()
-        self.stream = TokenStream()
+        self.stream = TokenStream(keep_text=terms.keep_text)
         self.end: RequestEnded | None = None
         """Set when the request is over. The connection may still be needed to read the end of the body."""
         self.words = bytearray()
@@ -100,7 +105,9 @@ class Exchange:
         self._most_tokens = 2 * request.output_tokens + _SPARE_TOKENS
         connection.reader = self
         self.started_at = connection.send(request.content)
-        log.request_started(request.request_id, self.started_at, request.prompt_tokens, request.due)
+        log.request_started(
+            request.request_id, self.started_at, request.prompt_tokens, request.due, request.call
+        )
 
     def take(self, at: float, data: bytes) -> None:
         """Parse data that was read at the time `at`; record tokens, and end the request if it is over."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 
+from sparktop.model.conversation import ConversationCall
 from sparktop.model.load import (
     EndReason,
     FirstToken,
@@ -43,13 +44,18 @@ class RunLog:
         self._events.append(event)
 
     def request_started(
-        self, request_id: str, at: float, prompt_tokens: int | None, due: float | None = None
+        self,
+        request_id: str,
+        at: float,
+        prompt_tokens: int | None,
+        due: float | None = None,
+        call: ConversationCall | None = None,
     ) -> None:
-        """Record that a request, due at the time `due`, was written to its connection at the time `at`."""
+        """Record that a request was written to its connection at the time `at`; see `RequestStarted`."""
         self.started += 1
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
-        self._events.append(RequestStarted(request_id, at, self.run, prompt_tokens, due))
+        self._events.append(RequestStarted(request_id, at, self.run, prompt_tokens, due, call))
 
     def request_unsent(
         self,
@@ -58,9 +64,10 @@ class RunLog:
         prompt_tokens: int | None,
         end: RequestEnded,
         due: float | None = None,
+        call: ConversationCall | None = None,
     ) -> None:
         """Record a request for which no connection could be opened: it starts and fails at the time `at`."""
-        self._events.append(RequestStarted(request_id, at, self.run, prompt_tokens, due))
+        self._events.append(RequestStarted(request_id, at, self.run, prompt_tokens, due, call))
         self._events.append(end)
         self.ended += 1
         self.failed += end.reason is EndReason.ERROR

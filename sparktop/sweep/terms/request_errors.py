@@ -47,6 +47,8 @@ WRONG_MODEL = "wrong_model"
 """The server does not have the requested model."""
 ROUTER_REJECTION = "router_rejection"
 """The router had no backend for the request."""
+CONTEXT = "context"
+"""A conversation does not fit into the server's context, although it was compacted; nothing was sent."""
 CANCELLED = "cancelled"
 """A command to the load generator was cancelled before it began; never used for a single request."""
 HTTP = "http"
@@ -65,6 +67,7 @@ _KINDS = {
     DISCONNECTED: FailureKind.UNREACHABLE,
     NO_STREAM: FailureKind.UNSUPPORTED,
     ENDLESS: FailureKind.TOO_LARGE,
+    CONTEXT: FailureKind.TOO_LARGE,
     WRONG_MODEL: FailureKind.NOT_FOUND,
     ROUTER_REJECTION: FailureKind.HTTP,
     ERROR_EVENT: FailureKind.HTTP,

@@ -73,6 +73,10 @@ class PromptTokens:
         self.costs: Mapping[str, float] = costs or {}
         self._otherwise = otherwise
 
+    def with_overhead(self, overhead: float) -> PromptTokens:
+        """Return the same counts of words with another overhead of each prompt."""
+        return PromptTokens(overhead, self.costs, self._otherwise)
+
     def of(self, piece: str) -> float:
         """Return the tokens of a piece: a word with the space before it, or a punctuation mark."""
         return self.costs.get(piece, self._otherwise)

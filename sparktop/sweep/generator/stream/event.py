@@ -125,7 +125,7 @@ def _number_at(data: bytes, key: int) -> int | None:
 
 def _read_all(data: bytes) -> StreamEvent:
     try:
-        found = json.loads(_without_prompt_ids(data))
+        found = json.loads(without_prompt_ids(data))
     except (ValueError, RecursionError) as error:
         raise BadEventError from error
     if not isinstance(found, dict):
@@ -173,7 +173,7 @@ def _is_empty(choice: dict[str, Any]) -> bool:
     return choice.get("text") == "" or (isinstance(delta, dict) and delta.get("content") == "")
 
 
-def _without_prompt_ids(data: bytes) -> bytes:
+def without_prompt_ids(data: bytes) -> bytes:
     """Return an event's data with the token ids of the prompt replaced by null.
 
     With long prompts they are most of the first event, and are not needed.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from enum import StrEnum
 
+from sparktop.sweep.generator.stream.answer_text import AnswerText
 from sparktop.sweep.generator.stream.event import DONE, BadEventError, StreamEvent, Usage, read_event
 from sparktop.sweep.generator.stream.sse import EventSplitter, EventTooLargeError
 from sparktop.sweep.generator.stream.token_count import CountedTokens, TokenCount
@@ -29,12 +30,13 @@ class TokenStream:
         "finish_reason",
         "has_begun",
         "model",
+        "text",
         "tokens",
         "usage",
     )
 
-    def __init__(self) -> None:
-        """Start at the beginning of an answer."""
+    def __init__(self, *, keep_text: bool = False) -> None:
+        """Start at the beginning of an answer; with `keep_text`, its text is collected."""
         self.has_begun = False
         """True after the first event, with or without tokens."""
         self.tokens = 0
@@ -49,6 +51,8 @@ class TokenStream:
         self.usage: Usage | None = None
         self.model: str | None = None
         """Name of the model that the server reports, cleaned."""
+        self.text = AnswerText() if keep_text else None
+        """The text of the answer; None where it is not collected."""
         self._count = TokenCount()
         self._splitter = EventSplitter()
 
@@ -82,6 +86,8 @@ class TokenStream:
             event = self._read(data)
             if event is None:
                 break
+            if self.text is not None:
+                self.text.add(data)
             stands_for = counter.chunk(event.tokens, event.total, has_ids=event.has_ids)
             if is_first:
                 is_first = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sparktop.model.conversation import CallStart, ConversationCall
 from sparktop.model.failure import FailureKind
 from sparktop.model.load import (
     EndReason,
@@ -28,7 +29,8 @@ def encode_event(event: LoadEvent) -> list[Any]:  # noqa: PLR0911 - one for each
     """
     match event:
         case RequestStarted():
-            return ["s", event.request_id, event.at, event.run, event.prompt_tokens, event.due]
+            place = None if event.call is None else _place(event.call)
+            return ["s", event.request_id, event.at, event.run, event.prompt_tokens, event.due, place]
         case ResponseStarted():
             return ["r", event.request_id, event.at]
         case FirstToken():
@@ -54,7 +56,9 @@ def decode_event(found: list[Any]) -> LoadEvent:  # noqa: PLR0911 - as above
     letter, rest = found[0], found[1:]
     match letter:
         case "s":
-            return RequestStarted(*rest)
+            request_id, at, run, prompt, due, place = rest
+            call = None if place is None else _read_place(place)
+            return RequestStarted(request_id, at, run, prompt, due, call)
         case "r":
             return ResponseStarted(*rest)
         case "f":
@@ -80,6 +84,27 @@ def encode_failure(failure: RequestFailure) -> list[Any]:
 def decode_failure(found: list[Any]) -> RequestFailure:
     """Return the failure that `encode_failure` encoded as the list `found`."""
     return RequestFailure(FailureKind(found[0]), *found[1:])
+
+
+def _place(call: ConversationCall) -> list[Any]:
+    return [
+        call.lane,
+        call.conversation,
+        call.turn,
+        call.request,
+        call.start.value,
+        None if call.then is None else call.then.value,
+        call.known_tokens,
+        call.new_tokens,
+        call.compacted,
+        call.measured,
+    ]
+
+
+def _read_place(found: list[Any]) -> ConversationCall:
+    lane, conversation, turn, request, start, then, *more = found
+    after = None if then is None else CallStart(then)
+    return ConversationCall(lane, conversation, turn, request, CallStart(start), after, *more)
 
 
 def _ended(event: RequestEnded) -> list[Any]:

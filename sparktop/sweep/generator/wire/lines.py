@@ -26,6 +26,7 @@ from sparktop.sweep.generator.wire.messages import (
     Cancel,
     ClientHealth,
     Command,
+    ConversationLoad,
     LagFigures,
     OpenLoop,
     PromptLength,
@@ -41,6 +42,8 @@ from sparktop.sweep.generator.wire.messages import (
     WorkerMessage,
     WorkerTarget,
 )
+from sparktop.sweep.plan.conversations.draw import Draw
+from sparktop.sweep.plan.conversations.preset import ConversationPreset
 from sparktop.sweep.plan.plan import Api, Timeouts
 from sparktop.sweep.plan.traces.formats import TraceFormat
 from sparktop.sweep.plan.traces.trace import TraceChoice
@@ -74,6 +77,8 @@ def decode_command(line: bytes) -> Command:
             if (trace := found["trace"]) is not None:
                 form = trace["form"]
                 found["trace"] = TraceChoice(**trace | {"form": form and TraceFormat(form)})
+            if found["conversations"] is not None:
+                found["conversations"] = _read_conversations(found["conversations"])
         return _COMMANDS[word](**found)
     except (KeyError, TypeError, ValueError) as error:
         raise WorkerProtocolError(f"no command: {error!r}") from error
@@ -140,6 +145,14 @@ def _unpack(packed: Sequence[Any]) -> RequestTokens:
     times = array("d", base64.b64decode(packed[0]))
     counts = [1] * len(times) if packed[1] is None else [int(count) for count in packed[1]]
     return RequestTokens(times, counts, int(packed[2]))
+
+
+def _read_conversations(found: dict[str, Any]) -> ConversationLoad:
+    preset = found.pop("preset")
+    values: dict[str, Any] = {
+        key: Draw(**value) if isinstance(value, dict) else value for key, value in preset.items()
+    }
+    return ConversationLoad(ConversationPreset(**values), **found)
 
 
 def _read_batch(found: dict[str, Any]) -> Batch:

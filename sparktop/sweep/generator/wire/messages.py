@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
 from sparktop.model.load import FirstToken, LoadEvent, LoadMode, RequestEnded, Tokens, TokenSource
+from sparktop.sweep.plan.conversations.preset import ConversationPreset
 from sparktop.sweep.plan.plan import Api, Timeouts
 from sparktop.sweep.plan.traces.trace import TraceChoice
 from sparktop.sweep.terms.request_errors import RequestFailure
@@ -69,6 +70,26 @@ class OpenLoop:
 
 
 @dataclass(frozen=True, slots=True)
+class ConversationLoad:
+    """The users or agents of a run; see `sparktop.sweep.plan.conversations`.
+
+    Calls of conversations under way are sent first. Then all users start within `ramp_s` seconds, and calls
+    that start in the `duration_s` seconds after that are measured. The load goes on until these have ended,
+    or for `tail_s` seconds.
+    """
+
+    preset: ConversationPreset
+    seed: str
+    duration_s: float
+    ramp_s: float = 0.0
+    tail_s: float = 60.0
+    max_model_len: int | None = None
+    """The server's context length in tokens; None if unknown."""
+    people: bool = False
+    """True for users whose requests are independent: each has a new prompt of the run's exact length."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunLoad:
     """Command: execute one load run of a level.
 
@@ -106,6 +127,8 @@ class RunLoad:
     wait in the client."""
     trace: TraceChoice | None = None
     """Open mode: the recorded traffic to replay. It replaces the pattern and the times of `open_loop`."""
+    conversations: ConversationLoad | None = None
+    """Agents mode: what the `concurrency` users or agents do."""
     warm_up: bool = False
     """True for a run that is not measured; it is executed like any other."""
 

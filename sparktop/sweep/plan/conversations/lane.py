@@ -41,12 +41,14 @@ class Lane:
     ) -> None:
         """Start before the first call of lane `number`; `max_model_len` is the server's limit."""
         self.number = number
+        self.shared_tokens = preset.shared_tokens
         self._preset = preset
         self._seed = seed
         self._max_model_len = max_model_len
         self._conversation = 0
         self._turn = 0
-        self._pause_s = 0.0
+        self.pause_s = 0.0
+        """Seconds from the end of the last answer to the next call, also to that of a new conversation."""
         self.script, self.context = self._begin()
 
     def past(self) -> Iterator[Step]:
@@ -76,7 +78,7 @@ class Lane:
             compacted=prompt.compacted,
             measured=measured,
         )
-        return Step(place, call, prompt, self._pause_s)
+        return Step(place, call, prompt, self.pause_s)
 
     def answered(self, prompt_tokens: int, output_tokens: int) -> None:
         """Record the answer of the last step: the server's counts of tokens, or the script's."""
@@ -85,11 +87,11 @@ class Lane:
         if self._turn == len(self.script.calls):
             self.give_up()
         else:
-            self._pause_s = self.script.calls[self._turn].pause_s
+            self.pause_s = self.script.calls[self._turn].pause_s
 
     def give_up(self) -> None:
         """End the conversation; the next step is the first call of a new one, after a human pause."""
-        self._pause_s = self.script.pause_after_s
+        self.pause_s = self.script.pause_after_s
         self._conversation += 1
         self._turn = 0
         self.script, self.context = self._begin()

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparktop.model.conversation import CallStart, ConversationCall
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import (
     EndReason,
@@ -33,6 +34,7 @@ from sparktop.sweep.generator.wire.messages import (
     Cancel,
     ClientHealth,
     Command,
+    ConversationLoad,
     LagFigures,
     PromptLength,
     Quit,
@@ -47,6 +49,7 @@ from sparktop.sweep.generator.wire.messages import (
     WorkerMessage,
     WorkerTarget,
 )
+from sparktop.sweep.plan.conversations.reading import find_conversations
 from sparktop.sweep.plan.plan import Api, Timeouts
 from sparktop.sweep.run.record import RunRecord
 from sparktop.sweep.terms.request_errors import RequestFailure, request_failure
@@ -60,6 +63,15 @@ COMMANDS: list[Command] = [
         "r", TARGET, 8, 128, 64, LoadMode.STEADY, 2, 100, 9.5, 0.1, drain=False, cache_salt="s", warm_up=True
     ),
     RunLoad("r", WorkerTarget("u"), 8, 128, 64),
+    RunLoad(
+        "r",
+        WorkerTarget("u"),
+        8,
+        128,
+        64,
+        LoadMode.AGENTS,
+        conversations=ConversationLoad(find_conversations("coder"), "s", 60.0, 5.0, 9.0, 4096, people=True),
+    ),
     Cancel(),
     Quit(),
 ]
@@ -123,6 +135,9 @@ def test_a_run_survives_its_lines_exactly(
     events = (
         RunStarted(at, 3),
         RequestStarted("q", at, 3, 9),
+        RequestStarted(
+            "a", at, call=ConversationCall(1, 2, 3, 4, CallStart.TOOL, CallStart.HUMAN, 5, 6, compacted=True)
+        ),
         ResponseStarted("q", at),
         first,
         end,
@@ -139,7 +154,7 @@ def test_a_run_survives_its_lines_exactly(
     later = [
         Tokens("q", when, count, index < answer_from) for index, (when, count) in enumerate(reads) if index
     ]
-    assert record.events() == [*events[:4], *later, end, events[-1]]
+    assert record.events() == [*events[:-2], *later, end, events[-1]]
     assert record.bins == {(0.1, None): 2, (0.1, "a"): 4}
     assert record.in_flight == 1
 

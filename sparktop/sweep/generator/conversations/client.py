@@ -1,0 +1,194 @@
+"""The load generator's users and agents: each sends its next request a pause after the answer to the last."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+from time import perf_counter
+
+from sparktop.model.load import RequestEnded
+from sparktop.sweep.generator.body import CACHE_SALT, BodyForm
+from sparktop.sweep.generator.client import LoadClient
+from sparktop.sweep.generator.connection import ConnectionPool
+from sparktop.sweep.generator.conversations.texts import Dialogue, TextMaker, Texts
+from sparktop.sweep.generator.exchange import Exchange, Request
+from sparktop.sweep.generator.prompts.prompts import NewPrompt
+from sparktop.sweep.generator.run_log import RunLog
+from sparktop.sweep.generator.wire.messages import ConversationLoad, RunLoad
+from sparktop.sweep.plan.conversations.lane import Lane, Step
+from sparktop.sweep.terms.request_errors import CONTEXT, request_failure
+
+_REFUSED_PAUSE_S = 0.5
+"""Minimum seconds from a failed request to the next one of its lane."""
+_LANES_A_TURN = 4
+"""Lanes whose past is written before other tasks of the event loop run."""
+_MOST_LANES = 10_000
+
+
+class ConversationClient(LoadClient):
+    """Executes a run of `concurrency` users or agents.
+
+    Each request has a connection of its own: servers close connections that are idle for a pause.
+    """
+
+    def __init__(
+        self,
+        load: RunLoad,
+        conversations: ConversationLoad,
+        pool: ConnectionPool,
+        form: BodyForm,
+        prompt: NewPrompt,
+        texts: TextMaker,
+        log: RunLog,
+        *,
+        first_event_is_token: bool = False,
+    ) -> None:
+        """Create the run `load` of these conversations, whose texts `texts` makes; see `LoadClient`."""
+        self._conversations = conversations
+        super().__init__(load, pool, form, prompt, log, first_event_is_token=first_event_is_token)
+        self._terms = replace(self._terms, keep_text=not conversations.people)
+        self._maker = texts
+        self._dialogues: list[Dialogue] = []
+        self._past: dict[int, Step] = {}
+        """The warm-up call of each lane that has one, by the lane's number."""
+        self._window = (0.0, 0.0)
+        """(beginning, end) of the time in which requests that start are measured, in monotonic seconds."""
+        self._measured = 0
+        """Number of measured requests in flight."""
+
+    def _ahead(self) -> int:
+        return 0
+
+    async def prepare(self) -> None:
+        """Write the past of all conversations, so that this is not part of the measurement."""
+        load, plan = self._load, self._conversations
+        salt = load.prompt_salt or f"{load.seed}/{load.id}/{load.cache_salt}"
+        texts = Texts(self._maker, self._form.api, salt, plan.preset.shared_tokens)
+        for number in range(load.concurrency):
+            dialogue = Dialogue(texts, Lane(plan.preset, plan.seed, number, plan.max_model_len))
+            self._dialogues.append(dialogue)
+            if not plan.people and (step := dialogue.past()) is not None:
+                self._past[number] = step
+            if number % _LANES_A_TURN == 0:
+                await asyncio.sleep(0)
+                if self.cancelled:
+                    return
+        await super().prepare()
+
+    async def _execute(self) -> None:
+        plan = self._conversations
+        await self._in_parallel(
+            [self._warm_up(one) for one in self._dialogues if one.lane.number in self._past]
+        )
+        begin = perf_counter() + plan.ramp_s
+        self._window = (begin, begin + plan.duration_s)
+        endings = [
+            self._loop.call_at(self._loop.time() + plan.ramp_s + plan.duration_s, self._stop_if_done),
+            self._loop.call_at(self._loop.time() + plan.ramp_s + plan.duration_s + plan.tail_s, self._stop),
+        ]
+        lanes = len(self._dialogues)
+        await self._in_parallel(
+            [self._follow(one, plan.ramp_s * one.lane.number / lanes) for one in self._dialogues]
+        )
+        for ending in endings:
+            ending.cancel()
+
+    async def _in_parallel(self, works: list[Coroutine[None, None, None]]) -> None:
+        for work in works:
+            self._add_task(work)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._raise_faults()
+        self._tasks.clear()
+
+    async def _warm_up(self, dialogue: Dialogue) -> None:
+        await self._call(dialogue, self._past[dialogue.lane.number], is_answered=True)
+
+    async def _follow(self, dialogue: Dialogue, delay_s: float) -> None:
+        """After `delay_s` seconds, send the calls of a lane one after the other until the run is to stop."""
+        await self._pause(delay_s)
+        while not self._stopping.is_set():
+            step = dialogue.lane.step()
+            if not self._conversations.people:
+                dialogue.add_call(step)
+            ok = await self._call(dialogue, step)
+            await self._pause(dialogue.lane.pause_s if ok else max(_REFUSED_PAUSE_S, dialogue.lane.pause_s))
+
+    async def _call(self, dialogue: Dialogue, step: Step, *, is_answered: bool = False) -> bool:
+        """Send a call and wait for its answer, which becomes part of the conversation; return if it came.
+
+        A call that fails ends its conversation. `is_answered` is True for a warm-up call, whose answer the
+        lane has counted already.
+        """
+        lane = dialogue.lane
+        end = await self._answer(dialogue, step)
+        if end is None or not end.ok:
+            lane.give_up()
+            return False
+        prompt, generated = end.prompt_tokens, end.generated_tokens
+        prompt = step.prompt.tokens if prompt is None else prompt
+        generated = step.call.output_tokens if generated is None else generated
+        if is_answered:
+            lane.context.answered(prompt, generated)
+        else:
+            lane.answered(prompt, generated)
+        return True
+
+    async def _answer(self, dialogue: Dialogue, step: Step) -> RequestEnded | None:
+        """Send a call; return its end, None where it could not be sent. Append the answer's text."""
+        content = self._content(dialogue, step)
+        if not step.prompt.fits:
+            limit = self._conversations.max_model_len
+            words = f"the conversation does not fit: {step.prompt.tokens} tokens, {limit} at most"
+            self._note_failed(self._request(step, content), request_failure(CONTEXT, words, perf_counter()))
+            return None
+        try:
+            connection = await self._pool.open()
+        except OSError as error:
+            self._note_unsent(self._request(step, content), error)
+            return None
+        if self._stopping.is_set():
+            connection.abort()
+            return None
+        request = self._request(step, content)
+        is_measured = request.call is not None and request.call.measured
+        self._measured += is_measured
+        exchange = await self._begin(request, connection)
+        self._measured -= is_measured
+        if exchange.stream.text is not None and exchange.end is not None and exchange.end.ok:
+            dialogue.add_answer(exchange.stream.text.text)
+        if perf_counter() >= self._window[1] > 0:
+            self._stop_if_done()
+        return exchange.end
+
+    def _content(self, dialogue: Dialogue, step: Step) -> bytes:
+        load, form, endpoint = self._load, self._form, self._pool.endpoint
+        salt = load.cache_salt if CACHE_SALT not in form.dropped else None
+        tokens = step.call.output_tokens
+        if self._conversations.people:
+            place = step.place
+            number = place.conversation * _MOST_LANES + place.lane
+            prompt, _ = self._prompt(number, load.prompt_salt or f"{load.seed}/{load.id}")
+            return form.request(endpoint, prompt, tokens, None if salt is None else f"{salt}-{number}")
+        body = form.conversation(dialogue.parts(), tokens, salt)
+        return endpoint.head("POST", form.path, len(body)) + body
+
+    def _request(self, step: Step, content: bytes) -> Request:
+        begin, end = self._window
+        place = replace(step.place, measured=begin <= perf_counter() < end)
+        self._made += 1
+        name = f"{self._load.id}-{self._made}"
+        return Request(name, content, step.prompt.tokens, step.call.output_tokens, call=place)
+
+    def _freed(self, exchange: Exchange) -> None:
+        exchange.connection.abort()
+        super()._freed(exchange)
+
+    def _stop_if_done(self) -> None:
+        if not self._measured:
+            self._stop()
+
+    def _stop(self) -> None:
+        self._stopping.set()
+        self._abort_active()
