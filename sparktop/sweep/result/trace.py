@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 
+from sparktop.model.conversation import ConversationCall
 from sparktop.model.load import (
     FirstToken,
     LoadEvent,
@@ -38,6 +39,8 @@ class RequestTrace:
     """The server's count once the request has ended; until then the number that the client expects."""
     due: float | None = None
     """Open loop: when the request was due; None in other modes."""
+    call: ConversationCall | None = None
+    """Users and agents: the place of the request in its conversation; None in other modes."""
     first_event: float | None = None
     """Time of the first event of the answer, whatever its content."""
     first_answer: float | None = None
@@ -217,7 +220,7 @@ def collect(events: Iterable[LoadEvent]) -> list[RequestTrace]:
     for event in events:
         if isinstance(event, RequestStarted):
             traces[event.request_id] = RequestTrace(
-                event.request_id, event.at, event.run, event.prompt_tokens, event.due
+                event.request_id, event.at, event.run, event.prompt_tokens, event.due, event.call
             )
         elif isinstance(event, ResponseStarted | FirstToken | Tokens | RequestEnded):
             trace = traces.get(event.request_id)
