@@ -108,7 +108,7 @@ class Conversations:
         duration_s, ramp_s, tail_s = self._plan
         self._warm = True
         self._window = (now_s + ramp_s, now_s + ramp_s + duration_s)
-        self.events.append(RunStarted(now_s, 0))
+        self.events.append(RunStarted(now_s, 0, self._window))
         for number, lane in enumerate(self._lanes):
             delay_s = ramp_s * number / len(self._lanes)
             self._time.call_at(now_s + delay_s, partial(self._send, lane))

@@ -96,8 +96,10 @@ class LoadClient:
         """
         log, number = self._log, self._load.run
         self._check_deadlines()
-        log.add(self._run_started(number))
         try:
+            if not self.cancelled:
+                await self._warm()
+            log.add(self._run_started(number))
             if not self.cancelled:
                 await self._execute()
         finally:
@@ -105,6 +107,9 @@ class LoadClient:
                 self._deadlines.cancel()
             self._pool.close()
         log.add(RunEnded(perf_counter(), number))
+
+    async def _warm(self) -> None:
+        """Send what precedes the run; nothing here."""
 
     def _run_started(self, number: int) -> RunStarted:
         return RunStarted(perf_counter(), number)

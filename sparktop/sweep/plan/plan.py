@@ -7,6 +7,7 @@ from dataclasses import field
 from enum import StrEnum
 
 from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint, concurrency_point
+from sparktop.sweep.plan.conversations.preset import ConversationPreset
 from sparktop.values import dataclass
 
 ENOUGH_S = 10.0
@@ -120,9 +121,11 @@ class Plan:
     """Open mode: how the gaps between arrivals vary; see `sparktop.sweep.plan.arrivals`."""
     find_knee: bool = False
     """Open mode, without `points`: True to look for the highest rate that a target keeps up with."""
+    conversations: ConversationPreset | None = None
+    """Agents mode: what the users or agents do."""
     duration_s: float | None = None
-    """Steady mode: duration of a run. Open mode: of the measured part of a run. Burst mode: time after which
-    no further run of a level begins."""
+    """Steady mode: duration of a run. Open and agents mode: of the measured part of a run. Burst mode: time
+    after which no further run of a level begins."""
     requests: int | None = None
     """Steady mode: requests per run, instead of a duration. Burst mode: minimum number of requests in a
     level, which decides its number of runs."""

@@ -15,6 +15,13 @@ from sparktop.model.targets import GuardLimits, SweepSettings
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
 from sparktop.sweep.plan.arrivals import check_arrivals, parse_pattern, rate_of
+from sparktop.sweep.plan.conversations.preset import ConversationPreset
+from sparktop.sweep.plan.people import (
+    agents_settings,
+    check_conversations,
+    users_settings,
+    with_users,
+)
 from sparktop.sweep.plan.plan import Api, Guard, Order, Plan, SloCondition, SweepTarget
 from sparktop.values import dataclass
 
@@ -75,6 +82,10 @@ class Wishes:
     """The levels on an axis other than concurrency; replaces the preset's concurrencies."""
     find_knee: bool | None = None
     arrivals: str | None = None
+    conversations: ConversationPreset | None = None
+    """What agents do; their numbers are `points`."""
+    think_s: float | None = None
+    """Median think time of users; their numbers are `points`."""
     mode: LoadMode | None = None
     duration_s: float | None = None
     requests: int | None = None
@@ -127,7 +138,12 @@ def make_plan(
     plan = replace(plan, **_of_preset(preset))
     asked = wishes or Wishes()
     told = {one.name: value for one in fields(asked) if (value := getattr(asked, one.name)) is not None}
-    if told.keys() & {"points", "find_knee"}:
+    think_s = told.pop("think_s", None)
+    if think_s is not None:
+        told = {**users_settings(), **told}
+    elif (conversations := told.get("conversations")) is not None:
+        told = {**agents_settings(conversations), **told}
+    elif told.keys() & {"points", "find_knee"}:
         told = {**_OPEN, **told}
     if "runs" in told and "requests" not in told:
         told["requests"] = None
@@ -140,6 +156,8 @@ def make_plan(
         plan = replace(plan, duration_s=STEADY_S)
     if plan.mode is LoadMode.OPEN and plan.duration_s is None:
         plan = replace(plan, duration_s=OPEN_S)
+    if think_s is not None:
+        plan = with_users(plan, think_s)
     limits = guard or GuardLimits()
     plan = replace(
         plan,
@@ -191,6 +209,8 @@ def _check(plan: Plan) -> None:
         raise UsageError("--order abba interleaves runs: say how many with --runs instead of --duration")
     if plan.mode is LoadMode.OPEN:
         _check_open(plan)
+    if plan.mode is LoadMode.AGENTS:
+        check_conversations(plan)
     if plan.mode is LoadMode.BURST and plan.duration_s is not None and plan.requests is not None:
         raise UsageError("a burst level is bounded by --duration or by --requests, not by both")
 

@@ -63,6 +63,10 @@ class PlanResult(Part):
     """Open loop: how the gaps between arrivals vary; None in other modes."""
     find_knee: bool = False
     """True if the sweep looked for the highest rate that a target keeps up with."""
+    workload: Text | None = None
+    """Name of the preset of users' or agents' conversations; None in other modes."""
+    think_s: Number = None
+    """Users: median seconds between an answer and the next request."""
     duration_s: Number = None
     requests: Count | None = None
     order: Order = Order.ASCENDING

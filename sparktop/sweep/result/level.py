@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
-from sparktop.model.load import EndReason, Level, LoadMode, TokenSource
+from sparktop.model.load import EndReason, Level, LoadKind, LoadMode, TokenSource
+from sparktop.sweep.result.agents.figures import agents_result, measured_calls, users_result
 from sparktop.sweep.result.axis import axis_fields
 from sparktop.sweep.result.figures import Latency, Rate, StreamRates
 from sparktop.sweep.result.measure import (
@@ -55,10 +56,12 @@ def level_result(
     For an open loop, `windows` has the measured time of each run. The fields `server`, `hardware` and
     `validity` stay empty; callers add them with `model_copy(update=…)`.
     """
-    counted = measured(traces) if level.mode is LoadMode.OPEN else traces
+    counted = _counted(level, traces)
     made = _closed_result(level, traces, counted)
-    if level.mode is not LoadMode.OPEN or not windows:
+    if level.mode not in {LoadMode.OPEN, LoadMode.AGENTS} or not windows:
         return made
+    if level.mode is LoadMode.AGENTS:
+        return _with_conversations(level, made, traces, windows)
     runs = {run: [one for one in traces if one.run == run] for run in sorted(windows)}
     rates = [open_rates(run_traces, windows[run]) for run, run_traces in runs.items()]
     found = open_loop_result(level, runs, windows)
@@ -73,6 +76,34 @@ def level_result(
     if found is not None and found.unstable:  # how long they are depends on how long one looks
         return made.model_copy(update={**dict.fromkeys(LATENCIES), "stream_tps": None})
     return made
+
+
+def _counted(level: Level, traces: Sequence[RequestTrace]) -> Sequence[RequestTrace]:
+    match level.mode:
+        case LoadMode.OPEN:
+            return measured(traces)
+        case LoadMode.AGENTS:
+            return measured_calls(traces)
+        case _:
+            return traces
+
+
+def _with_conversations(
+    level: Level, made: LevelResult, traces: Sequence[RequestTrace], windows: Mapping[int, Span]
+) -> LevelResult:
+    """Return `made` with rates over the measured time, and what users or agents show in the last run."""
+    runs = {run: [one for one in traces if one.run == run] for run in sorted(windows)}
+    rates = [open_rates(run_traces, windows[run]) for run, run_traces in runs.items()]
+    last = max(runs)
+    people = level.point.kind is LoadKind.USERS
+    return made.model_copy(
+        update={
+            **{name: Rate.of_runs([one.get(name) for one in rates]) for name in RATES},
+            "duration_s": sum(end - begin for begin, end in windows.values()),
+            "users": users_result(runs[last], windows[last]) if people else None,
+            "agents": None if people else agents_result(runs[last], windows[last]),
+        }
+    )
 
 
 def _due_latency(name: str, counted: Iterable[RequestTrace]) -> Latency | None:
@@ -121,7 +152,8 @@ def _closed_result(
 
 def _others(traces: Sequence[RequestTrace], counted: Sequence[RequestTrace]) -> list[RequestTrace]:
     """Return the requests that do not count for latencies: they failed, or are not measured."""
-    return [trace for trace in traces if not trace.ok or (counted is not traces and trace.due is None)]
+    names = {trace.request_id for trace in counted}
+    return [trace for trace in traces if not trace.ok or trace.request_id not in names]
 
 
 def refused_level(level: Level, words: str) -> LevelResult:

@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field
 
 from sparktop.model.load import TokenSource, concurrency_point
 from sparktop.sweep.plan.plan import TargetKind
+from sparktop.sweep.result.agents.parts import AgentsResult, UsersResult
 from sparktop.sweep.result.axis import AxisPart, LevelLoad, PlanResult, RanRun
 from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.result.figures import Latency, Rate, StreamRates
@@ -176,6 +177,8 @@ class LevelResult(AxisPart):
     stream_tps: StreamRates | None = None
     open_loop: OpenLoopResult | None = None
     """What requests at a rate show; None on other axes."""
+    agents: AgentsResult | None = None
+    users: UsersResult | None = None
     served_by: dict[Text, Count] = Field(default_factory=dict)
     """Requests by backend, summed over runs. A router that sends each run to another backend looks balanced
     in these sums; `runs_split` shows the difference."""

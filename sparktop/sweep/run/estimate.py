@@ -11,6 +11,7 @@ from sparktop.model.load import LoadMode
 from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.order import Load, Stint, numbers
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
+from sparktop.sweep.run.conversations import ramp_s
 from sparktop.sweep.run.open_loop.arrivals import warm_up_s
 from sparktop.values import dataclass
 
@@ -71,6 +72,8 @@ class Estimate:
             return self._plan.duration_s
         if self._plan.mode is LoadMode.OPEN and (target, load) not in self._known:
             return warm_up_s(self._plan) + (self._plan.duration_s or 0.0)
+        if self._plan.mode is LoadMode.AGENTS and (target, load) not in self._known:
+            return ramp_s(self._plan) + (self._plan.duration_s or 0.0)
         known = self._known.get((target, load))
         if known:
             return sum(known) / len(known)

@@ -62,6 +62,10 @@ class PreparedTarget:
     """Names of the machines that each watched server runs on, by server."""
     slots: Mapping[str, int] = field(default_factory=dict)
     """Maximum concurrent requests of each watched server that reports it, by name."""
+    max_model_len: int | None = None
+    """Context length in tokens, the smallest that a server reports; None if none does."""
+    kv_capacity_tokens: float | None = None
+    """Tokens for which the KV caches of all its servers have space; None if one does not report it."""
     capture_sizes: tuple[int, ...] | None = None
     """Batch sizes for which the target's only server captured a CUDA graph; None if unknown."""
     roofline_tps: float | None = None
@@ -208,6 +212,8 @@ def _with_servers(
         nodes=watched_nodes(target, snapshot),
         placed={view.name: view.nodes for view in views},
         slots={view.name: view.slots for view in views if view.slots is not None},
+        max_model_len=reported_context(views, ()),
+        kv_capacity_tokens=_kv_capacity(views),
         capture_sizes=views[0].capture_sizes if len(views) == 1 and not asks.router else None,
         roofline_tps=views[0].roofline_tps if len(views) == 1 and not asks.router else None,
         names=_names(target, snapshot) if asks.router else None,
@@ -217,6 +223,11 @@ def _with_servers(
         notes=tuple(_notes(plan, target, found, views)),
         lengths=dict(found),
     )
+
+
+def _kv_capacity(views: Sequence[BackendView]) -> float | None:
+    known = [view.kv_capacity_tokens for view in views if view.kv_capacity_tokens is not None]
+    return sum(known) if known and len(known) == len(views) else None
 
 
 def _names(target: SweepTarget, snapshot: Snapshot) -> BackendNames:

@@ -13,6 +13,7 @@ from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.generator.wire.messages import ClientHealth
 from sparktop.sweep.plan.order import Load
+from sparktop.sweep.plan.people import think_s_of
 from sparktop.sweep.plan.plan import Plan, TargetKind
 from sparktop.sweep.plan.slo import words_of
 from sparktop.sweep.result.axis import PlanResult, RanRun, axis_fields
@@ -209,6 +210,8 @@ def _plan_result(plan: Plan) -> PlanResult:
         mode=plan.mode,
         arrivals=plan.arrivals if plan.mode is LoadMode.OPEN else None,
         find_knee=plan.find_knee,
+        workload=None if plan.conversations is None else plan.conversations.name,
+        think_s=think_s_of(plan),
         duration_s=plan.duration_s,
         requests=plan.requests,
         order=plan.order,

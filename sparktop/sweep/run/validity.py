@@ -109,10 +109,10 @@ def judge(plan: Plan, level: LevelResult, facts: LevelFacts) -> tuple[Validity, 
         *open_loop_doubts(level),
         *_client(level, facts),
         *_queue(facts, level),
-        *_cache(facts),
+        *(() if level.agents is not None else _cache(facts)),
         *_counts(facts),
         *_hidden(plan, level),
-        *_output(plan, level),
+        *(() if level.agents is not None else _output(plan, level)),
         *_length(plan, level, facts),
         *_machines(facts),
         *_requests(level),
@@ -244,7 +244,7 @@ def _output(plan: Plan, level: LevelResult) -> Iterator[Validity]:
 
 def _length(plan: Plan, level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
     if plan.mode is not LoadMode.BURST:
-        runs = facts.run_s if level.open_loop is None else [plan.duration_s or 0.0]
+        runs = facts.run_s if plan.mode is LoadMode.STEADY else [plan.duration_s or 0.0]
         shortest = min(runs, default=0.0)
         life = (level.e2e_ms.p50 or 0.0) / 1000 if level.e2e_ms is not None else 0.0
         needed = max(ENOUGH_S, LEAST_LIFETIMES * life)

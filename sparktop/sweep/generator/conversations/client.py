@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from time import perf_counter
 
-from sparktop.model.load import RequestEnded
+from sparktop.model.load import RequestEnded, RunStarted
 from sparktop.sweep.generator.body import CACHE_SALT, BodyForm
 from sparktop.sweep.generator.client import LoadClient
 from sparktop.sweep.generator.connection import ConnectionPool
@@ -76,16 +76,21 @@ class ConversationClient(LoadClient):
                     return
         await super().prepare()
 
+    async def _warm(self) -> None:
+        under_way = [one for one in self._dialogues if one.lane.number in self._past]
+        await self._in_parallel([self._warm_up(one) for one in under_way])
+
+    def _run_started(self, number: int) -> RunStarted:
+        plan, at = self._conversations, perf_counter()
+        self._window = (at + plan.ramp_s, at + plan.ramp_s + plan.duration_s)
+        return RunStarted(at, number, self._window)
+
     async def _execute(self) -> None:
         plan = self._conversations
-        await self._in_parallel(
-            [self._warm_up(one) for one in self._dialogues if one.lane.number in self._past]
-        )
-        begin = perf_counter() + plan.ramp_s
-        self._window = (begin, begin + plan.duration_s)
+        left_s = self._window[1] - perf_counter()
         endings = [
-            self._loop.call_at(self._loop.time() + plan.ramp_s + plan.duration_s, self._stop_if_done),
-            self._loop.call_at(self._loop.time() + plan.ramp_s + plan.duration_s + plan.tail_s, self._stop),
+            self._loop.call_later(left_s, self._stop_if_done),
+            self._loop.call_later(left_s + plan.tail_s, self._stop),
         ]
         lanes = len(self._dialogues)
         await self._in_parallel(

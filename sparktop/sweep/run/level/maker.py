@@ -26,6 +26,7 @@ from sparktop.sweep.plan.order import Load, Stint
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
 from sparktop.sweep.run.brake import Brake
 from sparktop.sweep.run.context_length import REFUSING
+from sparktop.sweep.run.conversations import conversations_of
 from sparktop.sweep.run.estimate import MOST_RUNS, Estimate
 from sparktop.sweep.run.guard import GuardWatch
 from sparktop.sweep.run.level.record import LevelRecord, named
@@ -247,8 +248,7 @@ class LevelMaker:
         # The same seed gives the same prompts; without a cache salt, only prompts of the same kind.
         fresh = "" if record.prepared.takes_salt else f"/{run_id}"
         steady = plan.mode is LoadMode.STEADY and not warm_up
-        opens = plan.mode is LoadMode.OPEN
-        mode = plan.mode if steady or (opens and not warm_up) else LoadMode.BURST
+        mode = LoadMode.BURST if warm_up else plan.mode
         return RunLoad(
             id=run_id,
             target=record.prepared.asks,
@@ -264,6 +264,7 @@ class LevelMaker:
             cache_salt=run_id,
             timeouts=plan.timeouts,
             open_loop=open_loop_of(plan, load, run) if mode is LoadMode.OPEN else None,
+            conversations=conversations_of(plan, load, record.prepared.max_model_len),
             warm_up=warm_up,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field, replace
 
 from pydantic import JsonValue
@@ -16,6 +16,8 @@ from sparktop.sweep.result.measure import by_run, run_duration_s
 from sparktop.sweep.result.open_loop import windows
 from sparktop.sweep.result.results import BackendSide, LevelResult, ServerSide, UncountedRequests
 from sparktop.sweep.result.trace import RequestTrace, collect
+from sparktop.sweep.run.conversations import with_servers
+from sparktop.sweep.run.level.counts import asked_of, sampled_span
 from sparktop.sweep.run.level.limit import limit_side
 from sparktop.sweep.run.load import BackendQueue, InFlight, backend_queue, busy_batch, same_moment
 from sparktop.sweep.run.preparation import PreparedTarget
@@ -92,7 +94,7 @@ class LevelRecord:
             return
         end = record.finished
         if end is not None:
-            self.spans.append((end.started_at, end.ended_at))
+            self.spans.append(sampled_span(events, end))
             self.health.append(end.health)
         if end is not None and not end.cancelled:
             self.events += events
@@ -159,6 +161,8 @@ class LevelRecord:
                 made = made.model_copy(update={"runs_split": tuple(self.run_finished)})
         loaded = in_flight((one.start, one.end) for one in self._requests())
         batches = self._busy_batches(log)
+        grown = None if self.fell else self._sum(self.growth)
+        made = with_servers(made, self.plan, self.prepared.kv_capacity_tokens, grown)
         made = made.model_copy(
             update={
                 "served_by": served,
@@ -334,25 +338,6 @@ class LevelRecord:
             name = names.name(deployment) or deployment
             counts[name] = counts.get(name, 0.0) + count
         return counts
-
-
-def asked_of(traces: Sequence[RequestTrace], output_tokens: int) -> Asked:
-    """Return the counts of the tokens that the requests of a run asked for and received.
-
-    `output_tokens` is the number of tokens that each request asked for.
-    """
-    whole = [trace for trace in traces if trace.ok]
-    broken = [trace for trace in traces if not trace.ok]
-    prompts = [trace.prompt_tokens for trace in traces if trace.arrivals]
-    known = [count for count in prompts if count is not None]
-    came = sum(trace.tokens for trace in broken)
-    return Asked(
-        generated=sum(trace.tokens for trace in whole) + came,
-        prompt=sum(known) if len(known) == len(prompts) else None,
-        most=output_tokens * len(traces),
-        open=max(0, output_tokens * len(broken) - came),
-        open_requests=len(broken),
-    )
 
 
 def named(events: list[LoadEvent], prepared: PreparedTarget) -> list[LoadEvent]:

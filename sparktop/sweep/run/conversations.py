@@ -1,0 +1,66 @@
+"""The users or agents of a level's run, and what the servers add to its result."""
+
+from __future__ import annotations
+
+from sparktop.model.load import LoadKind
+from sparktop.sweep.generator.wire.messages import ConversationLoad
+from sparktop.sweep.plan.order import Load
+from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.run.server_side import Counters
+
+_LEAST_TAIL_S, _LONGEST_TAIL_S = 30.0, 120.0
+_RAMP_SHARE = 0.1
+_LONGEST_RAMP_S = 30.0
+
+
+def ramp_s(plan: Plan) -> float:
+    """Return the seconds over which users or agents start; their requests are not measured before its end.
+
+    Users start within their median think time, agents within a tenth of the level's duration.
+    """
+    duration_s, preset = plan.duration_s or 0.0, plan.conversations
+    if plan.kind is LoadKind.USERS and preset is not None:
+        return min(preset.human_pause_s.median, duration_s)
+    return min(_LONGEST_RAMP_S, _RAMP_SHARE * duration_s)
+
+
+def conversations_of(plan: Plan, load: Load, max_model_len: int | None) -> ConversationLoad | None:
+    """Return what the users or agents of a run do; None for other kinds of load.
+
+    It depends on the plan's seed, so that all targets and levels get the same conversations.
+    """
+    preset = plan.conversations
+    if preset is None:
+        return None
+    duration_s = plan.duration_s or preset.duration_s
+    return ConversationLoad(
+        preset=preset,
+        seed=str(plan.seed),
+        duration_s=duration_s,
+        ramp_s=ramp_s(plan),
+        tail_s=min(_LONGEST_TAIL_S, max(_LEAST_TAIL_S, duration_s)),
+        max_model_len=max_model_len,
+        people=load.point.kind is LoadKind.USERS,
+    )
+
+
+def with_servers(
+    level: LevelResult, plan: Plan, kv_capacity_tokens: float | None, grown: Counters | None
+) -> LevelResult:
+    """Return a level of agents with what its servers report; other levels unchanged.
+
+    `grown` is the growth of their counters over the level, None if unknown.
+    """
+    agents, preset = level.agents, plan.conversations
+    if agents is None or preset is None:
+        return level
+    counters = grown or Counters()
+    update = {
+        "workload": preset.name,
+        "shared_tokens": preset.shared_tokens,
+        "kv_capacity_tokens": kv_capacity_tokens,
+        "server_cached_tokens": counters.cache_hits,
+        "server_queried_tokens": counters.cache_queries,
+    }
+    return level.model_copy(update={"agents": agents.model_copy(update=update)})
