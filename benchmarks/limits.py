@@ -55,10 +55,14 @@ _Dice = random.Random
 class Family:
     """Draws settings with one known limit."""
 
-    def __init__(self, seed: int, *, held_out: bool) -> None:
-        """Draw from the tuned engines and uniform lengths, or from held-out engines and skewed lengths."""
+    def __init__(self, seed: int, *, held_out: bool, long_prompts: bool = False) -> None:
+        """Draw from the tuned engines and uniform lengths, or from held-out engines and skewed lengths.
+
+        `long_prompts`: those of servers with full slots take up to half of the time.
+        """
         self.dice = _Dice(f"{seed}/{held_out}")
         self.held_out = held_out
+        self.long_prompts = long_prompts
         self.engine = replace(self.dice.choice(_HELD_OUT if held_out else _TUNED), max_model_len=32_768)
 
     def lengths(self, prompt: float, output: float) -> LengthsDraw:
@@ -86,6 +90,8 @@ def _kv(family: Family) -> Setting:
 def _slots(family: Family) -> Setting:
     dice = family.dice
     prompt, output, slots = dice.uniform(50, 600), dice.uniform(150, 500), dice.randint(2, 24)
+    if family.long_prompts:
+        prompt, output, slots = dice.uniform(600, 2500), dice.uniform(100, 300), dice.randint(2, 12)
     blocks = round(slots * (prompt + output) * dice.uniform(2.5, 10) / 16) + 200
     profile = replace(family.engine, max_num_seqs=slots, kv_blocks=blocks)
     return Setting(profile, Users(round(slots * dice.uniform(1.4, 4)) + 1, family.lengths(prompt, output)))
@@ -187,12 +193,11 @@ FAMILIES: dict[LimitKind, Callable[[Family], Setting]] = {
 }
 
 
-def run(kind: LimitKind, seed: int, *, held_out: bool, blind: bool = False) -> tuple[str, str]:
+def run(kind: LimitKind, family: Family, seed: int, *, blind: bool = False) -> tuple[str, str]:
     """Simulate one run; return (the word of the verdict, the verdict's line).
 
     `blind`: its machines are not watched.
     """
-    family = Family(seed, held_out=held_out)
     setting = replace(family.seen(FAMILIES[kind](family)), shows_machines=not blind)
     limits = LimitedRun(setting, seed).play(SECONDS)
     return kinds(limits)[0], "–" if limits[0] is None else limits[0].line
@@ -204,6 +209,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=30, help="runs of each family")
     parser.add_argument("--held-out", action="store_true")
     parser.add_argument("--blind", action="store_true", help="without a view of the machines")
+    parser.add_argument("--long-prompts", action="store_true", help="of servers with full slots")
     parser.add_argument("--only", choices=[kind.name for kind in FAMILIES])
     parser.add_argument("--from", dest="first", type=int, default=0, help="first seed")
     parser.add_argument("--lines", action="store_true", help="print the verdicts that are not right")
@@ -214,7 +220,8 @@ def main() -> None:
             continue
         table[kind] = Counter()
         for seed in range(chosen.first, chosen.first + chosen.runs):
-            word, line = run(kind, seed, held_out=chosen.held_out, blind=chosen.blind)
+            family = Family(seed, held_out=chosen.held_out, long_prompts=chosen.long_prompts)
+            word, line = run(kind, family, seed, blind=chosen.blind)
             table[kind][word] += 1
             if chosen.lines and word != kind.value:
                 sys.stdout.write(f"{kind.value} {seed}: {line}\n")

@@ -21,8 +21,10 @@ from sparktop.model.limit import Limit
 from sparktop.model.load import RequestEnded
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.simulation.engine import Engine, EngineEvent
+from sparktop.simulation.gauges import Gauges
 from sparktop.simulation.profile import EngineProfile
 from sparktop.simulation.request import SimulatedRequest
+from sparktop.simulation.stretch import Stretch
 from sparktop.simulation.thermal import AMBIENT_C
 from sparktop.simulation.virtual_time import VirtualTime
 from sparktop.store import SourceKey, Store
@@ -83,6 +85,26 @@ class Setting:
     shows_machines: bool = True
 
 
+class ReportingEngine(Engine):
+    """An engine whose gauges are those of the end of its last step, as vLLM reports them.
+
+    Requests that ended in that step have left, and those that the next step admits have not entered yet.
+    """
+
+    _ended: Gauges | None = None
+
+    @property
+    def gauges(self) -> Gauges:
+        """The gauges at the end of the newest step that has ended."""
+        stretch = self._stretch
+        under_way = stretch is not None and not stretch.done
+        return self._ended if under_way and self._ended is not None else super().gauges
+
+    def _finish(self, stretch: Stretch) -> None:
+        super()._finish(stretch)
+        self._ended = Gauges(self.running, self.waiting, self.kv_usage)
+
+
 class LimitedRun:
     """One simulated run: servers, machines, users, and a store that polls them each second."""
 
@@ -107,7 +129,7 @@ class LimitedRun:
 
     def _engine(self, index: int, seed: int) -> Engine:
         profile, span = self._setting.profile, self._setting.profile.nodes
-        return Engine(
+        return ReportingEngine(
             profile,
             nodes=self._heat[index * span : (index + 1) * span],
             seed=f"{seed}/{index}",

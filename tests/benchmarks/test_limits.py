@@ -19,7 +19,7 @@ from sparktop.model.limit import LimitKind
 @pytest.mark.parametrize("kind", limits.FAMILIES)
 def test_the_limit_that_a_server_was_built_with_is_named(kind: LimitKind, *, held_out: bool) -> None:
     """A run of each family, of engines that the rules were tuned with and of others."""
-    word, line = limits.run(kind, 1, held_out=held_out)
+    word, line = limits.run(kind, limits.Family(1, held_out=held_out), 1)
     assert word == kind.value, line
 
 
@@ -27,5 +27,5 @@ def test_the_limit_that_a_server_was_built_with_is_named(kind: LimitKind, *, hel
 @pytest.mark.parametrize("kind", limits.FAMILIES)
 def test_without_a_view_of_the_machines_no_other_limit_is_named(kind: LimitKind) -> None:
     """Less is known, so more is unknown; but nothing is named that is not the limit."""
-    word, line = limits.run(kind, 2, held_out=False, blind=True)
+    word, line = limits.run(kind, limits.Family(2, held_out=False), 2, blind=True)
     assert word in {kind.value, LimitKind.UNKNOWN.value}, line

@@ -29,6 +29,9 @@ _QUEUED = 0.5
 _SELDOM_QUEUED = 0.2
 """Up to this share of the polls with waiting requests, the limit is sought in the steps or the client."""
 
+_SLOWED = {LimitKind.SLOTS, LimitKind.PREFILL}
+"""What a slow machine seems to be limited by: on it, requests stay longer, and prompts take longer."""
+
 
 def limited_by(evidence: Evidence) -> Limit | None:
     """Return what holds a server back; None while there are too few polls to judge by."""
@@ -38,7 +41,18 @@ def limited_by(evidence: Evidence) -> Limit | None:
     if load is None:
         return None
     found = _outside(evidence, load) or _inside(evidence, load)
-    return replace(found, window_s=load.span_s)
+    return replace(_if_seen(evidence, found), window_s=load.span_s)
+
+
+def _if_seen(evidence: Evidence, found: Limit) -> Limit:
+    """Return `found`, or unknown if a machine that is not watched could look the same."""
+    if found.kind not in _SLOWED or len(evidence.machines) >= evidence.spans:
+        return found
+    whose, what = "its machine", "a low clock looks"
+    if evidence.spans > 1:
+        whose, what = "its machines", "a low clock or a full link looks"
+    reason = f"looks like {found.kind.value}: {found.reason}; needs a view of {whose}, {what} the same"
+    return Limit(LimitKind.UNKNOWN, reason)
 
 
 def _outside(evidence: Evidence, load: Load) -> Limit | None:
@@ -50,12 +64,15 @@ def _outside(evidence: Evidence, load: Load) -> Limit | None:
 
 def _inside(evidence: Evidence, load: Load) -> Limit:
     """Return the limit that the engine's queue shows, or else the limit of its steps or its client."""
-    cost = step_cost(evidence.looks, speculates=evidence.speculates)
     queued = 0.0 if load.is_passing and _has_room(evidence, load) else load.queued
+    client = client_limit(load) if queued < _SELDOM_QUEUED else None
+    if client is not None:
+        return client
+    cost = step_cost(evidence.looks, speculates=evidence.speculates)
     if queued >= _QUEUED:
         return _of_queue(evidence, load, cost)
     if queued < _SELDOM_QUEUED:
-        return client_limit(load) or prefill_limit(load, cost) or step_limit(evidence, load, cost)
+        return prefill_limit(load, cost) or step_limit(evidence, load, cost)
     found = kv_limit(evidence, load) if load.preempted else None
     reason = f"requests wait in {100 * queued:.0f} % of the time: more than one limit"
     return found or prefill_limit(load, cost) or Limit(LimitKind.UNKNOWN, reason)

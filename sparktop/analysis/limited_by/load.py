@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median_high
 
 from sparktop.analysis.limited_by.evidence import Look
 from sparktop.values import dataclass
 
 FEWEST_LOOKS = 8
 """With fewer polls there is no verdict."""
+_FULL_PERCENT = 95.0
+"""The KV cache was this full at least when a request was preempted."""
 _PASSING = 2.0
 """Multiple of the requests that arrive during a mean step which may wait for its end: steps that compute
 prompts last longer than the mean."""
-_PLATEAU = 0.8
-"""Share of the polls with waiting requests in which the number of running ones is the same number where a
-limit holds it there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,10 @@ class Load:
     """Share of the polls in which no request ran."""
     kv_percent: float | None
     """Mean KV cache usage over the polls in which requests waited, or over all if none ever did."""
-    plateau: bool
-    """Whether the largest number of running requests was reached in nearly all polls in which requests
-    waited."""
+    usual: float
+    """Median of running requests over the polls in which some waited; 0 if none ever did."""
     preempted: float | None
-    """Preemptions; None if not reported."""
+    """Preemptions that were reported or, if they are more, seen; None if neither is known."""
     prompt_tokens: float | None
     """Mean computed prompt tokens of a finished request; None if none finished."""
     prompt_tps: float | None
@@ -92,14 +92,35 @@ def load_of(looks: Sequence[Look], window_s: float = 30.0) -> Load | None:
         deferred=max(0.0, 1 - able / waiting) if waiting else 0.0,
         idle=sum(count == 0 for count in running) / len(known),
         kv_percent=sum(kv) / len(kv) if kv else None,
-        plateau=sum(look.running == most for look in queue) >= _PLATEAU * max(1, len(queue)),
-        preempted=_grown(first.preempted, last.preempted),
+        usual=median_high([look.running or 0.0 for look in queue] or [0.0]),
+        preempted=_preempted(known),
         prompt_tokens=prompted / finished if prompted is not None and finished else None,
         prompt_tps=prompted / span_s if prompted is not None and span_s > 0 else None,
         step_s=span_s / steps if steps else None,
         batch=generated / steps if generated is not None and steps else None,
         passing=finished / steps if finished is not None and steps else None,
     )
+
+
+def _preempted(looks: Sequence[Look]) -> float | None:
+    """Return the preemptions that were reported, or those that were seen if these are more.
+
+    vLLM reports a preemption when the request runs again, which may take minutes.
+    """
+    reported = _grown(looks[0].preempted, looks[-1].preempted)
+    seen = sum(_seen_preempted(*pair) for pair in pairwise(looks))
+    return max(reported or 0.0, seen) if seen else reported
+
+
+def _seen_preempted(before: Look, after: Look) -> float:
+    """Return how many requests went from running to waiting without an end while the KV cache was full."""
+    left = (before.running or 0.0) - (after.running or 0.0)
+    more = (after.waiting or 0.0) - (before.waiting or 0.0)
+    ended = _grown(before.finished, after.finished)
+    if ended is None or after.kv_percent is None or not after.running or min(left - ended, more) <= 0:
+        return 0.0
+    held_before = after.kv_percent * (1 + left / after.running)
+    return min(left - ended, more) if held_before >= _FULL_PERCENT else 0.0
 
 
 def _grown(before: float | None, after: float | None) -> float | None:

@@ -94,18 +94,34 @@ def slots_limit(evidence: Evidence, load: Load) -> Limit | None:
     wait, although the KV cache has room for the next.
     """
     slots, most = evidence.slots, load.running_most
-    if slots is not None:
-        if load.running_most < _SLOTS_FULL * slots or not load.plateau:
-            return None
-        said = f"{most:.0f} of {slots} run, {load.waiting:.0f} wait"
-    elif load.plateau and not kv_is_tight(evidence, load):
-        said = f"never more than {most:.0f} run, while {load.waiting:.0f} wait"
-    else:
+    if not _slots_are_full(evidence, load):
         return None
+    if slots is not None:
+        said = f"{most:.0f} of {slots} run, {load.waiting:.0f} wait"
+    else:
+        said = f"never more than {most:.0f} run, while {load.waiting:.0f} wait"
     kv = load.kv_percent
     if kv is not None:
         said += f"; KV cache {kv:.0f} %"
     return Limit(LimitKind.SLOTS, said, _room(load), most, float(slots or most), "requests")
+
+
+def _slots_are_full(evidence: Evidence, load: Load) -> bool:
+    """Return whether all slots are in use while requests wait, or seem to be where their number is unknown.
+
+    A server reports its load at the end of a step. A request that ended in it has left its slot, and the next
+    request enters it in the following step, which also computes a prompt. So while prompts are computed, a
+    slot of each engine core seems free. At a given time, that is so for about half of the cores at most:
+    where prompts take more of the time, they are the limit. If the number of slots is known and was reached,
+    each core may have one that seems free.
+    """
+    most, cores, slots = load.running_most, evidence.cores, evidence.slots
+    if slots is not None and most < min(_SLOTS_FULL * slots, slots - cores // 2):
+        return False
+    stays = load.usual >= most - cores // 2
+    if slots is None:
+        return stays and not kv_is_tight(evidence, load)
+    return stays or (load.usual >= slots - cores and not kv_is_tight(evidence, load))
 
 
 def _room(load: Load) -> str | None:
@@ -130,7 +146,8 @@ def kv_limit(evidence: Evidence, load: Load) -> Limit | None:
     kv = load.kv_percent
     if load.preempted:
         full = "" if kv is None else f"{kv:.0f} % used, "
-        reason = f"{full}{load.preempted:.0f} preemptions in {load.span_s:.0f} s"
+        times = "preemption" if round(load.preempted) == 1 else "preemptions"
+        reason = f"{full}{load.preempted:.0f} {times} in {load.span_s:.0f} s"
         return Limit(LimitKind.KV, reason, _fit(load), kv, 100.0, "%")
     if kv is None or not kv_is_tight(evidence, load):
         return None
@@ -142,14 +159,14 @@ def kv_is_tight(evidence: Evidence, load: Load) -> bool:
     """Return whether the free part of the KV cache is too small for the next prompt.
 
     A prompt's share is computed from the mean prompt and the capacity, or else from what running requests
-    hold on average.
+    hold on average. The next request may also be a preempted one, which needs as much as it held.
     """
     kv, capacity = load.kv_percent, evidence.kv_capacity_tokens
     if kv is None or not load.running:
         return False
     each = kv / load.running * evidence.cores
     need = 100 * load.prompt_tokens / capacity if load.prompt_tokens and capacity else each
-    return 100.0 - kv <= _TIGHT * min(need, each)
+    return 100.0 - kv <= max(_TIGHT * min(need, each), each)
 
 
 def _fit(load: Load) -> str | None:

@@ -31,6 +31,9 @@ PADDING, UNBALANCED, PREEMPTING, KV_FULL = "padding", "unbalanced", "preempting"
 REFUSED, LIMITED = "refused", "limited"
 _UNMARKED = {"unknown", "client"}
 """Limits that are no reason why a level is slow."""
+_WAITED_FOR = {"slots": "slots", "KV cache": "KV cache", "prefill compute": "prefill"}
+"""What requests wait for at a limit, as narrow tables name it: the first mark of a level may be the only one
+that fits."""
 _ORDER = (
     CUT_SHORT,
     ERRORS,
@@ -59,12 +62,18 @@ def marks_of(level: LevelResult) -> tuple[Mark, ...]:
     """
     if level.error is not None:
         return (Mark(REFUSED, "refused", level.error),)
-    doubts = [
-        Mark(one.code, WORDS.get(one.code, one.code.replace("_", " ")), one.message) for one in level.validity
-    ]
+    doubts = [Mark(one.code, _label(one.code, level), one.message) for one in level.validity]
     rank = {code: index for index, code in enumerate(_ORDER)}
     doubts.sort(key=lambda mark: rank.get(mark.code, len(rank)))
     return (*doubts, *_slow(level))
+
+
+def _label(code: str, level: LevelResult) -> str:
+    """Return the label of a doubt; that of the doubt that requests waited says what they waited for."""
+    waited_for = None if level.limited_by is None else _WAITED_FOR.get(level.limited_by.kind)
+    if code == QUEUE_LIMITED and waited_for is not None:
+        return f"waits for {waited_for}"
+    return WORDS.get(code, code.replace("_", " "))
 
 
 def _slow(level: LevelResult) -> Iterator[Mark]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import cycle
 
-from sparktop.analysis.limited_by.evidence import Evidence, Peer
+import pytest
+
+from sparktop.analysis.limited_by.evidence import Evidence, Look, Peer
 from sparktop.analysis.limited_by.judge import limited_by
 from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.snapshot import SpeedState
@@ -34,6 +37,65 @@ def test_slots_that_are_not_reported_are_inferred_from_the_plateau() -> None:
     assert found.reason.startswith("never more than 16 run, while 9 wait")
 
 
+def full_slots(running: str, waiting: float = 5) -> tuple[Look, ...]:
+    """Return a minute of polls of a full server; each digit of `running` is the load of one poll, in turn."""
+    looks = Served(running=3, waiting=waiting, kv_percent=1.0).looks()
+    return tuple(
+        look._replace(running=float(count)) for look, count in zip(looks, cycle(running), strict=False)
+    )
+
+
+# A vLLM server with --max-num-seqs 3 under 8 requests, a poll each second: where a request ended in the last
+# step, its slot seems free until the next step, which computes the prompt of another request, has ended.
+OF_A_REAL_SERVER = "233323332233333332332333233322333223333233333"
+
+
+@pytest.mark.parametrize("slots", [3, None])
+def test_slots_that_seem_free_while_a_prompt_is_computed(slots: int | None) -> None:
+    """A request that ended has left its slot, and the next one has not entered it yet."""
+    evidence = Evidence(full_slots(OF_A_REAL_SERVER), slots=slots, machines=(machine(),))
+    found = limited_by(evidence)
+    assert found is not None
+    assert found.kind is LimitKind.SLOTS
+    assert f"{3 if slots else 'than 3'}" in found.reason
+
+
+def test_slots_that_are_all_free_at_once_when_equal_requests_end_together() -> None:
+    """Requests of one length that began together end in the same step."""
+    found = limited_by(Evidence(full_slots("3333303333"), machines=(machine(),)))
+    assert found is not None
+    assert found.kind is LimitKind.SLOTS
+
+
+def test_known_slots_that_seem_free_most_of_the_time() -> None:
+    """All are in use in a third of the polls, and one less in the others: prompts take as long as steps."""
+    full = Evidence(full_slots("232"), slots=3, machines=(machine(),))
+    found = limited_by(full)
+    assert found is not None
+    assert found.kind is LimitKind.SLOTS
+    unsure = limited_by(replace(full, slots=None))
+    assert unsure is not None
+    assert unsure.kind is LimitKind.UNKNOWN
+
+
+def test_running_requests_that_are_seldom_at_their_maximum_are_no_full_slots() -> None:
+    """They are at 3 in a third of the polls only: something else holds the waiting ones back."""
+    found = limited_by(Evidence(full_slots("213"), machines=(machine(),)))
+    assert found is not None
+    assert found.kind is LimitKind.UNKNOWN
+
+
+def test_each_engine_core_may_seem_to_have_a_free_slot() -> None:
+    """Of four cores with two slots each, one or two are between requests at most moments."""
+    evidence = Evidence(full_slots("7678676577"), cores=4, machines=(machine(),))
+    found = limited_by(evidence)
+    assert found is not None
+    assert found.reason.startswith("never more than 8 run")
+    of_one_core = limited_by(replace(evidence, cores=1))
+    assert of_one_core is not None
+    assert of_one_core.kind is LimitKind.UNKNOWN
+
+
 def test_a_kv_cache_without_room_for_the_next_request() -> None:
     """Of eight requests each holds 12 %: the ninth does not fit into the last 4 %."""
     found = judged(Served(running=8, waiting=5, kv_percent=96.0), slots=64)
@@ -46,6 +108,40 @@ def test_preemptions_name_the_kv_cache() -> None:
     found = judged(Served(running=8, waiting=5, kv_percent=88.0, preempted_per_s=0.5), slots=64)
     assert found.kind is LimitKind.KV
     assert "15 preemptions in 30 s" in found.reason
+
+
+def preempting(at_second: int, kv_percent: float = 89.7) -> tuple[Look, ...]:
+    """Return polls of a vLLM server that preempts the last of 8 requests; its counter will follow later."""
+    looks = Served(running=8, kv_percent=84.6, prompt_tokens=0.0).looks()
+    return tuple(
+        look._replace(finished=0.0)
+        if index < at_second
+        else look._replace(running=7.0, waiting=1.0, for_capacity=1.0, kv_percent=kv_percent, finished=0.0)
+        for index, look in enumerate(looks)
+    )
+
+
+def test_a_preemption_is_seen_before_it_is_reported() -> None:
+    """A request went from running to waiting without an end: vLLM counts that when the request runs again."""
+    found = limited_by(Evidence(preempting(50), kv_capacity_tokens=5000.0, machines=(machine(),)))
+    assert found is not None
+    assert found.kind is LimitKind.KV
+    assert found.reason == "90 % used, 1 preemption in 30 s"
+
+
+def test_a_preempted_request_that_does_not_fit_is_no_full_slot() -> None:
+    """Half a minute later: 7 run all the time and 1 waits, and a tenth of the KV cache is free."""
+    found = limited_by(Evidence(preempting(20), kv_capacity_tokens=5000.0, machines=(machine(),)))
+    assert found is not None
+    assert found.kind is LimitKind.KV
+    assert found.reason == "90 % used by 7 requests, the next of 1 does not fit"
+
+
+def test_a_request_that_leaves_an_empty_kv_cache_was_cancelled() -> None:
+    """Another one that waits has come at the same time."""
+    found = limited_by(Evidence(preempting(50, kv_percent=20.0), machines=(machine(),)))
+    assert found is not None
+    assert found.kind is LimitKind.UNKNOWN
 
 
 def test_flat_steps_are_limited_by_the_memory_bandwidth() -> None:
@@ -158,6 +254,30 @@ def test_without_a_view_of_the_machine_flat_steps_name_nothing() -> None:
     found = judged(Served(swing=16), machines=())
     assert found.kind is LimitKind.UNKNOWN
     assert found.reason == "needs a view of its machine: whether the GPU waits"
+
+
+def test_full_slots_without_a_view_of_the_machine_name_nothing() -> None:
+    """With a low clock, requests stay longer, and the slots are full, too."""
+    found = judged(Served(running=16, waiting=9), slots=16, machines=())
+    assert found.line == (
+        "limit unknown, last 30 s: looks like slots: 16 of 16 run, 9 wait; KV cache 30 %; "
+        "needs a view of its machine, a low clock looks the same"
+    )
+
+
+def test_prompts_without_a_view_of_all_machines_name_nothing() -> None:
+    """One of two machines is watched: the clock of the other one, or the link, may slow the prompts down."""
+    served = Served(prompt_tokens=3000.0, per_prompt_s=0.0002)
+    found = judged(served, spans=2)
+    assert found.kind is LimitKind.UNKNOWN
+    assert found.reason.startswith("looks like prefill compute: prompts take ")
+    assert found.reason.endswith("needs a view of its machines, a low clock or a full link looks the same")
+
+
+def test_a_full_kv_cache_needs_no_view_of_the_machine() -> None:
+    """At any clock, what is preempted has to be computed again."""
+    served = Served(running=8, waiting=5, kv_percent=96.0, preempted_per_s=0.5)
+    assert judged(served, slots=64, machines=()).kind is LimitKind.KV
 
 
 def test_too_few_polls_name_nothing_at_all() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.limit import Limit, LimitKind
+from sparktop.model.node import GpuReading, NodeSample
 from sparktop.sweep.run.limit_log import LimitLog, Part, level_limit
 
 
@@ -30,9 +31,18 @@ RUNS = [(0.0, 14.5), (35.0, 49.5)]
 
 def test_a_level_with_full_slots_names_them() -> None:
     """Both runs count, and the pause between them does not."""
-    found = logged(("a", 16.0, 9.0)).judge([Part("a", slots=16)], RUNS, None)
+    log = logged(("a", 16.0, 9.0))
+    log.accept_machine("spark-1", NodeSample(5.0, gpus=(GpuReading(0, sm_clock_mhz=2400),)))
+    found = log.judge([Part("a", ("spark-1",), slots=16)], RUNS, None)
     assert found["a"].kind is LimitKind.SLOTS
     assert found["a"].words == "16 of 16 run, 9 wait; KV cache 40 %; room for about 22 more of this length"
+
+
+def test_a_level_without_a_view_of_the_machine_says_what_is_missing() -> None:
+    """The facts stand in the reason: what it looks like, and what would look the same."""
+    found = logged(("a", 16.0, 9.0)).judge([Part("a", slots=16)], RUNS, None)
+    assert found["a"].kind is LimitKind.UNKNOWN
+    assert found["a"].reason.startswith("looks like slots: 16 of 16 run, 9 wait; ")
 
 
 def test_a_router_that_leaves_one_server_idle_speaks_for_the_level() -> None:
