@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from sparktop.config import schema as config
-from sparktop.ui import app
+from sparktop.ui import app, start
 
 
 def main() -> int:
@@ -26,7 +26,7 @@ def main() -> int:
             self.set_interval(every_s, lambda: time.sleep(block_ms / 1000))
 
     app.SparktopApp = Blocked  # type: ignore[misc]  # what `run` makes: the one seam
-    return app.run(config.load(path).watch(os.environ))
+    return start.run(config.load(path).watch(os.environ))
 
 
 if __name__ == "__main__":

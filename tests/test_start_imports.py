@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+AFTER = ("textual", "rich", "asyncio", "ssl", "logging.config", "sparktop.ui.app", "sparktop.ui.screens")
+"""What follows the first picture."""
 HEAVY = ("pydantic", "httpx", "aiohttp", "psutil", "plotext", "pynvml")
 CONFIG = """
 theme = "spark-light"
 [[nodes]]
 name = "n"
 [[backends]]
-name = "b"
+name = "vllm-b"
 url = "http://127.0.0.1:9"
 """
 START = f"""
@@ -30,27 +32,52 @@ async def start(self):
 
 Monitor.start = start  # the application calls it after the first picture
 from sparktop.commands.choice import choose
-from sparktop.ui.app import run
+from sparktop.ui.start import run
 run(choose(argparse.Namespace(targets=[], config=sys.argv[1]), os.environ))
+"""
+
+FIRST = f"""
+import argparse, os, sys
+from sparktop.ui import start
+
+def picture(text):
+    loaded = [name for name in {(*HEAVY, *AFTER)!r} if name in sys.modules]
+    os.write(1, f"loaded {{loaded}} {{'vllm-b' in text}}".encode())
+    os._exit(0)
+
+start.can_draw, start.first_picture = (lambda *_: True), picture
+from sparktop.commands.choice import choose
+start.run(choose(argparse.Namespace(targets=[], config=sys.argv[1]), os.environ))
 """
 
 
 @pytest.mark.outside
 def test_until_the_first_picture_nothing_is_loaded_that_only_reading_needs(tmp_path: Path) -> None:
     """The first start checks the file with pydantic; the second loads neither it, nor a client or psutil."""
-    path = tmp_path / "sparktop.toml"
+    told = starts(START, tmp_path)
+    assert told == ["loaded ['pydantic']", "loaded []"]
+
+
+@pytest.mark.outside
+def test_the_first_picture_is_drawn_before_textual_is_loaded(tmp_path: Path) -> None:
+    """Of a known configuration it needs neither Textual nor an event loop."""
+    assert starts(FIRST, tmp_path)[1] == "loaded [] True"
+
+
+def starts(script: str, folder: Path) -> list[str]:
+    """Return what `script` writes at two starts with the same configuration."""
+    path = folder / "sparktop.toml"
     path.write_text(CONFIG, encoding="utf-8")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("XDG_", "SPARKTOP_"))}
     env = {
         **kept,
-        "HOME": str(tmp_path),
+        "HOME": str(folder),
         "PYTHONPATH": str(ROOT),
         "TEXTUAL_DRIVER": "textual.drivers.headless_driver:HeadlessDriver",
     }
-    told = [
+    return [
         subprocess.run(  # noqa: S603 - this interpreter, a script of this file
-            [sys.executable, "-c", START, str(path)], env=env, capture_output=True, check=True, timeout=40
+            [sys.executable, "-c", script, str(path)], env=env, capture_output=True, check=True, timeout=40
         ).stdout.decode()
         for _ in range(2)
     ]
-    assert told == ["loaded ['pydantic']", "loaded []"]

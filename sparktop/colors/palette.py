@@ -71,6 +71,8 @@ ANSI_NAMES = tuple(
     for prefix in ("", "bright_")
     for name in ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 )
+BOLD = frozenset({"title", "key", "accent", "bad", "warn", "good", "info"})
+"""Roles drawn in bold, so that they stay distinct with NO_COLOR and with 16 colours."""
 _HEX = re.compile(r"#[0-9a-fA-F]{6}")
 _MOST_BYTES = 64 * 1024
 """Most bytes of a user's theme file; the largest theme known has 3 kB."""

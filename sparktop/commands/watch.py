@@ -76,7 +76,7 @@ def show(watch: Watch, *, simulated: bool = False, follow: Path | None = None) -
     # Objects made before the first picture live on: collecting garbage among them takes a tenth of that time.
     # The application enables it again.
     gc.disable()
-    from sparktop.ui.app import run as run_app  # late: it loads textual
+    from sparktop.ui.start import run as run_app  # late: --help needs none of it
 
     return run_app(watch, simulated=simulated, follow=follow)
 

@@ -16,18 +16,18 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Input
 
-from sparktop.config.keys import Key, preset_keys, remapped, yielded
 from sparktop.ending import ENDING
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.model.text import clean
 from sparktop.panels.board.view import View
 from sparktop.recording.past import picture_of
-from sparktop.recording.session import RecordedMonitor, Recordings
+from sparktop.recording.session import Recordings
 from sparktop.store import Store
 from sparktop.ui.cadence import Cadence
+from sparktop.ui.keys import key_table
 from sparktop.ui.notices import NOTICE_CSS
-from sparktop.ui.remembered import recall, remember, state_file
+from sparktop.ui.remembered import recall, remember
 from sparktop.ui.rewind import Rewind
 from sparktop.ui.screens.overview import OverviewScreen
 from sparktop.ui.styles import RoleStyles, textual_theme
@@ -35,6 +35,7 @@ from sparktop.ui.sweep_desk import SweepDesk
 from sparktop.ui.terminal.driver import TerminalDriver
 from sparktop.ui.terminal.meter import TerminalMeter
 from sparktop.ui.terminal.notifier import notify_of_events
+from sparktop.ui.terminal.output import TerminalOutput
 from sparktop.ui.themes import ThemedApp, chosen_palette
 from sparktop.ui.timeline import Timeline
 from sparktop.watch.monitor import Monitor
@@ -74,6 +75,8 @@ class SparktopApp(ThemedApp):
     followed: Path | None = None
     """A progress file written by another program's sweep, shown from the start; None for none."""
 
+    first_output: TerminalOutput | None = None
+    """The output on which the first picture was drawn before Textual was loaded; None if none was."""
     recordings: Recordings | None = None
     """What is recorded; None if nothing can be."""
     has_options = True
@@ -127,7 +130,7 @@ class SparktopApp(ThemedApp):
             self.role_styles,
             self._picture,
             view=None if state is None else recall(state),
-            keys=_key_table(keys or {}, watch),
+            keys=key_table(keys or {}, watch),
             show_processes=self._show_processes,
         )
         self.desk = SweepDesk(self, self, watch=watch or Watch(), store=store, env=env, state=state)
@@ -365,35 +368,3 @@ class SparktopApp(ThemedApp):
         await self.desk.finish("the program ended")
         if self._monitor is not None:
             await self._monitor.stop()
-
-
-def _key_table(keys: Mapping[str, str], watch: Watch | None) -> tuple[Key, ...]:
-    presets = [] if watch is None else [(preset.name, preset.key) for preset in watch.sweeps]
-    return yielded((*remapped(keys), *preset_keys(presets, keys)))
-
-
-def run(watch: Watch, *, simulated: bool = False, follow: Path | None = None) -> int:
-    """Run the interface on `watch` until the user quits; return the exit code.
-
-    `simulated` marks snapshots as such; `follow` is the progress file of another program's sweep.
-
-    Raises:
-        ConfigError: there is no theme of the configured name.
-    """
-    recordings = Recordings(watch, flight=watch.flight and not simulated, env=os.environ)
-    store = Store(watch, simulated=simulated, journal=recordings.journal)
-    app = SparktopApp(
-        store.snapshot,
-        theme=watch.theme,
-        monitor=RecordedMonitor(watch, store, recordings),
-        store=store,
-        interval_s=watch.interval_s,
-        low_bandwidth=watch.low_bandwidth,
-        keys=watch.keys,
-        state=state_file(os.environ),
-        watch=watch,
-        env=os.environ,
-    )
-    app.followed, app.recordings, recordings.band = follow, recordings, app.desk.band
-    app.run()
-    return app.return_code or 0

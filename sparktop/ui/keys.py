@@ -1,18 +1,31 @@
-"""Converts tables of keys to Textual bindings."""
+"""Tables of keys, and their conversion to Textual bindings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from string import ascii_letters
+from typing import TYPE_CHECKING
 
-from textual.binding import Binding
-
-from sparktop.config.keys import KEYS, Key
+from sparktop.config.keys import KEYS, Key, preset_keys, remapped, yielded
 from sparktop.graphics.cells import cell_width
+from sparktop.model.targets import Watch
 from sparktop.panels.parts.rows import Row
+
+if TYPE_CHECKING:
+    from textual.binding import Binding
 
 _WORD = f"{ascii_letters}()?"
 _DIGITS = str.maketrans("¹²³⁴", "1234")
+
+
+def key_table(keys: Mapping[str, str], watch: Watch | None) -> tuple[Key, ...]:
+    """Return the table of keys, with the keys by action name in `keys` and those of the presets in `watch`.
+
+    Raises:
+        KeyError, ValueError: `keys` or keys of presets cannot be used (see `sparktop.config.keys`).
+    """
+    presets = [] if watch is None else [(preset.name, preset.key) for preset in watch.sweeps]
+    return yielded((*remapped(keys), *preset_keys(presets, keys)))
 
 
 def bindings(table: Sequence[Key]) -> list[Binding]:
@@ -20,6 +33,8 @@ def bindings(table: Sequence[Key]) -> list[Binding]:
 
     Only the key of the command palette takes precedence over keys of the focused widget.
     """
+    from textual.binding import Binding  # late: the first picture is drawn before Textual is loaded
+
     return [
         Binding(",".join(key.keys), key.action, key.help, show=False, priority=key.name == "palette")
         for key in table

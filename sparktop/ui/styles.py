@@ -5,11 +5,9 @@ from __future__ import annotations
 from rich.style import Style
 from textual.theme import BUILTIN_THEMES, Theme
 
-from sparktop.colors.palette import Palette
+from sparktop.colors.palette import BOLD, Palette
 
 _HEAVY = str.maketrans("╭╮╰╯─│├┤", "┏┓┗┛━┃┣┫")
-_BOLD = frozenset({"title", "key", "accent", "bad", "warn", "good", "info"})
-"""Roles drawn in bold, so that they stay distinct with NO_COLOR and with 16 colours."""
 
 
 class RoleStyles:
@@ -35,7 +33,7 @@ class RoleStyles:
         return text if self._color or role != "selected" else text.translate(_HEAVY)
 
     def _make(self, role: str) -> Style:
-        bold = True if role in _BOLD else None
+        bold = True if role in BOLD else None
         if not self._color:
             return Style(bold=bold, dim=True if role == "stale" else None)
         background = self.palette.color("background")

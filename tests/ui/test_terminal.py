@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 import pytest
 from textual.app import App
 
-from sparktop.ui.terminal.driver import TerminalDriver, TerminalOutput, _Mode
+from sparktop.ui.terminal.driver import TerminalDriver, _Mode
+from sparktop.ui.terminal.output import TerminalOutput
 
 
 @contextmanager

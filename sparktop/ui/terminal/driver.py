@@ -13,96 +13,24 @@ from __future__ import annotations
 
 import os
 import select
-import sys
 import termios
-import threading
-import time
-from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from textual.drivers.linux_driver import LinuxDriver
 
 from sparktop.ui.terminal.key_reader import KeyReader, WakingEvent
+from sparktop.ui.terminal.output import ENTER, TerminalOutput
 
 if TYPE_CHECKING:
     from textual.app import App
 
-DRAIN_S = 1.0
-"""Seconds to wait for the last writes on shutdown. If the terminal does not accept them by then, they are
-dropped."""
-_POLL_S = 0.005
-_RETRY_S = 1.0
 _AS_BEFORE = (
     b"\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
 )
 """Escape sequences that Textual writes on shutdown: they restore paste, wrap, mouse, keyboard, screen, cursor
 and focus."""
-
-
-class TerminalOutput:
-    """Writes text to a file descriptor in a thread of its own, so that no caller waits for the terminal."""
-
-    def __init__(self, descriptor: int, *, encoding: str = "utf-8") -> None:
-        """Write to `descriptor`, which this class never closes; the thread starts at the first write."""
-        self._descriptor = descriptor
-        self._encoding = encoding
-        self._unwritten: deque[str] = deque()
-        # A signal handler may interrupt a write with another: `queue.Queue` would deadlock.
-        self._more: SimpleQueue[None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self.count: Callable[[str], None] | None = None
-        """A callback for each text that is queued; None for no callback."""
-        self._gone = False
-        """True after a write has failed: all later text is dropped."""
-
-    @property
-    def backlog(self) -> int:
-        """Number of texts that the terminal has not accepted yet; 0 after a write has failed."""
-        return len(self._unwritten)
-
-    def write(self, text: str) -> None:
-        """Queue `text` for the terminal and return at once."""
-        if self._gone:
-            return
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="terminal-output", daemon=True)
-            self._thread.start()
-        if self.count is not None:
-            self.count(text)
-        self._unwritten.append(text)
-        self._more.put(None)
-
-    def drain(self, within_s: float = DRAIN_S) -> bool:
-        """Wait until all queued text is written; return False after `within_s` seconds without success."""
-        end = time.monotonic() + within_s
-        while self.backlog and not self._gone:
-            if time.monotonic() >= end:
-                return False
-            time.sleep(_POLL_S)
-        return True
-
-    def _run(self) -> None:
-        while not self._gone:
-            self._more.get()
-            self._write_all(self._unwritten[0].encode(self._encoding, "backslashreplace"))
-            self._unwritten.popleft()
-        self._unwritten.clear()
-
-    def _write_all(self, data: bytes) -> None:
-        left = memoryview(data)
-        while left and not self._gone:
-            try:
-                # Not through the file object: a blocked write holds its lock, on which the interpreter
-                # aborts at its end.
-                left = left[os.write(self._descriptor, left) :]
-            except BlockingIOError:
-                select.select([], [self._descriptor], [], _RETRY_S)
-            except OSError:
-                self._gone = True
 
 
 class _Mode(Enum):
@@ -121,13 +49,17 @@ class TerminalDriver(LinuxDriver):
     ) -> None:
         """Prepare the output to stderr; nothing is written yet."""
         super().__init__(app, debug=debug, mouse=mouse, size=size)
-        error = sys.__stderr__
-        self.output = TerminalOutput(error.fileno(), encoding=error.encoding) if error else TerminalOutput(2)
+        first: TerminalOutput | None = getattr(app, "first_output", None)
+        self._entered = first is not None
+        self.output = first or TerminalOutput.to_stderr()
         self._mode = _Mode.LEFT
         self.exit_event = self._ended = WakingEvent()
 
     def write(self, data: str) -> None:
         """Queue `data` for the terminal; it is dropped if a write has failed before."""
+        if data == ENTER and self._entered:  # some terminals would clear the first picture
+            self._entered = False
+            return
         self.output.write(data)
 
     def notify(self, sequence: str) -> None:

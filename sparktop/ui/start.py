@@ -1,0 +1,59 @@
+"""Starts the interface: draws the first picture, loads Textual, and runs the application."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+from sparktop.colors.palette import find_palette
+from sparktop.model.targets import Watch
+from sparktop.store import Store
+from sparktop.ui.first_picture import can_draw, first_picture, first_rows, sequences
+from sparktop.ui.keys import key_table
+from sparktop.ui.remembered import recall, state_file
+from sparktop.ui.terminal.output import TerminalOutput
+
+
+def run(watch: Watch, *, simulated: bool = False, follow: Path | None = None) -> int:
+    """Run the interface on `watch` until the user quits; return the exit code.
+
+    `simulated` marks snapshots as such; `follow` is the progress file of another program's sweep.
+
+    Raises:
+        ConfigError: there is no theme of the configured name.
+    """
+    state = state_file(os.environ)
+    with _first_picture(watch, Store(watch, simulated=simulated), state) as output:
+        from sparktop.recording.session import RecordedMonitor, Recordings  # late: they load asyncio
+        from sparktop.ui.app import SparktopApp  # late: it loads Textual
+
+        recordings = Recordings(watch, flight=watch.flight and not simulated, env=os.environ)
+        store = Store(watch, simulated=simulated, journal=recordings.journal)
+        app = SparktopApp(
+            store.snapshot,
+            theme=watch.theme,
+            monitor=RecordedMonitor(watch, store, recordings),
+            store=store,
+            interval_s=watch.interval_s,
+            low_bandwidth=watch.low_bandwidth,
+            keys=watch.keys,
+            state=state,
+            watch=watch,
+            env=os.environ,
+        )
+    app.first_output = output
+    app.followed, app.recordings, recordings.band = follow, recordings, app.desk.band
+    app.run()
+    return app.return_code or 0
+
+
+def _first_picture(watch: Watch, store: Store, state: Path) -> AbstractContextManager[TerminalOutput | None]:
+    """Return a context in which the empty `store` is shown on the terminal, if it can be drawn by now."""
+    palette = find_palette(watch.theme)
+    if palette is None or not can_draw(palette, os.environ):
+        return nullcontext()
+    keys = key_table(watch.keys, watch)
+    rows = first_rows(store.snapshot(), shutil.get_terminal_size(), recall(state), keys)
+    return first_picture(sequences(rows, palette)) if rows else nullcontext()
