@@ -52,7 +52,8 @@ def run(watch: Watch, *, simulated: bool = False, follow: Path | None = None) ->
 def _first_picture(watch: Watch, store: Store, state: Path) -> AbstractContextManager[TerminalOutput | None]:
     """Return a context in which the empty `store` is shown on the terminal, if it can be drawn by now."""
     palette = find_palette(watch.theme)
-    if palette is None or not can_draw(palette, os.environ):
+    # With few bytes per second the same rows are not sent twice.
+    if palette is None or watch.low_bandwidth or not can_draw(palette, os.environ):
         return nullcontext()
     keys = key_table(watch.keys, watch)
     rows = first_rows(store.snapshot(), shutil.get_terminal_size(), recall(state), keys)
