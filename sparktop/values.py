@@ -72,9 +72,9 @@ else:
             with _COMPLETING:
                 if made.__init__ is not __init__:  # another thread was faster
                     return
-                _dataclass(eq=False, repr=False)(cls)
+                complete_class = _dataclass(slots=True, eq=False, repr=False)(cls)
                 for name in (*_MADE_LATE, "__init__"):
-                    setattr(made, name, vars(cls)[name])
+                    setattr(made, name, vars(complete_class)[name])
 
         def __init__(self: object, *values: object, **named: object) -> None:  # noqa: N807 - as below
             complete()
