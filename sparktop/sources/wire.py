@@ -12,12 +12,12 @@ so that neighbouring versions are compatible. Only a change of meaning changes t
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
-from dataclasses import field, fields, is_dataclass, replace
+from dataclasses import field, is_dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
+from operator import is_
 from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -184,27 +184,41 @@ def _other_schema(schema: str, version: object) -> WireError:
 
 
 def checked(value: Value) -> Value:
-    """Return a copy of `value` (a record, tuple, mapping, text, number or time) with all its text cleaned.
+    """Return `value` (a record, tuple, mapping, text, number or time) with all its text cleaned.
 
-    A time without a zone is taken as UTC.
+    What needs no change is not copied. A time without a zone is taken as UTC.
 
     Raises:
         WireError: a number is not finite, or implausibly large.
     """
     found: Any = value
-    if isinstance(value, Enum):  # also a str, and of known values only
+    if value is None or isinstance(value, Enum):  # an enumeration, also of texts, has known values only
         return value
     if isinstance(value, str):
         found = clean(value, _TEXT_LIMIT)
     elif isinstance(value, int | float):
-        if not math.isfinite(value) or abs(value) > _LARGEST:
+        if not -_LARGEST <= value <= _LARGEST:
             raise WireError(FailureKind.MALFORMED, "the agent's answer holds a number that is not a reading")
     elif isinstance(value, datetime):
         found = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     elif isinstance(value, tuple):
-        found = tuple(checked(item) for item in value)
+        found = tuple([checked(item) for item in value])
+        found = value if all(map(is_, found, value)) else found
     elif isinstance(value, Mapping):
         found = {clean(key, _TEXT_LIMIT): checked(item) for key, item in value.items()}
+        same = found.keys() == value.keys() and all(map(is_, found.values(), value.values()))
+        found = value if same else found
     elif is_dataclass(value) and not isinstance(value, type):
-        found = replace(value, **{one.name: checked(getattr(value, one.name)) for one in fields(value)})
+        found = _checked_record(value)
     return cast("Value", found)
+
+
+def _checked_record(record: Any) -> Any:  # noqa: ANN401 - any dataclass of a reply
+    """Return a record with checked fields; the same one if none of them is changed."""
+    changed: dict[str, Any] = {}
+    for name in type(record).__match_args__:  # all fields: each is a parameter
+        value = getattr(record, name)
+        found = value if type(value) is float and -_LARGEST <= value <= _LARGEST else checked(value)
+        if found is not value:
+            changed[name] = found
+    return replace(record, **changed) if changed else record

@@ -19,6 +19,8 @@ from sparktop.ui.styles import RoleStyles
 
 _SPAN_BYTES = 12
 """Bytes that sending one more span of changed cells costs: a cursor move, sometimes a colour."""
+_MOST_BYTES = 4
+"""Bytes of a character in UTF-8, at most."""
 
 
 def _run_changes(old: str, new: str, x: int, width: int) -> Iterator[tuple[int, int]]:
@@ -66,21 +68,29 @@ def joined(spans: Iterator[tuple[int, int]], row: Row) -> Iterator[tuple[int, in
 
     `spans` are ranges [first, end) of cells in `row`, in ascending order.
     """
-    text = "".join(part for part, _ in row)
-    simple = sum(cell_width(part) for part, _ in row) == len(text)
     pending: tuple[int, int] | None = None
+    text: str | None = None
+    simple = True
     for start, end in spans:
         if pending is None:
             pending = (start, end)
             continue
-        gap = text[pending[1] : start].encode() if simple else b""
-        if len(gap) <= _SPAN_BYTES:
-            pending = (pending[0], end)
-        else:
-            yield pending
-            pending = (start, end)
+        first, last = pending
+        if start - last > _SPAN_BYTES // _MOST_BYTES:
+            if text is None:
+                text = "".join([part for part, _ in row])
+                simple = is_narrow(row)
+            if simple and len(text[last:start].encode()) > _SPAN_BYTES:
+                yield pending
+                first = start
+        pending = (first, end)
     if pending is not None:
         yield pending
+
+
+def is_narrow(row: Row) -> bool:
+    """Return whether each character of a row takes one cell."""
+    return all(cell_width(text) == len(text) for text, _ in row)
 
 
 class Canvas(Widget, can_focus=True):
@@ -113,6 +123,8 @@ class Canvas(Widget, can_focus=True):
         self._role_styles = styles
         self._rows: list[Row] = []
         self._strips: dict[int, Strip] = {}
+        self._narrow: dict[int, bool] = {}
+        """By row: whether each character takes one cell."""
         self._filters: Sequence[LineFilter] = ()
         """The application's filters of the styles in `_drawn_styles`."""
         self._drawn_styles: dict[str, Style] = {}
@@ -125,13 +137,14 @@ class Canvas(Widget, can_focus=True):
     def restyle(self, styles: RoleStyles) -> None:
         """Draw everything again in `styles`, after a change of the theme."""
         self._role_styles = styles
-        self._strips.clear()
-        self._drawn_styles.clear()
+        for kept in (self._strips, self._drawn_styles, self._narrow):
+            kept.clear()
         self.refresh()
 
     def show(self, rows: list[Row]) -> None:
         """Show `rows`; repaint only the cells that changed."""
         old, self._rows = self._rows, rows
+        self._narrow.clear()
         if len(old) != len(rows) or self.size.height != len(rows):
             self._strips.clear()
             if self.size:  # otherwise the first layout draws everything
@@ -148,10 +161,13 @@ class Canvas(Widget, can_focus=True):
     def cells(self, y: int, first: int, end: int) -> Iterator[Segment]:
         """Yield the cells [`first`, `end`) of row `y` as they are drawn on the terminal."""
         row: Row = self._rows[y] if y < len(self._rows) else []
-        if any(len(text) != cell_width(text) for text, _ in row):
+        narrow = self._narrow.get(y)
+        if narrow is None:
+            self._follow_filters()
+            narrow = self._narrow[y] = is_narrow(row)
+        if not narrow:
             yield from self.render_lines(Region(first, y, end - first, 1))[0]
             return
-        self._follow_filters()
         text_of, x = self._role_styles.text, 0
         for text, role in row:
             after = x + len(text)

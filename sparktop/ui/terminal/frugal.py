@@ -50,6 +50,7 @@ def _parts(style: Style, system: ColorSystem) -> _Parts:
     return attributes, foreground, background
 
 
+@lru_cache(maxsize=1024)
 def _change(before: _Parts | None, after: _Parts) -> str:
     """Return the escape sequence that changes the style from `before` to `after`; "" if they are equal.
 
@@ -79,6 +80,8 @@ def _escaped(pieces: Iterable[tuple[int, int, Iterable[Segment]]], console: Cons
     system = console._color_system or ColorSystem.TRUECOLOR  # noqa: SLF001 - as Textual's own updates do
     out: list[str] = []
     current: _Parts | None = None
+    known: dict[int, tuple[Style | None, _Parts]] = {}
+    """By the identity of a style, which is kept here: its hash costs more than everything else."""
     for x, y, cells in pieces:
         out.append(f"\x1b[{y + 1};{x + 1}H")
         for text, style, control in cells:
@@ -88,7 +91,10 @@ def _escaped(pieces: Iterable[tuple[int, int, Iterable[Segment]]], console: Cons
                 current = None
                 continue
             if not control:
-                wanted = _parts(style or Style.null(), system)
+                found = known.get(id(style))
+                if found is None:
+                    found = known[id(style)] = style, _parts(style or Style.null(), system)
+                wanted = found[1]
                 if wanted is not current:
                     out.append(_change(current, wanted))
                     current = wanted
