@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -27,6 +27,8 @@ means that the name is on the page but a line of it could not be parsed, so no l
 
 MAX_SAMPLES = 50_000
 """Wanted samples accepted from one page; vLLM 0.32 has about 205 per engine."""
+_AT_ONCE = 1 << 20
+"""Most bytes of a page whose samples are found in one step, all in memory."""
 _MAX_LABELS = 256
 """Labels of one sample; a line with more counts as malformed. vLLM 0.32 has up to 37."""
 _MAX_KEPT_BLOCK = 2048
@@ -73,17 +75,13 @@ class Reader:
         """
         families: dict[str, Family] = {}
         unreadable: set[str] = set()
-        exemplars = b"# {" in body
-        for left, match in enumerate(self._line.finditer(b"\n" + body), -MAX_SAMPLES):
-            if left >= 0:
-                message = f"a metrics page with more than {MAX_SAMPLES:,} samples of interest"
-                raise PageError(FailureKind.TOO_LARGE, message)
-            key, block, value = match.groups()
-            if exemplars and (found := _before_exemplar(body, match)) is not None:
-                block, value = found.groups()
-            name = self._names[key]
-            labels = () if block is None else _labels(block)
-            if value is None or labels is None:
+        names, kept = self._names, _kept_labels
+        for key, block, value in self._samples(body):
+            labels = (
+                () if not block else kept(block) if len(block) <= _MAX_KEPT_BLOCK else parse_labels(block)
+            )
+            name = names[key]
+            if not value or labels is None:
                 unreadable.add(name)
                 continue
             family = families.get(name)
@@ -93,15 +91,43 @@ class Reader:
         families.update((name, {}) for name in unreadable)
         return families
 
+    def _samples(self, body: bytes) -> Iterable[tuple[bytes, bytes | None, bytes | None]]:
+        """Return the (name, block of labels, value) of each wanted sample; without a value it is malformed.
 
-def _before_exemplar(body: bytes, match: re.Match[bytes]) -> re.Match[bytes] | None:
+        Raises:
+            PageError: more than `MAX_SAMPLES` wanted samples.
+        """
+        page = b"\n" + body
+        if b"# {" in body or len(body) > _AT_ONCE:
+            return self._one_by_one(page)
+        found = self._line.findall(page)
+        if len(found) > MAX_SAMPLES:
+            raise _too_many()
+        return found
+
+    def _one_by_one(self, page: bytes) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
+        for left, match in enumerate(self._line.finditer(page), -MAX_SAMPLES):
+            if left >= 0:
+                raise _too_many()
+            key, block, value = match.groups()
+            found = _before_exemplar(page, match)
+            if found is not None:
+                block, value = found.groups()
+            yield key, block, value
+
+
+def _too_many() -> PageError:
+    message = f"a metrics page with more than {MAX_SAMPLES:,} samples of interest"
+    return PageError(FailureKind.TOO_LARGE, message)
+
+
+def _before_exemplar(page: bytes, match: re.Match[bytes]) -> re.Match[bytes] | None:
     """Match labels and value of a sample that is followed by an exemplar; None if there is no exemplar.
 
-    `match` is the sample's match on the page with a newline prepended. So the offsets of `match` are higher
-    by one than those in `body`.
+    `match` is the sample's match on the page.
     """
-    end = body.find(b"\n", match.end(1) - 1)
-    line = body[match.end(1) - 1 : len(body) if end < 0 else end]
+    end = page.find(b"\n", match.end(1))
+    line = page[match.end(1) : len(page) if end < 0 else end]
     return _EXEMPLAR.match(line.lstrip(b" \t")) if b"# {" in line else None
 
 
@@ -134,10 +160,6 @@ def number(text: str | bytes) -> float:
 def without(labels: Labels, name: str) -> Labels:
     """Return `labels` without the label `name`."""
     return tuple(pair for pair in labels if pair[0] != name)
-
-
-def _labels(block: bytes) -> Labels | None:
-    return _kept_labels(block) if len(block) <= _MAX_KEPT_BLOCK else parse_labels(block)
 
 
 def parse_labels(block: bytes) -> Labels | None:
