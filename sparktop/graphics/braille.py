@@ -156,24 +156,25 @@ def _stack_levels(lower: Values, upper: Values, dots: int, top: float) -> list[t
         None if a is None and b is None else (a or 0.0) + (b or 0.0)
         for a, b in zip(below, above, strict=True)
     ]
-    result: list[tuple[int, int]] = []
-    for a, b, low, both in zip(
-        below, above, _levels(below, dots, top), _levels(totals, dots, top), strict=True
-    ):
-        if a is not None and not b:
-            result.append((both, both))
-        elif a:
-            high = min(dots, max(both, low + 1))
-            result.append((min(low, high - 1), high))
-        else:
-            result.append((0, both))
-    return result
+    heights = zip(below, above, _levels(below, dots, top), _levels(totals, dots, top), strict=True)
+    return [
+        (both, both) if a is not None and not b else (0, both) if not a else _apart(low, both, dots)
+        for a, b, low, both in heights
+    ]
+
+
+def _apart(low: int, both: int, dots: int) -> tuple[int, int]:
+    """Return the two heights of a time slot with at least one dot of the upper area."""
+    high = both if both > low else min(dots, low + 1)
+    return (low if low < high else high - 1), high
 
 
 def _known(values: Values) -> list[float | None]:
     """Return the values with None for NaN, and with 0 for those below 0."""
     return [
-        None if value is None or value != value else max(0.0, value)  # noqa: PLR0124 - true for NaN alone
+        None
+        if value is None or value != value  # noqa: PLR0124 - true for NaN alone
+        else (value if value > 0.0 else 0.0)  # noqa: FURB136 - `max` takes three times as long
         for value in values
     ]
 

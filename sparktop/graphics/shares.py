@@ -30,14 +30,14 @@ def cell_means(values: Values, width: int, end_slot: int) -> list[float | None]:
     count = 2 * width - 1 + end_slot % 2
     shown = list(values[max(0, len(values) - count) :])
     slots: list[float | None] = [None] * (count - len(shown)) + shown + [None] * (1 - end_slot % 2)
-    return [_mean(slots[index], slots[index + 1]) for index in range(0, 2 * width, 2)]
-
-
-def _mean(first: float | None, second: float | None) -> float | None:
-    a, b = _known(first), _known(second)
-    if a is None or b is None:
-        return b if a is None else a
-    return (a + b) / 2
+    known = [
+        None if value is None or value != value else value  # noqa: PLR0124 - true for NaN alone
+        for value in slots
+    ]
+    return [
+        b if a is None else a if b is None else (a + b) / 2
+        for a, b in zip(known[::2], known[1::2], strict=True)
+    ]
 
 
 def _known(value: float | None) -> float | None:

@@ -95,11 +95,10 @@ class Series:
     def peak(self, since: float = -math.inf) -> float | None:
         """Return the largest known value at or after `since`; None if no value is known there."""
         index = bisect_left(self._times, since, self._start, self._stop)
-        best: float | None = None
-        for value in self._values[index : self._stop]:
-            if not math.isnan(value) and (best is None or value > best):
-                best = value
-        return best
+        values: Sequence[float] = self._values[index : self._stop]
+        if math.isnan(sum(values)):
+            values = [value for value in values if not math.isnan(value)]
+        return max(values, default=None)
 
 
 class HistoryTable:

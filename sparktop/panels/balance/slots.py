@@ -81,7 +81,7 @@ def load_slots(running: Slots, waiting: Slots) -> Slots:
 
 
 def _peak(columns: Sequence[Slots]) -> float:
-    return max((value for column in columns for value in column if value is not None), default=0.0)
+    return max([value for column in columns for value in column if value is not None], default=0.0)
 
 
 def _even_tps(balance: Balance, group: Slots, axis: TimeAxis) -> float | None:
