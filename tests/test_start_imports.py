@@ -10,8 +10,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-AFTER = ("textual", "rich", "asyncio", "ssl", "logging.config", "sparktop.ui.app", "sparktop.ui.screens")
+AFTER = ("textual", "rich", "asyncio", "ssl", "sparktop.engines", "sparktop.recording", "sparktop.watch")
 """What follows the first picture."""
+LATE = (
+    "sparktop.panels.backend.detail",
+    "sparktop.panels.balance.panel",
+    "sparktop.panels.node.detail",
+    "sparktop.sources.engine_http",
+    "sparktop.store.balance.judging",
+    "sparktop.sweep.plan.plan",
+    "sparktop.sweep.session",
+)
+"""What no start needs: the reading of servers, judgements, screens of their own, sweeps."""
 HEAVY = ("pydantic", "httpx", "aiohttp", "psutil", "plotext", "pynvml")
 CONFIG = """
 theme = "spark-light"
@@ -26,7 +36,7 @@ import argparse, os, sys
 from sparktop.watch.monitor import Monitor
 
 async def start(self):
-    loaded = [name for name in {HEAVY!r} if name in sys.modules]
+    loaded = [name for name in {(*HEAVY, *LATE)!r} if name in sys.modules]
     os.write(1, f"loaded {{loaded}}".encode())
     os._exit(0)
 
@@ -41,7 +51,7 @@ import argparse, os, sys
 from sparktop.ui import start
 
 def picture(text):
-    loaded = [name for name in {(*HEAVY, *AFTER)!r} if name in sys.modules]
+    loaded = [name for name in {(*HEAVY, *AFTER, *LATE)!r} if name in sys.modules]
     os.write(1, f"loaded {{loaded}} {{'vllm-b' in text}}".encode())
     os._exit(0)
 

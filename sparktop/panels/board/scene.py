@@ -10,25 +10,17 @@ from typing import TYPE_CHECKING
 from sparktop.model.countdown import Countdown
 from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendView, Snapshot
-from sparktop.model.targets import ENGINE_PORTS
-from sparktop.panels.backend.detail import backend_detail
 from sparktop.panels.backend.panel import GroupScale, backend_panel, group_scale, widest_scale
 from sparktop.panels.backend.router import router_panel
-from sparktop.panels.backend.tile import tile_panel
-from sparktop.panels.balance.band import balance_band
-from sparktop.panels.balance.panel import balance_screen, evidence_screen
 from sparktop.panels.board.layout import Layout, Place, Tiling, arrange, below_band, sweep_height
 from sparktop.panels.board.lists import Listed, backend_list, group_list, node_list, visible
 from sparktop.panels.board.log import events_panel, events_screen, self_panel
 from sparktop.panels.board.view import Preset, Sort, View
-from sparktop.panels.node.detail import drawn_node_detail
 from sparktop.panels.node.panel import node_panel, power_scale
 from sparktop.panels.node.processes import process_panel
 from sparktop.panels.parts.columns import graph_columns
-from sparktop.panels.parts.frame import framed, name_tab
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow
 from sparktop.panels.parts.rows import Row, blank_row, fit_row, merged
-from sparktop.panels.sweep.countdown import countdown_band
 from sparktop.values import dataclass
 
 if TYPE_CHECKING:  # a start without a sweep needs none of it
@@ -73,34 +65,6 @@ def _axis(snapshot: Snapshot, step: float, series: list[Series]) -> TimeAxis:
     """
     newest = max((s.last_at for s in series if s.last_at is not None), default=snapshot.at)
     return TimeAxis(newest if snapshot.at - newest < 3 * step else snapshot.at, step)
-
-
-def _empty_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
-    """Draw the panel for a screen without backends: where servers were searched, and what the user can do."""
-    if snapshot.searching:
-        ports = ", ".join(str(port) for port in ENGINE_PORTS)
-        lines: list[Row] = [
-            [("No inference server found yet", "title"), (f" on {', '.join(snapshot.searching)}", "text")],
-            [(f"tried ports {ports}; looking again every 30 s", "muted")],
-            [],
-            [("start one:      ", "muted"), ("vllm serve MODEL", "key")],
-            [("or name it:     ", "muted"), ("sparktop http://HOST:8000", "key")],
-            [("or just look:   ", "muted"), ("sparktop demo", "key")],
-        ]
-    else:
-        lines = [
-            [("No backend to watch", "title")],
-            [
-                ("name one: ", "muted"),
-                ("sparktop http://HOST:8000", "key"),
-                (" or in sparktop.toml", "muted"),
-            ],
-        ]
-    inside = height - 2
-    above = max(0, (inside - len(lines)) // 2)
-    margin = max(1, (width - 2 - 64) // 2)
-    rows: list[Row] = [[]] * above + [[(" " * margin, "text"), *line] for line in lines]
-    return framed(rows, width, height, title=name_tab("backend", "", "backends"))
 
 
 class Scene:
@@ -151,6 +115,8 @@ class Scene:
         """Draw the panel that fills the board, store its rows, and make the board as high as these rows."""
         size, selected = (place.width, place.height), self.selected == self._key(place)
         if place.kind == "node":
+            from sparktop.panels.node.detail import drawn_node_detail  # late: no first picture has it
+
             node = self.snapshot.nodes[place.index]
             rows, self._processes_at = drawn_node_detail(
                 node,
@@ -165,6 +131,8 @@ class Scene:
         elif place.kind == "events":
             rows = events_screen(self.snapshot, *size, selected=selected)
         else:
+            from sparktop.panels.backend.detail import backend_detail  # late: as above
+
             backend = self.snapshot.backends[place.index]
             nodes = {node.name: node for node in self.snapshot.nodes}
             rows = backend_detail(backend, nodes, *size, self._axis, selected=selected)
@@ -173,6 +141,8 @@ class Scene:
 
     def _group_rows(self, place: Place) -> list[Row]:
         """Draw the full-screen view of a group's balance or, by the kind of `place`, of its evidence."""
+        from sparktop.panels.balance.panel import balance_screen, evidence_screen  # late: as above
+
         groups = self.snapshot.balance
         which = f"group {place.index + 1} of {len(groups)}" if len(groups) > 1 else ""
         balance, size = groups[place.index], (place.width, place.height)
@@ -294,6 +264,8 @@ class Scene:
         key, sweep = self._key(place), self._sweep
         size, selected = (place.width, place.height), self.selected == self._key(place)
         if isinstance(sweep, Countdown):
+            from sparktop.panels.sweep.countdown import countdown_band  # late: as above
+
             return Drawn(key, place, countdown_band(sweep, *size, selected=selected))
         if sweep is None:
             return Drawn(key, place, [])
@@ -358,6 +330,8 @@ class Scene:
         elif place.kind == "router":
             rows = router_panel(self.snapshot.routers[place.index], width, height, selected=selected)
         elif place.kind == "balance":
+            from sparktop.panels.balance.band import balance_band  # late: no first picture has it
+
             balance = self.snapshot.balance[place.index]
             rows = balance_band(balance, self.snapshot, width, height, self._window, selected=selected)
         elif place.kind == "backend":
@@ -366,6 +340,8 @@ class Scene:
             last = place.index == len(self.snapshot.backends) - 1
             rows = backend_panel(backend, width, height, self._window, scale, selected=selected, last=last)
         elif place.kind == "tile":
+            from sparktop.panels.backend.tile import tile_panel  # late: most boards have none
+
             tile = self.snapshot.backends[place.index]
             top = self._scales[tile.group].load
             rows = tile_panel(tile, width, height, self._window, top, selected=selected)
@@ -374,7 +350,9 @@ class Scene:
         elif place.kind == "self":
             rows = self_panel(self.snapshot, width, height, selected=selected)
         else:
-            rows = _empty_rows(self.snapshot, width, height)
+            from sparktop.panels.board.empty import empty_rows  # late: as above
+
+            rows = empty_rows(self.snapshot, width, height)
         return [merged(row) for row in rows]
 
 
