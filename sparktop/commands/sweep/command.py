@@ -157,7 +157,7 @@ def run(arguments: argparse.Namespace) -> int:
     plan = make_plan(preset, chosen.targets, wishes, guard=guard)
     if form == "llama-benchy" and len(plan.targets) > 1:
         raise UsageError("--format llama-benchy holds one target: sweep one, or choose json")
-    _ask_first(chosen.targets, is_sure=arguments.yes)
+    ask_first(chosen.targets, is_sure=arguments.yes)
     return _make(plan, chosen, form, output)
 
 
@@ -240,7 +240,7 @@ def chosen_format(asked: str | None, output: Path | None, *, is_terminal: bool) 
     return "md" if is_terminal else "json"
 
 
-def _ask_first(targets: tuple[SweepTarget, ...], *, is_sure: bool) -> None:
+def ask_first(targets: tuple[SweepTarget, ...], *, is_sure: bool) -> None:
     """Ask the user for confirmation if a target is neither on this machine nor in the configuration.
 
     With `is_sure`, ask nothing.

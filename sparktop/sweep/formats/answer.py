@@ -21,6 +21,7 @@ from sparktop.report.markdown import code
 from sparktop.sweep.compare.proof import main_metrics
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.view.result import Findings
+from sparktop.sweep.view.words.capacity import capacity_sentences
 from sparktop.sweep.view.words.headline import headline
 from sparktop.sweep.view.words.slo import slo_sentences
 from sparktop.sweep.view.words.verdict import best_level
@@ -30,10 +31,11 @@ def answer(result: SweepResult, found: Findings) -> list[str]:
     """Return the first sentences of a report as Markdown, the most important first; the list may be empty."""
     several = sum(bool(target.levels) for target in result.targets) > 1
     first = headline(result, found.topologies, code)
-    sentences = list(slo_sentences(result, code)) or ([first] if first is not None else [])
-    if result.slo is None and found.topologies is not None:
+    searched = [*capacity_sentences(result, code), *slo_sentences(result, code)]
+    sentences = searched or ([first] if first is not None else [])
+    if not searched and found.topologies is not None:
         sentences += _targets(found.topologies)
-    elif result.slo is None:
+    elif not searched:
         sentences += best_level(found.rows, code if several else None)
     first, *others = map(_capital, sentences) if sentences else ("",)
     # The headline may say the same with fewer words.

@@ -97,6 +97,22 @@ class SloCondition:
 
 
 @dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a search for the largest load looks for; see `sparktop.sweep.plan.capacity`."""
+
+    kind: LoadKind
+    conditions: tuple[SloCondition, ...]
+    share: float = 0.95
+    """Share (0 to 1) of the requests at a rate that must meet all conditions."""
+    most: float = 64.0
+    """The largest load to try."""
+    limits: str | None = None
+    """Name of the published limits that the conditions are; None for others."""
+    fixed_s: bool = False
+    """True if the user set the duration of levels: only a rate extends it, for enough arrivals."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The complete plan of a sweep: targets, loads, number of runs, and limits."""
 
@@ -137,6 +153,8 @@ class Plan:
     timeouts: Timeouts = Timeouts()
     guard: Guard = Guard()
     slo: tuple[SloCondition, ...] = ()
+    capacity: Capacity | None = None
+    """The search that chooses the levels; None: the plan has them."""
     longest: bool = False
     """True: if a target refuses a prompt length, search for the largest length that it accepts, and measure
     it."""
@@ -153,13 +171,15 @@ class Plan:
     @property
     def axis(self) -> tuple[LoadPoint, ...]:
         """The points of all levels, in the order in which they are measured."""
-        if self.points or self.find_knee:
+        if self.points or self.find_knee or self.capacity is not None:
             return self.points
         return tuple(concurrency_point(one) for one in self.concurrency)
 
     @property
     def kind(self) -> LoadKind:
         """What varies from level to level."""
+        if self.capacity is not None:
+            return self.capacity.kind
         if self.mode is LoadMode.OPEN:
             return LoadKind.RATE
         return self.points[0].kind if self.points else LoadKind.CONCURRENCY
@@ -167,6 +187,8 @@ class Plan:
     @property
     def highest_concurrency(self) -> int:
         """The most requests in flight of any level."""
+        if self.capacity is not None:
+            return self.concurrency_at(LoadPoint(self.capacity.kind, self.capacity.most))
         return max((self.concurrency_at(one) for one in self.axis), default=1)
 
     def concurrency_at(self, point: LoadPoint) -> int:

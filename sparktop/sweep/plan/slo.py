@@ -36,13 +36,18 @@ def parse_slo(text: str) -> tuple[SloCondition, ...]:
     Raises:
         UsageError: a condition is invalid.
     """
-    found = tuple(_parse_one(part) for part in text.split(",") if part.strip())
+    found = tuple(parse_condition(part) for part in text.split(",") if part.strip())
     if not found:
         raise UsageError("--slo names no condition; write for example ttft_p90_ms=2000,stream_tps=15")
     return found
 
 
-def _parse_one(part: str) -> SloCondition:
+def parse_condition(part: str, more: tuple[str, ...] = ()) -> SloCondition:
+    """Parse one condition such as `ttft_p90_ms=2000`; `more` are names of further metrics that it may limit.
+
+    Raises:
+        UsageError: the condition is invalid.
+    """
     name, sign, value = (word.strip() for word in part.partition("="))
     try:
         limit = float(value)
@@ -50,8 +55,9 @@ def _parse_one(part: str) -> SloCondition:
         limit = math.nan
     if not sign or not (0 < limit < math.inf):
         raise UsageError(f"--slo: '{clean(part, 40)}' is not a condition; write for example ttft_p90_ms=2000")
-    if name not in figures():
-        near = did_you_mean(name, figures()) or "; write for example ttft_p90_ms or stream_tps"
+    known = (*figures(), *more)
+    if name not in known:
+        near = did_you_mean(name, known) or "; write for example ttft_p90_ms or stream_tps"
         raise UsageError(f"--slo: there is no figure '{clean(name, 40)}'{near}")
     return SloCondition(name, limit, at_least=not name.endswith("_ms"))
 

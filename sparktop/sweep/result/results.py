@@ -16,6 +16,7 @@ from sparktop.model.load import TokenSource, concurrency_point
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.agents.parts import AgentsResult, UsersResult
 from sparktop.sweep.result.axis import AxisPart, LevelLoad, PlanResult, RanRun
+from sparktop.sweep.result.capacity import CapacityResult
 from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.result.figures import Latency, Rate, StreamRates
 from sparktop.sweep.result.open_loop import OpenLoopResult
@@ -347,6 +348,7 @@ class SweepResult(Part):
     ran: tuple[RanRun, ...] = ()
     comparison: ComparisonResult | None = None
     slo: SloResult | None = None
+    capacity: CapacityResult | None = None
     headline: Text | None = None
     """The answer of the sweep in one sentence, in reports as JSON; None in stored files, from which it is
     computed, and where nothing was measured."""

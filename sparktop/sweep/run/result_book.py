@@ -17,6 +17,7 @@ from sparktop.sweep.plan.people import think_s_of
 from sparktop.sweep.plan.plan import Plan, TargetKind
 from sparktop.sweep.plan.slo import words_of
 from sparktop.sweep.result.axis import PlanResult, RanRun, axis_fields
+from sparktop.sweep.result.capacity import CapacityResult
 from sparktop.sweep.result.results import (
     ClientResult,
     Holds,
@@ -125,6 +126,12 @@ class ResultBook:
         )
         conditions = tuple(words_of(one) for one in self._plan.slo)
         self._change(slo=SloResult(conditions=conditions, holds_to=holds))
+
+    def capacity(self, found: CapacityResult) -> None:
+        """Store the answers of a capacity search as found so far, beside those for other targets."""
+        before = self.result.capacity
+        answers = {**(before.answers if before is not None else {}), **found.answers}
+        self._change(capacity=found.model_copy(update={"answers": answers}))
 
     def finish(self, status: Status, reason: str | None, finished_at: datetime) -> SweepResult:
         """Store how the sweep ended, compare the targets if several were measured, and return the result."""

@@ -27,6 +27,7 @@ from sparktop.sweep.plan.slo import LEAST_RUNS, MOST_CONCURRENCY, any_falls, any
 from sparktop.sweep.result.level import refused_level
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.run.brake import Brake
+from sparktop.sweep.run.capacity.levels import find_capacities
 from sparktop.sweep.run.climb import most_concurrencies, next_step
 from sparktop.sweep.run.estimate import Estimate
 from sparktop.sweep.run.guard import GuardWatch, guard_words
@@ -156,7 +157,9 @@ class SweepRunner:
             why = await maker.settle(one.backends)
             if why is not None and not self._stopped():
                 self._emit(Notice(f"{one.target.name}: {why}; the load of other clients is in these figures"))
-        if self._plan.slo:
+        if self._plan.capacity is not None:
+            await find_capacities(maker, targets.values(), worker, self._book, self._make)
+        elif self._plan.slo:
             for one in targets.values():
                 await self._search(maker, one, worker)
         else:

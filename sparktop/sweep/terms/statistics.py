@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
+from statistics import NormalDist
 
 CONFIDENCE = 0.95
 P90_FROM, P95_FROM, P99_FROM = 36, 72, 368
@@ -45,6 +46,40 @@ def least_values(share: float) -> int:
     """
     tail = min(share, 1 - share)
     return max(_LEAST_OF_A_MEDIAN, math.ceil((2 - tail) * _THIRD / tail - 1e-9))
+
+
+def wilson(met: float, count: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Return Wilson's confidence interval of a share (0 to 1), estimated by `met` of `count` cases.
+
+    E. B. Wilson, Probable inference, the law of succession, and statistical inference, Journal of the
+    American Statistical Association 22 (1927), 209 to 212. Neither needs to be an integer. Without cases, it
+    is 0 to 1.
+    """
+    if count <= 0:
+        return 0.0, 1.0
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    share, scaled = met / count, z * z / count
+    middle = (share + scaled / 2) / (1 + scaled)
+    half = z / (1 + scaled) * math.sqrt(share * (1 - share) / count + scaled / (4 * count))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def falling_shares(cases: Iterable[tuple[float, float]]) -> list[float]:
+    """Return the falling shares (0 to 1) nearest to those of samples, each given as (met, count).
+
+    These are the most likely ones if the true shares never rise (pool adjacent violators: Ayer et al., An
+    empirical distribution function for sampling with incomplete information, Annals of Mathematical
+    Statistics 26 (1955), 641 to 647). A sample without cases has the share of the samples before it, or 1.
+    """
+    blocks: list[tuple[float, float, int]] = []
+    for met, count in cases:
+        blocks.append((met, count, 1))
+        while len(blocks) > 1:
+            (low_met, low, size), (high_met, high, more) = blocks[-2:]
+            if high_met * low <= low_met * high and (high or not low):
+                break
+            blocks[-2:] = [(low_met + high_met, low + high, size + more)]
+    return [met / count if count else 1.0 for met, count, size in blocks for _ in range(size)]
 
 
 @cache

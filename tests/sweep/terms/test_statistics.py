@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.sweep.terms.statistics import quantile, student_t, student_t_share
+from sparktop.sweep.terms.statistics import falling_shares, quantile, student_t, student_t_share, wilson
 
 
 @pytest.mark.parametrize(
@@ -63,3 +64,37 @@ def test_a_quantile_lies_straight_between_neighbours() -> None:
     assert quantile([1.0, 2.0, 3.0, 10.0], 0.1) == pytest.approx(1.3)
     assert quantile([1.0, 2.0, 3.0, 10.0], 1.0) == 10.0
     assert quantile([4.0], 0.9) == 4.0
+
+
+@pytest.mark.parametrize(
+    ("met", "count", "low", "high"),
+    [
+        (73, 73, 0.9500, 1.0),
+        (381, 381, 0.99002, 1.0),
+        (8, 10, 0.4902, 0.9433),
+        (0, 20, 0.0, 0.1611),
+        (0, 0, 0.0, 1.0),
+    ],
+)
+def test_wilson_intervals(met: int, count: int, low: float, high: float) -> None:
+    """Without a miss, 73 of 73 cases show 95 % and 381 of 381 show 99 %; others as in tables."""
+    assert wilson(met, count) == pytest.approx((low, high), abs=5e-5)
+
+
+def test_falling_shares_pool_neighbours_that_rise() -> None:
+    """Samples in falling order stay; a rise is shared by both, in proportion to their sizes."""
+    assert falling_shares([(10, 10), (9, 10), (5, 10)]) == [1.0, 0.9, 0.5]
+    assert falling_shares([(8, 10), (90, 90), (0, 10)]) == [0.98, 0.98, 0.0]
+    assert falling_shares([(0, 0), (5, 10), (0, 0), (2, 10)]) == [1.0, 0.5, 0.5, 0.2]
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=12))
+@settings(max_examples=60)
+def test_falling_shares_fall(pairs: list[tuple[int, int]]) -> None:
+    """Whatever the samples are; and they keep the number of cases that met."""
+    cases = [(min(pair), max(pair)) for pair in pairs]
+    found = falling_shares(cases)
+    assert len(found) == len(cases)
+    assert all(a >= b - 1e-12 for a, b in pairwise(found))
+    total = sum(share * count for share, (_, count) in zip(found, cases, strict=True))
+    assert total == pytest.approx(sum(met for met, _ in cases))

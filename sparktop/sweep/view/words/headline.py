@@ -24,6 +24,7 @@ from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.run.slo.judgement import quantile_interval
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.view.marks import marks_of
+from sparktop.sweep.view.words.capacity import capacity_sentences
 from sparktop.sweep.view.words.slo import slo_sentences
 
 TTFT_LIMIT_MS = 2000.0
@@ -41,7 +42,7 @@ def headline(
 
     `compared` is the comparison of several targets; `name` escapes their names for the output format.
     """
-    found = "; ".join(slo_sentences(result, name))
+    found = "; ".join([*capacity_sentences(result, name), *slo_sentences(result, name)])
     if found:
         return found
     targets = [one for one in result.targets if any(level.error is None for level in one.levels)]

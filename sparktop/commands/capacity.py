@@ -1,0 +1,254 @@
+"""`sparktop capacity`: how many agents, users or requests a target can take under conditions."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparktop.commands.arguments import number, whole_number
+from sparktop.commands.output import check_file, tell, write_markdown, write_out
+from sparktop.commands.sweep.command import FORMATS as SWEEP_FORMATS
+from sparktop.commands.sweep.command import ask_first, counts, verdict
+from sparktop.commands.sweep.command import render as render_sweep
+from sparktop.errors import UsageError
+from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_S, MOST_TOKENS
+
+if TYPE_CHECKING:
+    from sparktop.commands.sweep.targets import Chosen
+    from sparktop.model.load import LoadKind
+    from sparktop.model.targets import GuardLimits
+    from sparktop.sweep.plan.plan import Capacity, Plan
+    from sparktop.sweep.plan.presets import Wishes
+    from sparktop.sweep.result.results import SweepResult
+
+FORMATS = ("text", *SWEEP_FORMATS[:4])
+_BY_SUFFIX = {".md": "md", ".json": "json", ".html": "html", ".htm": "html", ".csv": "csv"}
+_LEAST_THINK_S, _LONGEST_THINK_S = 0.1, 3600.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments: targets, kind of load, conditions and output."""
+    parser.add_argument(
+        "targets",
+        nargs="*",
+        metavar="TARGET",
+        help="a backend or router of the configuration, a host, host:port or URL; with none, all that the "
+        "configuration holds, else this machine's usual ports",
+    )
+    parser.add_argument("--config", metavar="FILE", help="the configuration file (see sparktop config)")
+    _add_load(parser)
+    parser.add_argument(
+        "--slo",
+        metavar="CONDITIONS",
+        help="default ttft_p90_ms=2000,stream_tps=15: 90 %% of the requests have their first token within "
+        "2 s, and 90 %% get 15 tok/s; of agents also ttft_tool_p90_ms and ttft_human_p90_ms; of a rate, "
+        "95 %% of the requests must meet all limits",
+    )
+    parser.add_argument("--preset", metavar="NAME", help="published limits, such as mlperf-gpt-oss-120b")
+    parser.add_argument(
+        "--max-errors",
+        type=number(0.0, 1.0),
+        metavar="SHARE",
+        help="failed requests from which on a level fails (default 0.01)",
+    )
+    parser.add_argument(
+        "--no-guard",
+        action="store_true",
+        help="do not stop for memory or heat, as on unified memory (GB10) it else does below 8 GiB of "
+        "headroom or above 92 °C",
+    )
+    parser.add_argument(
+        "--yes",
+        action="store_true",
+        help="put load on targets that are neither here nor in the configuration",
+    )
+    parser.add_argument("--format", choices=FORMATS, dest="form", help="default: text")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write there after each level, and at the end")
+
+
+def _add_load(parser: argparse.ArgumentParser) -> None:
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--agents", action="store_true", help="conversations at the same time (default)")
+    kind.add_argument("--users", action="store_true", help="people who send, think, and send again")
+    kind.add_argument("--rate", action="store_true", help="requests per second, however many are in flight")
+    kind.add_argument("--concurrency", action="store_true", help="requests at the same time")
+    parser.add_argument(
+        "--workload",
+        metavar="NAME",
+        help="of agents: chat, coder, coder-quick (default), rag, or a TOML file of your own",
+    )
+    parser.add_argument(
+        "--think",
+        type=number(_LEAST_THINK_S, _LONGEST_THINK_S, " seconds"),
+        metavar="S",
+        help="of users: median seconds between an answer and the next request (default 30)",
+    )
+    parser.add_argument(
+        "--arrivals", metavar="HOW", help="of a rate: poisson (default), constant, bursty, trains or gamma:B"
+    )
+    parser.add_argument("--pp", type=counts(MOST_TOKENS), metavar="N", help="prompt tokens")
+    parser.add_argument("--tg", type=whole_number(1, MOST_TOKENS), metavar="N", help="generated tokens")
+    parser.add_argument(
+        "--most",
+        type=number(1, MOST_CONCURRENCY),
+        metavar="N",
+        help="the largest number to try (default 64 agents, else 256)",
+    )
+    parser.add_argument(
+        "--duration",
+        type=number(LEAST_S, MOST_S, " seconds"),
+        metavar="S",
+        help="of each level (default: 60 to 120, longer for slow requests and low rates)",
+    )
+    parser.add_argument("--api", choices=("chat", "completions"))
+    parser.add_argument("--model", metavar="NAME", help="default: the server's only or first one")
+    parser.add_argument("--seed", type=whole_number(0, 2**31 - 1), metavar="N", help="default: a new one")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the search; return the exit code: 0, 1 for failures (see `verdict`), or 130 if interrupted.
+
+    Raises:
+        SparktopError: an argument, the configuration file or the output cannot be used; or nothing was
+            reached.
+    """
+    # Late: --help needs none of them.
+    import asyncio
+
+    from sparktop.commands.choice import configured_watch
+    from sparktop.commands.sweep.targets import choose_targets
+    from sparktop.logfile import open_log
+    from sparktop.model.targets import GuardLimits, Watch
+
+    open_log(os.environ)
+    output = None if arguments.output in {None, "-"} else Path(arguments.output)
+    if output is not None:
+        check_file(output)
+    form = arguments.form or ("text" if output is None else _BY_SUFFIX.get(output.suffix.lower(), "json"))
+    capacity = capacity_of(arguments)
+    watch = configured_watch(arguments.config, os.environ) or Watch()
+    chosen = asyncio.run(choose_targets(list(arguments.targets), [], watch, arguments.model))
+    plan = plan_of(arguments, capacity, chosen, GuardLimits(0.0, 0.0) if arguments.no_guard else watch.guard)
+    ask_first(chosen.targets, is_sure=arguments.yes)
+    return _make(plan, chosen, form, output)
+
+
+def kind_of(arguments: argparse.Namespace) -> LoadKind:
+    """Return the kind of load that the arguments choose; agents by default."""
+    from sparktop.model.load import LoadKind  # late: --help needs it not
+
+    named = {
+        LoadKind.USERS: arguments.users,
+        LoadKind.RATE: arguments.rate,
+        LoadKind.CONCURRENCY: arguments.concurrency,
+    }
+    found = next((kind for kind, is_chosen in named.items() if is_chosen), None)
+    if found is None and arguments.preset is not None and not arguments.agents:
+        return LoadKind.RATE  # published limits are those of rates
+    return found or LoadKind.AGENTS
+
+
+def capacity_of(arguments: argparse.Namespace) -> Capacity:
+    """Return what the arguments let the search look for.
+
+    Raises:
+        UsageError: a condition is invalid, or options contradict each other.
+    """
+    from sparktop.model.load import LoadKind  # late: as above
+    from sparktop.sweep.plan.capacity import (
+        DEFAULT_CONDITIONS,
+        DEFAULT_SHARE,
+        default_most,
+        find_limits,
+        parse_conditions,
+    )
+    from sparktop.sweep.plan.plan import Capacity
+
+    kind = kind_of(arguments)
+    if arguments.slo is not None and arguments.preset is not None:
+        raise UsageError("--slo and --preset both set the conditions: give one of them")
+    of_kinds = (
+        ("--workload", arguments.workload, (LoadKind.AGENTS,)),
+        ("--think", arguments.think, (LoadKind.USERS,)),
+        ("--arrivals", arguments.arrivals, (LoadKind.RATE,)),
+        ("--pp", arguments.pp, (LoadKind.USERS, LoadKind.RATE, LoadKind.CONCURRENCY)),
+        ("--tg", arguments.tg, (LoadKind.USERS, LoadKind.RATE, LoadKind.CONCURRENCY)),
+    )
+    for option, value, kinds in of_kinds:
+        if value is not None and kind not in kinds:
+            raise UsageError(f"{option} goes with {' or '.join(f'--{one.value}' for one in kinds)}")
+    if arguments.pp is not None and len(arguments.pp) > 1:
+        raise UsageError("--pp: the search is for one prompt length")
+    limits = None if arguments.preset is None else find_limits(arguments.preset)
+    conditions = arguments.slo if arguments.slo is not None else DEFAULT_CONDITIONS
+    most = arguments.most or default_most(kind)
+    return Capacity(
+        kind,
+        parse_conditions(conditions if limits is None else limits.conditions, kind),
+        share=DEFAULT_SHARE if limits is None else limits.share,
+        most=most if kind is LoadKind.RATE else float(int(most)),
+        limits=None if limits is None else limits.name,
+        fixed_s=arguments.duration is not None,
+    )
+
+
+def plan_of(arguments: argparse.Namespace, capacity: Capacity, chosen: Chosen, guard: GuardLimits) -> Plan:
+    """Return the plan of the search.
+
+    Raises:
+        UsageError: settings contradict each other.
+    """
+    from sparktop.sweep.plan.searched import make_capacity_plan  # late: as above
+
+    return make_capacity_plan(capacity, chosen.targets, _wishes(arguments, capacity.kind), guard=guard)
+
+
+def _wishes(arguments: argparse.Namespace, kind: LoadKind) -> Wishes:
+    import secrets  # late: as above
+
+    from sparktop.model.load import LoadKind
+    from sparktop.sweep.plan.conversations.reading import find_conversations
+    from sparktop.sweep.plan.plan import Api
+    from sparktop.sweep.plan.presets import Wishes
+
+    return Wishes(
+        prompt_lengths=arguments.pp,
+        tg=arguments.tg,
+        arrivals=arguments.arrivals,
+        conversations=find_conversations(arguments.workload or "coder-quick")
+        if kind is LoadKind.AGENTS
+        else None,
+        think_s=arguments.think,
+        duration_s=arguments.duration,
+        api=Api(arguments.api) if arguments.api else None,
+        seed=secrets.randbelow(2**31) if arguments.seed is None else arguments.seed,
+        max_error_share=arguments.max_errors,
+    )
+
+
+def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
+    import asyncio  # late: as above
+
+    from sparktop.commands.sweep.run import Keeper, make_sweep
+    from sparktop.sweep.run.capacity.forecast import plan_sentences
+
+    for line in plan_sentences(plan, datetime.now().astimezone()):
+        tell(line)
+    keeper = Keeper.open(os.environ, plan, output, form, render)
+    result = asyncio.run(make_sweep(plan, chosen.watch, keeper.keep))
+    keeper.finish(result)
+    if output is None:
+        (write_markdown if form == "md" else write_out)(render(result, form))
+    return verdict(result, plan)
+
+
+def render(result: SweepResult, form: str) -> str:
+    """Return the result in the format `form`, one of `FORMATS`; only JSON has the servers' addresses."""
+    if form != "text":
+        return render_sweep(result, form)
+    from sparktop.sweep.formats.capacity import capacity_text  # late: as above
+
+    return capacity_text(result)

@@ -1,0 +1,144 @@
+"""What a capacity search looks for: the largest load of one kind under which all conditions hold.
+
+Conditions limit single requests. Of a rate, the stated share of the requests must meet all of them. Of other
+loads, each condition has its own share: `ttft_p90_ms=2000` holds if 90 % of the requests have their first
+token within 2 s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sparktop.errors import UsageError
+from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.model.text import clean
+from sparktop.nearest import did_you_mean
+from sparktop.sweep.plan.plan import Capacity, Plan, SloCondition
+from sparktop.sweep.plan.slo import SHARES, parse_condition, parts_of
+from sparktop.values import dataclass
+
+DEFAULT_CONDITIONS = "ttft_p90_ms=2000,stream_tps=15"
+DEFAULT_SHARE = 0.95
+"""Share of requests at a rate that must meet all conditions."""
+NAME = "capacity"
+"""Name of the plan in results and files."""
+AFTER_TOOL, AFTER_HUMAN = "ttft_tool", "ttft_human"
+"""TTFT of an agent's calls after the output of a tool, and after a person's request within a conversation."""
+RATIO = 1.1
+"""Largest ratio of the lowest rate that fails to the highest that holds, at the end of a search."""
+FINE_TO, FINE_SHARE = 64, 1 / 16
+"""Whole numbers are found exactly up to the first; above, to this share."""
+LEAST_REQUESTS = 100
+_LEAST_S = 60.0
+_LONGEST_S = 900.0
+_RESPONSES = 3.0
+_ARRIVALS_SHARE = 1.3
+"""Arrivals of a level, in those with which the Wilson bound reaches the share if none misses."""
+_WILSON_Z2 = 3.8415
+_MOST = {LoadKind.CONCURRENCY: 256.0, LoadKind.RATE: 256.0, LoadKind.USERS: 256.0, LoadKind.AGENTS: 64.0}
+_SECONDS = {LoadKind.CONCURRENCY: 60.0, LoadKind.RATE: 60.0, LoadKind.USERS: 120.0, LoadKind.AGENTS: 90.0}
+_MLPERF = {
+    "llama3.1-8b": ((2000, 100), (500, 30)),
+    "llama2-70b": ((2000, 200), (450, 40)),
+    "llama3.1-405b": ((6000, 175), (4500, 80)),
+    "mixtral": ((2000, 200), None),
+    "deepseek-r1": ((2000, 80), (1500, 15)),
+    "gpt-oss-120b": ((3000, 80), (2000, 20)),
+}
+"""Limits of TTFT and TPOT in ms: of MLPerf Inference's scenario Server, and of Interactive."""
+_AGENTS_ONLY = tuple(
+    f"{name}_{word}_ms" for name in (AFTER_TOOL, AFTER_HUMAN) for word in ("p50", "p90", "p95", "p99")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Published limits for requests at a rate."""
+
+    name: str
+    conditions: str
+    share: float
+
+
+def published_limits() -> dict[str, Limits]:
+    """Return all published limits by name, such as `mlperf-gpt-oss-120b`."""
+    found = {}
+    for model, scenarios in _MLPERF.items():
+        for suffix, limits in zip(("", "-interactive"), scenarios, strict=True):
+            if limits is not None:
+                name = f"mlperf-{model}{suffix}"
+                found[name] = Limits(name, f"ttft_p99_ms={limits[0]},tpot_p99_ms={limits[1]}", 0.99)
+    return found
+
+
+def find_limits(name: str) -> Limits:
+    """Return the published limits `name`.
+
+    Raises:
+        UsageError: there are none of this name.
+    """
+    known = published_limits()
+    if name not in known:
+        near = did_you_mean(name, known) or f" (known: {', '.join(known)})"
+        raise UsageError(f"--preset: there are no limits '{clean(name, 40)}'{near}")
+    return known[name]
+
+
+def default_most(kind: LoadKind) -> float:
+    """Return the largest load to try, if none is given."""
+    return _MOST[kind]
+
+
+def default_seconds(kind: LoadKind) -> float:
+    """Return the least seconds of a level, if none are given."""
+    return _SECONDS[kind]
+
+
+def parse_conditions(text: str, kind: LoadKind) -> tuple[SloCondition, ...]:
+    """Parse conditions on single requests such as `ttft_p90_ms=2000,stream_tps=15`.
+
+    Raises:
+        UsageError: a condition is invalid, or limits something else than single requests.
+    """
+    more = _AGENTS_ONLY if kind is LoadKind.AGENTS else ()
+    found = tuple(parse_condition(part, more) for part in text.split(",") if part.strip())
+    if not found:
+        raise UsageError(f"--slo names no condition; write for example {DEFAULT_CONDITIONS}")
+    for one in found:
+        if parts_of(one.figure)[1] == "mean" or one.figure.startswith("client_wait"):
+            raise UsageError(
+                f"--slo: {one.figure} does not limit single requests: write for example ttft_p90_ms=2000 "
+                "(sparktop sweep --slo takes means and rates of a server)"
+            )
+    return found
+
+
+def share_needed(capacity: Capacity, condition: SloCondition) -> float:
+    """Return the share (0 to 1) of the requests that must meet a condition."""
+    if capacity.kind is LoadKind.RATE:
+        return capacity.share
+    share = SHARES[parts_of(condition.figure)[1]]
+    return 1 - share if condition.at_least else share
+
+
+def level_plan(plan: Plan, point: LoadPoint, median_s: float | None) -> Plan:
+    """Return the plan for a level at `point`, which lasts as long as a judgement needs.
+
+    That is the plan's duration, three times `median_s` (the median E2E of the levels before, None if
+    unknown), and of a rate the time for enough arrivals. A duration that the user sets is extended
+    for arrivals only.
+    """
+    capacity = plan.capacity
+    if capacity is None:
+        return plan
+    seconds = plan.duration_s or _LEAST_S
+    if not capacity.fixed_s:
+        seconds = max(seconds, _RESPONSES * (median_s or 0.0))
+    if point.kind is LoadKind.RATE:
+        seconds = max(seconds, arrivals_needed(capacity.share) / point.value)
+    return replace(plan, duration_s=min(seconds, max(_LONGEST_S, plan.duration_s or 0.0)))
+
+
+def arrivals_needed(share: float) -> float:
+    """Return how many arrivals a level at a rate needs so that a few misses leave it a chance."""
+    return max(LEAST_REQUESTS, _ARRIVALS_SHARE * _WILSON_Z2 * share / (1 - share))

@@ -1,0 +1,51 @@
+"""The plan of a capacity search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sparktop.model.load import LoadKind, LoadMode, LoadPoint
+from sparktop.model.targets import GuardLimits
+from sparktop.sweep.plan.capacity import NAME, default_seconds
+from sparktop.sweep.plan.conversations.reading import find_conversations
+from sparktop.sweep.plan.people import THINK_S
+from sparktop.sweep.plan.plan import Capacity, Plan, SweepTarget
+from sparktop.sweep.plan.presets import DEFAULT, Wishes, find_preset, make_plan
+
+WORKLOAD = "coder-quick"
+"""What agents do, unless the user chooses something else."""
+
+
+def make_capacity_plan(
+    capacity: Capacity,
+    targets: Sequence[SweepTarget],
+    wishes: Wishes,
+    *,
+    guard: GuardLimits | None = None,
+) -> Plan:
+    """Return the plan of a search on `targets`, with the settings that the user gave.
+
+    Raises:
+        UsageError: settings contradict each other, or two targets have the same name.
+    """
+    kind = capacity.kind
+    wishes = replace(wishes, runs=1, duration_s=wishes.duration_s or default_seconds(kind))
+    if kind is LoadKind.CONCURRENCY:
+        wishes = replace(wishes, concurrency=(1,), mode=LoadMode.STEADY)
+    else:
+        wishes = replace(wishes, points=(LoadPoint(kind, 1),))
+    if kind is LoadKind.USERS:
+        wishes = replace(wishes, think_s=wishes.think_s or THINK_S)
+    elif kind is LoadKind.AGENTS and wishes.conversations is None:
+        wishes = replace(wishes, conversations=find_conversations(WORKLOAD))
+    # One level stands for all: it has the settings that all have, and these are checked.
+    plan = make_plan(find_preset(DEFAULT), targets, wishes, guard=guard)
+    return replace(plan, points=(), concurrency=(), climb_to=None, capacity=capacity, preset=NAME)
+
+
+def default_capacity(kind: LoadKind = LoadKind.AGENTS) -> Capacity:
+    """Return what a search looks for if the user says nothing."""
+    from sparktop.sweep.plan.capacity import DEFAULT_CONDITIONS, default_most, parse_conditions
+
+    return Capacity(kind, parse_conditions(DEFAULT_CONDITIONS, kind), most=default_most(kind))

@@ -1,0 +1,111 @@
+"""The answer of a capacity search as its result file stores it, and what ran out first."""
+
+from __future__ import annotations
+
+from sparktop.model.limit import LimitKind
+from sparktop.sweep.plan.plan import Capacity
+from sparktop.sweep.plan.slo import words_of
+from sparktop.sweep.result.capacity import (
+    CapacityAnswer,
+    CapacityResult,
+    ConditionResult,
+    ProbeResult,
+    RanOut,
+)
+from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.run.capacity.judgement import Judged, Shares
+from sparktop.sweep.run.capacity.search import CapacitySearch
+from sparktop.sweep.run.slo.judgement import Verdict
+
+_PERCENT = 100.0
+
+
+def capacity_result(capacity: Capacity, answers: dict[str, CapacityAnswer]) -> CapacityResult:
+    """Return what a search looked for and its answers by target."""
+    return CapacityResult(
+        load=capacity.kind,
+        conditions=tuple(words_of(one) for one in capacity.conditions),
+        share_percent=_PERCENT * capacity.share,
+        limits=capacity.limits,
+        most=capacity.most,
+        answers=answers,
+    )
+
+
+def capacity_answer(
+    search: CapacitySearch, levels: dict[float, LevelResult], *, complete: bool
+) -> CapacityAnswer:
+    """Return the answer of a search for one target; `levels` has the result of each level by its load."""
+    holds, fails = search.holds, search.fails
+    best = None if holds is None else levels.get(holds)
+    seen = fails if fails is not None else holds
+    level = None if seen is None else levels.get(seen)
+    return CapacityAnswer(
+        holds=holds if holds is not None or not complete else 0.0,
+        fails=fails,
+        at_least=search.at_least,
+        complete=complete,
+        interval=search.interval,
+        moved_from=search.moved_from if search.moved_from != holds else None,
+        ran_out=None if level is None or seen is None else ran_out(level, seen),
+        output_tps=None if best is None or best.output_tps is None else best.output_tps.mean,
+        probes=tuple(
+            _probe(value, one, search.runs[value], holds=fails is None or value < fails)
+            for value, one in search.judged.items()
+        ),
+    )
+
+
+def ran_out(level: LevelResult, value: float) -> RanOut:
+    """Return what held the servers back at the level with the load `value`, with its evidence."""
+    limit, server = level.limited_by, level.server
+    figures = []
+    if server is not None:
+        kv = (
+            server.kv_fullest_percent
+            if server.kv_fullest_percent is not None
+            else server.kv_cache_max_percent
+        )
+        if kv is not None:
+            figures.append(f"KV cache {kv:.0f} % used")
+        if server.preemptions:
+            count = f"{server.preemptions:.0f}"
+            figures.append(f"{count} preemption{'' if count == '1' else 's'}")
+        if server.waiting_max:
+            figures.append(f"up to {server.waiting_max:.0f} requests waited")
+    if limit is not None and limit.kind != LimitKind.UNKNOWN.value:
+        evidence = "; ".join([limit.reason, *figures])
+        return RanOut(kind=limit.kind, evidence=evidence, hint=limit.hint, server=limit.server, value=value)
+    if limit is not None:
+        evidence = "; ".join([limit.reason, *figures])
+    else:
+        missing = "the servers report no figures" if not figures else "no limit of the servers was reached"
+        evidence = "; ".join([missing, *figures])
+    return RanOut(kind=None, evidence=evidence, value=value)
+
+
+def _probe(value: float, judged: Judged, runs: int, *, holds: bool) -> ProbeResult:
+    return ProbeResult(
+        value=value,
+        runs=runs,
+        holds=holds,
+        certain=judged.certain is (Verdict.HOLDS if holds else Verdict.FAILS),
+        trouble=judged.trouble or None,
+        requests=judged.requests,
+        conditions=tuple(map(_condition, judged.shares)),
+    )
+
+
+def _condition(shares: Shares) -> ConditionResult:
+    condition = shares.condition
+    return ConditionResult(
+        condition="all" if condition is None else words_of(condition),
+        figure=None if condition is None else condition.figure,
+        limit=None if condition is None else condition.limit,
+        at_least=condition is not None and condition.at_least,
+        value=shares.value,
+        needed_percent=_PERCENT * shares.needed,
+        met_percent=_PERCENT * shares.share if shares.count else None,
+        interval_percent=(_PERCENT * shares.low, _PERCENT * shares.high) if shares.count else None,
+        requests=shares.count,
+    )

@@ -1,0 +1,235 @@
+"""Judgement whether a level meets the conditions of a capacity search, by the share of requests that do.
+
+Requests of a run share a queue, so they say less than as many independent ones would. The certainty therefore
+counts a run's requests as fewer: as many independent ones as would vary as much as its sections do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+from sparktop.model.conversation import CallStart
+from sparktop.model.load import EndReason, LoadKind
+from sparktop.sweep.plan.capacity import AFTER_HUMAN, AFTER_TOOL, share_needed
+from sparktop.sweep.plan.plan import Capacity, SloCondition
+from sparktop.sweep.plan.slo import STREAM, parts_of
+from sparktop.sweep.result.trace import RequestTrace
+from sparktop.sweep.run.slo.judgement import Verdict
+from sparktop.sweep.terms.statistics import quantile, wilson
+from sparktop.values import dataclass
+
+_SECTIONS = 10
+"""Parts of a run, by the starts of its requests, whose shares are compared."""
+_LEAST = 10
+"""Minimum number of requests to judge a condition."""
+_MS = 1000.0
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How many requests of a level met one condition, or all of them together."""
+
+    condition: SloCondition | None
+    """None: all together."""
+    needed: float
+    """Share (0 to 1) that must meet it."""
+    met: int
+    count: int
+    low: float
+    """Lower end of the 95 % interval of the share (0 to 1)."""
+    high: float
+    value: float | None = None
+    """The quantile that the condition limits, in its unit; None if it is unknown."""
+
+    @property
+    def share(self) -> float:
+        """Share (0 to 1) of the requests that met the condition; 0 without requests."""
+        return self.met / self.count if self.count else 0.0
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether enough requests certainly meet the condition."""
+        if self.count < _LEAST:
+            return Verdict.UNSURE
+        if self.low >= self.needed:
+            return Verdict.HOLDS
+        return Verdict.FAILS if self.high < self.needed else Verdict.UNSURE
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Whether a level meets the conditions."""
+
+    holds: bool
+    certain: Verdict
+    """HOLDS and FAILS if the 95 % intervals leave no doubt."""
+    shares: tuple[Shares, ...]
+    """One for each condition; of a rate, then one for all together."""
+    requests: int
+    median_s: float | None
+    """Median E2E of the completed requests, None without any."""
+    trouble: str = ""
+    """Why the level fails whatever its latencies are: unstable, or too many failed requests; else ""."""
+
+
+def judge(
+    capacity: Capacity,
+    traces: Iterable[RequestTrace],
+    *,
+    max_error_share: float,
+    unstable: str = "",
+) -> Judged:
+    """Return whether a level meets the conditions of `capacity`, by its requests of all runs.
+
+    `unstable` says how latencies grow where the server does not keep up with a rate; "" where it does. A
+    level fails if it is unstable, or if more than `max_error_share` (0 to 1) of its requests failed.
+    """
+    counted = [one for one in traces if _counts(capacity.kind, one)]
+    failed = sum(one.ended is not None and one.ended.reason is EndReason.ERROR for one in counted)
+    trouble = unstable
+    if counted and failed > max_error_share * len(counted):
+        trouble = f"{failed} of {len(counted)} requests failed"
+    shares = [_of_condition(capacity, one, counted) for one in capacity.conditions]
+    if capacity.kind is LoadKind.RATE:
+        shares.append(_of_all(capacity, counted))
+        decisive = shares[-1:]
+        # As MLPerf's and guidellm's rule: the lower bound of the share of independent requests.
+        bound = wilson(decisive[0].met, decisive[0].count)[0]
+        holds = bound >= capacity.share
+    else:
+        decisive = shares
+        known = [one for one in shares if one.count]
+        holds = bool(known) and all(one.share >= one.needed - _ROUNDING for one in known)
+    certain = min((one.verdict for one in decisive), default=Verdict.UNSURE)
+    if trouble:
+        holds, certain = False, Verdict.FAILS
+    elif (certain is Verdict.HOLDS) is not holds and certain is not Verdict.UNSURE:
+        certain = Verdict.UNSURE
+    times = sorted(one.e2e_s for one in counted if one.ok and one.e2e_s is not None)
+    return Judged(
+        holds, certain, tuple(shares), len(counted), quantile(times, 0.5) if times else None, trouble
+    )
+
+
+def _counts(kind: LoadKind, trace: RequestTrace) -> bool:
+    """Return whether a request is measured: of a rate by its due time, of conversations by its place."""
+    match kind:
+        case LoadKind.RATE:
+            return trace.due is not None
+        case LoadKind.CONCURRENCY:
+            return True
+        case _:
+            return trace.call is not None and trace.call.measured
+
+
+def _of_condition(capacity: Capacity, condition: SloCondition, traces: Sequence[RequestTrace]) -> Shares:
+    found = [
+        (one, *judged) for one in traces if (judged := _judged(capacity.kind, condition, one)) is not None
+    ]
+    needed = share_needed(capacity, condition)
+    met, low, high = _interval([(one, is_met) for one, is_met, _ in found])
+    missing = 0.0 if condition.at_least else math.inf
+    values = sorted(missing if value is None else value for _, _, value in found)
+    worst = None
+    if values:
+        worst = quantile(values, 1 - needed if condition.at_least else needed)
+    known = worst if worst is not None and math.isfinite(worst) else None
+    return Shares(condition, needed, met, len(found), low, high, known)
+
+
+def _of_all(capacity: Capacity, traces: Sequence[RequestTrace]) -> Shares:
+    met = []
+    for one in traces:
+        judged = [_judged(capacity.kind, condition, one) for condition in capacity.conditions]
+        met.append((one, all(found is None or found[0] for found in judged)))
+    count, low, high = _interval(met)
+    return Shares(None, capacity.share, count, len(met), low, high)
+
+
+def _judged(kind: LoadKind, condition: SloCondition, trace: RequestTrace) -> tuple[bool, float | None] | None:
+    """Return (whether a request meets a condition, its value); None if the condition does not apply to it.
+
+    A failed request meets none. One without an answer has its age; at a rate it meets none either.
+    """
+    name = parts_of(condition.figure)[0].removesuffix("_due")
+    if name in _GROUPS and not _is_in(name, trace):
+        return None
+    if trace.ended is not None and trace.ended.reason is EndReason.ERROR:
+        return False, None
+    value = _value(kind, name, trace)
+    if value is not None:
+        return value >= condition.limit if condition.at_least else value <= condition.limit, value
+    if trace.ok:
+        return None  # an answer of a single read has no token rate
+    if kind is LoadKind.RATE:
+        return False, None
+    age = _MS * (trace.end - trace.start)
+    is_late = not condition.at_least and age > condition.limit
+    return (False, age) if is_late else None
+
+
+def _value(kind: LoadKind, name: str, trace: RequestTrace) -> float | None:
+    """Return the value of a request in milliseconds, or its token rate; of a rate from the due time."""
+    wait_s = trace.start - trace.due if kind is LoadKind.RATE and trace.due is not None else 0.0
+    match name:
+        case "ttft" | "ttft_tool" | "ttft_human":
+            seconds = trace.ttft_s
+        case "ttfr":
+            seconds = trace.ttfr_s
+        case "first_answer":
+            seconds = trace.first_answer_s
+        case "e2e":
+            seconds = trace.e2e_s if trace.ok else None
+        case _ if name == STREAM:
+            return trace.stream_tps if trace.ok else None
+        case _:
+            return None if trace.tpot_s is None or not trace.ok else _MS * trace.tpot_s
+    return None if seconds is None else _MS * (seconds + wait_s)
+
+
+_GROUPS = (AFTER_TOOL, AFTER_HUMAN)
+
+
+def _is_in(group: str, trace: RequestTrace) -> bool:
+    call = trace.call
+    if call is None or call.compacted:
+        return False
+    if group == AFTER_TOOL:
+        return call.start is CallStart.TOOL
+    return call.start is CallStart.HUMAN and call.turn > 0
+
+
+def _interval(met: Sequence[tuple[RequestTrace, bool]]) -> tuple[int, float, float]:
+    """Return (number that met, 95 % interval of the share), with requests counted as dependent."""
+    total, count = sum(is_met for _, is_met in met), len(met)
+    if not count:
+        return 0, 0.0, 1.0
+    effective = count / max(1.0, _spread(met, total / count))
+    low, high = wilson(total / count * effective, effective)
+    return total, low, high
+
+
+def _spread(met: Sequence[tuple[RequestTrace, bool]], share: float) -> float:
+    """Return the design effect: how much more the sections vary than independent requests would."""
+    groups = list(_sections(met))
+    if not 0 < share < 1 or len(groups) < 2:  # noqa: PLR2004 - a single one does not vary
+        return 1.0
+    count = len(met)
+    squares = math.fsum((ok - share * size) ** 2 for ok, size in groups)
+    variance = squares / count**2 * len(groups) / (len(groups) - 1)
+    return variance * count / (share * (1 - share))
+
+
+def _sections(met: Sequence[tuple[RequestTrace, bool]]) -> Iterator[tuple[int, int]]:
+    """Yield (number that met, number of requests) for each section of each run, in order of time."""
+    runs: dict[int, list[tuple[RequestTrace, bool]]] = {}
+    for one in met:
+        runs.setdefault(one[0].run, []).append(one)
+    for run in runs.values():
+        ordered = sorted(run, key=lambda one: one[0].start)
+        for part in range(_SECTIONS):
+            section = ordered[part * len(ordered) // _SECTIONS : (part + 1) * len(ordered) // _SECTIONS]
+            if section:
+                yield sum(is_met for _, is_met in section), len(section)

@@ -1,0 +1,145 @@
+"""Measures the levels that a capacity search chooses on one target, and stores the answer after each."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import field, replace
+
+from sparktop.model.load import LoadKind
+from sparktop.model.time_range import TimeRange
+from sparktop.sweep.plan.capacity import level_plan
+from sparktop.sweep.plan.order import Stint, level_of, load_at
+from sparktop.sweep.plan.plan import Capacity, Plan
+from sparktop.sweep.result.capacity import CapacityAnswer
+from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.run.capacity.answer import capacity_answer, capacity_result
+from sparktop.sweep.run.capacity.judgement import Judged, judge
+from sparktop.sweep.run.capacity.search import CapacitySearch, Probe
+from sparktop.sweep.run.level.maker import LevelMaker, LevelRefusedError, TargetFailedError
+from sparktop.sweep.run.level.record import LevelRecord
+from sparktop.sweep.run.open_loop.knee import alone_per_s
+from sparktop.sweep.run.preparation import PreparedTarget
+from sparktop.sweep.run.progress import Phase, PhaseChanged
+from sparktop.sweep.run.result_book import ResultBook
+from sparktop.sweep.run.worker_process import SweepWorker
+from sparktop.values import dataclass
+
+LEVEL_OVERHEAD = 1.25
+"""Duration of a level with its start, its end and the rest after it, in its measured time."""
+
+Make = Callable[[LevelMaker, Stint, LevelRecord], Awaitable[LevelResult | None]]
+"""Executes a stint and stores its result; None if nothing was measured."""
+
+
+async def find_capacities(
+    maker: LevelMaker,
+    targets: Iterable[PreparedTarget],
+    worker: SweepWorker,
+    book: ResultBook,
+    make: Make,
+) -> None:
+    """Search for the largest load on one target after the other; `book` gets the answers."""
+    for prepared in targets:
+        if not maker.brake.pulled:
+            await CapacityLevels(maker, prepared, make, book).run(worker)
+
+
+@dataclass(slots=True, eq=False)
+class CapacityLevels:
+    """The levels of a search on one target; call `run` once."""
+
+    maker: LevelMaker
+    prepared: PreparedTarget
+    make: Make
+    book: ResultBook
+    """Gets the answer so far after each run."""
+    _records: dict[float, LevelRecord] = field(default_factory=dict)
+    _levels: dict[float, LevelResult] = field(default_factory=dict)
+    _median_s: float | None = None
+
+    async def run(self, worker: SweepWorker) -> None:
+        """Measure levels until the largest load under which the conditions hold is found.
+
+        `worker` sends requests one after the other first, where the search is for a rate.
+        """
+        plan = self.maker.plan
+        capacity = plan.capacity
+        assert capacity is not None  # noqa: S101 - the caller's reason to search
+        fit = None if worker.ready is None else worker.ready.most_connections
+        if fit is not None and capacity.kind is not LoadKind.RATE:
+            capacity = replace(capacity, most=min(capacity.most, float(fit)))
+        first = await self._first(plan, worker) if capacity.kind is LoadKind.RATE else 1.0
+        search = CapacitySearch(capacity, first)
+        try:
+            while (probe := search.next()) is not None and not self.maker.brake.pulled:
+                self._expect(search, plan)
+                judged = await self._measure(capacity, plan, probe)
+                if judged is None:
+                    break
+                search.add(probe.point.value, judged)
+                self._store(capacity_answer(search, self._levels, complete=False))
+        finally:
+            self.maker.plan = plan
+        ended = search.next() is None and not self.maker.brake.pulled
+        if search.judged:
+            self._store(capacity_answer(search, self._levels, complete=ended))
+
+    def _store(self, answer: CapacityAnswer) -> None:
+        capacity = self.maker.plan.capacity
+        if capacity is not None:
+            self.book.capacity(capacity_result(capacity, {self.prepared.target.name: answer}))
+
+    async def _first(self, plan: Plan, worker: SweepWorker) -> float:
+        """Return the rate of requests one after the other, with which the search begins."""
+        maker, prepared = self.maker, self.prepared
+        name = prepared.target.name
+        maker.tell(PhaseChanged(Phase.PREPARING, name))
+        alone = await alone_per_s(plan, prepared, worker, f"{maker.sweep_id}-{name}")
+        await maker.settle(prepared.backends)
+        self._median_s = None if alone is None else 1 / alone
+        return alone or 1.0
+
+    async def _measure(self, capacity: Capacity, plan: Plan, probe: Probe) -> Judged | None:
+        """Make one run of a level; return the judgement by all its runs, None if it was not completed."""
+        value = probe.point.value
+        made = self.maker.plan = level_plan(plan, probe.point, self._median_s)
+        load = load_at(plan, probe.point, plan.pp)
+        first = probe.run == 0
+        record = self._records.get(value)
+        if record is None:
+            level = level_of(made, self.prepared.target, load)
+            record = self._records[value] = LevelRecord(made, self.prepared, level)
+        record.level = replace(record.level, runs=probe.run + 1)
+        stint = Stint(self.prepared.target, load, (probe.run,), first=first, last=True)
+        try:
+            found = await self.make(self.maker, stint, record)
+        except (TargetFailedError, LevelRefusedError) as error:
+            self.book.target_failed(self.prepared.target.name, str(error))
+            return None
+        if found is None or self.maker.brake.pulled:
+            return None
+        self._levels[value] = found
+        loop = found.open_loop
+        unstable = "" if loop is None or not (loop.unstable or loop.overloaded) else _unstable_words(found)
+        judged = judge(capacity, record.traces, max_error_share=made.max_error_share, unstable=unstable)
+        self._median_s = judged.median_s or self._median_s
+        return judged
+
+    def _expect(self, search: CapacitySearch, plan: Plan) -> None:
+        """Let the maker announce how long the search may go on."""
+        fails = search.fails
+        each_s = LEVEL_OVERHEAD * (plan.duration_s or 0.0)
+        left = search.levels_left()
+        least = (0 if fails is None else 1) * each_s
+        self.maker.left = lambda made: TimeRange(
+            max(0.0, least - max(0, made) * each_s), max(each_s, (left - max(0, made)) * each_s)
+        )
+
+
+def _unstable_words(level: LevelResult) -> str:
+    loop = level.open_loop
+    if loop is None:
+        return ""
+    if loop.unstable:
+        return f"unstable: {loop.growth_words}" if loop.growth_words else "unstable"
+    return f"{loop.in_flight_limit} requests in flight, the limit of the client"

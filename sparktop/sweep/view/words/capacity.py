@@ -1,0 +1,169 @@
+"""Sentences on a capacity search: how much holds, what fails and why, how certain that is, what ran out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sparktop.model.limit import LimitKind
+from sparktop.model.load import LoadKind
+from sparktop.sweep.result.capacity import (
+    CapacityAnswer,
+    CapacityResult,
+    ConditionResult,
+    ProbeResult,
+)
+from sparktop.sweep.result.results import SweepResult
+
+_RUN_OUT = {LimitKind.KV.value, LimitKind.SLOTS.value, LimitKind.BANDWIDTH.value}
+"""Limits that are used up; others hold a server back."""
+_MS, _SECONDS_FROM = 1000.0, 1000.0
+_NAMES = {
+    "ttft": "TTFT",
+    "ttft_due": "TTFT",
+    "ttft_tool": "TTFT after a tool",
+    "ttft_human": "TTFT after a person",
+    "ttfr": "TTFR",
+    "first_answer": "first answer",
+    "tpot": "TPOT",
+    "e2e": "E2E",
+    "e2e_due": "E2E",
+}
+
+
+def capacity_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iterator[str]:
+    """Yield one sentence for each target; nothing if the sweep was no capacity search.
+
+    `name` escapes the names of targets for the output format.
+    """
+    found = result.capacity
+    if found is None:
+        return
+    for target, answer in found.answers.items():
+        subject = f"{name(target)}: " if len(result.targets) > 1 else ""
+        yield subject + "; ".join(answer_words(found, answer))
+    for one in result.targets:
+        if one.error is not None and one.name not in found.answers:
+            yield f"{name(one.name)}: nothing was measured: {one.error}"
+
+
+def answer_words(found: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
+    """Yield the parts of an answer: what holds and fails, its certainty, what ran out first."""
+    yield _held(found, answer)
+    if (certainty := certainty_words(found, answer)) is not None:
+        yield certainty
+    if answer.moved_from is not None:
+        yield f"{amount(found.load, answer.moved_from)} held at first, but not with other requests"
+    if answer.ran_out is not None and (answer.fails is not None or answer.at_least):
+        yield ran_out_words(found, answer)
+    if not answer.complete:
+        yield "the search was not completed"
+
+
+def _held(found: CapacityResult, answer: CapacityAnswer) -> str:
+    """Return what holds, and what fails with its reason."""
+    kind, fails = found.load, answer.probe(answer.fails)
+    if fails is None:
+        if not answer.holds:
+            return "unknown: no level was completed"
+        how = "at least " if answer.at_least else "so far "
+        return how + _verb(kind, answer.holds, "hold", amount(kind, answer.holds))
+    why = why_words(found, fails)
+    if not answer.holds:
+        return f"none hold: {_verb(kind, fails.value, 'fail', amount(kind, fails.value))}: {why}"
+    held = _verb(kind, answer.holds, "hold", amount(kind, answer.holds))
+    return f"{held}; {amount(kind, fails.value, bare=True)} fail: {why}"
+
+
+def _verb(kind: LoadKind, value: float, verb: str, subject: str) -> str:
+    return f"{subject} {verb}{'s' if value == 1 and kind is not LoadKind.RATE else ''}"
+
+
+def amount(kind: LoadKind, value: float, *, bare: bool = False) -> str:
+    """Return a load as text: "9 agents", "2.83 requests/s", "c = 16"; only the figure if `bare`."""
+    if kind is LoadKind.RATE:
+        return f"{value:.3g} /s" if bare else f"{value:.3g} requests/s"
+    if bare:
+        return f"{value:.0f}"
+    if kind is LoadKind.CONCURRENCY:
+        return f"{value:.0f} request{'' if value == 1 else 's'} at once"
+    unit = kind.value.removesuffix("s") if value == 1 else kind.value
+    return f"{value:.0f} {unit}"
+
+
+def why_words(found: CapacityResult, probe: ProbeResult) -> str:
+    """Return why a level fails, as text: the condition that is farthest from being met."""
+    if probe.trouble is not None:
+        return probe.trouble
+    single = [one for one in probe.conditions if one.figure is not None and one.met_percent is not None]
+    if found.load is LoadKind.RATE:
+        together = next((one for one in probe.conditions if one.figure is None), None)
+        worst = min(single, key=lambda one: one.met_percent or 0.0, default=None)
+        if together is None or together.met_percent is None:
+            return "no request was measured"
+        low = together.interval_percent[0] if together.interval_percent else None
+        surely = "" if low is None else f", for certain {low:.1f} %"
+        share = f"{together.met_percent:.1f} % of {together.requests} requests met the conditions{surely}"
+        share += f", {together.needed_percent or 0.0:g} % must"
+        return share if worst is None else f"{share}; {condition_words(worst)}"
+    short = [one for one in single if (one.met_percent or 0.0) < (one.needed_percent or 0.0)]
+    worst = min(short or single, key=_room, default=None)
+    return "no request was measured" if worst is None else condition_words(worst)
+
+
+def _room(one: ConditionResult) -> float:
+    """Return how far a condition is from being missed: the ratio of the missed share that it allows."""
+    missed = 100.0 - (one.met_percent or 0.0)
+    allowed = 100.0 - (one.needed_percent or 0.0)
+    return -missed / allowed if allowed > 0 else -missed
+
+
+def condition_words(one: ConditionResult) -> str:
+    """Return a condition with its value as text: "p90 TTFT after a tool 3.6 s (limit 2 s)"."""
+    figure = one.figure or "all"
+    if one.at_least:
+        value = "–" if one.value is None else f"{one.value:.1f} tok/s"
+        return f"{_quantile(one)} stream {value} (limit {one.limit:g} tok/s)"
+    name, _, _ = figure.removesuffix("_ms").rpartition("_")
+    limit = one.limit or 0.0
+    value = "beyond all answers" if one.value is None else time_words(one.value)
+    return f"{_quantile(one)} {_NAMES.get(name, name)} {value} (limit {time_words(limit)})"
+
+
+def _quantile(one: ConditionResult) -> str:
+    needed = one.needed_percent or 0.0
+    return f"p{100 - needed if one.at_least else needed:.0f}"
+
+
+def time_words(ms: float) -> str:
+    """Return milliseconds as text: "840 ms", "3.6 s"."""
+    return f"{ms / _MS:.3g} s" if ms >= _SECONDS_FROM else f"{ms:.0f} ms"
+
+
+def certainty_words(found: CapacityResult, answer: CapacityAnswer) -> str | None:
+    """Return between which loads the answer lies for certain; None if nothing is certain."""
+    low, high = answer.interval
+    if not answer.holds and answer.fails is not None and high == answer.fails:
+        return "95 % sure"
+    if found.load is not LoadKind.RATE and low is not None and high is not None and high - low <= 1:
+        return "95 % sure"
+    if low is None and high is None:
+        return "not certain: too few requests"
+    first = "0" if low is None else amount(found.load, low, bare=True)
+    if high is None:
+        return f"95 % sure that it is {first} or more" if low is not None else None
+    last = high if found.load is LoadKind.RATE else high - 1
+    return f"95 % sure it lies between {first} and {amount(found.load, last, bare=True)}"
+
+
+def ran_out_words(found: CapacityResult, answer: CapacityAnswer) -> str:
+    """Return what ran out first as text, with its evidence and the load at which it was seen."""
+    ran = answer.ran_out
+    if ran is None:
+        return "what ran out first is unknown"
+    at = "" if ran.value is None else f" (at {amount(found.load, ran.value, bare=True)})"
+    if ran.kind is None:
+        return f"what ran out first is unknown: {ran.evidence}{at}"
+    where = "" if ran.server is None else f" of {ran.server}"
+    if ran.kind not in _RUN_OUT:
+        return f"limited by {ran.kind}{where}: {ran.evidence}{at}"
+    return f"{ran.kind}{where} ran out first: {ran.evidence}{at}"

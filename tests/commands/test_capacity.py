@@ -1,0 +1,75 @@
+"""What the words of `sparktop capacity` mean, and what it says before it starts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from sparktop.cli import main
+from sparktop.commands import capacity as command
+from sparktop.commands.arguments import Parser
+from sparktop.commands.capacity import capacity_of, kind_of
+from sparktop.model.load import LoadKind
+from sparktop.sweep.plan.plan import SweepTarget
+from sparktop.sweep.plan.presets import Wishes
+from sparktop.sweep.plan.searched import default_capacity, make_capacity_plan
+from sparktop.sweep.run.capacity.forecast import plan_sentences
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--rate", "--think", "3"], "--think goes with --users"),
+        (["--workload", "chat", "--users"], "--workload goes with --agents"),
+        (["--pp", "64"], "--pp goes with --users or --rate or --concurrency"),
+        (["--slo", "ttft_p90_ms=1", "--preset", "mlperf-mixtral"], "give one of them"),
+        (["--preset", "mlperf-mixtra"], "did you mean 'mlperf-mixtral'"),
+        (["--slo", "output_tps=600"], "does not limit single requests"),
+        (["--agents", "--rate"], "not allowed with"),
+        (["--most", "0"], "--most"),
+        (["--workload", "nonsense"], "there is no workload 'nonsense'"),
+    ],
+)
+def test_bad_words_are_one_line(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With exit code 2, and before anything is sent."""
+    monkeypatch.setenv("SPARKTOP_NO_CONFIG", "1")
+    assert main(["capacity", "http://127.0.0.1:1", *words]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+
+
+def test_what_is_searched_for() -> None:
+    """Agents with the default conditions; published limits are those of a rate."""
+    parser = Parser("x", description="x")
+    command.add_arguments(parser)
+    found = capacity_of(parser.parse_args([]))
+    assert found == default_capacity()
+    assert [(one.figure, one.limit) for one in found.conditions] == [
+        ("ttft_p90_ms", 2000),
+        ("stream_tps", 15),
+    ]
+    published = capacity_of(parser.parse_args(["--preset", "mlperf-gpt-oss-120b"]))
+    assert (published.kind, published.share, published.limits) == (
+        LoadKind.RATE,
+        0.99,
+        "mlperf-gpt-oss-120b",
+    )
+    assert kind_of(parser.parse_args(["--users"])) is LoadKind.USERS
+    assert capacity_of(parser.parse_args(["--concurrency", "--most", "7"])).most == 7
+
+
+def test_the_plan_says_levels_time_and_end() -> None:
+    """Before anything is sent: what is looked for, which levels, how long, and the end."""
+    plan = make_capacity_plan(default_capacity(), [SweepTarget("s", "http://127.0.0.1:1")], Wishes())
+    first, second = plan_sentences(plan, datetime(2026, 1, 2, 15, 0, tzinfo=UTC))
+    assert first == (
+        "how many agents (coder-quick)? The largest number for which ttft_p90_ms ≤ 2000 and stream_tps ≥ 15 "
+        "for 90 % of the requests"
+    )
+    assert "1, doubled until one fails or to 64, then between" in second
+    assert "at most" in second
+    assert "ends before 15:" in second

@@ -1,0 +1,76 @@
+"""Conditions and plans of capacity searches."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparktop.errors import UsageError
+from sparktop.model.load import LoadKind, LoadMode, LoadPoint
+from sparktop.sweep.plan.capacity import (
+    arrivals_needed,
+    find_limits,
+    level_plan,
+    parse_conditions,
+    share_needed,
+)
+from sparktop.sweep.plan.plan import Capacity, SweepTarget
+from sparktop.sweep.plan.presets import Wishes
+from sparktop.sweep.plan.searched import default_capacity, make_capacity_plan
+
+TARGET = SweepTarget("spark", "http://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("slo", "kind", "words"),
+    [
+        ("", LoadKind.RATE, "names no condition"),
+        ("ttft_p90_ms=0", LoadKind.RATE, "is not a condition"),
+        ("ttft_mean_ms=9", LoadKind.RATE, "does not limit single requests"),
+        ("output_tps=600", LoadKind.RATE, "does not limit single requests"),
+        ("ttft_tool_p90_ms=9", LoadKind.RATE, "there is no figure 'ttft_tool_p90_ms'"),
+        ("nonsense=3", LoadKind.AGENTS, "there is no figure 'nonsense'"),
+    ],
+)
+def test_conditions_that_cannot_be_judged_are_refused(slo: str, kind: LoadKind, words: str) -> None:
+    """Each with one line that says why."""
+    with pytest.raises(UsageError, match=words):
+        parse_conditions(slo, kind)
+
+
+def test_each_condition_has_its_share_and_a_rate_one_for_all() -> None:
+    """p95 of a latency and p10 of a token rate; a rate has 95 % or that of the published limits."""
+    conditions = parse_conditions("ttft_p95_ms=2000,stream_tps=15,ttft_tool_p50_ms=900", LoadKind.AGENTS)
+    agents = Capacity(LoadKind.AGENTS, conditions)
+    assert [round(share_needed(agents, one), 2) for one in conditions] == [0.95, 0.9, 0.5]
+    rate = Capacity(LoadKind.RATE, parse_conditions("ttft_p90_ms=2000", LoadKind.RATE), share=0.99)
+    assert share_needed(rate, rate.conditions[0]) == 0.99
+
+
+def test_published_limits() -> None:
+    """MLPerf's for gpt-oss-120b: 3 s and 80 ms for 99 % of the requests; a wrong name gets a hint."""
+    found = find_limits("mlperf-gpt-oss-120b")
+    assert (found.conditions, found.share) == ("ttft_p99_ms=3000,tpot_p99_ms=80", 0.99)
+    assert find_limits("mlperf-gpt-oss-120b-interactive").conditions == "ttft_p99_ms=2000,tpot_p99_ms=20"
+    with pytest.raises(UsageError, match="did you mean 'mlperf-gpt-oss-120b'"):
+        find_limits("mlperf-gpt-oss-12b")
+
+
+@pytest.mark.parametrize("kind", list(LoadKind))
+def test_plans_of_all_kinds(kind: LoadKind) -> None:
+    """They have no level of their own; the search chooses them."""
+    plan = make_capacity_plan(default_capacity(kind), [TARGET], Wishes())
+    modes = {LoadKind.CONCURRENCY: LoadMode.STEADY, LoadKind.RATE: LoadMode.OPEN}
+    assert (plan.kind, plan.axis, plan.preset) == (kind, (), "capacity")
+    assert plan.mode is modes.get(kind, LoadMode.AGENTS)
+    assert plan.duration_s
+    assert (plan.conversations is not None) is (kind in {LoadKind.AGENTS, LoadKind.USERS})
+
+
+def test_levels_last_as_long_as_a_judgement_needs() -> None:
+    """Three times the median E2E, enough arrivals at low rates, and exactly what the user says."""
+    agents = make_capacity_plan(default_capacity(), [TARGET], Wishes())
+    assert level_plan(agents, LoadPoint(LoadKind.AGENTS, 1), 100.0).duration_s == 300.0
+    rate = make_capacity_plan(default_capacity(LoadKind.RATE), [TARGET], Wishes())
+    assert level_plan(rate, LoadPoint(LoadKind.RATE, 0.5), None).duration_s == arrivals_needed(0.95) / 0.5
+    assert arrivals_needed(0.95) == 100
+    assert 480 < arrivals_needed(0.99) < 520

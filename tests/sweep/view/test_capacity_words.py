@@ -1,0 +1,101 @@
+"""The answer of a capacity search in words."""
+
+from __future__ import annotations
+
+from sparktop.model.load import LoadKind
+from sparktop.sweep.result.capacity import (
+    CapacityAnswer,
+    CapacityResult,
+    ConditionResult,
+    ProbeResult,
+    RanOut,
+)
+from sparktop.sweep.view.words.capacity import answer_words
+
+AFTER_TOOL = ConditionResult(
+    condition="ttft_tool_p90_ms ≤ 2000",
+    figure="ttft_tool_p90_ms",
+    limit=2000.0,
+    value=3600.0,
+    needed_percent=90.0,
+    met_percent=71.0,
+    interval_percent=(60.0, 80.0),
+    requests=120,
+)
+STREAM = ConditionResult(
+    condition="stream_tps ≥ 15",
+    figure="stream_tps",
+    limit=15.0,
+    at_least=True,
+    value=14.2,
+    needed_percent=90.0,
+    met_percent=88.0,
+    interval_percent=(80.0, 94.0),
+    requests=120,
+)
+AGENTS = CapacityResult(load=LoadKind.AGENTS, conditions=("ttft_tool_p90_ms ≤ 2000", "stream_tps ≥ 15"))
+FAILING = ProbeResult(value=10, holds=False, certain=False, requests=120, conditions=(STREAM, AFTER_TOOL))
+RAN_OUT = RanOut(kind="KV cache", evidence="98 % used, 3 preemptions", value=10)
+
+
+def _words(answer: CapacityAnswer, found: CapacityResult = AGENTS) -> str:
+    return "; ".join(answer_words(found, answer))
+
+
+def test_what_holds_what_fails_how_certain_and_what_ran_out() -> None:
+    """In one sentence, with the condition that is missed most."""
+    answer = CapacityAnswer(
+        holds=9, fails=10, complete=True, interval=(8, 11), ran_out=RAN_OUT, probes=(FAILING,)
+    )
+    assert _words(answer) == (
+        "9 agents hold; 10 fail: p90 TTFT after a tool 3.6 s (limit 2 s); 95 % sure it lies between 8 and "
+        "10; KV cache ran out first: 98 % used, 3 preemptions (at 10)"
+    )
+
+
+def test_a_sharp_border_is_certain() -> None:
+    """9 hold for certain and 10 fail for certain."""
+    answer = CapacityAnswer(holds=9, fails=10, complete=True, interval=(9, 10), probes=(FAILING,))
+    assert "; 95 % sure" in _words(answer)
+
+
+def test_an_answer_that_moved_down_says_so() -> None:
+    """With the number that held at first."""
+    answer = CapacityAnswer(holds=9, fails=10, complete=True, moved_from=11, probes=(FAILING,))
+    assert "11 agents held at first, but not with other requests" in _words(answer)
+
+
+def test_none_all_and_unfinished() -> None:
+    """None hold; at least the most that was allowed; and what is known of a search that was stopped."""
+    first = FAILING.model_copy(update={"value": 1.0})
+    none = CapacityAnswer(holds=0, fails=1, complete=True, interval=(None, 1), probes=(first,))
+    assert _words(none) == "none hold: 1 agent fails: p90 TTFT after a tool 3.6 s (limit 2 s); 95 % sure"
+    most = CapacityAnswer(holds=64, at_least=True, complete=True, interval=(64, None))
+    assert _words(most) == "at least 64 agents hold; 95 % sure that it is 64 or more"
+    stopped = CapacityAnswer(holds=4, interval=(2, None))
+    assert _words(stopped) == (
+        "so far 4 agents hold; 95 % sure that it is 2 or more; the search was not completed"
+    )
+
+
+def test_what_ran_out_may_be_unknown() -> None:
+    """With what is missing to name it."""
+    ran_out = RanOut(evidence="the servers report no figures", value=10)
+    answer = CapacityAnswer(holds=9, fails=10, complete=True, ran_out=ran_out, probes=(FAILING,))
+    assert "what ran out first is unknown: the servers report no figures (at 10)" in _words(answer)
+
+
+def test_a_rate_has_its_share_and_the_bound_that_decides() -> None:
+    """Beside the limit that was missed most."""
+    together = ConditionResult(
+        condition="all", needed_percent=95.0, met_percent=93.0, interval_percent=(86.0, 97.0), requests=100
+    )
+    late = AFTER_TOOL.model_copy(update={"figure": "ttft_p90_ms", "needed_percent": 95.0})
+    probe = ProbeResult(value=3.1, holds=False, certain=False, requests=100, conditions=(late, together))
+    answer = CapacityAnswer(
+        holds=2.83, fails=3.1, complete=True, interval=(2.5, 3.4), probes=(probe,), ran_out=None
+    )
+    assert _words(answer, AGENTS.model_copy(update={"load": LoadKind.RATE})) == (
+        "2.83 requests/s hold; 3.1 /s fail: 93.0 % of 100 requests met the conditions, for certain 86.0 %, "
+        "95 % must; p95 TTFT 3.6 s (limit 2 s); 95 % sure it lies between 2.5 /s and 3.4 /s"
+    )
