@@ -2,7 +2,7 @@
 
 Each set-up is drawn from its seed: kind of load, speed of the server, slots, KV cache, lengths, pauses and
 conditions. The search chooses its levels as `sparktop capacity` does. Then every number from 1 on is run, of
-rates each in a grid of 4 %, with other requests than the search's and twelve runs each, up to a quarter more
+rates each in a grid of 4 %, with other requests than the search's and six runs each, up to a quarter more
 than the first that fails; the answer is the largest number at which a falling line through the shares is high
 enough.
 
@@ -58,7 +58,7 @@ HELD_OUT_SEED = 9000
 _TAIL_S = 60.0
 _BEYOND = 1.25
 _GRID = 1.04
-_EXHAUSTIVE_RUNS = 12
+_EXHAUSTIVE_RUNS = 6
 _OTHER_RUNS = 100
 _KINDS = (
     ("agents", LoadKind.AGENTS),

@@ -76,7 +76,7 @@ class CapacitySearch:
 
         Shares of requests that meet a condition fall as the load grows, so each level is judged by the
         falling shares nearest to those of all levels: one level with unlucky requests among others decides
-        nothing.
+        nothing, nor do a few requests.
         """
         ordered = sorted(levels.items())
         failing = [value for value, one in ordered if one.trouble or (self._rates and not one.holds)]
@@ -86,7 +86,7 @@ class CapacitySearch:
                 failing += [
                     value
                     for (value, _), share, one in zip(ordered, shares, each, strict=True)
-                    if share < one.needed - _ROUNDING
+                    if share < one.needed - _ROUNDING and not one.too_few
                 ]
         return min(failing, default=None)
 

@@ -88,11 +88,21 @@ def test_a_level_that_held_by_luck_moves_the_answer_down() -> None:
 
 
 def test_one_unlucky_level_among_others_decides_nothing() -> None:
-    """2 of 10 miss at 2, none of 100 at 4: the nearest falling shares hold at both."""
+    """20 of 100 miss at 2, none of 300 at 4: the nearest falling shares hold at both."""
     search = CapacitySearch(Capacity(LoadKind.AGENTS, CONDITIONS))
     search.add(1.0, judged(100))
-    search.add(2.0, judged(8, 10, Verdict.UNSURE))
+    search.add(2.0, judged(80, 100, Verdict.UNSURE))
     assert search.fails == 2
-    search.add(4.0, judged(100))
+    search.add(4.0, judged(300, 300))
     assert search.holds == 4
     assert search.fails is None
+
+
+def test_a_few_requests_do_not_end_the_search() -> None:
+    """1 of 5 misses at 1: the search goes on, and what follows decides."""
+    search = CapacitySearch(Capacity(LoadKind.AGENTS, CONDITIONS))
+    few = Shares(CONDITIONS[0], 0.9, 4, 5, 0.4, 0.96)
+    search.add(1.0, Judged(holds=False, certain=Verdict.UNSURE, shares=(few,), requests=5, median_s=1.0))
+    probe = search.next()
+    assert probe is not None
+    assert probe.point.value == 2
