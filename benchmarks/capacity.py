@@ -2,11 +2,11 @@
 
 Each set-up is drawn from its seed: kind of load, speed of the server, slots, KV cache, lengths, pauses and
 conditions. The search chooses its levels as `sparktop capacity` does. Then every number from 1 on is run, of
-rates each in a grid of 4 %, with other requests than the search's and six runs each, up to a quarter more
-than the first that fails; the answer is the largest number at which a falling line through the shares is high
-enough.
+rates each in a grid of 4 %, with other requests than the search's and six runs each (rates: four), up to a
+quarter more than the first that fails; the answer is the largest number at which a falling line through the
+shares is high enough.
 
-usage: capacity.py [--setups 20] [--seed 9000] [--only KIND] [--write] [--levels]
+usage: capacity.py [--setups 20] [--seed 9100] [--only KIND] [--write] [--levels]
 
 With --write the table goes into benchmarks/README.md; with --levels each judged level is printed.
 """
@@ -54,11 +54,12 @@ from sparktop.sweep.terms.statistics import falling_shares
 
 README = Path(__file__).resolve().parent / "README.md"
 MARKS = ("<!-- capacity.py: begin -->", "<!-- capacity.py: end -->")
-HELD_OUT_SEED = 9000
+HELD_OUT_SEED = 9100
 _TAIL_S = 60.0
 _BEYOND = 1.25
 _GRID = 1.04
 _EXHAUSTIVE_RUNS = 6
+_RATE_RUNS = 4
 _OTHER_RUNS = 100
 _KINDS = (
     ("agents", LoadKind.AGENTS),
@@ -240,7 +241,7 @@ def exhaustive(made: Setup, seed: int, found: float, first: float, *, show: bool
     if rates:
         value = max(first / 16, (found or first) / 1.6)
     while value <= min(capacity.most, _BEYOND * failed_at):
-        for run in range(_EXHAUSTIVE_RUNS):
+        for run in range(_RATE_RUNS if rates else _EXHAUSTIVE_RUNS):
             judged = measured.judge(value, _OTHER_RUNS + run)
         if show:
             _show("exhaustive", value, judged)

@@ -49,6 +49,15 @@ KEYS = (
     Key("events-box", ("3",), "3", "box('events')", "show or hide alerts and events", "events"),
     Key("self", ("4",), "4", "box('self_cost')", "show or hide what sparktop itself costs", "self"),
     Key("sweep-editor", ("S",), "S", "sweep_editor", "sweep with targets and load of your choice", "edit"),
+    Key(
+        "capacity",
+        ("a",),
+        "a",
+        "capacity",
+        "how many agents can it take? a search on what is selected",
+        "how many?",
+        yields=True,
+    ),
     Key("stop-sweep", ("x",), "x", "stop_sweep", "twice: stop the sweep; what is done is kept"),
     Key("history", ("h",), "h", "history", "results of sweeps: open, compare, tag", "history"),
     Key(

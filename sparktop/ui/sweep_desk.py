@@ -127,7 +127,7 @@ class SweepDesk:
         from sparktop.errors import UsageError
         from sparktop.sweep.plan.presets import make_plan
 
-        found = self._targets(preset.targets, selected)
+        found = self.targets(preset.targets, selected)
         if found is None:
             return
         try:
@@ -135,9 +135,9 @@ class SweepDesk:
         except UsageError as error:
             self.say(f"preset {preset.name}: {error}", Severity.WARNING)
             return
-        self._announce(plan)
+        self.announce(plan)
 
-    def _targets(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
+    def targets(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
         """Return the targets in `wanted`, else the selected panel's; None, after a warning, if unusable."""
         sweeping = self._ready()
         if sweeping is None:
@@ -181,7 +181,7 @@ class SweepDesk:
     def _snapshot(self) -> Snapshot | None:
         return self._host.overview.shown or (None if self._store is None else self._store.snapshot())
 
-    def _announce(self, plan: Plan) -> None:
+    def announce(self, plan: Plan) -> None:
         """Start the countdown; ask first if a target is neither configured nor on this machine."""
         from sparktop.sweep.plan.watched_targets import strangers
         from sparktop.ui.screens.ask import AskScreen
@@ -206,7 +206,7 @@ class SweepDesk:
 
     def edit(self, selected: PanelKey | None) -> None:
         """Open the editor with the last draft, or else with the default preset on the selected target."""
-        if self._targets((), selected) is None:
+        if self.targets((), selected) is None:
             return
         self._app.run_worker(self._edit(selected), group="sweep editor", exit_on_error=False)
 
@@ -231,7 +231,7 @@ class SweepDesk:
         def chosen(draft: Draft | None) -> None:
             plan = None if draft is None else checked(draft, targets).plan
             if plan is not None:
-                self._announce(plan)
+                self.announce(plan)
 
         editor = SweepEditor(targets, draft, presets=presets, guard=guard, known=known, keep=keep)
         self._app.push_screen(editor, chosen)

@@ -42,7 +42,8 @@ def _what(countdown: Countdown) -> list[Row]:
     first, *others = countdown.targets or ("nothing",)
     pieces: list[Row] = [[label("on "), (first, "title")], *([(name, "title")] for name in others)]
     levels = ", ".join(map(str, countdown.concurrency))
-    pieces.append([label("requests at once "), figure(levels)])
+    if levels:
+        pieces.append([label("requests at once "), figure(levels)])
     if countdown.climb_to is not None:
         pieces.append(
             [label("may go on to "), figure(f"c = {countdown.climb_to}"), label(" while tok/s rise")]

@@ -13,6 +13,7 @@ from sparktop.sweep.plan.order import Load, loads
 from sparktop.sweep.plan.plan import ENOUGH_S, Order, Plan
 from sparktop.sweep.plan.slo import runs_needed
 from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.run.capacity.forecast import most_levels, most_seconds
 from sparktop.sweep.run.estimate import LEAST, MOST, between, climbs
 from sparktop.sweep.run.pace import AssumedPace, EarlierSweep, earlier_sweep
 from sparktop.values import dataclass
@@ -58,6 +59,10 @@ def forecast(plan: Plan, known: Sequence[SweepResult], slots: Mapping[str, int] 
     level, the result's mean time between two levels is added. `slots` are the numbers of requests that the
     targets can run at once, by target name, as far as known.
     """
+    if plan.capacity is not None:
+        levels, seconds = most_levels(plan) * len(plan.targets), most_seconds(plan)
+        time = TimeRange(seconds / 3, seconds)
+        return Forecast(None, 0, None, None, None, "for the search", levels=levels, time=time)
     found = [earlier_sweep(target, plan, known) for target in plan.targets]
     most = _most(plan, found, slots or {})
     count = _measured(plan)

@@ -55,9 +55,9 @@ def _key_at(target: str, point: LoadPoint, plan: PlanResult) -> LevelKey:
 def planned(plan: Plan) -> list[LevelKey]:
     """Return the keys of a plan's levels in the order in which they begin.
 
-    Return an empty list for a search for SLO limits, whose levels are not known in advance.
+    Return an empty list for a search, whose levels are not known in advance.
     """
-    if plan.slo:
+    if plan.slo or plan.capacity is not None:
         return []
     names = [target.name for target in plan.targets]
     if plan.order is Order.ASCENDING:
@@ -218,7 +218,7 @@ def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
             state = _measured_state(level, cut=cut)
             share = level.runs / plan.runs if cut and plan.runs else 1.0
             made[key] = PlannedLevel(key, state, level.runs, plan.runs, min(1.0, share))
-    if result.slo is not None or plan.pp is None:
+    if result.slo is not None or result.capacity is not None or plan.pp is None:
         return tuple(made.values())
     names = plan.targets or tuple(target.name for target in result.targets)
     keys = [_key_at(name, point, plan) for name in names for point in plan.axis]

@@ -27,6 +27,7 @@ from sparktop.sweep.compare.references import Reference
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.axis import PlanResult
 from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.run.capacity.forecast import conditions_words
 from sparktop.sweep.run.progress import (
     RATE_WINDOW_S,
     GuardSet,
@@ -356,6 +357,8 @@ class LiveView:
 
     def _plan_words(self) -> str:
         plan = self._plan
+        if plan.capacity is not None:
+            return conditions_words(plan.capacity)
         if self._result is not None:
             return plan_words(self._result.plan, self._result.prompt_lengths())
         most = max(plan.concurrency, default=1)

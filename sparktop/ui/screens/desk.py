@@ -13,7 +13,11 @@ from sparktop.panels.board.scene import PanelKey
 from sparktop.sweep.view.source import SweepSource
 
 if TYPE_CHECKING:  # a start without a sweep needs none of it
+    from collections.abc import Sequence
+
     from sparktop.model.sweep_view import SweepView
+    from sparktop.model.targets import Watch
+    from sparktop.sweep.plan.plan import Plan, SweepTarget
 
 
 class Desk(Protocol):
@@ -45,6 +49,19 @@ class SweepDesk(Desk, Protocol):
 
     def start_usual(self, selected: PanelKey | None) -> None:
         """Start the countdown of the default preset on the selected panel's targets."""
+        ...
+
+    @property
+    def watch(self) -> Watch:
+        """What is watched, with the present settings."""
+        ...
+
+    def targets(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
+        """Return the targets in `wanted`, else the selected panel's; None, after a warning, if unusable."""
+        ...
+
+    def announce(self, plan: Plan) -> None:
+        """Start the countdown; ask first if a target is neither configured nor on this machine."""
         ...
 
     def start_preset(self, number: int, selected: PanelKey | None) -> None:

@@ -82,6 +82,13 @@ class SweepActions(RewindActions):
         if self.desk is not None and not self.refuses():
             self.desk.start_usual(self.zoomed or self.selected)
 
+    def action_capacity(self) -> None:
+        """Start the countdown of a search for how many agents the selected panel's targets can take."""
+        if self.desk is not None and not self.refuses():
+            from sparktop.ui.screens.capacity import start_capacity
+
+            start_capacity(self.desk, self.zoomed or self.selected)
+
     def action_preset(self, number: int) -> None:
         """Start the countdown of the configured preset `number` (from 0)."""
         if self.desk is not None and not self.refuses():

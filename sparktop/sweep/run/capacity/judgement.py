@@ -94,7 +94,7 @@ def judge(
     counted = [one for one in traces if _counts(capacity.kind, one)]
     failed = sum(one.ended is not None and one.ended.reason is EndReason.ERROR for one in counted)
     trouble = unstable
-    if counted and failed > max_error_share * len(counted):
+    if failed > max(1.0, max_error_share * len(counted)):  # a single one shows no share
         trouble = f"{failed} of {len(counted)} requests failed"
     shares = [_of_condition(capacity, one, counted) for one in capacity.conditions]
     if capacity.kind is LoadKind.RATE:

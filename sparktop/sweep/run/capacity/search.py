@@ -167,7 +167,7 @@ class CapacitySearch:
             one, runs = self.judged[value], self.runs[value]
             if one.certain is Verdict.FAILS:
                 continue
-            if runs < (_USUAL_RUNS if one.certain is Verdict.HOLDS or self._rates else _MOST_RUNS):
+            if runs < (_USUAL_RUNS if one.certain is Verdict.HOLDS else _MOST_RUNS):
                 return value
         return None
 

@@ -1,0 +1,27 @@
+"""Starts the search for how many agents the selected servers can take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparktop.errors import UsageError
+from sparktop.model.event import Severity
+from sparktop.sweep.plan.presets import Wishes
+from sparktop.sweep.plan.searched import default_capacity, make_capacity_plan
+
+if TYPE_CHECKING:
+    from sparktop.panels.board.scene import PanelKey
+    from sparktop.ui.screens.desk import SweepDesk
+
+
+def start_capacity(desk: SweepDesk, selected: PanelKey | None) -> None:
+    """Start the countdown of a search with the default conditions on the selected panel's targets."""
+    found = desk.targets((), selected)
+    if found is None:
+        return
+    try:
+        plan = make_capacity_plan(default_capacity(), found, Wishes(), guard=desk.watch.guard)
+    except UsageError as error:
+        desk.say(f"how many: {error}", Severity.WARNING)
+        return
+    desk.announce(plan)

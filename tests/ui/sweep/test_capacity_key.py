@@ -1,0 +1,41 @@
+"""The key that asks how many agents the selection can take."""
+
+from __future__ import annotations
+
+from sparktop.model.event import Severity
+from sparktop.model.load import LoadKind
+from sparktop.model.targets import Watch
+from sparktop.sweep.plan.plan import Plan, SweepTarget
+from sparktop.ui.screens.capacity import start_capacity
+
+
+class _Desk:
+    """A desk that records what is announced."""
+
+    watch = Watch()
+
+    def __init__(self, targets: list[SweepTarget] | None) -> None:
+        self._targets = targets
+        self.plans: list[Plan] = []
+
+    def targets(self, wanted: object, selected: object) -> list[SweepTarget] | None:
+        assert not wanted
+        assert selected is None
+        return self._targets
+
+    def announce(self, plan: Plan) -> None:
+        self.plans.append(plan)
+
+    def say(self, message: str, severity: Severity = Severity.INFO) -> None:
+        raise AssertionError((message, severity))
+
+
+def test_it_announces_a_search_for_agents() -> None:
+    """With the default conditions, on what is selected; nothing without a target."""
+    desk = _Desk([SweepTarget("spark", "http://127.0.0.1:1")])
+    start_capacity(desk, None)  # type: ignore[arg-type]  # what it calls
+    (plan,) = desk.plans
+    assert (plan.kind, plan.preset) == (LoadKind.AGENTS, "capacity")
+    none = _Desk(None)
+    start_capacity(none, None)  # type: ignore[arg-type]  # as above
+    assert none.plans == []
