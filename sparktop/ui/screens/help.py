@@ -24,7 +24,7 @@ from sparktop.values import dataclass
 
 _GROUPS = (
     ("Views", "view zoom open back balance why ranks processes events sort filter"),
-    ("Sweeps (load tests)", "sweep sweep-editor stop-sweep history"),
+    ("Sweeps (load tests)", "sweep sweep-editor capacity stop-sweep history"),
     ("Move", "next previous page-down page-up turn turn-back"),
     ("Back in time", "freeze step-back step-on event-back event-on go play first live"),
     ("Show, poll, save", "nodes backends events-box self slower faster theme snapshot record mark"),
