@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sparktop.commands.arguments import number, typed, whole_number
 from sparktop.commands.output import check_file, tell, write_markdown, write_out
+from sparktop.commands.sweep.conversations import add_conversation_options, conversation_wishes
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.text import clean
 from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
@@ -97,6 +98,7 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         help="with --rate: poisson (default), constant, bursty, trains, or gamma:B (B = 1 is poisson, less "
         "is bursty)",
     )
+    add_conversation_options(parser, counts(MOST_CONCURRENCY))
     parser.add_argument("--pp", type=counts(MOST_TOKENS), metavar="N[,N…]", help="prompt tokens")
     parser.add_argument(
         "--longest",
@@ -177,7 +179,8 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
     from sparktop.sweep.plan.slo import parse_slo
 
     concurrency, climb_to = arguments.concurrency or (None, None)
-    points = _rates(arguments)
+    people = conversation_wishes(arguments)
+    points = people.pop("points", None) or _rates(arguments)
     runs, more_runs = arguments.runs or (None, None)
     return Wishes(
         concurrency=concurrency,
@@ -199,6 +202,7 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
         slo=parse_slo(arguments.slo) if arguments.slo is not None else None,
         longest=True if arguments.longest else None,
         max_error_share=arguments.max_errors,
+        **people,
     )
 
 

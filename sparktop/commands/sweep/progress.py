@@ -8,6 +8,7 @@ from dataclasses import field
 from time import monotonic
 from typing import TextIO
 
+from sparktop.commands.sweep.conversations import conversations_line
 from sparktop.graphics.durations import range_words
 from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Plan
@@ -90,6 +91,8 @@ class SweepLine:
 
 def plan_line(plan: Plan) -> str:
     """Return a line on what a sweep is about to do: concurrencies, number of requests and least duration."""
+    if plan.conversations is not None:
+        return conversations_line(plan)
     expected = forecast(plan, ())
     more = expected.most_concurrency
     levels = ", ".join(map(str, plan.concurrency))

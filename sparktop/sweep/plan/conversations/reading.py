@@ -15,6 +15,7 @@ from sparktop.nearest import did_you_mean
 from sparktop.sweep.plan.conversations.draw import Draw
 from sparktop.sweep.plan.conversations.preset import ConversationPreset
 
+DEFAULT = "coder-quick"
 BUILT_IN = ("chat", "coder", "coder-quick", "rag")
 _SUFFIX = ".toml"
 _MOST_BYTES = 64 << 10

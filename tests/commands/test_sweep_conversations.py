@@ -1,0 +1,64 @@
+"""`sparktop sweep --users` and `--agents`: what the options set, and which do not go together."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from sparktop.commands.sweep.command import add_arguments, wishes_of
+from sparktop.errors import UsageError
+from sparktop.model.load import LoadKind, LoadMode
+from sparktop.sweep.plan.plan import Plan, SweepTarget
+from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan
+
+
+def _plan(*words: str) -> Plan:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    target = SweepTarget("a", "http://127.0.0.1:1")
+    return make_plan(find_preset(DEFAULT), [target], wishes_of(parser.parse_args(words)))
+
+
+def test_agents_follow_their_workload() -> None:
+    """Points, lengths and duration are those of the workload; the default is `coder-quick`."""
+    plan = _plan("--agents", "1,2,4")
+    assert (plan.kind, plan.mode) == (LoadKind.AGENTS, LoadMode.AGENTS)
+    assert [point.label for point in plan.axis] == ["1 agent", "2 agents", "4 agents"]
+    assert plan.conversations is not None
+    assert (plan.conversations.name, plan.duration_s, plan.warmup) == ("coder-quick", 180.0, False)
+    assert _plan("--agents", "1", "--workload", "coder", "--duration", "90").duration_s == 90
+
+
+def test_users_think_between_requests_of_the_given_length() -> None:
+    """30 s is the default; prompt and answer are those of the preset or of the options."""
+    plan = _plan("--users", "8", "--pp", "512", "--tg", "32")
+    users = plan.conversations
+    assert users is not None
+    assert (plan.kind, users.human_pause_s.median) == (LoadKind.USERS, 30)
+    assert (users.new_tokens.median, users.output_tokens.median) == (512, 32)
+    quick = _plan("--users", "8", "--think", "5").conversations
+    assert quick is not None
+    assert quick.human_pause_s.median == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--agents 2 -c 4", "one axis: give -c or --agents"),
+        ("--agents 2 --users 3", "one axis: give --users or --agents"),
+        ("--users 2 --rate 1", "one axis: give --rate or --users"),
+        ("--workload coder", "--workload goes with --agents"),
+        ("--think 3", "--think goes with --users"),
+        ("--agents 2 --workload codder", "did you mean 'coder'"),
+        ("--agents 2 --pp 9", "leave out --pp"),
+        ("--users 2 --mode steady", "leave out --mode"),
+        ("--users 2 --requests 9", "leave out --requests"),
+        ("--agents 2 --slo ttft_p90_ms=900", "leave out --agents"),
+        ("--users 2 --pp 9,10", "one prompt length"),
+    ],
+)
+def test_options_that_contradict_each_other_are_one_line(words: str, message: str) -> None:
+    """The line names what to leave out."""
+    with pytest.raises(UsageError, match=message):
+        _plan(*words.split())
