@@ -49,8 +49,11 @@ _WORDS = (
     ("preempting", "requests were thrown out of the KV cache in the last 10 s"),
     ("KV-full", "98 % of the KV cache or more is used"),
     ("queueing", "requests waited for half of the last 10 s or more"),
-    ("busy", "half of its slots or more are running (8 requests where slots are unknown), or some wait"),
-    ("", "with fewer requests, too, where the engine itself is the limit: memory bandwidth, compute"),
+    (
+        "busy",
+        "half of its slots or more are running (8 requests where slots are unknown), some wait, or the engine "
+        "itself is the limit of fewer: memory bandwidth, compute",
+    ),
     ("bored", "it runs something, but the engine would take more at once"),
     ("idle", "nothing to do for 10 s"),
     ("… (sweep)", "a sweep of this viewer fills it on purpose: this is not counted as an alert"),

@@ -82,7 +82,7 @@ _RIGHT = ("mode", "order", "warmup", "api", "headroom", "gpu")
 _WIDE = ("model", "slo")
 """Fields below the two columns, because their values are long."""
 _CHOICES = {
-    "mode": tuple(one.value for one in LoadMode),
+    "mode": (LoadMode.BURST.value, LoadMode.STEADY.value),
     "order": tuple(one.value for one in Order),
     "api": tuple(one.value for one in Api),
     "warmup": (_WARM, _COLD),

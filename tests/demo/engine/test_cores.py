@@ -50,6 +50,6 @@ async def test_old_counts_send_all_requests_to_one_core() -> None:
         cores.submit(request(number), max_tokens=64)
     clock.now += 0.001
     cores.catch_up()
-    assert sorted(running(cores)) == [0.0, 6.0]
+    assert sorted(one or 0.0 for one in running(cores)) == [0.0, 6.0]
     for number in range(6):
         cores.cancel(f"r{number}")
