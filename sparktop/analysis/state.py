@@ -95,10 +95,9 @@ def backend_state(load: LoadFigures, thresholds: StateThresholds) -> JudgedState
     if progress is None:
         return judged
     reason = f"{progress.fact} ({progress.why})" if progress.why else progress.fact
-    rule = f"{reason}; {judged.rule}"
     if progress.word in _STOPPED:
-        return JudgedState(_STOPPED[progress.word], rule)
-    return replace(judged, rule=rule)
+        return JudgedState(_STOPPED[progress.word], reason)
+    return replace(judged, rule=f"{reason}; {judged.rule}")
 
 
 def _by_load(load: LoadFigures, thresholds: StateThresholds) -> JudgedState:

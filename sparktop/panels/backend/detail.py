@@ -12,7 +12,7 @@ from sparktop.panels.backend.loading import has_failed, loading_rows
 from sparktop.panels.backend.panel import about, footnote, name_and_state
 from sparktop.panels.backend.ranks import ranks_lead, ranks_section
 from sparktop.panels.backend.sections import backend_sections, lanes_section, nodes_section
-from sparktop.panels.parts.detail import Detail, aside_width, column_width, detail_rows
+from sparktop.panels.parts.detail import WIDE_COLUMN, Detail, aside_width, column_width, detail_rows
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.graph import TimeAxis
@@ -38,7 +38,7 @@ def backend_detail(
     """Draw one backend on the full screen as rows of `width` cells: `height` rows, or more where needed."""
     detail = Detail(
         lead=[*_lead(view, width), *limit_rows(view.limited_by, width - 4)],
-        sections=backend_sections(view, nodes, column_width(width)),
+        sections=_sections(view, nodes, width),
         graphs=_graphs(view),
         aside=_aside(view, nodes, width),
     )
@@ -54,7 +54,7 @@ def backend_detail(
         kept = len(head) if view.loading is not None else 0
         rows = [*rows[:kept], *(in_role(row, "stale") for row in rows[kept:])]
     title, state = name_and_state(view)
-    lower, note = footnote(view, with_limit=in_edge)
+    lower, note = footnote(replace(view, progress=None), with_limit=in_edge)  # the first row has it
     return framed(
         rows,
         width,
@@ -82,13 +82,25 @@ def _state(view: BackendView, width: int) -> list[Row]:
     return [first, *([(line, "text")] for line in rest)]
 
 
+def _ranks_lead(view: BackendView, width: int) -> bool:
+    """Return whether the ranks come first: the engine stands still, and nothing fits beside the values."""
+    return view.progress is not None and column_width(width) != WIDE_COLUMN
+
+
+def _sections(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
+    """Return the sections of the column of values."""
+    column = column_width(width)
+    first = ranks_section(view, nodes, column) if _ranks_lead(view, width) else []
+    return [*first, *backend_sections(view, nodes, column)]
+
+
 def _aside(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
     """Return the sections on ranks, nodes and engine cores; each is as wide as their number allows."""
     drawn: list[Section] = []
     for _ in range(2):  # the first time to count them
         each = aside_width(width, max(1, len(drawn)))
         drawn = [
-            *ranks_section(view, nodes, each),
+            *([] if _ranks_lead(view, width) else ranks_section(view, nodes, each)),
             *nodes_section(view, nodes, each),
             *lanes_section(view, each),
         ]

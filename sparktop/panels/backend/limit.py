@@ -38,12 +38,15 @@ def limit_rows(limit: Limit | None, width: int) -> list[Row]:
 def limit_note(limit: Limit | None, *, short: bool = False) -> Row:
     """Return the verdict for the edge of a frame; empty without one.
 
-    The `short` note has the first part of the reason alone. The other one leaves out a limit that is not
+    The `short` note has the first part of the reason alone, in runs of which the last ones can be left out.
+    The other one leaves out a limit that is not
     known, since the URL says more.
     """
     if limit is None or (limit.kind is LimitKind.UNKNOWN and not short):
         return []
     first, *more = limit.words.split("; ")
-    last = "" if limit.window_s is None or short else f" {limit.window_s:.0f} s"
-    words = first if short else " · ".join((first, *more))
-    return [(f" {limit.title}", "title"), (f"{last}: {words} ", "muted")]
+    if short:
+        clause, comma, rest = first.partition(", ")
+        return [(f" {limit.title}", "title"), (f": {clause}", "muted"), (f"{comma}{rest} ", "muted")]
+    last = "" if limit.window_s is None else f" {limit.window_s:.0f} s"
+    return [(f" {limit.title}", "title"), (f"{last}: {' · '.join((first, *more))} ", "muted")]

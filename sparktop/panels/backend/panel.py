@@ -294,6 +294,9 @@ def footnote(view: BackendView, *, short: bool = False, with_limit: bool = False
     """
     if view.failure is not None:
         since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
+        if view.loading is not None:  # the panel names its process
+            words = view.failure.message.partition(" (process")[0]
+            return [(f" …{since}: {words} ", failure_role(view))], []
         stale = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
         sign = "✖" if has_failed(view) else "…"
         return [(f" {sign}{since}: {view.failure.message}{stale} ", failure_role(view))], []

@@ -81,3 +81,10 @@ def test_reports_have_phase_and_times() -> None:
     assert WORDS in markdown(shot)
     body = to_json(shot)["backends"][0]["loading"]  # type: ignore[index]  # values as json gives them
     assert (body["phase"], body["step"], body["left_s"], body["words"]) == ("weights", 3, 90.0, WORDS)
+
+
+def test_the_edge_of_a_panel_is_whole_while_a_server_loads() -> None:
+    """At 80 columns too: the panel names the process, so its edge does not."""
+    edge = next(line for line in screen(80, 24, VIEW).splitlines() if "refuses connections" in line)
+    assert "refuses connections while it loads ─" in edge
+    assert "…" not in edge.partition("… since")[2]

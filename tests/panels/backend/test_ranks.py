@@ -8,10 +8,13 @@ import pytest
 
 from sparktop.analysis.ranks import judge_ranks
 from sparktop.model.node import GpuReading, NetworkReading, NodeSample, ProcessReading, ProcessTable
+from sparktop.model.progress import Progress, ProgressView
 from sparktop.model.ranks import RanksReading, RanksView
 from sparktop.model.snapshot import BackendView, EngineProcess, NodeView
+from sparktop.panels.backend.detail import backend_detail
 from sparktop.panels.backend.panel import footnote
 from sparktop.panels.backend.ranks import ranks_lead, ranks_section
+from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.rows import row_text, row_width
 from tests.hardware.ras.examples import answer
 
@@ -101,3 +104,15 @@ def test_machines_whose_addresses_are_not_known_stand_below_the_ranks() -> None:
     drawn = lines(replace(found, ranks=replace(found.ranks, names={})), 54)
     assert drawn[2].startswith("0    192.168.100.11")
     assert drawn[-1].startswith("–    spark-b")
+
+
+@pytest.mark.parametrize(("width", "first"), [(80, True), (200, False)])
+def test_the_ranks_of_a_stuck_engine_need_no_scrolling(width: int, *, first: bool) -> None:
+    """At 80 columns they come before the load; on a wide screen they stand beside it."""
+    stuck = replace(backend(None), progress=ProgressView(Progress.STUCK, 154.0, "2 GPUs wait"), age_s=1.0)
+    rows = [row_text(row) for row in backend_detail(stuck, NODES, width, 24, TimeAxis(200.0, 1.0))]
+    ranks, load = (
+        next(at for at, row in enumerate(rows) if f"─ {name} ─" in row) for name in ("ranks", "load")
+    )
+    assert (ranks < load) is first
+    assert "2 GPUs wait" not in rows[-1]

@@ -187,7 +187,7 @@ def test_too_little_load_is_said() -> None:
     """With two clients there is no verdict, and the number of requests is told with what is needed."""
     shown = few()
     assert shown.balance[0].word is BalanceWord.UNKNOWN
-    assert "too little load to judge: 2.0 requests on average" in " ".join(picture(shown, 80, 22))
+    assert "too little load: 2.0 requests on average" in " ".join(picture(shown, 80, 22))
 
 
 def test_lanes_of_one_server_are_drawn_as_backends_are() -> None:
