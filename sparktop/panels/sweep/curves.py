@@ -200,14 +200,14 @@ def _draw_interval(place: _Place, point: CurvePoint, index: int) -> None:
     low, high = point.value.low, point.value.high
     if low is None or high is None:
         return
-    grid = place.grid
+    grid, tall = place.grid, place.grid.height
     column, middle = place.x(point.concurrency) // 2, grid.row_of(place.y(point.value.mean))
     first, last = grid.row_of(place.y(max(0.0, high))), grid.row_of(place.y(max(0.0, low)))
     if first == middle == last:
         return
     # Both sides or none: an end within the point's own cell is drawn in the next cell.
     ends = {min(first, middle - 1): "│" if high > place.top else "┬", max(last, middle + 1): "┴"}
-    if any(grid.char_at(column, row) not in {None, "┄"} for row in ends):
+    if any(not 0 <= row < tall or grid.char_at(column, row) not in {None, "┄"} for row in ends):
         return  # half an interval of each of two curves would be read as one
     for row in range(min(ends), max(ends) + 1):
         if row != middle and grid.char_at(column, row) in {None, "┄"}:
