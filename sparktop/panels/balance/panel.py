@@ -133,12 +133,13 @@ def _in_frame(
 def _words(balance: Balance, snapshot: Snapshot, width: int, most: int) -> list[Row]:
     """Return the verdict and its reasons in at most `most` rows; the last row counts rows that do not fit.
 
-    No sentence is cut: one that does not fit is left out.
+    No sentence is cut: one that does not fit is left out. What to try has a row in any case.
     """
     verdict = flowed(verdict_pieces(balance, snapshot.routers), width)
     rows = [*verdict, *reason_rows(balance, width)]
     if len(rows) > most:
         total = len(rows)
+        verdict = verdict[: max(1, most - 2)] if balance.hint else verdict
         rows = [*verdict, *reason_rows(balance, width, most - 1 - len(verdict))][: most - 1]
         rows.append([label(f"… {total - len(rows)} more rows: w shows all")])
     return [fit_row(row, width) for row in rows]

@@ -192,7 +192,8 @@ def _window_pieces(balance: Balance) -> list[Row]:
 def reason_rows(balance: Balance, width: int, height: int | None = None) -> list[Row]:
     """Return rows with what to try, the most likely cause, and the reasons for a verdict.
 
-    If they do not fit into `height` rows, sentences are left out; none is cut. None is any height.
+    If they do not fit into `height` rows, sentences are left out; none is cut. Of a hint that does not fit
+    alone, the first clause is returned. None is any height.
     """
     sentences: list[list[Row]] = []
     if balance.hint:
@@ -201,6 +202,10 @@ def reason_rows(balance: Balance, width: int, height: int | None = None) -> list
         sentences.append(sentence_rows(label("cause  "), balance.cause, "text", width))
     for index, reason in enumerate(balance.reasons):
         sentences.append(sentence_rows(("· ", "muted"), reason, "muted" if index else "text", width))
+    if balance.hint and height is not None and 0 < height < len(sentences[0]):
+        # What to try is the answer: its first clause goes before all evidence.
+        clause = _CLAUSE.split(balance.hint)[0]
+        sentences[0] = sentence_rows(label("hint   "), clause, "key", width)
     rows: list[Row] = []
     for sentence in sentences:
         if height is None or len(rows) + len(sentence) <= height:

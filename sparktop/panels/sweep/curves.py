@@ -6,7 +6,7 @@ The axis of concurrency is logarithmic.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from sparktop.graphics import numbers
@@ -28,8 +28,10 @@ _EDGE = 7
 """Width in cells of the scale at the left of a plot."""
 _LEAST_ROWS = 8
 _TENFOLD = 10.0
-_NAME = 20
-"""Greatest width in cells of a line's name beside its last point."""
+_NAME, _BEFORE_NAME = 16, 3
+"""Greatest width in cells of a line's name at the right of a plot, and that of its letter with blanks."""
+_LEAST_GRAPH = 28
+"""Least width in cells of curves beside their names."""
 _WIDE = 56
 """Least width in cells of a plot beside another plot."""
 _LIMIT = 1000
@@ -38,8 +40,6 @@ _AROUND = 3
 """Cells on each side of a concurrency over which a limit that holds only for it is drawn."""
 _MARGIN = 0.06
 """Margin of the axis on both sides, as a share of its range, so that no letter stands on the edge."""
-_NEAR = (-1, 1, -2, 2, 0)
-"""Distances in rows from a line's last point at which its name may be written, the best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,8 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     """Draw a plot of a metric against concurrency as `height` rows of `width` cells: title, curves, axis."""
     tall = max(2, height - 2)
     concurrencies = sorted({point.concurrency for line in plot.lines for point in line.points})
-    axis = _axis(concurrencies, max(4, width - _EDGE))
+    beside = _names_width(plot, width)
+    axis = _axis(concurrencies, max(4, width - _EDGE - beside))
     grid = DotGrid(axis.width, tall)
     place = _Place(axis, grid, *plot_ends(plot))
     for limit in plot.limits:
@@ -88,13 +89,12 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     for index in worst_first:
         _draw_line(place, plot.lines[index], index)
     # Letters are visible on top of lines, and no end of an interval is in the cell of a letter.
-    _draw_marks(place, plot, worst_first[::-1])
+    _draw_marks(place, plot, worst_first)
     for index, line in enumerate(plot.lines):
         for point in line.points:
             _draw_interval(place, point, index)
-    for index in worst_first[::-1]:
-        _draw_name(place, plot.lines[index], index)
-    body = [[*_scale(row, tall, place), *_colored(runs)] for row, runs in enumerate(grid.rows())]
+    names = _names(plot, place, worst_first[::-1], beside) if beside else [[]] * tall
+    body = [[*_scale(row, tall, place), *_colored(runs), *names[row]] for row, runs in enumerate(grid.rows())]
     below = labelled([(one, str(one)) for one in concurrencies], axis)
     better = "higher is better" if plot.more_is_better else "lower is better"
     if place.bottom:
@@ -200,57 +200,64 @@ def _draw_interval(place: _Place, point: CurvePoint, index: int) -> None:
     low, high = point.value.low, point.value.high
     if low is None or high is None:
         return
-    grid = place.grid
+    grid, tall = place.grid, place.grid.height
     column, middle = place.x(point.concurrency) // 2, grid.row_of(place.y(point.value.mean))
     first, last = grid.row_of(place.y(max(0.0, high))), grid.row_of(place.y(max(0.0, low)))
     if first == middle == last:
         return
     # Both sides or none: an end within the point's own cell is drawn in the next cell.
     ends = {min(first, middle - 1): "│" if high > place.top else "┬", max(last, middle + 1): "┴"}
-    if any(grid.char_at(column, row) not in {None, "┄"} for row in ends):
+    if any(not 0 <= row < tall or grid.char_at(column, row) not in {None, "┄"} for row in ends):
         return  # half an interval of each of two curves would be read as one
     for row in range(min(ends), max(ends) + 1):
         if row != middle and grid.char_at(column, row) in {None, "┄"}:
             grid.put(column, row, ends.get(row, "│"), index)
 
 
-def _draw_name(place: _Place, line: CurveLine, index: int) -> None:
-    """Write the name of a line near its last point, as far right as enough cells are empty; else nowhere."""
-    grid, last = place.grid, line.points[-1]
-    name = fit(line.name, min(_NAME, cell_width(line.name)))
-    if len(name) != cell_width(name):
-        return
-    end = min(grid.width, place.x(last.concurrency) // 2 + 2)
-    at = grid.row_of(place.y(last.value.mean))
-    rows = [at + distance for distance in _NEAR if 0 <= at + distance < grid.height]
-    for start in range(end - len(name), grid.width // 2, -2):
-        for row in rows:
-            cells = range(max(0, start - 1), min(grid.width, start + len(name) + 1))
-            if all(grid.is_empty(column, row) for column in cells):
-                for offset, char in enumerate(name):
-                    grid.put(start + offset, row, char, index)
-                return
+def _names_width(plot: CurvePlot, width: int) -> int:
+    """Return the width in cells of the names at the right of the curves; 0 for one curve, or without room."""
+    if len(plot.lines) < 2:
+        return 0
+    wide = min(_NAME, max(cell_width(line.name) for line in plot.lines)) + _BEFORE_NAME
+    return wide if width - _EDGE - wide >= _LEAST_GRAPH else 0
 
 
-def _draw_marks(place: _Place, plot: CurvePlot, best_first: Sequence[int]) -> None:
-    """Draw the letter of each point; letters that share a cell stand side by side, the best line's first.
+def _names(plot: CurvePlot, place: _Place, best_first: Sequence[int], width: int) -> list[Row]:
+    """Return, for each row of a plot, the name of the line that ends at its height, `width` cells wide.
 
-    Where they have no room beside each other, only the best line's letter is drawn.
+    Names that would share a row move to the nearest free one, in the order of their lines; the worst are
+    left out if there are fewer rows than lines. Each has the letter and the colour of its line.
     """
-    grid = place.grid
-    cells: dict[tuple[int, int], list[int]] = {}
-    for index in best_first:
+    tall = place.grid.height
+    ends = {
+        index: place.grid.row_of(place.y(plot.lines[index].points[-1].value.mean)) for index in best_first
+    }
+    heights = {index: place.y(plot.lines[index].points[-1].value.mean) for index in best_first}
+    shown = sorted(best_first[:tall], key=lambda index: -heights[index])
+    rows: list[Row] = [[] for _ in range(tall)]
+    first = 0
+    for number, index in enumerate(shown):
+        left = len(shown) - number - 1
+        # Room is kept for each name that follows, so that none is above a line that is higher.
+        first = min(max(first, ends[index] - _crowd(ends, shown[number:]) // 2), tall - 1 - left)
+        line = plot.lines[index]
+        name = fit(line.name, min(width - _BEFORE_NAME, cell_width(line.name)))
+        rows[first] = [(f" {line_letter(plot.lines, index)} {name}", part_role(index))]
+        first += 1
+    return [fit_row(row, width) for row in rows]
+
+
+def _crowd(ends: Mapping[int, int], indexes: Sequence[int]) -> int:
+    """Return how many further lines of `indexes` end in the same row as the first of them."""
+    return sum(ends[index] == ends[indexes[0]] for index in indexes[1:])
+
+
+def _draw_marks(place: _Place, plot: CurvePlot, worst_first: Sequence[int]) -> None:
+    """Draw the letter of each point; of several in one cell, the best line's."""
+    for index in worst_first:
         for point in plot.lines[index].points:
-            cell = (place.x(point.concurrency) // 2, grid.row_of(place.y(point.value.mean)))
-            cells.setdefault(cell, []).append(index)
-    for (column, row), indexes in cells.items():
-        grid.put(column, row, line_letter(plot.lines, indexes[0]), indexes[0])
-    for (column, row), indexes in cells.items():
-        first = max(0, min(column - (len(indexes) - 1) // 2, grid.width - len(indexes)))
-        beside = range(first, first + len(indexes))
-        if all(one == column or grid.char_at(one, row) in {None, "┄"} for one in beside):
-            for one, index in zip(beside, indexes, strict=False):
-                grid.put(one, row, line_letter(plot.lines, index), index)
+            column, row = place.x(point.concurrency) // 2, place.grid.row_of(place.y(point.value.mean))
+            place.grid.put(column, row, line_letter(plot.lines, index), index)
 
 
 def legend_pieces(plots: Sequence[CurvePlot]) -> list[Row]:

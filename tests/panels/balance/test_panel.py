@@ -287,3 +287,13 @@ def test_sentences_and_figures_wrap_and_lose_nothing() -> None:
     assert all(row_width([(line, "text")]) <= 24 for line in lines)
     pieces: list[Row] = [[("a" * 10, "text")], [("b" * 10, "text")], [("c" * 3, "text")]]
     assert [row_text(row) for row in flowed(pieces, 16)] == ["a" * 10, "b" * 10 + " · ccc"]
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_what_to_try_is_in_sight_at_every_size(width: int, height: int) -> None:
+    """A hint of several rows has its first clause at least; the evidence goes first."""
+    shown = scene("leastbusy-c16")
+    (balance,) = shown.balance
+    hint = "try simple-shuffle (a router that sends at random), unless the log of the router shows cooldowns"
+    told = replace(shown, balance=(replace(balance, hint=hint, reasons=("much evidence " * 20,)),))
+    assert any("hint   try simple-shuffle" in row for row in picture(told, width, height))

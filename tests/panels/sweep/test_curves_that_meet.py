@@ -1,4 +1,4 @@
-"""Several curves in one cell: no curve hides another one, and each has its letter and its name."""
+"""Several curves in one cell: no curve hides another one, and each has its name at its end."""
 
 from __future__ import annotations
 
@@ -18,22 +18,32 @@ def plot(*lines: CurveLine, limits: tuple[LimitLine, ...] = (), more_is_better: 
     return CurvePlot("decode_tps", "Decode", "tok/s", "tokens", more_is_better, lines, limits)
 
 
-def test_letters_of_points_in_one_cell_stand_side_by_side() -> None:
-    """The best target's letter is the first one, whether more or less is better."""
+def test_points_in_one_cell_have_the_letter_of_the_best_line() -> None:
+    """No letters stand beside each other where curves meet, whether more or less is better."""
     lines = (line("x", c1=10.0, c2=90.0), line("y", c1=10.0, c2=20.0))
-    shown = [row_text(row) for row in curve_rows(plot(*lines), 80, 20)]
-    assert any("ab" in row for row in shown)
-    fewer = [row_text(row) for row in curve_rows(plot(*lines, more_is_better=False), 80, 20)]
-    assert any("ba" in row for row in fewer)
+    for better, more in (("a", True), ("b", False)):
+        shown = curve_rows(plot(*lines, more_is_better=more), 80, 20)[1:-1]
+        cells = "".join(row_text(row)[7:75] for row in shown)
+        assert "ab" not in cells
+        assert "ba" not in cells
+        assert cells.count(better) == 2
 
 
-def test_letters_without_room_leave_the_best_one() -> None:
-    """Three letters a cell at levels in neighbouring cells would cover each other."""
-    values = {f"c{at}": 10.0 for at in range(60, 71)}
-    shown = curve_rows(plot(line("x", **values), line("y", **values | {"c70": 20.0})), 30, 10)
-    text = "".join(row_text(row) for row in shown[1:-1])
-    assert text.count("b") >= len(values) // 2
-    assert "*" not in text
+def test_each_name_stands_at_the_end_of_its_line() -> None:
+    """Names are at the right of all curves, in the order of their ends, and never on a curve."""
+    lines = [line(f"name-{index}", c1=10.0, c16=90.0 + index) for index in range(6)]
+    for width, height in ((76, 8), (76, 20), (110, 12)):
+        rows = [row_text(row) for row in curve_rows(plot(*lines), width, height)[1:-1]]
+        named = [row[-10:].split() for row in rows if "name-" in row]
+        assert named == [[letter, f"name-{index}"] for index, letter in reversed([*enumerate("abcdef")])]
+        assert all(not row[-11:].strip("abcdefnm-012345 ") for row in rows)
+    narrow = "".join(row_text(row) for row in curve_rows(plot(*lines), 34, 12))
+    assert "name-" not in narrow, "the legend has them"
+
+
+def test_a_single_line_needs_no_name_beside_it() -> None:
+    """The legend names it, so that the plot has all the width."""
+    assert "x" not in "".join(row_text(row) for row in curve_rows(plot(line("x", c1=1.0, c2=2.0)), 80, 9)[1:])
 
 
 def test_neighbouring_cells_of_two_curves_take_turns_in_colour() -> None:

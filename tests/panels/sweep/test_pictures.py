@@ -98,11 +98,11 @@ def test_an_interval_has_both_ends_or_none() -> None:
 
 
 def test_a_line_is_solid_and_has_its_name_at_its_end() -> None:
-    """The name stands in the line's colour near its last point, where there is room."""
+    """The name stands in the line's colour behind its last point, after its letter."""
     drawn = plot(line("simple-shuffle", {1: 10.0, 16: 50.0}), line("least-busy", {1: 10.0, 16: 90.0}))
     rows = curve_rows(drawn, 80, 20)
     assert [name for name in ("simple-shuffle", "least-busy") if name in "".join(texts(rows))]
-    assert ("least-busy", part_role(1)) in [(text.strip(), role) for row in rows for text, role in row]
+    assert ("b least-busy", part_role(1)) in [(text.strip(), role) for row in rows for text, role in row]
 
 
 def test_a_limit_is_a_dotted_line_with_its_words() -> None:
