@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from sparktop.colors.derived import KINDS
@@ -13,6 +14,7 @@ _DIGITS = {"node": "¹", "backend": "²", "events": "³", "self": "⁴"}
 _LETTERS = {"balance": "b", "events": "e"}
 """The key that shows a panel of a kind alone."""
 _BETWEEN = " · "
+_CLAUSE = re.compile(r"[:;,] ")
 _LEAST_NAME = 4
 """Least width in cells of a panel's name, however long its state is."""
 
@@ -99,13 +101,16 @@ def _first_part(piece: Sequence[Run]) -> int:
 
 
 def _shortened(piece: Sequence[Run], room: int) -> Row:
-    """Return the styled text `piece` in at most `room` cells: first without its last parts, then cut.
+    """Return the styled text `piece` in at most `room` cells: without its last parts, else cut.
 
-    The parts of a text are separated by " · ".
+    The parts of a text are separated by " · ", or else by the ends of its clauses.
     """
     *start, (text, role) = piece
-    while row_width([*start, (text, role)]) > room and _BETWEEN in text:
+    left = room - row_width(start)
+    while cell_width(text) > left and _BETWEEN in text:
         text = f"{text.rpartition(_BETWEEN)[0]} "
+    clauses = [match.start() for match in _CLAUSE.finditer(text)] if cell_width(text) > left else []
+    text = next((f"{text[:end]} " for end in reversed(clauses) if cell_width(text[:end]) < left), text)
     row = [*start, (text, role)]
     return row if row_width(row) <= room else fit_row(row, room)
 
