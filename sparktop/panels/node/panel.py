@@ -134,7 +134,8 @@ def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
     second: Row = [label("    "), *_unit(gpu.sm_clock_mhz, 5, "", clock_role(view.speed))]
     second.append(label(" MHz" if gpu.sm_clock_max_mhz is None else f"/{gpu.sm_clock_max_mhz} MHz"))
     if gpu.memory_used_bytes is not None and gpu.memory_total_bytes is not None:
-        second += [label("  "), *_used_of(gpu.memory_used_bytes, gpu.memory_total_bytes)]
+        room = width - row_width(second) - 2
+        second += [label("  "), *_used_of(gpu.memory_used_bytes, gpu.memory_total_bytes, room)]
     return [first, [*second, ("  ", "text"), _slowed(gpu, view)]]
 
 

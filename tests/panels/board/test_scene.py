@@ -221,8 +221,8 @@ def test_keys_that_do_not_fit_are_counted_beside_the_key_that_lists_them() -> No
     """The help stands last with the number of keys left out; where all fit, it stays in its place."""
     keys = [("q", "quit"), ("?", "help"), *((letter, f"{letter}-key") for letter in "abcdefghij")]
     row, spots = footer_row(keys, 60)
-    assert "".join(text for text, _ in row).split("? ")[1].strip() == "5 more keys"
-    assert [key for _, _, key in spots] == ["q", *"abcde", "?"]
+    assert "".join(text for text, _ in row).split("? ")[1].strip() == "4 more keys"
+    assert [key for _, _, key in spots] == ["q", *"abcdef", "?"]
     assert [key for _, _, key in footer_row(keys, 120)[1]] == [key for key, _ in keys]
 
 
