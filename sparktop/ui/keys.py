@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from sparktop.config.keys import KEYS, Key, preset_keys, remapped, yielded
 from sparktop.graphics.cells import cell_width
+from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
+from sparktop.panels.board.view import Preset, View
 from sparktop.panels.parts.rows import Row
 
 if TYPE_CHECKING:
@@ -40,6 +42,18 @@ def bindings(table: Sequence[Key]) -> list[Binding]:
         for key in table
         if key.keys
     ]
+
+
+def keys_to_unseen(table: Sequence[Key], view: View, shown: Snapshot | None) -> list[tuple[str, str]]:
+    """Return (key, what it does) of the keys that show what a view, perhaps a remembered one, leaves out.
+
+    These are hidden nodes and backends, and other backends than the one shown alone.
+    """
+    names = [name for name in ("nodes", "backends") if not getattr(view.boxes, name)]
+    found = [(key.shown, f"shows {key.name}, hidden now") for key in table if key.name in names]
+    count = 0 if shown is None or view.preset is not Preset.ONE else len(shown.backends)
+    words = f"view: 1 of {count} backends shown"
+    return [*found, *((key.shown, words) for key in table if key.name == "view" and count > 1)]
 
 
 def with_moved_keys(rows: list[Row], table: Sequence[Key]) -> list[Row]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sparktop.graphics import numbers
 from sparktop.graphics.braille import StackedRow
+from sparktop.graphics.cells import cell_width
 from sparktop.graphics.scale import nice_ceiling
 from sparktop.graphics.shares import cell_means
 from sparktop.model.balance import Balance
@@ -111,7 +112,12 @@ def in_gutter(gutter: Sequence[Row], graph: Sequence[Row]) -> list[Row]:
 
 
 def scale_end(words: Row, end: str) -> Row:
-    """Return a row for the column left of a graph: `words`, then the label `end` of the graph's scale."""
+    """Return a row for the column left of a graph: `words`, then the label `end` of the graph's scale.
+
+    The last of `words`, such as a unit, are left out if they would touch the label.
+    """
+    while len(words) > 1 and row_width(words) + 1 + cell_width(end) + 1 > GUTTER:
+        words = words[:-1]
     return spread_row(words, [(f"{end}┤", "muted")], GUTTER)
 
 

@@ -108,7 +108,7 @@ def value_line(balance: Balance, width: int) -> Row:
     room = width - row_width(row) - 3
     hints = (hint for hint in (clause, clause.partition(" or ")[0]) if hint and cell_width(hint) <= room)
     hint = next(hints, None)
-    return row if hint is None else [*row, label(" · "), (hint, "key")]
+    return row if hint is None else [*row, label(" · "), (hint, "accent")]
 
 
 def _values(balance: Balance) -> list[Row]:
@@ -128,6 +128,8 @@ def _values(balance: Balance) -> list[Row]:
 def _joined(pieces: Sequence[Row], width: int) -> Row:
     """Return the first piece, and those of the others that fit into `width` cells, separated by " · "."""
     row = list(pieces[0])
+    while row_width(row) > width and (shorter := row[-1][0].rpartition(", ")[0]):
+        row[-1] = (shorter, row[-1][1])
     for piece in pieces[1:]:
         if row_width(row) + 3 + row_width(piece) <= width:
             row += [label(" · "), *piece]
@@ -181,7 +183,7 @@ def _window_pieces(balance: Balance) -> list[Row]:
     if not _complete(balance):
         share = balance.window_s / balance.needed_s
         words = f" {balance.window_s:.0f} of {balance.needed_s:.0f} s"
-        pieces.append([label("seen "), *bar_runs(share, _WINDOW_BAR, "load"), figure(words)])
+        pieces.append([label("seen "), *bar_runs(share, _WINDOW_BAR, "generation"), figure(words)])
     elif balance.window_s:
         pieces.append([label("last "), figure(f"{balance.window_s:.0f} s")])
     if balance.sample_hz:

@@ -16,6 +16,8 @@ from sparktop.panels.parts.rows import Row, row_width, spread_row
 
 _WIDE = 90
 """Width in cells from which on the header's pieces stand two cells apart, not one."""
+HELP = "?"
+"""The key that shows the help."""
 _VERDICT_ROLES = {Severity.CRITICAL: "bad", Severity.WARNING: "warn", Severity.INFO: "text", None: "good"}
 
 
@@ -54,7 +56,7 @@ def header_row(
     when = (clock or snapshot.taken_at).astimezone()
     interval: Row = [("-", "key"), label(f" {snapshot.interval_s:g} s "), ("+", "key"), label("  ")]
     now: Row = [figure("" if moment else f"{when:%H:%M:%S} ")]
-    modes: list[Row] = [[("SIMULATED", "warn")]] if snapshot.simulated else []
+    modes: list[Row] = [[("SIMULATED", "info")]] if snapshot.simulated else []
     told = ((sweep, "accent"), (moment, "warn"), (notice, "warn"))
     modes += [[(text, role)] for text, role in told if text]
     name: Row = [("sparktop", "accent")]
@@ -115,19 +117,41 @@ def _joined(pieces: Sequence[Row], gap: int) -> Row:
 def footer_row(keys: Sequence[tuple[str, str]], width: int) -> tuple[Row, list[tuple[int, int, str]]]:
     """Return the row of keys, and their clickable ranges as (first cell, cell after the last, key).
 
-    `keys` has (key, what it does). A key is highlighted in its word if it occurs there. Keys that do not fit
-    completely are left out.
+    `keys` has (key, what it does). A key is highlighted in its word if it occurs there. If not all keys fit,
+    the key of the help stands last and counts the others.
     """
+    pieces = [(key, _key_piece(key, word)) for key, word in keys]
+    if sum(row_width(piece) for _, piece in pieces) > width:
+        pieces = _fitting(pieces, width)
     row: Row = []
     spots: list[tuple[int, int, str]] = []
     used = 0
-    for key, word in keys:
-        piece: Row = [label(" "), *hot(key, word)]
-        cells = row_width(piece)
-        if used + cells > width:
-            break
+    for key, piece in pieces:
+        spots.append((used, used + row_width(piece), key))
         row += piece
-        spots.append((used, used + cells, key))
-        used += cells
+        used += row_width(piece)
     row.append((" " * (width - used), "text"))
     return row, spots
+
+
+def _key_piece(key: str, word: str) -> Row:
+    return [label(" "), *hot(key, word)]
+
+
+def _fitting(pieces: Sequence[tuple[str, Row]], width: int) -> list[tuple[str, Row]]:
+    """Return the first pieces of a row of keys that fit into `width` cells, and the key of the help if any.
+
+    The help's piece comes last, with the number of keys left out: it lists them.
+    """
+    others = [(key, piece) for key, piece in pieces if key != HELP]
+    room = width - (len(f" {HELP} 00 more keys") if len(others) < len(pieces) else 0)
+    shown: list[tuple[str, Row]] = []
+    for key, piece in others:
+        room -= row_width(piece)
+        if room < 0:
+            break
+        shown.append((key, piece))
+    if len(others) == len(pieces):
+        return shown
+    left = len(others) - len(shown)
+    return [*shown, (HELP, _key_piece(HELP, f"{left} more key{'' if left == 1 else 's'}"))]

@@ -281,9 +281,8 @@ def _backend_forms(width: int, count: int, tiling: Tiling) -> _Ladder:
         return [[_list("table", count, 1, 1, 1)]]
     if tiling is Tiling.TILES:
         return _tile_forms(width, count)
-    small = [
-        _list("table", count, columns) for columns in range(1, _columns(width, count, BACKEND_LEAST) + 1)
-    ]
+    most = _columns(width, count, BACKEND_LEAST)
+    small = [_list("table", count, 1, 1, 1), *(_list("table", count, each) for each in range(1, most + 1))]
     lists = [_list("table", count, 1, each, 1) for each in (1, 2, 3)]
     good = _panels("backend", count, 1, BACKEND_GOOD_HEIGHT)
     if count <= _FEW:
@@ -293,10 +292,15 @@ def _backend_forms(width: int, count: int, tiling: Tiling) -> _Ladder:
 
 
 def _tile_forms(width: int, count: int) -> _Ladder:
-    """Return the forms of tiles: lower and narrower ones as rows get short; the lowest have no graph."""
+    """Return the forms of tiles: lower and narrower ones as rows get short; the lowest have no graph.
+
+    Where not even these fit, the backends are a list.
+    """
     wide, narrow = (max(1, min(count, width // least)) for least in _TILE_WIDTHS)
     shapes = [(wide, 5), (wide, 4), (narrow, 5), (narrow, 4), (wide, 3), (narrow, 3)]
-    return [[_panels("tile", count, columns, each) for columns, each in shapes]]
+    tiles = [_panels("tile", count, columns, each) for columns, each in shapes]
+    most = _columns(width, count, BACKEND_LEAST)
+    return [[*tiles, *(_list("table", count, columns) for columns in range(1, most + 1))]]
 
 
 def _router_forms(width: int, count: int, height: int) -> _Ladder:
@@ -333,7 +337,9 @@ def _placed(form: _Form, count: int, y: int, width: int) -> list[Place]:
     places: list[Place] = []
     for index in range(count):
         row, column = divmod(index, form.columns)
-        x, end = (width * at // form.columns for at in (column, column + 1))
+        # Fewer tiles in the last row are wider: no part of the screen stays empty.
+        abreast = min(form.columns, count - row * form.columns) if form.kind == "tile" else form.columns
+        x, end = (width * at // abreast for at in (column, column + 1))
         each = form.height // rows
         places.append(Place(form.kind, index, x, y + row * each, end - x, each))
     return places

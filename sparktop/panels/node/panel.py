@@ -31,7 +31,7 @@ from sparktop.panels.parts.gpu_figures import (
     speed_role,
 )
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow, area_rows, caption
-from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
+from sparktop.panels.parts.rows import Row, Run, fit_row, in_role, row_width
 
 _EMPTY = NodeSample(at=0.0)
 _GIB = 2**30
@@ -65,22 +65,28 @@ def _memory(memory: MemoryReading, width: int) -> Row:
         label("mem", 4),
         *_percent(used, "memory", share_role(used, 85, 101), length=length),
         (" ", "text"),
-        *_used_of(memory.used_bytes, memory.total_bytes),
+        *_used_of(memory.used_bytes, memory.total_bytes, width - 4 - length - 7),
     ]
 
 
-def _used_of(used: int | None, total: int | None) -> Row:
-    """Return used and total memory, both in the unit of the total: "94.6 of 121.6 GiB"."""
+def _used_of(used: int | None, total: int | None, width: int) -> Row:
+    """Return used and total memory, both in the unit of the total: "94.6 of 121.6 GiB".
+
+    Where `width` cells are too few for that, both are without decimals.
+    """
     if used is None or not total:
         return [("– of ", "muted"), figure(numbers.data(total, 9).strip(), known=total is not None)]
     step, unit = (2**30, "GiB") if total >= 2**30 else (2**20, "MiB")
-    digits = 1 if total < 1000 * step else 0
-    return [
-        figure(f"{used / step:.{digits}f}"),
-        label(" of "),
-        figure(f"{total / step:.{digits}f}"),
-        label(f" {unit}"),
+    rows: list[Row] = [
+        [
+            figure(f"{used / step:.{digits}f}"),
+            label(" of "),
+            figure(f"{total / step:.{digits}f}"),
+            label(f" {unit}"),
+        ]
+        for digits in (1, 0)
     ]
+    return rows[0] if total < 1000 * step and row_width(rows[0]) <= width else rows[1]
 
 
 def _headroom(view: NodeView, memory: MemoryReading, width: int) -> Row:
@@ -128,7 +134,8 @@ def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
     second: Row = [label("    "), *_unit(gpu.sm_clock_mhz, 5, "", clock_role(view.speed))]
     second.append(label(" MHz" if gpu.sm_clock_max_mhz is None else f"/{gpu.sm_clock_max_mhz} MHz"))
     if gpu.memory_used_bytes is not None and gpu.memory_total_bytes is not None:
-        second += [label("  "), *_used_of(gpu.memory_used_bytes, gpu.memory_total_bytes)]
+        room = width - row_width(second) - 2
+        second += [label("  "), *_used_of(gpu.memory_used_bytes, gpu.memory_total_bytes, room)]
     return [first, [*second, ("  ", "text"), _slowed(gpu, view)]]
 
 

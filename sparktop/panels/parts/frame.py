@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from sparktop.colors.derived import KINDS
-from sparktop.graphics.cells import cell_width
+from sparktop.graphics.cells import cell_width, fit
 from sparktop.panels.parts.rows import Row, Run, fit_row, row_width
 
 _DIGITS = {"node": "¹", "backend": "²", "events": "³", "self": "⁴"}
@@ -13,6 +14,8 @@ _DIGITS = {"node": "¹", "backend": "²", "events": "³", "self": "⁴"}
 _LETTERS = {"balance": "b", "events": "e"}
 """The key that shows a panel of a kind alone."""
 _BETWEEN = " · "
+_CLAUSE = re.compile(r"[:;,] ")
+_CUT_FIGURE = re.compile(r"\d[\d.,]*( ?[A-Za-zµ%°/×]+)?…\s*$")
 _LEAST_NAME = 4
 """Least width in cells of a panel's name, however long its state is."""
 
@@ -101,13 +104,22 @@ def _first_part(piece: Sequence[Run]) -> int:
 def _shortened(piece: Sequence[Run], room: int) -> Row:
     """Return the styled text `piece` in at most `room` cells: first without its last parts, then cut.
 
-    The parts of a text are separated by " · ".
+    The parts of a text are separated by " · ". A figure or its unit is not cut: the text then ends before it,
+    at the end of a clause if possible.
     """
     *start, (text, role) = piece
-    while row_width([*start, (text, role)]) > room and _BETWEEN in text:
+    left = room - row_width(start)
+    while cell_width(text) > left and _BETWEEN in text:
         text = f"{text.rpartition(_BETWEEN)[0]} "
     row = [*start, (text, role)]
-    return row if row_width(row) <= room else fit_row(row, room)
+    if row_width(row) <= room:
+        return row
+    cut = _CUT_FIGURE.search(fit(text, max(0, left)))
+    if cut is None:
+        return fit_row(row, room)
+    ends = [match.start() for match in _CLAUSE.finditer(text, 0, cut.start()) if match.start() > left / 2]
+    shorter = f"{text[: ends[-1]]} " if ends else f"{text[: cut.start()].rstrip()}… "
+    return [*start, (shorter, role)]
 
 
 def _head(title: Sequence[Run], state: Run | None, about: Sequence[Run], room: int) -> Row:

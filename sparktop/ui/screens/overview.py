@@ -21,7 +21,7 @@ from sparktop.panels.board.view import Preset, Sort, View
 from sparktop.panels.node.processes import ProcessSort
 from sparktop.ui.arrangement import Arrangement
 from sparktop.ui.canvas import Canvas
-from sparktop.ui.keys import bindings, clicked_key, with_moved_keys
+from sparktop.ui.keys import bindings, clicked_key, keys_to_unseen, with_moved_keys
 from sparktop.ui.screens.filter_actions import FilterActions, filter_line
 from sparktop.ui.screens.rank_actions import RankActions
 from sparktop.ui.screens.rewind_actions import time_line
@@ -132,8 +132,7 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
         self._room = room = height - HEADER - self.footer_rows - len(bar)
         snapshot = self._arrangement.of(self._shown, self.view, self.selected)
         zoomed = self._zoomed(snapshot)
-        # A zoomed panel fills the board; the header still shows a sweep's progress.
-        band = self._band if self.zoomed is None else None
+        band = self._band if self.zoomed is None else None  # the header still shows a sweep's progress
         scene = Scene(
             # A zoomed panel names others, such as a backend's nodes, which the filter must not hide.
             snapshot if zoomed is None else self._shown,
@@ -187,7 +186,8 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
         keys = [
             (key.shown, key.footer) for key in table if key.footer and key.name not in _BOXES.keys() - hidden
         ]
-        first = [*self._time_keys(), *self._sweep_keys(), *self._group_keys()]
+        unseen = keys_to_unseen(table, self.view, self._shown) if self.zoomed is None else []
+        first = [*unseen, *self._time_keys(), *self._sweep_keys(), *self._group_keys()]
         named = {shown for shown, _ in first}
         keys = [*first, *(pair for pair in keys if pair[0] not in named)]
         if self.on_processes and self.view.processes.filter:

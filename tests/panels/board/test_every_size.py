@@ -238,3 +238,14 @@ def moving(view: Shown, every_s: float) -> Shown:
         table.append(time, dict.fromkeys(names, 100.0 if 40 <= time < 60 else 0.0))
     series = {name: one for name, one in table.series().items() if hasattr(view.history, name)}
     return replace(view, history=replace(view.history, **series))
+
+
+@pytest.mark.parametrize("preset", [Preset.WATCH, Preset.COMPACT, Preset.WALL])
+def test_five_backends_fit_on_the_smallest_board(twelve: Snapshot, preset: Preset) -> None:
+    """At 60×16 all five nodes and backends are in sight in each view; the board's list has its headings."""
+    scene, lines = drawn(fleet(twelve, 5), SIZES[0], preset)
+    assert scene.layout.height == SIZES[0][1]
+    keys = scene.keys()
+    names = [view.name for view in twelve.backends[:5]]
+    assert [key.name for key in keys if key.kind == "backend"] == names
+    assert preset is Preset.WALL or any("tok/s" in line and "wait" in line for line in lines)

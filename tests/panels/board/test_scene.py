@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sparktop.colors.palette import palettes
+from sparktop.config.keys import KEYS
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.panels.board.bars import footer_row, header_row
@@ -22,6 +23,7 @@ from sparktop.panels.board.view import (
     filtered_nodes,
 )
 from sparktop.panels.parts.rows import Row, row_text, row_width
+from sparktop.ui.keys import keys_to_unseen
 from stage.rehearsal import Outage, Rehearsal
 
 pytestmark = pytest.mark.long
@@ -213,3 +215,27 @@ def test_a_filter_needs_all_its_words_in_any_case(playing: Snapshot) -> None:
     assert filtered_backends(playing.backends, "spark-b nowhere") == []
     assert len(filtered_backends(playing.backends, "")) == 2
     assert [n.name for n in filtered_nodes(playing.nodes, "gb10")] == ["spark-a"]
+
+
+def test_keys_that_do_not_fit_are_counted_beside_the_key_that_lists_them() -> None:
+    """The help stands last with the number of keys left out; where all fit, it stays in its place."""
+    keys = [("q", "quit"), ("?", "help"), *((letter, f"{letter}-key") for letter in "abcdefghij")]
+    row, spots = footer_row(keys, 60)
+    assert "".join(text for text, _ in row).split("? ")[1].strip() == "4 more keys"
+    assert [key for _, _, key in spots] == ["q", *"abcdef", "?"]
+    assert [key for _, _, key in footer_row(keys, 120)[1]] == [key for key, _ in keys]
+
+
+@pytest.mark.parametrize(
+    ("view", "words"),
+    [
+        (View(), []),
+        (View(preset=Preset.ONE), ["view: 1 of 2 backends shown"]),
+        (View(boxes=Boxes(backends=False)), ["shows backends, hidden now"]),
+    ],
+)
+def test_what_a_view_leaves_out_is_named_in_the_row_of_keys(
+    broken: Snapshot, view: View, words: list[str]
+) -> None:
+    """A remembered view may hide backends: the first key says so, and shows them."""
+    assert [word for _, word in keys_to_unseen(KEYS, view, broken)] == words
