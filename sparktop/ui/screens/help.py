@@ -51,8 +51,10 @@ _WORDS = (
     ("queueing", "requests waited for half of the last 10 s or more"),
     (
         "busy",
-        "half of its slots or more are running (8 requests where slots are unknown), some wait, or the engine "
-        "itself is the limit of fewer: memory bandwidth, compute",
+        (
+            "half of its slots or more are running (8 requests where slots are unknown), some wait, "
+            "or the engine itself is the limit of fewer: memory bandwidth, compute"
+        ),
     ),
     ("bored", "it runs something, but the engine would take more at once"),
     ("idle", "nothing to do for 10 s"),

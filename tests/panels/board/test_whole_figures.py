@@ -52,7 +52,10 @@ def large(view: BackendView, scale: float) -> BackendView:
         slots=round(4 * scale),
         generation_tokens=1e4 * scale,
         history=BackendHistory(**table.series()),
-        **{name: latency(getattr(view, name)) for name in ("ttft", "itl", "e2e", "queue")},
+        ttft=latency(view.ttft),
+        itl=latency(view.itl),
+        e2e=latency(view.e2e),
+        queue=latency(view.queue),
     )
 
 
