@@ -114,5 +114,5 @@ def _listing(files: Sequence[str]) -> str:
 
 
 def _series_line(series: Series) -> str:
-    concurrency = ", ".join(dict.fromkeys(f"c{level.load.concurrency}" for level in series.levels))
-    return f"{series.name}  {series.tool}  {series.model or '–'}  {concurrency}\n"
+    levels = ", ".join(dict.fromkeys(level.load.point.short for level in series.levels))
+    return f"{series.name}  {series.tool}  {series.model or '–'}  {levels}\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparktop.model.load import LoadPoint
 from sparktop.values import dataclass
 
 
@@ -14,7 +15,8 @@ class Countdown:
     plan_words: str
     """Prompt and answer length of each request, in words."""
     targets: tuple[str, ...]
-    concurrency: tuple[int, ...]
+    levels: tuple[LoadPoint, ...]
+    """The points of all levels on the axis of the sweep; empty for a search."""
     requests: int | None
     """Number of measured requests; None where only a duration limits the sweep."""
     warm_ups: int

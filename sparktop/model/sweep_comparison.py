@@ -315,7 +315,8 @@ class HistoryRow:
     targets: tuple[str, ...] = ()
     model: str | None = None
     levels: int = 0
-    most_concurrency: int | None = None
+    most: LoadPoint | None = None
+    """The level with the highest load."""
     decode_tps: float | None = None
     """The highest value of all levels, in tokens per second."""
     ttft_ms: float | None = None

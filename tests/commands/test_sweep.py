@@ -181,7 +181,7 @@ def test_the_live_line_has_the_figures_of_the_moment() -> None:
         Phase.RUNNING, "solo", Load(128, 16), 1, 3, 16, 183.44, 412.0, 20, 1, 900, TimeRange(130, 190)
     )
     assert progress_line(now) == (
-        "solo · c=16 · run 2/3 · 16 in flight · 183 tok/s · TTFT p50 412 ms · 1 failed · 2 to 4 min left"
+        "solo · c = 16 · run 2/3 · 16 in flight · 183 tok/s · TTFT p50 412 ms · 1 failed · 2 to 4 min left"
     )
     assert "– tok/s · TTFT p50 – ms" in progress_line(Progress(Phase.RUNNING, "solo", Load(128, 16), 0))
     assert progress_line(Progress(Phase.SETTLING)) == "settling"

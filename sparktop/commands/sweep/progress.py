@@ -10,6 +10,7 @@ from typing import TextIO
 
 from sparktop.commands.sweep.conversations import conversations_line
 from sparktop.graphics.durations import range_words
+from sparktop.model.load import LoadKind
 from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import LevelResult
@@ -95,9 +96,21 @@ def plan_line(plan: Plan) -> str:
         return conversations_line(plan)
     expected = forecast(plan, ())
     more = expected.most_concurrency
-    levels = ", ".join(map(str, plan.concurrency))
-    levels += "" if more is None else f", then up to {more} while tok/s rise"
-    return f"c = {levels}: {', '.join(pieces(expected))}"
+    return f"{_axis_words(plan, more)}: {', '.join(pieces(expected))}"
+
+
+def _axis_words(plan: Plan, more: int | None) -> str:
+    """Return the levels of a plan: "c = 1, 4", "0.5, 1 requests/s (poisson)"."""
+    if plan.find_knee:
+        return f"rates from one request at a time until the server does not keep up ({plan.arrivals})"
+    levels = ", ".join(point.words for point in plan.axis)
+    match plan.kind:
+        case LoadKind.RATE:
+            return f"{levels} requests/s ({plan.arrivals})"
+        case LoadKind.CONCURRENCY:
+            return f"c = {levels}" + ("" if more is None else f", then up to {more} while tok/s rise")
+        case kind:
+            return f"{levels} {kind.value}"
 
 
 def progress_line(now: Progress) -> str:
@@ -106,7 +119,7 @@ def progress_line(now: Progress) -> str:
     if now.target is not None:
         parts.append(clean(now.target, 40))
     if now.load is not None:
-        parts.append(f"c={now.load.concurrency}")
+        parts.append(now.load.point.label)
     if now.phase in {Phase.RUNNING, Phase.WARMING_UP}:
         if now.phase is Phase.WARMING_UP:
             parts.append("warm-up")
@@ -128,19 +141,43 @@ def progress_line(now: Progress) -> str:
 def level_line(target: str, level: LevelResult) -> str:
     """Return a one-line summary of a finished level of the target `target`."""
     if level.error is not None:
-        return f"{clean(target, 40)}: c = {level.concurrency}, pp {level.pp} · ❌ {clean(level.error, 300)}"
+        return f"{clean(target, 40)}: {level.point.label}, pp {level.pp} · ❌ {clean(level.error, 300)}"
+    if level.open_loop is not None:
+        return " · ".join((*_open_loop_parts(target, level), *_doubt_parts(level)))
     decode = level.decode_tps or level.sustained_tps
     output = level.output_tps if decode is None else None
     prefill = level.prefill_tps
     ttft = level.ttft_ms
     parts = [
-        f"{clean(target, 40)}: c = {level.concurrency}" + (f", pp {level.pp}" if level.pp else ""),
+        f"{clean(target, 40)}: {level.point.label}" + (f", pp {level.pp}" if level.pp else ""),
         f"prefill {_number(prefill.mean if prefill else None)} tok/s",
         f"output {_number(output.mean)} tok/s"
         if output
         else f"decode {_number(decode.mean if decode else None)} tok/s",
         f"TTFT p50 {_number(ttft.p50 if ttft else None)} ms",
     ]
+    return " · ".join((*parts, *_doubt_parts(level)))
+
+
+def _open_loop_parts(target: str, level: LevelResult) -> list[str]:
+    """Return the rates of an open-loop level, and its latency from the due time or its growth."""
+    found = level.open_loop
+    completed = None if found is None else found.completed_per_s
+    ttft = level.ttft_due_ms
+    output = level.output_tps.mean if level.output_tps else None
+    return [
+        f"{clean(target, 40)}: {level.point.label}" + (f", pp {level.pp}" if level.pp else ""),
+        f"{_number(completed)} /s completed",
+        f"output {_number(output)} tok/s",
+        f"unstable: {found.growth_words}"
+        if found is not None and found.unstable
+        else f"TTFT due p50 {_number(ttft.p50 if ttft else None)} ms",
+    ]
+
+
+def _doubt_parts(level: LevelResult) -> list[str]:
+    """Return how many requests failed, the reasons to doubt a level, and why it is slow."""
+    parts = []
     if level.requests.failed:
         parts.append(f"{level.requests.failed} of {level.requests.failed + level.requests.ok} failed")
     if level.validity:
@@ -148,7 +185,7 @@ def level_line(target: str, level: LevelResult) -> str:
     slow = [mark.word for mark in marks_of(level) if not mark.doubt]
     if slow:
         parts.append(f"slow: {', '.join(slow)}")
-    return " · ".join(parts)
+    return parts
 
 
 def _number(value: float | None) -> str:

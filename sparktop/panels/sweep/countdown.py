@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sparktop.model.countdown import Countdown
+from sparktop.model.load import LoadKind
 from sparktop.panels.parts.figures import bar_runs, figure, label
 from sparktop.panels.parts.frame import frame_role, framed, name_tab
 from sparktop.panels.parts.rows import Row, fit_row, merged
@@ -37,13 +38,21 @@ def countdown_band(countdown: Countdown, width: int, height: int, *, selected: b
     return [merged(row) for row in drawn]
 
 
+_AXES = {
+    LoadKind.CONCURRENCY: "requests at once",
+    LoadKind.RATE: "requests/s",
+    LoadKind.USERS: "users",
+    LoadKind.AGENTS: "agents",
+}
+
+
 def _what(countdown: Countdown) -> list[Row]:
     """Return the sweep's targets, concurrencies and number of requests as pieces of text for `flowed`."""
     first, *others = countdown.targets or ("nothing",)
     pieces: list[Row] = [[label("on "), (first, "title")], *([(name, "title")] for name in others)]
-    levels = ", ".join(map(str, countdown.concurrency))
-    if levels:
-        pieces.append([label("requests at once "), figure(levels)])
+    if countdown.levels:
+        levels = ", ".join(one.words for one in countdown.levels)
+        pieces.append([label(f"{_AXES[countdown.levels[0].kind]} "), figure(levels)])
     if countdown.climb_to is not None:
         pieces.append(
             [label("may go on to "), figure(f"c = {countdown.climb_to}"), label(" while tok/s rise")]

@@ -14,6 +14,7 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.curve import PlotAxis, labelled
 from sparktop.graphics.dots import NOTHING, SOLID, SPARSE, DotGrid
 from sparktop.graphics.scale import nice_ceiling
+from sparktop.model.load import LoadKind
 from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, LimitLine
 from sparktop.model.sweep_view import SweepView
 from sparktop.panels.parts.figures import label
@@ -75,12 +76,16 @@ def line_letter(lines: Sequence[CurveLine], index: int) -> str:
     return str(1 + len(before) % 9)
 
 
+_AXES = {LoadKind.CONCURRENCY: "c", LoadKind.RATE: "/s", LoadKind.USERS: "users", LoadKind.AGENTS: "agents"}
+"""Name of the horizontal axis, at its left end."""
+
+
 def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     """Draw a plot of a metric against concurrency as `height` rows of `width` cells: title, curves, axis."""
     tall = max(2, height - 2)
-    concurrencies = sorted({point.concurrency for line in plot.lines for point in line.points})
+    points = sorted({point.point for line in plot.lines for point in line.points})
     beside = _names_width(plot, width)
-    axis = _axis(concurrencies, max(4, width - _EDGE - beside))
+    axis = _axis([one.value for one in points], max(4, width - _EDGE - beside))
     grid = DotGrid(axis.width, tall)
     place = _Place(axis, grid, *plot_ends(plot))
     for limit in plot.limits:
@@ -95,14 +100,14 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
             _draw_interval(place, point, index)
     names = _names(plot, place, worst_first[::-1], beside) if beside else [[]] * tall
     body = [[*_scale(row, tall, place), *_colored(runs), *names[row]] for row, runs in enumerate(grid.rows())]
-    below = labelled([(one, str(one)) for one in concurrencies], axis)
+    below = labelled([(one.value, one.words) for one in points], axis)
     better = "higher is better" if plot.more_is_better else "lower is better"
     if place.bottom:
         better = f"logarithmic, {better}"
     rows = [
         heading(f"{plot.title} in {plot.unit}", better, width),
         *body,
-        [label(fit("c", _EDGE - 1, "right") + " "), label(below)],
+        [label(fit(_AXES[points[0].kind], _EDGE - 1, "right") + " "), label(below)],
     ]
     return [merged(fit_row(row, width)) for row in rows][:height]
 
@@ -121,8 +126,8 @@ def _worst_first(plot: CurvePlot) -> list[int]:
     return sorted(range(len(plot.lines)), key=rank)
 
 
-def _axis(concurrencies: Sequence[int], width: int) -> PlotAxis:
-    low, high = concurrencies[0], max(concurrencies[-1], concurrencies[0] + 1)
+def _axis(values: Sequence[float], width: int) -> PlotAxis:
+    low, high = values[0], values[-1] if values[-1] > values[0] else values[0] + min(1, values[0])
     wider = (high / low) ** _MARGIN
     return PlotAxis(low / wider, high * wider, width, ratios=True)
 
@@ -191,7 +196,7 @@ def _draw_limit(place: _Place, limit: LimitLine) -> None:
 
 def _draw_line(place: _Place, line: CurveLine, index: int) -> None:
     pattern = SPARSE if line.reference is not None else SOLID
-    dots = [(place.x(point.concurrency), place.y(point.value.mean)) for point in line.points]
+    dots = [(place.x(point.point.value), place.y(point.value.mean)) for point in line.points]
     for start, end in pairwise(dots):
         place.grid.line(start, end, index, pattern)
 
@@ -201,7 +206,7 @@ def _draw_interval(place: _Place, point: CurvePoint, index: int) -> None:
     if low is None or high is None:
         return
     grid, tall = place.grid, place.grid.height
-    column, middle = place.x(point.concurrency) // 2, grid.row_of(place.y(point.value.mean))
+    column, middle = place.x(point.point.value) // 2, grid.row_of(place.y(point.value.mean))
     first, last = grid.row_of(place.y(max(0.0, high))), grid.row_of(place.y(max(0.0, low)))
     if first == middle == last:
         return
@@ -256,7 +261,7 @@ def _draw_marks(place: _Place, plot: CurvePlot, worst_first: Sequence[int]) -> N
     """Draw the letter of each point; of several in one cell, the best line's."""
     for index in worst_first:
         for point in plot.lines[index].points:
-            column, row = place.x(point.concurrency) // 2, place.grid.row_of(place.y(point.value.mean))
+            column, row = place.x(point.point.value) // 2, place.grid.row_of(place.y(point.value.mean))
             place.grid.put(column, row, line_letter(plot.lines, index), index)
 
 

@@ -69,9 +69,7 @@ _COLUMNS = (
     Column("TTFT", 8, lambda row: _ms(row.ttft_ms)),
     Column("doubt", 5, lambda row: f"!{row.doubtful}" if row.doubtful else ""),
     Column("model", 22, lambda row: row.model or numbers.UNKNOWN, right=False),
-    Column(
-        "to c", 5, lambda row: numbers.UNKNOWN if row.most_concurrency is None else f"{row.most_concurrency}"
-    ),
+    Column("to", 8, lambda row: numbers.UNKNOWN if row.most is None else row.most.short),
     Column("tags", 16, _tags, right=False),
 )
 """Columns in order of importance: narrow screens show only the first ones. The note gets the cells left."""

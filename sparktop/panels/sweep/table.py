@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
+from sparktop.model.load import LoadKind
 from sparktop.model.sweep_comparison import Measured, level_name
 from sparktop.model.sweep_view import LevelKey, LevelState, PlannedLevel, Rank, ResultRow, SweepView
 from sparktop.panels.parts.figures import bar_runs, label
@@ -98,6 +99,21 @@ def _failed(row: ResultRow) -> str:
     return f"{row.failed}/{ended}" if ended or row.cancelled else numbers.UNKNOWN
 
 
+def _growth(row: ResultRow) -> str:
+    """Return by how much the TTFT grows each second, such as "+0.43 s/s"; "" for a level that keeps up."""
+    return "" if row.ttft_growth is None else f"{row.ttft_growth:+.2f} s/s"
+
+
+def _per_s(row: ResultRow) -> str:
+    known = row.figures.get("requests_per_s")
+    return numbers.UNKNOWN if known is None else f"{known.mean:.2f}"
+
+
+def _mean_ms(row: ResultRow, name: str) -> str:
+    known = row.figures.get(name)
+    return _ms(None if known is None else known.mean)
+
+
 _COLUMNS = (
     Column("decode", 8, "decode_tps", _rate("sustained_tps", other="decode_tps")),
     Column("TTFT p50", 9, "ttft_ms", lambda row: _ms(row.ttft_p50_ms)),
@@ -110,7 +126,32 @@ _COLUMNS = (
     Column("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
 )
 """Columns in order of importance: narrow screens show only the first ones."""
-_SHOWN = ("prefill", "decode", "95 %", "peak", "TTFT p50", "p95", "tok/s each", "failed", "runs")
+_RATE_COLUMNS = (
+    Column("TTFT due", 9, "ttft_due_ms", lambda row: _growth(row) or _ms(row.ttft_p50_ms)),
+    Column("done /s", 8, None, _per_s),
+    Column("output", 8, "output_tps", _rate("output_tps")),
+    Column("p95", 8, None, lambda row: _ms(row.ttft_p95_ms)),
+    Column("E2E due", 8, "e2e_due_ms", lambda row: _mean_ms(row, "e2e_due_ms")),
+    Column("failed", 7, None, _failed),
+    Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
+    Column("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
+)
+"""The columns for requests at a rate, in order of importance."""
+_SHOWN = (
+    "done /s",
+    "output",
+    "TTFT due",
+    "E2E due",
+    "prefill",
+    "decode",
+    "95 %",
+    "peak",
+    "TTFT p50",
+    "p95",
+    "tok/s each",
+    "failed",
+    "runs",
+)
 """Headings in the order in which columns stand in the table."""
 
 
@@ -121,7 +162,8 @@ def columns_for(view: SweepView, width: int) -> list[Column]:
     """
     room = width - _name_width(view) - _marks_width(view, width)
     chosen: list[Column] = []
-    for column in _COLUMNS:
+    over_rates = any(level.key.point.kind is LoadKind.RATE for level in all_levels(view))
+    for column in _RATE_COLUMNS if over_rates else _COLUMNS:
         if view.rows and all(column.text(row) == numbers.UNKNOWN for row in view.rows):
             continue
         if column.width + 1 <= room:

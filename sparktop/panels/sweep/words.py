@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.durations import duration_words, range_words
+from sparktop.model.load import LoadKind
 from sparktop.model.sweep_view import SweepStatus, SweepView
 from sparktop.panels.parts.figures import bar_runs, figure, label
 from sparktop.panels.parts.frame import name_tab
@@ -64,7 +65,8 @@ def moment_pieces(view: SweepView) -> list[Row]:
     now = view.moment
     if now is None:
         return []
-    asked = "" if now.key is None else f" of {now.key.concurrency}"
+    at_a_rate = now.key is None or now.key.point.kind is LoadKind.RATE
+    asked = "" if now.key is None or at_a_rate else f" of {now.key.concurrency}"
     pieces: list[Row] = [
         [figure(numbers.rate(now.tps, 6).strip(), known=now.tps is not None), label(" tok/s")],
         [label("in flight "), figure(f"{now.in_flight}"), label(asked)],

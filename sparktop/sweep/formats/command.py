@@ -21,13 +21,16 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
         words += ["--target", f"{target.name}={target.url}"] if addresses else [target.name]
     plan, slo = result.plan, result.slo
     conditions = slo.conditions if slo is not None else ()
-    runs = plan.runs if plan.mode is LoadMode.STEADY or plan.requests is None else None
+    runs = plan.runs if plan.mode is not LoadMode.BURST or plan.requests is None else None
     limit = "" if plan.climb_to is None else f"..{plan.climb_to}"
+    opens = plan.mode is LoadMode.OPEN
     options = {
-        "-c": ",".join(map(str, plan.concurrency)) + limit if slo is None else None,
+        "-c": ",".join(map(str, plan.concurrency)) + limit if slo is None and not opens else None,
+        "--rate": ("auto" if plan.find_knee else ",".join(plan.points)) if opens else None,
+        "--arrivals": plan.arrivals,
         "--pp": ",".join(map(str, result.prompt_lengths())),
         "--tg": plan.tg,
-        "--mode": plan.mode.value,
+        "--mode": None if opens else plan.mode.value,
         "--runs": f"{runs}+" if plan.more_runs else runs,
         "--duration": None if plan.duration_s is None else f"{plan.duration_s:g}",
         "--requests": plan.requests,

@@ -49,6 +49,20 @@ def render_series(series: Sequence[Series]) -> str:
     return out.getvalue()
 
 
+_OPEN_LOOP = (
+    "offered_per_s",
+    "arrived_per_s",
+    "completed_per_s",
+    "in_flight_mean",
+    "in_flight_max",
+    "unanswered",
+    "overloaded",
+    "unstable",
+    "ttft_growth",
+    "queue_growth_per_s",
+)
+
+
 def _fields(
     result: SweepResult, target: TargetResult, level: LevelResult
 ) -> Iterator[tuple[str, str | float | None]]:
@@ -80,6 +94,8 @@ def _fields(
         latency = level.latency(name)
         for part in _LATENCY_PARTS:
             yield f"{name}_{part}", getattr(latency, part) if latency else None
+    for name in _OPEN_LOOP:
+        yield name, getattr(level.open_loop, name) if level.open_loop else None
     yield "stream_tps_p10", level.stream_tps.p10 if level.stream_tps else None
     yield "stream_tps_p50", level.stream_tps.p50 if level.stream_tps else None
     yield "largest_run_share_percent", largest_run_share(level)

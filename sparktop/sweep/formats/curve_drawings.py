@@ -5,11 +5,12 @@ The name of the target stands at the end of its curve.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from sparktop.graphics import svg
 from sparktop.graphics.curve import PlotAxis
+from sparktop.model.load import LoadKind
 from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint
 from sparktop.model.text import clean
 from sparktop.panels.sweep.curves import plot_ends
@@ -19,6 +20,13 @@ from sparktop.sweep.terms.definitions import METRICS, Metric
 from sparktop.sweep.view.curves import curve_plots
 
 CONCURRENCY, LENGTH = "requests at once", "tokens of the prompt"
+AXES = {
+    LoadKind.CONCURRENCY: CONCURRENCY,
+    LoadKind.RATE: "requests per second",
+    LoadKind.USERS: "users",
+    LoadKind.AGENTS: "agents",
+}
+"""Title of the horizontal axis."""
 _HOLLOW = ("", "hollow: a mark casts doubt on the level")
 _CAP = 3.5
 """Half the width of the ends of an interval."""
@@ -32,9 +40,16 @@ def by_load(series: Sequence[Series]) -> tuple[list[Series], str]:
     """
     levels = [level for one in series for level in one.levels]
     lengths = {level.load.pp for level in levels if level.load.pp is not None}
-    if len(lengths) > 1 and len({level.load.concurrency for level in levels}) == 1:
+    if len(lengths) > 1 and len({level.load.point for level in levels}) == 1:
         return [_over_lengths(one) for one in series], LENGTH
-    return [part for one in series for part in _parts(one)], CONCURRENCY
+    return [part for one in series for part in _parts(one)], axis_title(
+        level.load.point.kind for level in levels
+    )
+
+
+def axis_title(kinds: Iterable[LoadKind]) -> str:
+    """Return the title of the horizontal axis for levels of these kinds: that of the first."""
+    return AXES[next(iter(kinds), LoadKind.CONCURRENCY)]
 
 
 def _over_lengths(series: Series) -> Series:
@@ -75,7 +90,7 @@ def curve_drawing(plot: CurvePlot, x_title: str = CONCURRENCY) -> Drawing:
     """Draw one plot with its curves, intervals, limits and notes; `x_title` is the horizontal axis' title."""
     top, bottom = plot_ends(plot)
     hollow = any(point.doubtful for line in plot.lines for point in line.points)
-    places = sorted({point.concurrency for line in plot.lines for point in line.points})
+    places = sorted({point.point.value for line in plot.lines for point in line.points})
     frame = Frame(
         title=f"{plot.title} ({plot.unit})",
         subtitle="; ".join(_subtitle(plot, logarithmic=bottom > 0)),
@@ -88,9 +103,9 @@ def curve_drawing(plot: CurvePlot, x_title: str = CONCURRENCY) -> Drawing:
     parts = [*frame.drawn(), *_limits(plot, frame)]
     parts += [_line(frame, line, number, METRICS[plot.metric]) for number, line in enumerate(plot.lines)]
     ends = [(line.name, line.points[-1]) for line in plot.lines]
-    parts += frame.names([(name, end.concurrency, end.value.mean) for name, end in ends])
+    parts += frame.names([(name, end.point.value, end.value.mean) for name, end in ends])
     words = ". ".join(_in_words(line, METRICS[plot.metric]) for line in plot.lines)
-    against = "concurrency" if x_title == CONCURRENCY else "prompt length"
+    against = {CONCURRENCY: "concurrency", LENGTH: "prompt length"}.get(x_title, x_title)
     return Drawing(f"{plot.title} in {plot.unit} against {against}", words, "".join(parts), frame.height)
 
 
@@ -116,7 +131,7 @@ def _line(frame: Frame, line: CurveLine, number: int, metric: Metric) -> str:
     `number` is the index of the curve, which determines its colour.
     """
     kind = "curve" if line.reference is None else "curve reference"
-    places = [(frame.x(point.concurrency), frame.y(point.value.mean)) for point in line.points]
+    places = [(frame.x(point.point.value), frame.y(point.value.mean)) for point in line.points]
     parts = [svg.polyline(places, class_=kind)] if len(places) > 1 else []
     parts += [_interval(frame, point) for point in line.points if point.value.low is not None]
     for point, (x, y) in zip(line.points, places, strict=True):
@@ -126,7 +141,7 @@ def _line(frame: Frame, line: CurveLine, number: int, metric: Metric) -> str:
 
 
 def _interval(frame: Frame, point: CurvePoint) -> str:
-    x, low, high = frame.x(point.concurrency), point.value.low or 0.0, point.value.high or 0.0
+    x, low, high = frame.x(point.point.value), point.value.low or 0.0, point.value.high or 0.0
     top, bottom = frame.y(high), frame.y(low)
     caps = f"M{svg.short(x - _CAP)} {{}}h{svg.short(2 * _CAP)}"
     ends = "".join(caps.format(svg.short(y)) for y in (top, bottom))
@@ -136,7 +151,7 @@ def _interval(frame: Frame, point: CurvePoint) -> str:
 
 def _point_words(point: CurvePoint, metric: Metric) -> str:
     value = point.value
-    words = f"{point.concurrency:,}: {metric.text(value.mean)}"
+    words = f"{point.point.value:,g}: {metric.text(value.mean)}"
     if value.low is None or value.high is None:
         return words
     return f"{words} ({metric.text(value.low)} to {metric.text(value.high)})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from sparktop.model.load import LoadKind
 from sparktop.model.sweep_comparison import AdviceRow
 from sparktop.report.document.grid import Grid
 from sparktop.report.document.prose import plain
@@ -31,7 +32,12 @@ TITLE = "sparktop sweep"
 _FIRST = ("decode_tps", "prefill_tps", "sustained_tps", "ttft_ms")
 """Metrics that get a table of winners when there are several targets."""
 _PAIR = 2
-_LOAD = "c16: 16 requests at once"
+_LOADS = {
+    LoadKind.CONCURRENCY: "c16: 16 requests at once",
+    LoadKind.RATE: "2/s: two requests per second arrive, however many are in flight",
+    LoadKind.USERS: "8 users: as many people, who send a request, pause, and send the next",
+    LoadKind.AGENTS: "8 agents: as many conversations at once, with pauses of tools and people",
+}
 _LENGTHS = "; in, out: tokens of each prompt and of each answer"
 
 
@@ -80,7 +86,7 @@ def _meanings(result: SweepResult, series: Sequence[Series], grids: Sequence[Gri
     shown = set().union(*(table.metrics(targets) for table in TABLES))
     if not shown:
         return Section(paragraphs=("Nothing was measured.",))
-    load = f"{_LOAD}{_LENGTHS if any(one.has_lengths for one in series) else ''}."
+    load = f"{_LOADS[result.plan.load]}{_LENGTHS if any(one.has_lengths for one in series) else ''}."
     return Section(MEANINGS, items=(load, *lines(shown), *term_lines(_terms(grids))), folded=True)
 
 

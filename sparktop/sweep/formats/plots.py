@@ -8,12 +8,19 @@ from collections.abc import Sequence
 from sparktop.graphics.cells import cell_width
 from sparktop.graphics.numbers import tick
 from sparktop.graphics.scale import nice_ceiling
+from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.text import clean
 from sparktop.sweep.compare.series import Series
 from sparktop.sweep.terms.definitions import METRICS
 
-CURVES = ("decode_tps", "sustained_tps", "output_tps", "prefill_tps", "ttft_ms")
+CURVES = ("decode_tps", "sustained_tps", "output_tps", "prefill_tps", "ttft_due_ms", "ttft_ms")
 """Metrics that have a plot; `output_tps` only if no other rate of generated tokens is known."""
+_AXES = {
+    LoadKind.CONCURRENCY: "concurrency",
+    LoadKind.RATE: "requests/s",
+    LoadKind.USERS: "users",
+    LoadKind.AGENTS: "agents",
+}
 WIDTH, HEIGHT = 78, 16
 _LEAST_WIDTH, _LEAST_HEIGHT = 30, 8
 _MARKS = "●▲■◆○△□◇"
@@ -25,13 +32,14 @@ _STEPS = 4
 
 
 def plots(series: Sequence[Series], width: int = WIDTH, *, height: int = HEIGHT, colour: bool = False) -> str:
-    """Return plots as text, one for each metric of `CURVES` with values at two or more concurrencies.
+    """Return plots as text, one for each metric of `CURVES` with values at two or more points of the axis.
 
     `width` and `height` are the size of a plot in terminal cells. The axis of concurrency is logarithmic.
     Plots contain escape sequences only with `colour`. Return "" if no metric has enough values.
     """
     known = {name for one in series for name in one.metrics()}
     skipped = {"output_tps"} if known & {"decode_tps", "sustained_tps"} else set()
+    skipped |= {"ttft_ms"} if "ttft_due_ms" in known else set()
     drawn = (_plot(series, name, width, height, colour=colour) for name in CURVES if name not in skipped)
     return "\n".join(text for text in drawn if text)
 
@@ -39,7 +47,7 @@ def plots(series: Sequence[Series], width: int = WIDTH, *, height: int = HEIGHT,
 def _plot(series: Sequence[Series], name: str, width: int, height: int, *, colour: bool) -> str:
     curves = [(one.name, _points(one, name)) for one in series]
     curves = [(label, points) for label, points in curves if points]
-    places = sorted({concurrency for _, points in curves for concurrency in points})
+    places = sorted({point for _, points in curves for point in points})
     if len(places) < _LEAST_POINTS:
         return ""
     from plotext import figure  # late, because it takes 60 ms and nothing else needs it
@@ -47,17 +55,17 @@ def _plot(series: Sequence[Series], name: str, width: int, height: int, *, colou
     figure.clear()
     figure.plot_size(max(width, _LEAST_WIDTH), max(height, _LEAST_HEIGHT))
     metric = METRICS[name]
-    figure.title(f"{metric.title} ({metric.unit}) against concurrency")
+    figure.title(f"{metric.title} ({metric.unit}) against {_AXES[places[0].kind]}")
     legend: list[str] = []
     for number, (label, points) in enumerate(curves):
         mark = _MARKS[number % len(_MARKS)]
-        xs, ys = [math.log2(one) for one in points], list(points.values())
+        xs, ys = [math.log2(one.value) for one in points], list(points.values())
         line = figure.signal(xs, ys, marker="braille")
         line.lines()
         figure.draw(line)
         figure.draw(figure.signal(xs, ys, marker=mark))
         legend.append(f"{mark} {clean(label, _LABEL_CELLS)}")
-    figure.ruler("x").ticks([math.log2(one) for one in places], [str(one) for one in places])
+    figure.ruler("x").ticks([math.log2(one.value) for one in places], [one.words for one in places])
     highest = max(value for _, points in curves for value in points.values())
     top = nice_ceiling(highest)
     steps = [top * share / _STEPS for share in range(_STEPS + 1)]
@@ -81,14 +89,14 @@ def _wrapped(legend: Sequence[str], width: int) -> list[str]:
     return lines
 
 
-def _points(series: Series, metric: str) -> dict[int, float]:
-    """Return {concurrency: mean of a metric}, in ascending order.
+def _points(series: Series, metric: str) -> dict[LoadPoint, float]:
+    """Return {point on the axis: mean of a metric}, in ascending order.
 
-    If several levels have the same concurrency, the first of them is used.
+    If several levels have the same point, the first of them is used.
     """
-    points: dict[int, float] = {}
+    points: dict[LoadPoint, float] = {}
     for level in series.levels:
         figure = level.figures.get(metric)
         if figure is not None and math.isfinite(figure.mean):
-            points.setdefault(level.load.concurrency, figure.mean)
+            points.setdefault(level.load.point, figure.mean)
     return dict(sorted(points.items()))

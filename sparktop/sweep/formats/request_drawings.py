@@ -20,7 +20,7 @@ from sparktop.report.document.drawing import (
     series_class,
     shortened,
 )
-from sparktop.sweep.formats.curve_drawings import CONCURRENCY, LENGTH
+from sparktop.sweep.formats.curve_drawings import LENGTH, axis_title
 from sparktop.sweep.formats.tables.level_rows import level_words
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import SweepResult, TargetResult
@@ -37,7 +37,7 @@ _BAR, _BETWEEN, _LEVELS_APART = 9, 3, 8
 _LOGARITHMIC_FROM = 10.0
 _PAIR = 2
 
-_Dots = dict[int, list[float]]
+_Dots = dict[float, list[float]]
 """Milliseconds of single requests, by place on the horizontal axis."""
 
 
@@ -48,10 +48,10 @@ def request_drawings(result: SweepResult) -> Iterator[Drawing]:
     """
     levels = [level for target in result.targets for level in target.levels]
     lengths = {level.pp for level in levels}
-    axis = LENGTH if len(lengths) > 1 else CONCURRENCY
+    axis = LENGTH if len(lengths) > 1 else axis_title(level.load for level in levels)
     dots = {target.name: found for target in result.targets if (found := _dots(target, axis))}
     # Requests of several lengths at several concurrencies would be one cloud.
-    is_clear = len(lengths) == 1 or len({level.concurrency for level in levels}) == 1
+    is_clear = len(lengths) == 1 or len({level.point for level in levels}) == 1
     if is_clear and any(len(times) >= _LEAST_DOTS for found in dots.values() for times in found.values()):
         yield _scatter(dots, axis)
     colors = {target.name: number for number, target in enumerate(result.targets)}
@@ -67,7 +67,7 @@ def _dots(target: TargetResult, axis: str) -> _Dots:
     for level in target.in_order():
         times = level.each.ttft_ms if level.each is not None else ()
         known = [time for time in times if time is not None and time > 0]
-        place = level.concurrency if axis == CONCURRENCY else level.pp
+        place = level.pp if axis == LENGTH else level.point.value
         if known and place:
             dots.setdefault(place, []).extend(known)
     return dots

@@ -54,7 +54,7 @@ def stored_row(one: StoredSweep, key: str | None = None) -> HistoryRow:
         targets=tuple(target.name for target in result.targets),
         model=", ".join(models) or None,
         levels=len(levels),
-        most_concurrency=max((level.concurrency for level in levels), default=None),
+        most=max((level.point for level in levels), default=None),
         decode_tps=_best_decode(levels),
         ttft_ms=_first_ttft(result),
         doubtful=sum(bool(level.validity) for level in levels),
@@ -67,7 +67,7 @@ def imported_row(key: str, series: Sequence[Series], started_at: datetime | None
     levels = [level for one in series for level in one.levels]
     models = dict.fromkeys(one.model for one in series if one.model is not None)
     rates = [level.figures.get("sustained_tps") or level.figures.get("decode_tps") for level in levels]
-    waits = [(level.load.concurrency, level.figures.get("ttft_ms")) for level in levels]
+    waits = [(level.load.point, level.figures.get("ttft_ms")) for level in levels]
     return HistoryRow(
         key=key,
         started_at=started_at,
@@ -76,9 +76,9 @@ def imported_row(key: str, series: Sequence[Series], started_at: datetime | None
         targets=tuple(one.name for one in series),
         model=", ".join(models) or None,
         levels=len(levels),
-        most_concurrency=max((level.load.concurrency for level in levels), default=None),
+        most=max((level.load.point for level in levels), default=None),
         decode_tps=max((rate.mean for rate in rates if rate is not None), default=None),
-        ttft_ms=min(((at, wait.mean) for at, wait in waits if wait is not None), default=(0, None))[1],
+        ttft_ms=min(((at.order, wait.mean) for at, wait in waits if wait is not None), default=(0, None))[1],
         doubtful=sum(bool(level.validity) for level in levels),
         simulated=any(one.simulated for one in series),
     )
@@ -86,6 +86,7 @@ def imported_row(key: str, series: Sequence[Series], started_at: datetime | None
 
 def _best_decode(levels: Sequence[LevelResult]) -> float | None:
     rates = [level.sustained_tps or level.decode_tps for level in levels]
+    rates += [level.output_tps for level in levels if level.open_loop is not None]
     return max((rate.mean for rate in rates if rate is not None), default=None)
 
 
@@ -95,7 +96,7 @@ def _first_ttft(result: SweepResult) -> float | None:
     If several levels have this concurrency, the smallest mean is returned.
     """
     known = [
-        (level.concurrency, level.ttft_ms.mean)
+        (level.point.order, level.ttft_ms.mean)
         for target in result.targets
         for level in target.levels
         if level.ttft_ms is not None

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from sparktop.model.load import LoadMode
+from sparktop.model.load import LoadKind, LoadMode
 from sparktop.sweep.plan.order import Load, loads
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.result.axis import RanRun
@@ -117,10 +117,11 @@ def _point(level: LevelResult, result: SweepResult) -> _Point | None:
     """Return the mean duration of a load run and the mean TTFT of a measured level.
 
     In steady mode, the mean duration of a request stands for that of a run. Return None if requests failed,
-    if none succeeded, or if the level was cut short.
+    if none succeeded, if the level was cut short, or if its axis is not the concurrency.
     """
     prompt, output = level.pp or result.plan.pp, level.tg or result.plan.tg
     cut = any(mark.code == CUT_SHORT for mark in level.validity)
+    cut = cut or level.load is not LoadKind.CONCURRENCY or level.depth > 0
     if not prompt or not output or cut or level.requests.failed or not level.requests.ok:
         return None
     if result.plan.mode is LoadMode.STEADY:
@@ -145,11 +146,11 @@ def _between_runs(result: SweepResult) -> tuple[float, float]:
     if first is None:
         return _BEGIN_S, _PAUSE_S
     levels = [(one.name, level) for one in result.targets for level in one.levels]
-    made = {(name, level.concurrency) for name, level in levels}
-    if any((one.target, one.concurrency) not in made for one in result.ran):
+    made = {(name, level.point) for name, level in levels}
+    if any((one.target, one.point) not in made for one in result.ran):
         return _BEGIN_S, _PAUSE_S  # the duration of an unmeasured level would look like a pause
     warm_ups = {
-        (name, level.concurrency, level.pp): (level.duration_s or 0.0) / level.runs
+        (name, level.point, level.pp): (level.duration_s or 0.0) / level.runs
         for name, level in levels
         if result.plan.warmup and level.runs and result.plan.mode is LoadMode.BURST
     }
@@ -167,7 +168,7 @@ def _turns(ran: Sequence[RanRun]) -> int:
     length has changed, which `RanRun` does not record.
     """
     changes = (
-        (after.target, after.concurrency) != (before.target, before.concurrency) or after.run <= before.run
+        (after.target, after.point) != (before.target, before.point) or after.run <= before.run
         for before, after in pairwise(ran)
     )
     return 1 + sum(changes)

@@ -14,12 +14,9 @@ from datetime import UTC, datetime
 from time import monotonic
 
 from sparktop.errors import SparktopError, UsageError
-from sparktop.model.failure import Failure
 from sparktop.model.load import LoadMode
-from sparktop.model.node import NodeSample
 from sparktop.model.targets import ModelFacts
 from sparktop.store import Reading, SourceKey
-from sparktop.store.keys import SourceKind
 from sparktop.sweep.generator.descriptors import limit_message
 from sparktop.sweep.plan.order import Load, Stint, level_of, load_at, numbers, stints
 from sparktop.sweep.plan.plan import Plan
@@ -33,6 +30,7 @@ from sparktop.sweep.run.estimate import Estimate
 from sparktop.sweep.run.guard import GuardWatch, guard_words
 from sparktop.sweep.run.level.maker import LevelMaker, LevelRefusedError, TargetFailedError
 from sparktop.sweep.run.level.record import LevelRecord
+from sparktop.sweep.run.open_loop.knee import KneeSearch, alone_per_s, keeps_up, most_per_s
 from sparktop.sweep.run.preparation import PreparedTarget, WorkerGoneError, prepare
 from sparktop.sweep.run.progress import (
     GuardSet,
@@ -45,7 +43,7 @@ from sparktop.sweep.run.progress import (
 )
 from sparktop.sweep.run.result_book import ResultBook
 from sparktop.sweep.run.sample_feed import SampleFeed, all_sampled
-from sparktop.sweep.run.server_side import ServerLog, node_point
+from sparktop.sweep.run.server_side import ServerLog
 from sparktop.sweep.run.slo.judgement import Verdict, judge_level
 from sparktop.sweep.run.slo.search import SloSearch
 from sparktop.sweep.run.worker_process import SweepWorker
@@ -162,6 +160,9 @@ class SweepRunner:
         elif self._plan.slo:
             for one in targets.values():
                 await self._search(maker, one, worker)
+        elif self._plan.find_knee:
+            for one in targets.values():
+                await self._find_knee(maker, one, worker)
         else:
             await self._make_levels(maker, targets, worker)
 
@@ -208,7 +209,9 @@ class SweepRunner:
             # Prompts depend on it, so that two sweeps never send the same ones.
             sweep_id=secrets.token_hex(4),
             interval_s=self._feed.snapshot().interval_s,
-            left=lambda made: None if self._plan.slo else self._estimate.range_s(self._todo, made),
+            left=lambda made: (
+                None if self._plan.slo or self._plan.find_knee else self._estimate.range_s(self._todo, made)
+            ),
             clock=self._clock,
         )
 
@@ -293,23 +296,44 @@ class SweepRunner:
                 Notice(f"{name}: each level gets {LEAST_RUNS} runs: fewer have no interval to judge by")
             )
         while (concurrency := search.next()) is not None and not self._stopped():
-            load = Load(plan.pp, concurrency)
             runs = runs_needed(plan, concurrency)
-            stint = Stint(prepared.target, load, tuple(range(runs)))
-            record = self._record(prepared, stint)
-            record.level = replace(record.level, runs=runs)
-            try:
-                level = await self._make(maker, stint, record)
-            except (TargetFailedError, LevelRefusedError) as error:
-                self._book.target_failed(name, str(error))
+            found = await self._searched_level(maker, prepared, Load(plan.pp, concurrency), runs)
+            if found is None:
                 return
-            if self._stopped() or level is None:
-                return
-            found = judge_level(plan.slo, level, record.traces, plan.max_error_share)
-            search.add(concurrency, found)
+            level, record = found
+            judged = judge_level(plan.slo, level, record.traces, plan.max_error_share)
+            search.add(concurrency, judged)
             self._book.slo(name, search)
-            word = _VERDICT_WORDS[found.both]
-            self._emit(Notice(f"{name}: c = {concurrency} {word}: {found.why}"))
+            word = _VERDICT_WORDS[judged.both]
+            self._emit(Notice(f"{name}: c = {concurrency} {word}: {judged.why}"))
+
+    async def _find_knee(self, maker: LevelMaker, prepared: PreparedTarget, worker: SweepWorker) -> None:
+        """Measure levels on one target until the highest rate that it keeps up with is found."""
+        plan, name = self._plan, prepared.target.name
+        self._emit(PhaseChanged(Phase.PREPARING, name))
+        alone = await alone_per_s(plan, prepared, worker, f"{maker.sweep_id}-{name}")
+        await maker.settle(prepared.backends)
+        search = KneeSearch(alone, most_per_s(plan))
+        while (point := search.next()) is not None and not self._stopped():
+            found = await self._searched_level(maker, prepared, load_at(plan, point, plan.pp), plan.runs)
+            if found is None:
+                return
+            search.add(point, kept_up=keeps_up(found[0], plan.max_error_share))
+        self._emit(Notice(f"{name}: {search.words()}"))
+
+    async def _searched_level(
+        self, maker: LevelMaker, prepared: PreparedTarget, load: Load, runs: int
+    ) -> tuple[LevelResult, LevelRecord] | None:
+        """Measure a level that a search chose; None if the target failed or the sweep was stopped."""
+        stint = Stint(prepared.target, load, tuple(range(runs)))
+        record = self._record(prepared, stint)
+        record.level = replace(record.level, runs=runs)
+        try:
+            level = await self._make(maker, stint, record)
+        except (TargetFailedError, LevelRefusedError) as error:
+            self._book.target_failed(prepared.target.name, str(error))
+            return None
+        return None if self._stopped() or level is None else (level, record)
 
     async def _make(self, maker: LevelMaker, stint: Stint, record: LevelRecord) -> LevelResult | None:
         """Execute a stint (runs of a level); save and return the level's result (None: nothing measured)."""
@@ -368,31 +392,10 @@ class SweepRunner:
             listener(event)
 
     def _take_reading(self, key: SourceKey, reading: Reading) -> None:
-        """Store a sample or failure of a source; stop the sweep if a limit of `Plan.guard` is violated."""
+        """Store a sample or failure of a source; stop the sweep if it violates a limit of the guard."""
         self._log.accept(key, reading)
-        maker = self._maker
-        if maker is None or maker.present is None or self._stopped():
-            return
-        reason: str | None = None
-        if isinstance(reading, NodeSample) and key.name in maker.present.nodes:
-            reason = self._guard.check_node(key.name, node_point(reading))
-        elif isinstance(reading, Failure) and key.kind is SourceKind.NODE and key.name in maker.present.nodes:
-            words = self._guard.check_failure(key.name, reading)
-            if words is not None:
-                self._emit(Notice(words))
-        elif isinstance(reading, Failure) and key.kind is SourceKind.BACKEND:
-            reason = self._check_silence(maker, maker.present)
-        if reason is not None:
-            self._brake.pull("stopped_by_guard", reason)
-
-    def _check_silence(self, maker: LevelMaker, present: PreparedTarget) -> str | None:
-        """Return why to stop if no server of the target answers polls or sends data any more; else None."""
-        silences = [self._log.silence(name) for name in present.backends]
-        silent = [one for one in silences if one is not None]
-        if not silent or len(silent) < len(silences):
-            return None
-        newest = max(silent, key=lambda one: one[0])
-        return self._guard.check_silence(present.target.name, newest, maker.newest_data_at, self._clock())
+        if self._maker is not None and not self._stopped():
+            self._maker.check_reading(key, reading)
 
 
 def _fit(worker: SweepWorker) -> int | None:

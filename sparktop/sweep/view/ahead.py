@@ -28,7 +28,7 @@ def countdown_of(
         title=plan.preset or "sweep",
         plan_words=plan_words,
         targets=tuple(f"{one.name} ({one.kind.value})" for one in plan.targets),
-        concurrency=plan.concurrency,
+        levels=plan.axis,
         climb_to=expected.most_concurrency,
         requests=expected.requests,
         at_least=expected.at_least,

@@ -28,6 +28,8 @@ class _Open:
     end: float | None = None
     backend: str | None = None
     ok: bool = True
+    due: float | None = None
+    """Open loop: when the request was due."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,12 +49,12 @@ class BarLedger:
             case RequestStarted():
                 bars = runs.setdefault(event.run, {})
                 if len(bars) < MOST_BARS:
-                    bars[event.request_id] = _Open(event.at, backend=only)
+                    bars[event.request_id] = _Open(event.at, backend=only, due=event.due)
             case FirstToken():
                 bar = self._find(runs, event.request_id)
                 if bar is not None and bar.first_token is None:
                     bar.first_token = event.at
-                    return 1000 * (event.at - bar.start)
+                    return 1000 * (event.at - (bar.start if bar.due is None else bar.due))
             case RequestEnded():
                 bar = self._find(runs, event.request_id)
                 if bar is not None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
 from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, LimitLine, Measured
 from sparktop.model.sweep_view import SweepView
 from sparktop.sweep.compare.references import Reference
@@ -17,6 +18,8 @@ from sparktop.sweep.view.interval import over_runs
 
 CURVES = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_ms")
 """Metrics that have a plot, in this order."""
+RATE_CURVES = ("output_tps", "ttft_due_ms", "e2e_due_ms")
+"""The same over rates. A level with which the server does not keep up has no latencies."""
 _DECODES = frozenset({"decode_tps", "sustained_tps"})
 _ROOFLINE_AT = 1
 """The concurrency for which the roofline (the limit by memory bandwidth) is known: a single request reads all
@@ -38,11 +41,12 @@ def curve_plots(
     If no series has a decode rate, a plot of "output_tps" comes first. Each plot also has the curves of
     `references` (published tables) and of `beside` (other series), and the `limits` for its metric.
     """
-    others = [*(one for reference in references for one in reference.series), *beside]
+    kinds = {level.load.point.kind for one in series for level in one.levels}
+    others = [_of_kinds(one, kinds) for reference in references for one in reference.series]
+    others += [_of_kinds(one, kinds) for one in beside]
     plots = []
     known = {name for one in series for name in one.metrics()}
-    # Some tools report no other rate of generated tokens.
-    for name in CURVES if known & _DECODES else ("output_tps", *CURVES):
+    for name in RATE_CURVES if LoadKind.RATE in kinds else _closed_curves(known):
         lines = [line for one in series if (line := _line(one, name, reference=False)) is not None]
         if not lines:
             continue
@@ -62,6 +66,16 @@ def curve_plots(
     return tuple(plots)
 
 
+def _closed_curves(known: set[str]) -> tuple[str, ...]:
+    """Return the metrics to draw over concurrency; some tools report no other rate of generated tokens."""
+    return CURVES if known & _DECODES else ("output_tps", *CURVES)
+
+
+def _of_kinds(series: Series, kinds: set[LoadKind]) -> Series:
+    """Return a copy of a series with the levels on the axes `kinds`."""
+    return replace(series, levels=tuple(one for one in series.levels if one.load.point.kind in kinds))
+
+
 def measured(figure: Figure) -> Measured:
     """Return a value with its 95 % confidence interval over runs.
 
@@ -76,21 +90,22 @@ def measured(figure: Figure) -> Measured:
 
 
 def _line(series: Series, metric: str, *, reference: bool) -> CurveLine | None:
-    points: dict[int, CurvePoint] = {}
+    points: dict[LoadPoint, CurvePoint] = {}
     for level in series.levels:
         figure = level.figures.get(metric)
         if figure is not None:
             # Of several prompt lengths at one concurrency, the first is drawn.
-            points.setdefault(level.load.concurrency, _point(level, figure))
+            points.setdefault(level.load.point, _point(level, figure))
     if not points:
         return None
-    ordered = tuple(points[concurrency] for concurrency in sorted(points))
+    ordered = tuple(points[at] for at in sorted(points))
     definition = series.definitions.get(metric)
     return CurveLine(series.name, ordered, series.source if reference else None, definition)
 
 
 def _point(level: SeriesLevel, figure: Figure) -> CurvePoint:
-    return CurvePoint(level.load.concurrency, measured(figure), doubtful=bool(set(level.validity) - _MILD))
+    doubtful = bool(set(level.validity) - _MILD)
+    return CurvePoint(level.load.concurrency, measured(figure), doubtful, level.load.position)
 
 
 def limits_of(result: SweepResult) -> tuple[LimitLine, ...]:
@@ -112,7 +127,7 @@ def _roofline(result: SweepResult) -> Iterable[LimitLine]:
     for target in result.targets:
         for level in target.levels:
             rate, share = level.decode_tps, level.roofline_percent
-            if level.concurrency != _ROOFLINE_AT or rate is None or not share:
+            if level.point != concurrency_point(_ROOFLINE_AT) or rate is None or not share:
                 continue
             limit = 100 * rate.mean / share
             if round(limit) not in seen:
@@ -150,9 +165,9 @@ def fits(reference: Reference, view: SweepView) -> bool:
     The table must have the plot's metric at concurrencies that overlap the measured ones.
     """
     for plot in view.plots:
-        own = [point.concurrency for line in plot.lines if line.reference is None for point in line.points]
+        own = [point.point for line in plot.lines if line.reference is None for point in line.points]
         for series in reference.series:
-            theirs = [level.load.concurrency for level in series.levels if plot.metric in level.figures]
-            if own and theirs and min(theirs) <= max(own) and max(theirs) >= min(own):
+            theirs = [level.load.point for level in series.levels if plot.metric in level.figures]
+            if own and theirs and not max(own) < min(theirs) and not max(theirs) < min(own):
                 return True
     return False

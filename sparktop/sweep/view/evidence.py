@@ -10,6 +10,7 @@ from sparktop.model.load import LoadMode
 from sparktop.model.sweep_view import BackendShare, LevelEvidence, LevelKey, ResultRow
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.figures import Latency, Rate
+from sparktop.sweep.result.open_loop import OpenLoopResult
 from sparktop.sweep.result.results import BackendSide, LevelResult, NodeSide, SweepResult
 from sparktop.sweep.result.run_split import level_split, split_words
 from sparktop.sweep.terms.definitions import METRICS
@@ -19,7 +20,7 @@ from sparktop.sweep.view.marks import balance_reasons, balance_word, limit_words
 from sparktop.sweep.view.rows import result_rows
 
 _RATES = ("decode_tps", "sustained_tps", "pure_decode_tps", "prefill_tps", "peak_tps")
-_LATENCIES = ("ttft_ms", "itl_ms", "e2e_ms")
+_LATENCIES = ("ttft_due_ms", "e2e_due_ms", "ttft_ms", "itl_ms", "e2e_ms", "client_wait_ms")
 _MOST_RUNS = 8
 """Maximum number of runs whose requests by backend are listed."""
 
@@ -125,6 +126,8 @@ def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
     """
     if level.error is not None:
         return
+    if (found := level.open_loop) is not None:
+        yield "Arrivals", _arrivals_words(found)
     yield from _own_facts(level)
     if (overhead := overhead_words(level)) is not None:
         yield "Router adds", overhead
@@ -138,6 +141,14 @@ def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
         yield "Roofline", f"{level.roofline_percent:.0f} % of what the memory bandwidth allows one request"
     if level.padding_percent is not None:
         yield "Padding", f"{level.padding_percent:.1f} % of the batch"
+
+
+def _arrivals_words(found: OpenLoopResult) -> str:
+    """Return the rates of an open-loop level, its requests in flight, and how its TTFT grows."""
+    words = f"{found.arrived_per_s or 0.0:.2f} /s, {found.completed_per_s or 0.0:.2f} /s completed"
+    words += f"; in flight {found.in_flight_mean or 0.0:.1f}, at most {found.in_flight_max or 0.0:.0f}"
+    words += f"; {found.unanswered} unanswered" if found.unanswered else ""
+    return words + (f"; {found.growth_words}" if found.unstable else "")
 
 
 def overhead_words(level: LevelResult) -> str | None:

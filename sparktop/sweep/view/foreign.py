@@ -54,7 +54,8 @@ class ForeignView:
             for level in one.levels:
                 # The table has one row per concurrency and prompt length. If the levels of such a row differ
                 # in output length, the first one is shown.
-                key = LevelKey(one.name, level.load.concurrency, level.load.pp)
+                load = level.load
+                key = LevelKey(one.name, load.concurrency, load.pp, load.position, load.depth)
                 self._levels.setdefault(key, (one, level))
         self._view = self._made()
 
@@ -154,7 +155,7 @@ class ForeignView:
         for key, figures in listed[:_MOST_LISTED]:
             level = self._levels[key][1]
             shown = {**figures, **{name: one for name, one in level.figures.items() if name == "ttft_ms"}}
-            where = f"{key.target} c{key.concurrency}" if several else f"c{key.concurrency}"
+            where = f"{key.target} {key.point.short}" if several else key.point.short
             yield f"{where}: {', '.join(_words(name, shown[name]) for name in METRICS if name in shown)}"
         if len(listed) > _MOST_LISTED:
             yield f"{len(listed) - _MOST_LISTED} more levels: enter on a level shows its figures"

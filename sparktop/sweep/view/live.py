@@ -347,7 +347,7 @@ class LiveView:
             return phase.phase.value
         if phase.load is None:
             return f"{phase.phase.value} {phase.target}"
-        where = f"{phase.target}, c = {phase.load.concurrency}"
+        where = f"{phase.target}, {phase.load.point.label}"
         if len(self._plan.lengths) > 1:
             where += f", {phase.load.prompt_tokens} prompt tokens"
         if phase.phase is not Phase.RUNNING or phase.run is None:
@@ -361,14 +361,14 @@ class LiveView:
             return conditions_words(plan.capacity)
         if self._result is not None:
             return plan_words(self._result.plan, self._result.prompt_lengths())
-        most = max(plan.concurrency, default=1)
         pp = plan.lengths[0] if len(plan.lengths) == 1 else None
         made = PlanResult(
             pp=pp,
             tg=plan.tg,
-            runs=plan.runs_of(most),
+            runs=plan.runs_of(plan.highest_concurrency),
             more_runs=plan.more_runs,
             mode=plan.mode,
+            arrivals=plan.arrivals,
             order=plan.order,
         )
         return plan_words(made, plan.lengths)

@@ -18,12 +18,16 @@ from sparktop.sweep.terms.doubts import (
     FEW_RUNS,
     FOREIGN_TRAFFIC,
     HIDDEN_TOKENS,
+    LATE_SENDS,
     MDNS_TARGET,
+    OVERLOADED,
     QUEUE_LIMITED,
     RESTARTED,
     SHORT_OUTPUT,
     THROTTLED,
     TOO_SHORT,
+    UNANSWERED,
+    UNSTABLE,
     WORDS,
 )
 
@@ -35,9 +39,13 @@ _WAITED_FOR = {"slots": "slots", "KV cache": "KV cache", "prefill compute": "pre
 """What requests wait for at a limit, as narrow tables name it: the first mark of a level may be the only one
 that fits."""
 _ORDER = (
+    UNSTABLE,
+    OVERLOADED,
     CUT_SHORT,
     ERRORS,
     RESTARTED,
+    UNANSWERED,
+    LATE_SENDS,
     CLIENT_LAG,
     CACHE_HITS,
     FOREIGN_TRAFFIC,

@@ -130,6 +130,9 @@ def end_words(status: SweepStatus, result: SweepResult) -> str:
     return f"{status.value}{why}; {kept} kept"
 
 
+_SHAPES = {LoadMode.BURST: "bursts", LoadMode.STEADY: "steady", LoadMode.OPEN: "at a rate"}
+
+
 def plan_words(plan: PlanResult, lengths: Sequence[int] = ()) -> str:
     """Return a line of text on a plan: prompt and output length, load mode, number of runs, and order.
 
@@ -137,7 +140,9 @@ def plan_words(plan: PlanResult, lengths: Sequence[int] = ()) -> str:
     """
     several = f"{min(lengths)}–{max(lengths)}" if len(set(lengths)) > 1 else None
     tokens = f"{several or _known(plan.pp)} → {_known(plan.tg)} tokens"
-    shape = "bursts" if plan.mode is LoadMode.BURST else "steady"
+    shape = _SHAPES[plan.mode] + (
+        f" ({plan.arrivals})" if plan.arrivals and plan.mode is LoadMode.OPEN else ""
+    )
     more = "+" if plan.more_runs else ""
     runs = "" if plan.runs is None else f", {plan.runs}{more} run{'' if plan.runs == 1 and not more else 's'}"
     order = ", interleaved" if plan.order is Order.ABBA else ""

@@ -68,13 +68,15 @@ def result_rows(result: SweepResult, unfinished: Iterable[LevelKey] = ()) -> tup
 def _row(key: LevelKey, level: LevelResult, unfinished: set[LevelKey]) -> ResultRow:
     figures = {name: found for name in RATES if (found := measured_rate(level, name)) is not None}
     figures |= {name: found for name in LATENCIES if (found := measured_latency(level, name)) is not None}
-    ttft, requests = level.ttft_ms, level.requests
+    loop, requests = level.open_loop, level.requests
+    ttft = level.ttft_ms if loop is None else level.ttft_due_ms
     return ResultRow(
         key=key,
         figures=figures,
         error=level.error,
         ttft_p50_ms=None if ttft is None else ttft.p50,
         ttft_p95_ms=None if ttft is None else ttft.p95,
+        ttft_growth=None if loop is None else loop.ttft_growth,
         stream_p50_tps=None if level.stream_tps is None else level.stream_tps.p50,
         runs=level.runs,
         ok=requests.ok,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import field
 
+from sparktop.model.load import LoadKind
 from sparktop.model.series import LATE, Series
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.sweep_view import BackendLine, LevelKey, LevelSpan, LiveSeries, NodeLine
@@ -88,7 +89,8 @@ class SweepCurves:
 
     def begin_level(self, at: float, key: LevelKey) -> None:
         """Record that a level started at the time `at`."""
-        self._concurrency.put(self.grid.slot(at), key.concurrency)
+        asked = key.concurrency if key.point.kind is not LoadKind.RATE else None
+        self._concurrency.put(self.grid.slot(at), asked)
         self.spans.append(LevelSpan(key, at))
 
     def end_level(self, at: float) -> None:

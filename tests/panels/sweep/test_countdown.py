@@ -8,13 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.model.countdown import Countdown
+from sparktop.model.load import concurrency_point
 from sparktop.panels.board.layout import SWEEP_HEIGHT, Boxes, arrange, below_band, sweep_height
 from sparktop.panels.parts.rows import row_text, row_width
 from sparktop.panels.sweep.countdown import countdown_band
 from sparktop.panels.sweep.notices import notices_screen
 from tests.panels.sweep_views import done, running, starting
 
-COUNTDOWN = Countdown("quick", "128 → 64 tokens", ("proxy (router)",), (1, 4, 16), 63, 21, 3.0, 3.0)
+LEVELS = tuple(concurrency_point(one) for one in (1, 4, 16))
+COUNTDOWN = Countdown("quick", "128 → 64 tokens", ("proxy (router)",), LEVELS, 63, 21, 3.0, 3.0)
 
 
 @settings(max_examples=60, deadline=None)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from time import perf_counter
 
 import pytest
 
 from sparktop.model.load import EndReason, LoadMode, RequestStarted
 from sparktop.sweep.generator.wire.lines import decode_command, encode_command
 from sparktop.sweep.generator.wire.messages import OpenLoop, RunLoad, WorkerTarget
+from sparktop.sweep.result.open_loop import due_values_s
+from sparktop.sweep.result.trace import collect
 from tests.sweep.conftest import InProcess
 from tests.sweep.stream_server import Asked
 
@@ -48,6 +51,34 @@ async def test_a_stall_of_the_server_does_not_stop_arrivals(in_process: InProces
     starts = [event for event in loaded.events if isinstance(event, RequestStarted)]
     assert len(dues(starts)) == 40
     assert loaded.log.most_in_flight >= 30
+
+
+@pytest.mark.parametrize("concurrency", [512, 2])
+async def test_a_stall_is_shown_in_full_from_the_due_time(in_process: InProcess, concurrency: int) -> None:
+    """Every request that was due in a stall of 2 s waits for its end, however few are in flight at once."""
+    stall: list[float] = []
+    asked_count = 0
+
+    async def behave(asked: Asked) -> None:
+        nonlocal asked_count
+        asked_count += 1
+        if asked_count == 15:
+            stall.extend((perf_counter(), perf_counter() + 2.0))
+        if stall:
+            await asyncio.sleep(max(0.0, stall[1] - perf_counter()))
+        await asked.stream()
+
+    arrivals = OpenLoop("constant", 20.0, None, 0.0, 3.0, 10.0, "seed")
+    loaded = await in_process.load(behave, mode=LoadMode.OPEN, concurrency=concurrency, open_loop=arrivals)
+    traces = collect(loaded.events)
+    assert len(traces) == 60
+    begin, end = stall
+    stalled = [one for one in traces if one.due is not None and begin <= one.due < end]
+    assert len(stalled) >= 35
+    waits = [value for _, value in due_values_s("ttft_due_ms", stalled)]
+    assert all(wait >= end - one.due for one, wait in zip(stalled, waits, strict=True) if one.due is not None)
+    if concurrency == 2:  # what a clock that starts at the write would say
+        assert sum((one.ttft_s or 0.0) > 0.5 for one in traces) <= 2
 
 
 async def test_requests_above_the_limit_wait_in_the_client(in_process: InProcess) -> None:

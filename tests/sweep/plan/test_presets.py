@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sparktop.errors import UsageError
-from sparktop.model.load import LoadMode
+from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.model.targets import GuardLimits, SweepSettings
-from sparktop.sweep.plan.plan import Order, SloCondition, SweepTarget
+from sparktop.sweep.plan.order import loads
+from sparktop.sweep.plan.plan import Order, Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import BUILT_IN, STEADY_S, Wishes, all_presets, find_preset, make_plan
+from sparktop.sweep.plan.slo import parse_slo
 
 SOLO = SweepTarget("solo", "http://127.0.0.1:8000")
 SHAPES = {
@@ -101,3 +105,35 @@ def test_two_targets_need_two_names() -> None:
     """Results are told by name, so names are unique."""
     with pytest.raises(UsageError, match="same name"):
         make_plan(find_preset("quick"), [SOLO, SOLO])
+
+
+def rated(**wishes: Any) -> Plan:  # noqa: ANN401 - fields of Wishes
+    """Return the plan of the preset "quick" with a rate of two requests per second and these settings."""
+    points = wishes.pop("points", (LoadPoint(LoadKind.RATE, 2.0),))
+    return make_plan(find_preset("quick"), [SOLO], Wishes(points=points, **wishes))
+
+
+def test_rates_replace_what_a_preset_says_about_concurrency() -> None:
+    """One run of a minute a level, in open mode; the preset's lengths stay."""
+    plan = rated()
+    assert (plan.mode, plan.kind, plan.runs, plan.duration_s) == (LoadMode.OPEN, LoadKind.RATE, 1, 60.0)
+    assert (plan.climb_to, plan.more_runs, plan.pp, plan.tg) == (None, False, 128, 64)
+    assert [one.point.label for one in loads(plan)] == ["2 /s"]
+    assert rated(runs=3).runs == 3
+
+
+@pytest.mark.parametrize(
+    ("wishes", "message"),
+    [
+        ({"requests": 5}, "leave out --requests"),
+        ({"slo": parse_slo("ttft_p90_ms=5")}, "leave out --rate"),
+        ({"points": (LoadPoint(LoadKind.RATE, 9999.0),), "duration_s": 3600.0}, "at most 1,000,000"),
+        ({"points": (LoadPoint(LoadKind.RATE, 0.001),)}, "less than one request: make it 1000 s"),
+        ({"points": (), "find_knee": True, "order": Order.ABBA}, "leave out --order abba"),
+        ({"arrivals": "weibull"}, "poisson, constant"),
+    ],
+)
+def test_settings_that_contradict_rates_are_refused(wishes: dict[str, Any], message: str) -> None:
+    """Each in one line that says what to leave out."""
+    with pytest.raises(UsageError, match=message):
+        rated(**wishes)

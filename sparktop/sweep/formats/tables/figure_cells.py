@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.sweep.compare.series import Figure, Load, load_at
+from sparktop.model.load import LoadKind
+from sparktop.sweep.compare.series import Figure, Load, Series, load_at
 from sparktop.sweep.result.comparison import ComparisonRow
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.terms.definitions import Metric
@@ -61,3 +62,16 @@ def load_of_level(level: LevelResult) -> Load:
 def load_of(row: ComparisonRow) -> Load:
     """Return the load of a row of a comparison."""
     return load_at(row.point, row.pp, row.tg, row.depth)
+
+
+_HEADS = {
+    LoadKind.CONCURRENCY: "Concurrency",
+    LoadKind.RATE: "Rate",
+    LoadKind.USERS: "Users",
+    LoadKind.AGENTS: "Agents",
+}
+
+
+def axis_head(series: Series) -> str:
+    """Return the heading of the column with the points of a series on its axis."""
+    return _HEADS[series.levels[0].load.point.kind if series.levels else LoadKind.CONCURRENCY]

@@ -17,6 +17,7 @@ from sparktop.sweep.compare.independent import made_of
 from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, loads
 from sparktop.sweep.formats.tables.figure_cells import (
+    axis_head,
     change,
     figure,
     load_of,
@@ -53,7 +54,7 @@ def by_concurrency(series: Series, metrics: Sequence[str], title: str) -> Grid:
         for level in series.levels
     )
     heads = tuple(f"{metric.title} ({metric.unit})" for metric in shown_metrics)
-    return Grid(title, ("Concurrency", *heads), rows)
+    return Grid(title, (axis_head(series), *heads), rows)
 
 
 def winners(comparison: ComparisonResult, metric: str, names: Sequence[str]) -> Grid:
@@ -190,8 +191,7 @@ def batch_scaling(series: Series) -> Grid:
     """Return a table of a series with the columns: Batch (concurrency) | Throughput (output tokens/s)."""
     metric = METRICS["output_tps"]
     rows = tuple(
-        (str(level.load.concurrency), figure(level.figures.get("output_tps"), metric))
-        for level in series.levels
+        (level.load.point.words, figure(level.figures.get("output_tps"), metric)) for level in series.levels
     )
     return Grid("Batch scaling", ("Batch", f"Throughput ({metric.unit})"), rows)
 

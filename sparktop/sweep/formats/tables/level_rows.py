@@ -30,6 +30,7 @@ _RATES = (
 )
 _MARK_WORDS = {CLIENT_LAG: "client lag"}
 """Names of marks that differ from those on the screen."""
+_COARSE_FROM = 100
 _MOST_MARKS = 2
 """Maximum number of marks named in a row; further marks are only counted."""
 
@@ -137,6 +138,18 @@ def _latency(name: str, part: str) -> Column:
     return Column(metric.title if part == "mean" else f"{metric.title} {part}", cell, name)
 
 
+def _open_loop(head: str, name: str) -> Column:
+    def cell(level: LevelResult) -> str:
+        value = getattr(level.open_loop, name) if level.open_loop is not None else None
+        return UNKNOWN if value is None else f"{value:,.2f}" if value < _COARSE_FROM else f"{value:,.0f}"
+
+    return Column(head, cell)
+
+
+def _growth(level: LevelResult) -> str:
+    return UNKNOWN if level.open_loop is None else level.open_loop.growth_words or UNKNOWN
+
+
 def _percent(head: str, value: Callable[[LevelResult], float | None]) -> Column:
     def cell(level: LevelResult) -> str:
         known = value(level)
@@ -191,6 +204,22 @@ LATENCY = Columns(
         _latency("e2e_ms", "p90"),
     ),
 )
+OPEN_LOOP = Columns(
+    "Requests at a rate",
+    (
+        _open_loop("Arrived (/s)", "arrived_per_s"),
+        _open_loop("Completed (/s)", "completed_per_s"),
+        _open_loop("In flight", "in_flight_mean"),
+        _open_loop("most", "in_flight_max"),
+        *(_latency("ttft_due_ms", part) for part in ("mean", "p50", "p90", "p99")),
+        _latency("e2e_due_ms", "mean"),
+        _latency("e2e_due_ms", "p90"),
+        _latency("client_wait_ms", "mean"),
+        Column(
+            "Growth", lambda level: level.open_loop.growth_words or UNKNOWN if level.open_loop else UNKNOWN
+        ),
+    ),
+)
 LEVELS = Columns(
     "Levels",
     (
@@ -204,4 +233,4 @@ LEVELS = Columns(
     ),
     notes=True,
 )
-TABLES: Sequence[Columns] = (THROUGHPUT, LATENCY, LEVELS)
+TABLES: Sequence[Columns] = (THROUGHPUT, OPEN_LOOP, LATENCY, LEVELS)

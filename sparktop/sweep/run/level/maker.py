@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 from time import monotonic
 
-from sparktop.model.failure import FailureKind
+from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import (
     FirstToken,
     LevelEnded,
@@ -20,7 +20,10 @@ from sparktop.model.load import (
     RequestEnded,
     ResponseStarted,
 )
+from sparktop.model.node import NodeSample
 from sparktop.model.time_range import TimeRange
+from sparktop.store import Reading, SourceKey
+from sparktop.store.keys import SourceKind
 from sparktop.sweep.generator.wire.messages import Batch, Calibrated, Refused, RunLoad, WorkerEnded
 from sparktop.sweep.plan.order import Load, Stint
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
@@ -32,9 +35,9 @@ from sparktop.sweep.run.guard import GuardWatch
 from sparktop.sweep.run.level.record import LevelRecord, named
 from sparktop.sweep.run.open_loop.arrivals import open_loop_of
 from sparktop.sweep.run.preparation import PreparedTarget, WorkerGoneError
-from sparktop.sweep.run.progress import LoadTold, Phase, PhaseChanged, RunTold, SweepEvent
+from sparktop.sweep.run.progress import LoadTold, Notice, Phase, PhaseChanged, RunTold, SweepEvent
 from sparktop.sweep.run.record import RunRecord
-from sparktop.sweep.run.server_side import ServerLog, ServerPoint
+from sparktop.sweep.run.server_side import ServerLog, ServerPoint, node_point
 from sparktop.sweep.run.validity import Asked
 from sparktop.sweep.run.worker_process import SweepWorker
 from sparktop.sweep.terms.request_errors import CANCELLED, count_errors, error_word
@@ -317,6 +320,31 @@ class LevelMaker:
         if any(error.kind is FailureKind.UNSUPPORTED for error in own):
             return  # our own limit of open files says nothing about the server
         self._stop(self.guard.check_run(target, ok, count_errors(events), self._newest_failure))
+
+    def check_reading(self, key: SourceKey, reading: Reading) -> None:
+        """Stop the sweep if a sample or failure of a source of the present target violates a limit."""
+        present = self.present
+        if present is None:
+            return
+        reason: str | None = None
+        if isinstance(reading, NodeSample) and key.name in present.nodes:
+            reason = self.guard.check_node(key.name, node_point(reading))
+        elif isinstance(reading, Failure) and key.kind is SourceKind.NODE and key.name in present.nodes:
+            words = self.guard.check_failure(key.name, reading)
+            if words is not None:
+                self.tell(Notice(words))
+        elif isinstance(reading, Failure) and key.kind is SourceKind.BACKEND:
+            reason = self._silence(present)
+        self._stop(reason)
+
+    def _silence(self, present: PreparedTarget) -> str | None:
+        """Return why to stop if no server of the target answers polls or sends data any more; else None."""
+        silences = [self.log.silence(name) for name in present.backends]
+        silent = [one for one in silences if one is not None]
+        if not silent or len(silent) < len(silences):
+            return None
+        newest = max(silent, key=lambda one: one[0])
+        return self.guard.check_silence(present.target.name, newest, self.newest_data_at, self.clock())
 
     def _stop(self, reason: str | None) -> None:
         if reason is not None:

@@ -25,6 +25,7 @@ from sparktop.sweep.run.slo.judgement import quantile_interval
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.words.capacity import capacity_sentences
+from sparktop.sweep.view.words.rates import is_over_rates, rate_sentence
 from sparktop.sweep.view.words.slo import slo_sentences
 
 TTFT_LIMIT_MS = 2000.0
@@ -48,6 +49,8 @@ def headline(
     targets = [one for one in result.targets if any(level.error is None for level in one.levels)]
     if len(targets) == 1:
         return _of_target(result, targets[0])
+    if any(map(is_over_rates, targets)):
+        compared = None  # which rate each one keeps up with is the answer
     if compared is not None and (found := _of_comparison(compared, name)):
         return found
     found = "; ".join(f"{name(one.name)}: {words}" for one in targets if (words := _of_target(result, one)))
@@ -56,16 +59,18 @@ def headline(
 
 def _of_target(result: SweepResult, target: TargetResult) -> str | None:
     """Return the headline of one target; None if no level has a token rate."""
+    if is_over_rates(target):
+        return rate_sentence(target)
     levels = [level for level in target.in_order() if level.error is None and level.requests.ok]
     metric = main_rate(levels)
     known = [level for level in levels if metric is not None and level.rate(metric) is not None]
     if metric is None or not known:
         return None
     lengths = list(dict.fromkeys(level.pp for level in known))
-    if len(lengths) > 1 and len({level.concurrency for level in known}) == 1:
+    if len(lengths) > 1 and len({level.point for level in known}) == 1:
         ends = (known[0], known[-1])
         parts = (f"{_rate(level, metric)} with {level.pp or 0:,} tokens in" for level in ends)
-        return f"{METRICS[metric].title.lower()} at c = {known[0].concurrency}: {', '.join(parts)}"
+        return f"{METRICS[metric].title.lower()} at {known[0].point.label}: {', '.join(parts)}"
     among = [(length, [level for level in known if level.pp == length]) for length in lengths]
     return "; ".join(
         (f"{length or 0:,} tokens in: " if len(lengths) > 1 else "")
@@ -86,9 +91,7 @@ def _of_length(result: SweepResult, target: TargetResult, levels: Sequence[Level
         most = best
     words = _lead_words(result, sure, levels, best, metric)
     if most is not best:
-        words += (
-            f"; c = {most.concurrency} measured {_rate(most, metric)}, but is in doubt: {_doubts(most)[0]}"
-        )
+        words += f"; {most.point.label} measured {_rate(most, metric)}, but is in doubt: {_doubts(most)[0]}"
     else:
         words += _end(result, target, good, best, metric)
     return "; ".join((words, *_first_tokens(levels)))
@@ -105,7 +108,7 @@ def _lead_words(
 
     `sure` are the levels without doubts.
     """
-    rate, measured = _rate(best, metric), f"c = {best.concurrency}"
+    rate, measured = _rate(best, metric), best.point.label
     if len(levels) == 1:
         return f"{measured}, {rate}{_in_doubt(best)}"
     ended = result.status in {"done", None}
@@ -148,9 +151,7 @@ def _end(
     top = levels[-1]
     if top is not best:
         ratio = rate_ratio(top, best, metric)
-        return (
-            "" if ratio is None else f", c = {top.concurrency} gives {_more(ratio.percent)}{_in_doubt(top)}"
-        )
+        return "" if ratio is None else f", {top.point.label} gives {_more(ratio.percent)}{_in_doubt(top)}"
     if len(levels) == 1:
         return ""
     if target.slots is not None and best.concurrency >= target.slots:
@@ -181,7 +182,7 @@ def _first_tokens(levels: Sequence[LevelResult]) -> Iterator[str]:
             break
         if longest > TTFT_LIMIT_MS:
             if holding is None:
-                yield f"TTFT p90 is over {limit} from c = {level.concurrency} on"
+                yield f"TTFT p90 is over {limit} from {level.point.label} on"
                 return
             break
         holding = level
@@ -191,7 +192,7 @@ def _first_tokens(levels: Sequence[LevelResult]) -> Iterator[str]:
         yield f"every TTFT under {limit}"
         return
     doubt = "" if _is_sure(holding) else f" ({NOT_CERTAIN})"
-    yield f"TTFT p90 stays under {limit} up to c = {holding.concurrency}{doubt}"
+    yield f"TTFT p90 stays under {limit} up to {holding.point.label}{doubt}"
 
 
 def _is_sure(level: LevelResult) -> bool:
@@ -246,10 +247,10 @@ def _win(
 ) -> str:
     """Return where one target wins and by how much: "a wins from c4 up: +24 to +28 % decode"."""
     won = [level for level in first.levels if level.winner == winner]
-    wanted = {(level.concurrency, level.prompt_tokens) for level in won}
+    wanted = {(level.point, level.prompt_tokens) for level in won}
     leads = [_lead(first, won)]
     for metric in beside:
-        alike = [one for one in metric.levels if (one.concurrency, one.prompt_tokens) in wanted]
+        alike = [one for one in metric.levels if (one.point, one.prompt_tokens) in wanted]
         if alike and all(one.winner == winner for one in alike):
             leads.append(_lead(metric, alike))
     return f"{name(winner)} wins {_where(won, first.levels, compared)}: {', '.join(leads)}"
@@ -279,8 +280,8 @@ def _where(won: Sequence[ComparedLevel], levels: Sequence[ComparedLevel], compar
 def _place(level: ComparedLevel, compared: Topologies) -> str:
     """Return the name of a level: its concurrency, its prompt length where levels differ in it, or both."""
     length = f"{level.prompt_tokens or 0:,} tokens in" if compared.several_lengths else ""
-    alone = len({one.concurrency for metric in compared.metrics for one in metric.levels}) == 1
-    return length if length and alone else " of ".join(filter(None, (f"c = {level.concurrency}", length)))
+    alone = len({one.point for metric in compared.metrics for one in metric.levels}) == 1
+    return length if length and alone else " of ".join(filter(None, (level.point.label, length)))
 
 
 def _without_winner(

@@ -80,5 +80,5 @@ def _sure(row: ResultRow, key: str) -> str:
 
 
 def _where(row: ResultRow, name: Callable[[str], str] | None) -> str:
-    words = f"c{row.key.concurrency}"
+    words = row.key.point.short
     return words if name is None else f"{name(row.key.target)} {words}"

@@ -1,0 +1,69 @@
+"""The answer of a sweep over rates in one sentence: with which rate a target keeps up, and with which not."""
+
+from __future__ import annotations
+
+from sparktop.model.load import LoadKind
+from sparktop.sweep.result.results import LevelResult, TargetResult
+from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.view.marks import marks_of
+
+
+def is_over_rates(target: TargetResult) -> bool:
+    """Return whether the levels of a target are rates."""
+    return any(level.load is LoadKind.RATE for level in target.levels)
+
+
+def rate_sentence(target: TargetResult) -> str | None:
+    """Return up to which rate a target keeps up, and how it fails beyond; None if nothing was measured.
+
+    For example "keeps up with 2 /s (237 tok/s, TTFT due p90 1.2 s), not with 4 /s: TTFT grows 0.43 s per s".
+    """
+    levels = [one for one in target.in_order() if one.error is None and one.open_loop is not None]
+    if not levels:
+        return None
+    lengths = list(dict.fromkeys(one.pp for one in levels))
+    parts = (_of_length([one for one in levels if one.pp == length]) for length in lengths)
+    if len(lengths) == 1:
+        return next(parts)
+    named = zip(lengths, parts, strict=True)
+    return "; ".join(f"{length or 0:,} tokens in: {words}" for length, words in named)
+
+
+def _of_length(levels: list[LevelResult]) -> str:
+    """Return the sentence for the levels of one prompt length, in ascending order of rates."""
+    failing = next((one for one in levels if _fails(one)), None)
+    kept = [one for one in levels if not _fails(one) and (failing is None or one.point < failing.point)]
+    if not kept:
+        return "" if failing is None else f"does not keep up with {failing.point.label}: {_why(failing)}"
+    best = kept[-1]
+    words = f"keeps up with {best.point.label}{_figures(best)}{_doubt(best)}"
+    if failing is not None:
+        return f"{words}, not with {failing.point.label}: {_why(failing)}"
+    return f"{words}, the highest rate measured" if len(levels) > 1 else words
+
+
+def _fails(level: LevelResult) -> bool:
+    return level.open_loop is not None and (level.open_loop.unstable or level.open_loop.overloaded)
+
+
+def _why(level: LevelResult) -> str:
+    found = level.open_loop
+    if found is None:
+        return ""
+    return found.growth_words or f"{found.in_flight_limit} requests in flight, the limit of the client"
+
+
+def _figures(level: LevelResult) -> str:
+    parts = []
+    if level.output_tps is not None:
+        parts.append(f"{METRICS['output_tps'].text(level.output_tps.mean)} tok/s")
+    if (ttft := level.ttft_due_ms) is not None and ttft.p50 is not None:
+        which, value = ("p90", ttft.p90) if ttft.p90 is not None else ("p50", ttft.p50)
+        parts.append(f"TTFT due {which} {METRICS['ttft_due_ms'].text(value)} ms")
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _doubt(level: LevelResult) -> str:
+    """Return the first reason to doubt a level, in brackets; "" if there is none."""
+    marks = [mark.word for mark in marks_of(level) if mark.doubt]
+    return f" (doubt: {marks[0]})" if marks else ""

@@ -1,0 +1,130 @@
+"""The result of a level at a rate: latencies from the due time, rates over the measured time, growth."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparktop.model.load import (
+    EndReason,
+    FirstToken,
+    Level,
+    LoadEvent,
+    LoadKind,
+    LoadMode,
+    LoadPoint,
+    RequestEnded,
+    RequestStarted,
+    RunStarted,
+    Tokens,
+)
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.open_loop import windows
+from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.result.trace import collect
+from sparktop.sweep.terms.definitions import LATENCIES
+
+LEVEL = Level("solo", 512, 100, 4, LoadMode.OPEN, 1, 20.0, LoadPoint(LoadKind.RATE, 1.0))
+
+
+def request(
+    number: int, due: float | None, start: float, first: float, end: float, reason: EndReason = EndReason.STOP
+) -> list[LoadEvent]:
+    """Return the events of a request of four tokens, of which the first comes at `first`."""
+    name = f"r{number}"
+    return [
+        RequestStarted(name, start, 0, 100, due),
+        FirstToken(name, first),
+        Tokens(name, end, 3),
+        RequestEnded(name, end, reason, generated_tokens=4 if reason is EndReason.STOP else None),
+    ]
+
+
+def level_of(events: list[LoadEvent]) -> LevelResult:
+    """Return the result of a run with these events, measured from 10 s to 30 s."""
+    all_events: list[LoadEvent] = [RunStarted(0.0, 0, (10.0, 30.0)), *events]
+    traces = collect(all_events)
+    return level_result(LEVEL, traces, windows(all_events, traces))
+
+
+def test_latencies_are_measured_from_the_due_time() -> None:
+    """Requests that waited 0.5 s in the client have that in TTFT and E2E from the due time alone."""
+    events = [
+        event
+        for number in range(20)
+        for event in request(number, 10.0 + number, 10.5 + number, 10.7 + number, 11.0 + number)
+    ]
+    level = level_of(events)
+    assert level.point.label == "1 /s"
+    assert level.ttft_ms is not None
+    assert level.ttft_due_ms is not None
+    assert level.e2e_due_ms is not None
+    assert level.client_wait_ms is not None
+    assert level.ttft_ms.mean == pytest.approx(200)
+    assert level.ttft_due_ms.mean == pytest.approx(700)
+    assert level.e2e_due_ms.p50 == pytest.approx(1000)
+    assert level.client_wait_ms.max == pytest.approx(500)
+    assert level.each is not None
+    assert level.each.wait_ms[:2] == (500.0, 500.0)
+
+
+def test_requests_before_and_after_the_measured_time_are_load_alone() -> None:
+    """They have no latencies and are not counted, but tokens that they get in the measured time are."""
+    before = request(0, None, 5.0, 9.0, 11.0)
+    after = request(1, None, 31.0, 32.0, 33.0)
+    level = level_of([*before, *request(2, 12.0, 12.0, 12.5, 13.0), *after])
+    assert level.requests.ok == 1
+    assert level.ttft_due_ms is not None
+    assert level.ttft_due_ms.count == 1
+    assert level.output_tps is not None
+    assert level.output_tps.mean == pytest.approx((3 + 4) / 20)
+    assert level.requests_per_s is not None
+    assert level.requests_per_s.mean == pytest.approx(2 / 20)
+    assert level.duration_s == 20.0
+    assert level.uncounted is not None
+    assert len(level.uncounted.run) == 2
+
+
+def test_a_request_without_an_answer_counts_with_its_age() -> None:
+    """A request due 12 s before the end of the run has at least that latency, and is no failure."""
+    events: list[LoadEvent] = [
+        *request(0, 12.0, 12.0, 12.5, 13.0),
+        RequestStarted("late", 20.0, 0, 100, 20.0),
+        RequestEnded("late", 32.0, EndReason.ABORT),
+    ]
+    level = level_of(events)
+    assert level.open_loop is not None
+    assert (level.open_loop.requests, level.open_loop.unanswered) == (2, 1)
+    assert level.open_loop.lower_bounds
+    assert level.ttft_due_ms is not None
+    assert level.ttft_due_ms.max == pytest.approx(12_000)
+    assert level.requests.failed == 0
+
+
+def test_an_unstable_level_has_its_growth_and_no_latency() -> None:
+    """A server that serves one request a second gets two: the TTFT grows by one second each second."""
+    events = [
+        event
+        for number in range(60)
+        for event in request(
+            number,
+            10.0 + number / 2 if number < 40 else None,
+            10.0 + number / 2,
+            10.5 + number,
+            11.0 + number,
+        )
+    ]
+    level = level_of(events)
+    assert level.open_loop is not None
+    assert level.open_loop.unstable
+    assert level.open_loop.ttft_growth == pytest.approx(1.0, rel=0.1)
+    assert level.open_loop.growth_words.startswith("TTFT grows")
+    assert all(level.latency(name) is None for name in LATENCIES)
+    assert level.stream_tps is None
+
+
+def test_a_level_is_read_as_it_was_written() -> None:
+    """The point, the growth and the due latencies of a level are in its JSON; an older file has none."""
+    level = level_of(request(0, 12.0, 12.0, 12.5, 13.0))
+    assert LevelResult.model_validate(level.model_dump(mode="json")) == level
+    old = LevelResult.model_validate({"concurrency": 4})
+    assert (old.point.label, old.open_loop) == ("c = 4", None)
