@@ -5,18 +5,18 @@ Planned levels have only a state, the running level has a bar, and finished leve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.load import LoadKind
-from sparktop.model.sweep_comparison import Measured, level_name
+from sparktop.model.sweep_comparison import level_name
 from sparktop.model.sweep_view import LevelKey, LevelState, PlannedLevel, Rank, ResultRow, SweepView
 from sparktop.panels.parts.figures import bar_runs, label
 from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, fit_row, row_width, spread_row
+from sparktop.panels.sweep.columns import COLUMNS, RATE_COLUMNS, SHOWN, Column
 from sparktop.panels.sweep.tracks import letters
-from sparktop.values import dataclass
 
 BEST, ALIKE = "◆", "◇"
 """Marks of the best value of a column, and of a value that does not differ significantly from the best."""
@@ -48,113 +48,6 @@ _APART = 2
 """Cells between two tables beside one another."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column of values in the table of levels."""
-
-    heading: str
-    width: int
-    metric: str | None
-    """Key of the column's rank in `ResultRow.ranks`; None for a column without ranks."""
-    text: Callable[[ResultRow], str]
-
-
-def _rate(name: str, *, other: str | None = None) -> Callable[[ResultRow], str]:
-    def text(row: ResultRow) -> str:
-        figure = row.figures.get(name) or (row.figures.get(other) if other else None)
-        return rate_text(None if figure is None else figure.mean)
-
-    return text
-
-
-def rate_text(value: float | None) -> str:
-    """Format a rate with at most six digits: "56.2", "408", "11,466", "123k"; "–" if unknown."""
-    text = numbers.rate(value, 6).strip()
-    return f"{int(text):,}" if text.isdigit() else text
-
-
-def _ms(value: float | None) -> str:
-    return numbers.duration(None if value is None else value / 1000, 7).strip()
-
-
-def _spread(row: ResultRow) -> str:
-    figure = row.figures.get("sustained_tps") or row.figures.get("decode_tps")
-    return interval_text(figure)
-
-
-def interval_text(figure: Measured | None) -> str:
-    """Format a 95 % confidence interval as its half-width in percent of the mean, such as "±2.1 %".
-
-    "–" without an interval.
-    """
-    if figure is None or figure.low is None or figure.high is None or figure.mean <= 0:
-        return numbers.UNKNOWN
-    half = 100 * (figure.high - figure.low) / 2 / figure.mean
-    return f"±{half:.1f} %" if half < 9.95 else f"±{half:.0f} %"
-
-
-def _failed(row: ResultRow) -> str:
-    ended = row.ok + row.failed
-    # Files of other tools may lack the number of requests.
-    return f"{row.failed}/{ended}" if ended or row.cancelled else numbers.UNKNOWN
-
-
-def _growth(row: ResultRow) -> str:
-    """Return by how much the TTFT grows each second, such as "+0.43 s/s"; "" for a level that keeps up."""
-    return "" if row.ttft_growth is None else f"{row.ttft_growth:+.2f} s/s"
-
-
-def _per_s(row: ResultRow) -> str:
-    known = row.figures.get("requests_per_s")
-    return numbers.UNKNOWN if known is None else f"{known.mean:.2f}"
-
-
-def _mean_ms(row: ResultRow, name: str) -> str:
-    known = row.figures.get(name)
-    return _ms(None if known is None else known.mean)
-
-
-_COLUMNS = (
-    Column("decode", 8, "decode_tps", _rate("sustained_tps", other="decode_tps")),
-    Column("TTFT p50", 9, "ttft_ms", lambda row: _ms(row.ttft_p50_ms)),
-    Column("prefill", 8, "prefill_tps", _rate("prefill_tps")),
-    Column("95 %", 7, None, _spread),
-    Column("peak", 8, "peak_tps", _rate("peak_tps")),
-    Column("p95", 8, None, lambda row: _ms(row.ttft_p95_ms)),
-    Column("failed", 7, None, _failed),
-    Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
-    Column("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
-)
-"""Columns in order of importance: narrow screens show only the first ones."""
-_RATE_COLUMNS = (
-    Column("TTFT due", 9, "ttft_due_ms", lambda row: _growth(row) or _ms(row.ttft_p50_ms)),
-    Column("done /s", 8, None, _per_s),
-    Column("output", 8, "output_tps", _rate("output_tps")),
-    Column("p95", 8, None, lambda row: _ms(row.ttft_p95_ms)),
-    Column("E2E due", 8, "e2e_due_ms", lambda row: _mean_ms(row, "e2e_due_ms")),
-    Column("failed", 7, None, _failed),
-    Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
-    Column("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
-)
-"""The columns for requests at a rate, in order of importance."""
-_SHOWN = (
-    "done /s",
-    "output",
-    "TTFT due",
-    "E2E due",
-    "prefill",
-    "decode",
-    "95 %",
-    "peak",
-    "TTFT p50",
-    "p95",
-    "tok/s each",
-    "failed",
-    "runs",
-)
-"""Headings in the order in which columns stand in the table."""
-
-
 def columns_for(view: SweepView, width: int) -> list[Column]:
     """Return the columns that fit into a table of `width` cells, beside the names and the marks of levels.
 
@@ -163,7 +56,7 @@ def columns_for(view: SweepView, width: int) -> list[Column]:
     room = width - _name_width(view) - _marks_width(view, width)
     chosen: list[Column] = []
     over_rates = any(level.key.point.kind is LoadKind.RATE for level in all_levels(view))
-    for column in _RATE_COLUMNS if over_rates else _COLUMNS:
+    for column in RATE_COLUMNS if over_rates else COLUMNS:
         if view.rows and all(column.text(row) == numbers.UNKNOWN for row in view.rows):
             continue
         if column.width + 1 <= room:
@@ -171,7 +64,7 @@ def columns_for(view: SweepView, width: int) -> list[Column]:
             room -= column.width + 1
         else:
             break
-    return sorted(chosen, key=lambda column: _SHOWN.index(column.heading))
+    return sorted(chosen, key=lambda column: SHOWN.index(column.heading))
 
 
 def _marks_width(view: SweepView, width: int) -> int:
@@ -216,7 +109,7 @@ def levels_beside(view: SweepView, width: int, height: int) -> list[Row]:
     levels that have no place even then, those next to the best one are shown.
     """
     room, count = height - 1, len(all_levels(view))
-    least = _name_width(view) + _SIGNS + _COLUMNS[0].width + 1 + _APART
+    least = _name_width(view) + _SIGNS + COLUMNS[0].width + 1 + _APART
     beside = max(1, min(-(-count // max(1, room)), (width + _APART) // least))
     levels = shown_levels(view, beside * room + 2, best_key(view))
     tall = -(-len(levels) // beside)

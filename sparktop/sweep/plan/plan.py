@@ -185,6 +185,11 @@ class Plan:
         return self.points[0].kind if self.points else LoadKind.CONCURRENCY
 
     @property
+    def searches(self) -> bool:
+        """True if the sweep chooses its levels as it goes, so that their number is not known before."""
+        return bool(self.slo) or self.find_knee
+
+    @property
     def highest_concurrency(self) -> int:
         """The most requests in flight of any level."""
         if self.capacity is not None:

@@ -209,9 +209,7 @@ class SweepRunner:
             # Prompts depend on it, so that two sweeps never send the same ones.
             sweep_id=secrets.token_hex(4),
             interval_s=self._feed.snapshot().interval_s,
-            left=lambda made: (
-                None if self._plan.slo or self._plan.find_knee else self._estimate.range_s(self._todo, made)
-            ),
+            left=lambda made: None if self._plan.searches else self._estimate.range_s(self._todo, made),
             clock=self._clock,
         )
 
@@ -300,8 +298,7 @@ class SweepRunner:
             found = await self._searched_level(maker, prepared, Load(plan.pp, concurrency), runs)
             if found is None:
                 return
-            level, record = found
-            judged = judge_level(plan.slo, level, record.traces, plan.max_error_share)
+            judged = judge_level(plan.slo, found[0], found[1].traces, plan.max_error_share)
             search.add(concurrency, judged)
             self._book.slo(name, search)
             word = _VERDICT_WORDS[judged.both]
