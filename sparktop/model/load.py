@@ -51,6 +51,8 @@ class LoadPoint:
     value: float
     rises_to: float | None = None
     """The value at the end of a level during which it rises; None if it stays the same."""
+    trace: str | None = None
+    """Name of the recorded traffic whose mean rate this is; None for arrivals that are drawn."""
 
     @property
     def words(self) -> str:
@@ -60,12 +62,12 @@ class LoadPoint:
 
     @property
     def label(self) -> str:
-        """The point with its unit: "c = 8", "1.5 /s", "8 users", "8 agents"."""
+        """The point with its unit: "c = 8", "1.5 /s", "1.5 /s of day.csv", "8 users", "8 agents"."""
         match self.kind:
             case LoadKind.CONCURRENCY:
                 return f"c = {self.words}"
             case LoadKind.RATE:
-                return f"{self.words} /s"
+                return f"{self.words} /s" + ("" if self.trace is None else f" of {self.trace}")
             case kind:
                 return f"{self.words} {kind.value.removesuffix('s') if self.value == 1 else kind.value}"
 
@@ -81,9 +83,9 @@ class LoadPoint:
                 return self.label
 
     @property
-    def order(self) -> tuple[int, float, float]:
+    def order(self) -> tuple[int, float, float, str]:
         """The sort key: by kind, then ascending by value."""
-        return list(LoadKind).index(self.kind), self.value, self.rises_to or 0.0
+        return list(LoadKind).index(self.kind), self.value, self.rises_to or 0.0, self.trace or ""
 
     def __lt__(self, other: LoadPoint) -> bool:
         """Return whether this point comes before `other` in tables and curves."""

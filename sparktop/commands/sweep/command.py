@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sparktop.commands.arguments import number, typed, whole_number
 from sparktop.commands.output import check_file, tell, write_markdown, write_out
 from sparktop.commands.sweep.conversations import add_conversation_options, conversation_wishes
+from sparktop.commands.sweep.traces import add_trace_options, traced
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.text import clean
 from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
@@ -99,6 +100,7 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         "is bursty)",
     )
     add_conversation_options(parser, counts(MOST_CONCURRENCY))
+    add_trace_options(parser)
     parser.add_argument("--pp", type=counts(MOST_TOKENS), metavar="N[,N…]", help="prompt tokens")
     parser.add_argument(
         "--longest",
@@ -179,8 +181,9 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
     from sparktop.sweep.plan.slo import parse_slo
 
     concurrency, climb_to = arguments.concurrency or (None, None)
-    people = conversation_wishes(arguments)
-    points = people.pop("points", None) or _rates(arguments)
+    trace = traced(arguments)
+    people = conversation_wishes(arguments) if trace is None else {}
+    points = people.pop("points", None) or (_rates(arguments) if trace is None else None)
     runs, more_runs = arguments.runs or (None, None)
     return Wishes(
         concurrency=concurrency,
@@ -192,6 +195,7 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
         points=points or None,
         find_knee=True if points == () else None,
         arrivals=arguments.arrivals,
+        trace=trace,
         mode=LoadMode(arguments.mode) if arguments.mode else None,
         duration_s=arguments.duration,
         requests=arguments.requests,

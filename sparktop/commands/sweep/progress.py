@@ -15,6 +15,7 @@ from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.run.forecast import forecast, pieces
+from sparktop.sweep.run.open_loop.replay import replay_sentences
 from sparktop.sweep.run.progress import (
     GuardSet,
     LevelMeasured,
@@ -94,6 +95,8 @@ def plan_line(plan: Plan) -> str:
     """Return a line on what a sweep is about to do: concurrencies, number of requests and least duration."""
     if plan.conversations is not None:
         return conversations_line(plan)
+    if plan.trace is not None:
+        return "; ".join((*replay_sentences(plan.trace), pieces(forecast(plan, ()))[2]))
     expected = forecast(plan, ())
     more = expected.most_concurrency
     return f"{_axis_words(plan, more)}: {', '.join(pieces(expected))}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from sparktop.model.load import LoadMode
+from sparktop.sweep.result.replay.parts import TracePlan
 from sparktop.sweep.result.results import SweepResult
 
 
@@ -40,6 +41,19 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
         # Stored as "ttft_p90_ms ≤ 2000".
         "--slo": ",".join("=".join(one.split()[::2]) for one in conditions),
     }
+    if plan.trace is not None:
+        options |= _trace_options(plan.trace)
     for name, value in options.items():
         words += [] if value in {None, ""} else [name, str(value)]
     return shlex.join([*words, *([] if plan.warmup else ["--no-warm-up"])])
+
+
+def _trace_options(trace: TracePlan) -> dict[str, str | None]:
+    """Return the options that choose recorded traffic; it sets the rate, the lengths and the duration."""
+    return {
+        **dict.fromkeys(("--rate", "--arrivals", "--pp", "--tg", "--duration")),
+        "--trace": trace.path or trace.name,
+        "--trace-format": trace.form,
+        "--trace-speed": None if trace.speed in {None, 1.0} else f"{trace.speed:g}",
+        "--trace-range": trace.span,
+    }

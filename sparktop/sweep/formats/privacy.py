@@ -87,6 +87,8 @@ class SweepPrivacy(Privacy):
             return text
         if key == "url":
             return self.url(text)
+        if key == "path":
+            return "" if self.anonymous else text
         return self.model(text) if key == "model" else self.name(text)
 
 

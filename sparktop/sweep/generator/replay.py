@@ -93,9 +93,11 @@ class ReplayClient(OpenLoopClient):
         return replace(request, content=content, prompt_tokens=tokens)
 
     def _run_started(self, number: int) -> RunStarted:
+        if self._arrivals.duration_s > 0:
+            return super()._run_started(number)
         at = perf_counter()
         self._origin = at + LEAD_S
-        return RunStarted(at, number)  # when the last request is due is not known yet
+        return RunStarted(at, number)  # turns wait for answers: when the last one is due is not known yet
 
     async def _execute(self) -> None:
         while (request := self._next()) is not None and request.request_id:

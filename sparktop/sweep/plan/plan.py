@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint, concurrency_point
 from sparktop.sweep.plan.conversations.preset import ConversationPreset
+from sparktop.sweep.plan.traces.replay import Replay
 from sparktop.values import dataclass
 
 ENOUGH_S = 10.0
@@ -135,6 +136,8 @@ class Plan:
     mode: LoadMode = LoadMode.BURST
     arrivals: str = "poisson"
     """Open mode: how the gaps between arrivals vary; see `sparktop.sweep.plan.arrivals`."""
+    trace: Replay | None = None
+    """Open mode: the recorded traffic that is replayed; lengths and duration are then its means."""
     find_knee: bool = False
     """Open mode, without `points`: True to look for the highest rate that a target keeps up with."""
     conversations: ConversationPreset | None = None

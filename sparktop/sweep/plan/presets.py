@@ -23,6 +23,7 @@ from sparktop.sweep.plan.people import (
     with_users,
 )
 from sparktop.sweep.plan.plan import Api, Guard, Order, Plan, SloCondition, SweepTarget
+from sparktop.sweep.plan.traces.replay import Replay
 from sparktop.values import dataclass
 
 DEFAULT = "quick"
@@ -82,6 +83,8 @@ class Wishes:
     """The levels on an axis other than concurrency; replaces the preset's concurrencies."""
     find_knee: bool | None = None
     arrivals: str | None = None
+    trace: Replay | None = None
+    """Recorded traffic, which sets the point, the lengths and the duration of the only level."""
     conversations: ConversationPreset | None = None
     """What agents do; their numbers are `points`."""
     think_s: float | None = None
@@ -143,6 +146,8 @@ def make_plan(
         told = {**users_settings(), **told}
     elif (conversations := told.get("conversations")) is not None:
         told = {**agents_settings(conversations), **told}
+    elif asked.trace is not None:
+        told = {**_OPEN, **told, **asked.trace.settings()}
     elif told.keys() & {"points", "find_knee"}:
         told = {**_OPEN, **told}
     if "runs" in told and "requests" not in told:
@@ -219,7 +224,9 @@ def _check_open(plan: Plan) -> None:
     if plan.requests is not None:
         raise UsageError("--rate: a level lasts --duration seconds: leave out --requests")
     if plan.slo:
-        raise UsageError("--slo looks for a concurrency: leave out --rate")
+        raise UsageError(f"--slo looks for a concurrency: leave out --{'rate' if plan.trace is None else 'trace'}")
+    if plan.trace is not None:
+        return
     if not plan.points and not plan.find_knee:
         raise UsageError("--mode open: give the rates with --rate")
     if plan.find_knee and plan.order is Order.ABBA:

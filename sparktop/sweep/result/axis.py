@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -10,6 +11,7 @@ from pydantic import Field
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint, TokenSource, concurrency_point
 from sparktop.sweep.plan.plan import Api, Order
 from sparktop.sweep.result.parts import MOST_CONCURRENCY, Count, Number, Part, Text, Time
+from sparktop.sweep.result.replay.parts import TracePlan
 
 
 class AxisPart(Part):
@@ -22,21 +24,23 @@ class AxisPart(Part):
     """The value on an axis other than concurrency; None on the latter."""
     rises_to: Number = None
     """The value at the end of a level during which it rises; None if it stays the same."""
+    trace: Text | None = None
+    """Name of the recorded traffic of a level, whose mean rate is `value`; None for other levels."""
 
     @property
     def point(self) -> LoadPoint:
         """The position on the axis of the sweep."""
         if self.load is LoadKind.CONCURRENCY or self.value is None:
             return concurrency_point(self.concurrency)
-        return LoadPoint(self.load, self.value, self.rises_to)
+        return LoadPoint(self.load, self.value, self.rises_to, self.trace)
 
 
 def axis_fields(concurrency: int, point: LoadPoint) -> dict[str, Any]:
     """Return the fields of an `AxisPart` at `point`, with at most `concurrency` requests in flight."""
     if point.kind is LoadKind.CONCURRENCY:
         return {"concurrency": concurrency}
-    value, rises_to = point.value, point.rises_to
-    return {"concurrency": concurrency, "load": point.kind, "value": value, "rises_to": rises_to}
+    named = {"load": point.kind, "value": point.value, "rises_to": point.rises_to, "trace": point.trace}
+    return {"concurrency": concurrency, **named}
 
 
 LevelLoad = tuple[LoadPoint, int | None, int | None, int]
@@ -61,6 +65,8 @@ class PlanResult(Part):
     mode: LoadMode = LoadMode.BURST
     arrivals: Text | None = None
     """Open loop: how the gaps between arrivals vary; None in other modes."""
+    trace: TracePlan | None = None
+    """The recorded traffic that was replayed; None for arrivals that were drawn, and in other modes."""
     find_knee: bool = False
     """True if the sweep looked for the highest rate that a target keeps up with."""
     workload: Text | None = None
@@ -82,7 +88,9 @@ class PlanResult(Part):
         """The planned levels on the axis of the sweep."""
         if self.load is LoadKind.CONCURRENCY:
             return tuple(concurrency_point(one) for one in self.concurrency)
-        return tuple(point for one in self.points if (point := _point_of(self.load, one)) is not None)
+        found = (_point_of(self.load, one) for one in self.points)
+        name = None if self.trace is None else self.trace.name
+        return tuple(replace(point, trace=name) for point in found if point is not None)
 
 
 class RanRun(AxisPart):

@@ -130,7 +130,8 @@ def _mean(values: Iterable[float | None]) -> float | None:
 def windows(events: Iterable[LoadEvent], traces: Sequence[RequestTrace]) -> dict[int, Span]:
     """Return the time in which the measured requests of each run were due, by run number.
 
-    A run that does not say is measured from the first of its due times to the last.
+    A run that does not say is measured from the first of its due times to the mean gap after the last; a
+    single request until its end.
     """
     found = {
         event.run: event.measured
@@ -139,7 +140,11 @@ def windows(events: Iterable[LoadEvent], traces: Sequence[RequestTrace]) -> dict
     }
     for run in {trace.run for trace in traces if trace.due is not None} - found.keys():
         dues = [trace.due for trace in traces if trace.run == run and trace.due is not None]
-        found[run] = (min(dues), max(dues))
+        begin, last = min(dues), max(dues)
+        if last > begin:
+            found[run] = (begin, begin + (last - begin) * len(dues) / (len(dues) - 1))
+        else:
+            found[run] = (begin, max(trace.end for trace in traces if trace.run == run))
     return found
 
 

@@ -21,6 +21,7 @@ from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.result.figures import Latency, Rate, StreamRates
 from sparktop.sweep.result.open_loop import OpenLoopResult
 from sparktop.sweep.result.parts import Count, Number, Part, Text, Time, Tree, Value
+from sparktop.sweep.result.replay.parts import ReplayResult
 from sparktop.sweep.terms.definitions import LATENCIES, RATES
 
 SCHEMA: Final = "sparktop.sweep/1"
@@ -178,6 +179,8 @@ class LevelResult(AxisPart):
     stream_tps: StreamRates | None = None
     open_loop: OpenLoopResult | None = None
     """What requests at a rate show; None on other axes."""
+    replay: ReplayResult | None = None
+    """What recorded traffic shows beside `open_loop`; None on other levels."""
     agents: AgentsResult | None = None
     users: UsersResult | None = None
     served_by: dict[Text, Count] = Field(default_factory=dict)

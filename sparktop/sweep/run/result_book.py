@@ -28,6 +28,7 @@ from sparktop.sweep.result.results import (
     TargetResult,
 )
 from sparktop.sweep.run.climb import slots_of
+from sparktop.sweep.run.open_loop.replay import trace_plan
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.router_side import direct_overhead_ms
 from sparktop.sweep.run.slo.search import SloSearch
@@ -215,7 +216,8 @@ def _plan_result(plan: Plan) -> PlanResult:
         climb_to=plan.climb_to,
         more_runs=plan.more_runs,
         mode=plan.mode,
-        arrivals=plan.arrivals if plan.mode is LoadMode.OPEN else None,
+        arrivals=plan.arrivals if plan.mode is LoadMode.OPEN and plan.trace is None else None,
+        trace=trace_plan(plan.trace),
         find_knee=plan.find_knee,
         workload=None if plan.conversations is None else plan.conversations.name,
         think_s=think_s_of(plan),

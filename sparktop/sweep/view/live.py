@@ -28,6 +28,7 @@ from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.axis import PlanResult
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.capacity.forecast import conditions_words
+from sparktop.sweep.run.open_loop.replay import trace_plan
 from sparktop.sweep.run.progress import (
     RATE_WINDOW_S,
     GuardSet,
@@ -369,6 +370,7 @@ class LiveView:
             more_runs=plan.more_runs,
             mode=plan.mode,
             arrivals=plan.arrivals,
+            trace=trace_plan(plan.trace),
             order=plan.order,
         )
         return plan_words(made, plan.lengths)

@@ -138,6 +138,10 @@ def plan_words(plan: PlanResult, lengths: Sequence[int] = ()) -> str:
 
     `lengths` are the prompt lengths if there are several.
     """
+    order = ", interleaved" if plan.order is Order.ABBA else ""
+    if plan.trace is not None:
+        runs = "" if plan.runs in {None, 1} else f", {plan.runs} runs"
+        return f"{plan.trace.words}{runs}{order}"
     several = f"{min(lengths)}–{max(lengths)}" if len(set(lengths)) > 1 else None
     tokens = f"{several or _known(plan.pp)} → {_known(plan.tg)} tokens"
     shape = _SHAPES[plan.mode] + (
@@ -145,7 +149,6 @@ def plan_words(plan: PlanResult, lengths: Sequence[int] = ()) -> str:
     )
     more = "+" if plan.more_runs else ""
     runs = "" if plan.runs is None else f", {plan.runs}{more} run{'' if plan.runs == 1 and not more else 's'}"
-    order = ", interleaved" if plan.order is Order.ABBA else ""
     return f"{tokens}, {shape}{runs}{order}"
 
 

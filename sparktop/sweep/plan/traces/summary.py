@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 
 from sparktop.sweep.plan.traces.formats import TraceFormat
 from sparktop.sweep.plan.traces.request import TracedRequest
@@ -34,8 +35,14 @@ class TraceSummary:
     output_tokens: int
     longest_prompt: int
     longest_answer: int
-    repeated_share: float | None
+    repeated_share: float | None = None
     """Share (0 to 1) of the prompt tokens that an endless prefix cache would have; None if unknown."""
+    lengths: tuple[tuple[int, int], ...] = ()
+    """(tokens of prompt and answer, number of requests of that length), ascending by length."""
+    texts: int = 0
+    """Requests whose prompt the file holds as text."""
+    begin_s: float = 0.0
+    """Seconds from the begin of the part to its first request."""
 
     @property
     def per_s(self) -> float:
@@ -44,13 +51,18 @@ class TraceSummary:
 
     @property
     def mean_prompt(self) -> int:
-        """Mean length of a prompt in tokens."""
-        return round(self.prompt_tokens / self.requests)
+        """Mean length in tokens of the prompts of known length; 0 if the length of none is known."""
+        known = self.requests - self.texts
+        return round(self.prompt_tokens / known) if known else 0
 
     @property
     def mean_answer(self) -> int:
         """Mean length of an answer in tokens."""
         return round(self.output_tokens / self.requests)
+
+    def beyond(self, context_tokens: int) -> int:
+        """Return how many requests are longer than a context, prompt and answer together."""
+        return sum(count for tokens, count in self.lengths if tokens > context_tokens)
 
 
 def summarise(choice: TraceChoice) -> TraceSummary:
@@ -60,8 +72,9 @@ def summarise(choice: TraceChoice) -> TraceSummary:
         TraceError: the file cannot be used.
     """
     trace = Trace(choice)
+    lengths: Counter[int] = Counter()
     count, prompts, outputs, longest, most_output = 0, 0, 0, 0, 0
-    waits = False
+    waits, texts = False, 0
     earliest = array("d")
     """Earliest time of each request."""
     repeated = _Repeated()
@@ -71,6 +84,8 @@ def summarise(choice: TraceChoice) -> TraceSummary:
         length = one.prompt_tokens or 0
         prompts += length
         outputs += one.output_tokens
+        lengths[length + one.output_tokens] += 1
+        texts += one.prompt_tokens is None
         longest, most_output = max(longest, length), max(most_output, one.output_tokens)
         at_s = one.due_s or 0.0
         if one.after is not None:
@@ -94,6 +109,9 @@ def summarise(choice: TraceChoice) -> TraceSummary:
         longest_prompt=longest,
         longest_answer=most_output,
         repeated_share=repeated.share(prompts),
+        lengths=tuple(sorted(lengths.items())),
+        texts=texts,
+        begin_s=begin_s or 0.0,
     )
 
 

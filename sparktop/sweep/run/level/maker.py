@@ -267,6 +267,7 @@ class LevelMaker:
             cache_salt=run_id,
             timeouts=plan.timeouts,
             open_loop=open_loop_of(plan, load, run) if mode is LoadMode.OPEN else None,
+            trace=plan.trace.choice if plan.trace is not None and mode is LoadMode.OPEN else None,
             conversations=conversations_of(plan, load, record.prepared.max_model_len),
             warm_up=warm_up,
         )

@@ -19,6 +19,7 @@ from sparktop.sweep.result.trace import RequestTrace, collect
 from sparktop.sweep.run.conversations import with_servers
 from sparktop.sweep.run.level.counts import asked_of, sampled_span
 from sparktop.sweep.run.level.limit import limit_side
+from sparktop.sweep.run.open_loop.replay import with_replay
 from sparktop.sweep.run.load import BackendQueue, InFlight, backend_queue, busy_batch, same_moment
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.record import RunRecord
@@ -74,6 +75,12 @@ class LevelRecord:
     cut_short: str | None = None
 
     @property
+    def _most_output(self) -> int:
+        """The most output tokens that a request asks for."""
+        trace = self.plan.trace
+        return self.level.output_tokens if trace is None else trace.summary.longest_answer
+
+    @property
     def runs(self) -> int:
         """Number of measured runs that were completed."""
         return len(self.run_s)
@@ -89,7 +96,7 @@ class LevelRecord:
         `events` are the run's events; they name backends as the monitor names them.
         """
         traces = collect(events)
-        self.asked = self.asked.plus(asked_of(traces, self.level.output_tokens))
+        self.asked = self.asked.plus(asked_of(traces, self._most_output))
         if warm_up:
             return
         end = record.finished
@@ -163,6 +170,8 @@ class LevelRecord:
         batches = self._busy_batches(log)
         grown = None if self.fell else self._sum(self.growth)
         made = with_servers(made, self.plan, self.prepared.kv_capacity_tokens, grown)
+        measured = None if self.fell else self._sum(self.measured)
+        made = with_replay(made, self.plan, events, traces, self.prepared.max_model_len, measured)
         made = made.model_copy(
             update={
                 "served_by": served,

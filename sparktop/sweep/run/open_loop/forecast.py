@@ -9,6 +9,7 @@ from sparktop.sweep.plan.arrivals import rate_of
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.presets import OPEN_S
 from sparktop.sweep.run.open_loop.arrivals import tail_s, warm_up_s
+from sparktop.sweep.run.open_loop.replay import replay_forecast
 
 _KNEE_LEVELS = 8
 """Usual number of levels of a search for the highest rate: five doublings, then three between."""
@@ -18,6 +19,8 @@ _REST_S = 3.0
 
 def open_forecast(plan: Plan) -> dict[str, Any]:
     """Return the fields of the forecast of an open-loop sweep, by name."""
+    if plan.trace is not None:
+        return replay_forecast(plan, plan.trace)
     count, levels = 0, len(plan.points) * len(plan.lengths)
     duration_s = plan.duration_s or OPEN_S
     prompts = 0

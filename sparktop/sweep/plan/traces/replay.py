@@ -1,0 +1,111 @@
+"""Recorded traffic as the only level of a sweep: the part of the file that is replayed, and what it holds."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparktop.errors import UsageError
+from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.model.text import clean
+from sparktop.values import dataclass
+
+if TYPE_CHECKING:  # plans are read at every start, traces seldom
+    from sparktop.sweep.plan.traces.summary import TraceSummary
+    from sparktop.sweep.plan.traces.trace import TraceChoice
+
+PATTERN = "trace"
+"""Name of the arrivals in place of a pattern."""
+SPEEDS = (0.001, 1000.0)
+"""Smallest and largest speed."""
+_LEAST_PER_S = 0.001
+_DIGITS = 3
+_LONGEST_NAME = 40
+_SHORTEST_S = 1.0
+_TEXT_TOKENS = 128
+"""Length of the trial prompts for a trace that holds texts, whose lengths are unknown."""
+_LEAST_TAIL_S, _LONGEST_TAIL_S = 30.0, 120.0
+_TURNS_TAIL_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The recorded traffic of a sweep."""
+
+    choice: TraceChoice
+    summary: TraceSummary
+
+    @property
+    def name(self) -> str:
+        """Name of the file, for display."""
+        return clean(Path(self.choice.path).name, _LONGEST_NAME)
+
+    @property
+    def point(self) -> LoadPoint:
+        """The point of the level: the mean rate of the trace at the chosen speed."""
+        rate = float(f"{self.summary.per_s:.{_DIGITS}g}")
+        return LoadPoint(LoadKind.RATE, max(_LEAST_PER_S, rate), trace=self.name)
+
+    @property
+    def measured_s(self) -> float:
+        """Seconds from the first request to the mean gap after the last one, if answers take no time."""
+        summary = self.summary
+        if summary.requests < 2:  # noqa: PLR2004 - a gap needs two
+            return _SHORTEST_S
+        return max(_SHORTEST_S, summary.duration_s * summary.requests / (summary.requests - 1))
+
+    @property
+    def tail_s(self) -> float:
+        """Seconds after the last request at which requests without an answer are given up.
+
+        Where turns wait for answers, a slow answer must not end the conversations that wait for it.
+        """
+        if self.summary.waits:
+            return _TURNS_TAIL_S
+        return min(_LONGEST_TAIL_S, max(_LEAST_TAIL_S, self.summary.duration_s))
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of a plan of this replay, by field name; lengths are the means."""
+        return {
+            "points": (self.point,),
+            "arrivals": PATTERN,
+            "prompt_lengths": (self.summary.mean_prompt or _TEXT_TOKENS,),
+            "tg": max(1, self.summary.mean_answer),
+            "duration_s": self.measured_s,
+        }
+
+
+def parse_range(text: str) -> tuple[float, float]:
+    """Return (begin, end) in seconds of a part such as "600..1200", "10m..1h", "..90" or "1h..".
+
+    Raises:
+        UsageError: the text is not a part, or the part is empty.
+    """
+    first, dots, last = text.partition("..")
+    if not dots:
+        raise UsageError(f"{_shown(text)} is no part: write it as in 600..1200, 10m..1h or 1h..")
+    begin = _seconds(first) if first.strip() else 0.0
+    end = _seconds(last) if last.strip() else math.inf
+    if end <= begin:
+        raise UsageError(f"{_shown(text)} is empty: it ends before it begins")
+    return begin, end
+
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def _seconds(text: str) -> float:
+    word = text.strip()
+    unit = _UNITS.get(word[-1:])
+    try:
+        value = float(word if unit is None else word[:-1]) * (unit or 1.0)
+    except ValueError:
+        value = math.nan
+    if not (value >= 0 and math.isfinite(value)):
+        raise UsageError(f"{_shown(text)} is no time: write seconds, or 10m, 2h, 1d")
+    return value
+
+
+def _shown(text: str) -> str:
+    return f"'{clean(text, _LONGEST_NAME)}'"
