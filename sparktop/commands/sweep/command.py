@@ -279,7 +279,8 @@ def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
     from sparktop.sweep.compare.resolution import resolution_words
     from sparktop.sweep.view.result import findings
 
-    tell(plan_line(plan))
+    for line in plan_line(plan).splitlines():
+        tell(line)
     if len(plan.targets) > 1:
         tell(resolution_words(plan))
     keeper = Keeper.open(os.environ, plan, output, form, render)

@@ -92,11 +92,14 @@ class SweepLine:
 
 
 def plan_line(plan: Plan) -> str:
-    """Return a line on what a sweep is about to do: concurrencies, number of requests and least duration."""
+    """Return what a sweep is about to do: concurrencies, number of requests and least duration.
+
+    That is one line, for recorded traffic a few.
+    """
     if plan.conversations is not None:
         return conversations_line(plan)
     if plan.trace is not None:
-        return "; ".join((*replay_sentences(plan.trace), pieces(forecast(plan, ()))[2]))
+        return "\n".join((*replay_sentences(plan.trace), pieces(forecast(plan, ()))[2]))
     expected = forecast(plan, ())
     more = expected.most_concurrency
     return f"{_axis_words(plan, more)}: {', '.join(pieces(expected))}"

@@ -63,6 +63,9 @@ _OPEN_LOOP = (
 )
 
 
+_REPLAY = ("cached_percent", "repeated_percent", "beyond_context", "not_due")
+
+
 def _fields(
     result: SweepResult, target: TargetResult, level: LevelResult
 ) -> Iterator[tuple[str, str | float | None]]:
@@ -96,6 +99,9 @@ def _fields(
             yield f"{name}_{part}", getattr(latency, part) if latency else None
     for name in _OPEN_LOOP:
         yield name, getattr(level.open_loop, name) if level.open_loop else None
+    yield "trace", spreadsheet_text(level.trace or "")
+    for name in _REPLAY:
+        yield name, getattr(level.replay, name) if level.replay else None
     yield "stream_tps_p10", level.stream_tps.p10 if level.stream_tps else None
     yield "stream_tps_p50", level.stream_tps.p50 if level.stream_tps else None
     yield "largest_run_share_percent", largest_run_share(level)

@@ -19,6 +19,7 @@ from sparktop.sweep.formats.evidence import evidence_sections, hardware_grid
 from sparktop.sweep.formats.tables.layouts import batch_scaling, contexts, interactive, spread
 from sparktop.sweep.formats.tables.level_rows import TABLES
 from sparktop.sweep.formats.tables.refused_rows import winners_and_refused
+from sparktop.sweep.formats.tables.replay_grid import phases_grid
 from sparktop.sweep.formats.tables.split_grid import split_grid
 from sparktop.sweep.plan.plan import ENOUGH_S
 from sparktop.sweep.result.axis import PlanResult
@@ -121,9 +122,11 @@ def _about(result: SweepResult) -> Iterator[str]:
     plan = result.plan
     models = list(dict.fromkeys(target.model for target in result.targets if target.model))
     more = " or more" if result.slo is not None else ""
+    mean = " on average" if plan.trace is not None else ""
     parts = [
         ", ".join(code(model) for model in models),
-        f"{_lengths(result)} tokens in, {plan.tg if plan.tg is not None else '?'} out",
+        "" if plan.trace is None else plain(plan.trace.words),
+        f"{_lengths(result)} tokens in, {plan.tg if plan.tg is not None else '?'} out{mean}",
         f"{plan.mode.value}, {_effort(plan)}{more}",
         plan.api.value,
         f"tokens counted from {plan.tokens_from.value}" if plan.tokens_from else "",
@@ -206,6 +209,7 @@ def _tables(result: SweepResult) -> Iterator[Section]:
         for table in TABLES:
             title = f"{table.title}: {code(target.name)}" if several else table.title
             yield Section(table=table.grid(target, title))
+        yield Section(table=phases_grid(target, several=several))
         yield Section(table=split_grid(target))
     if several:
         yield Section("Behind the figures", rank=2, on_page_only=True)

@@ -49,7 +49,7 @@ def stored_row(one: StoredSweep, key: str | None = None) -> HistoryRow:
     return HistoryRow(
         key=wanted,
         started_at=result.started_at,
-        name=result.plan.preset or name,
+        name=_trace_name(result) or result.plan.preset or name,
         status=status_of(result).value,
         targets=tuple(target.name for target in result.targets),
         model=", ".join(models) or None,
@@ -60,6 +60,11 @@ def stored_row(one: StoredSweep, key: str | None = None) -> HistoryRow:
         doubtful=sum(bool(level.validity) for level in levels),
         simulated=result.simulated,
     )
+
+
+def _trace_name(result: SweepResult) -> str | None:
+    trace = result.plan.trace
+    return None if trace is None else clean(f"trace {trace.name}", _NAME_LENGTH)
 
 
 def imported_row(key: str, series: Sequence[Series], started_at: datetime | None) -> HistoryRow:

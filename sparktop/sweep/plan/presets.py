@@ -140,22 +140,8 @@ def make_plan(
     plan = Plan(targets=tuple(targets), preset=preset.name)
     plan = replace(plan, **_of_preset(preset))
     asked = wishes or Wishes()
-    told = {one.name: value for one in fields(asked) if (value := getattr(asked, one.name)) is not None}
-    think_s = told.pop("think_s", None)
-    if think_s is not None:
-        told = {**users_settings(), **told}
-    elif (conversations := told.get("conversations")) is not None:
-        told = {**agents_settings(conversations), **told}
-    elif asked.trace is not None:
-        told = {**_OPEN, **told, **asked.trace.settings()}
-    elif told.keys() & {"points", "find_knee"}:
-        told = {**_OPEN, **told}
-    if "runs" in told and "requests" not in told:
-        told["requests"] = None
-    if "concurrency" in told:
-        told.setdefault("climb_to", None)
-    if told.keys() & {"runs", "duration_s", "requests"}:
-        told.setdefault("more_runs", False)
+    think_s = asked.think_s
+    told = _chosen(asked)
     plan = _fitted(replace(plan, **told))
     if plan.mode is LoadMode.STEADY and plan.duration_s is None and plan.requests is None:
         plan = replace(plan, duration_s=STEADY_S)
@@ -171,6 +157,26 @@ def make_plan(
     )
     _check(plan)
     return plan
+
+
+def _chosen(asked: Wishes) -> dict[str, Any]:
+    """Return the plan settings that a user chose, and those that follow from them, by field name."""
+    told = {one.name: value for one in fields(asked) if (value := getattr(asked, one.name)) is not None}
+    if told.pop("think_s", None) is not None:
+        told = {**users_settings(), **told}
+    elif (conversations := told.get("conversations")) is not None:
+        told = {**agents_settings(conversations), **told}
+    elif asked.trace is not None:
+        told = {**_OPEN, **told, **asked.trace.settings()}
+    elif told.keys() & {"points", "find_knee"}:
+        told = {**_OPEN, **told}
+    if "runs" in told and "requests" not in told:
+        told["requests"] = None
+    if "concurrency" in told:
+        told.setdefault("climb_to", None)
+    if told.keys() & {"runs", "duration_s", "requests"}:
+        told.setdefault("more_runs", False)
+    return told
 
 
 def _fitted(plan: Plan) -> Plan:
@@ -224,7 +230,9 @@ def _check_open(plan: Plan) -> None:
     if plan.requests is not None:
         raise UsageError("--rate: a level lasts --duration seconds: leave out --requests")
     if plan.slo:
-        raise UsageError(f"--slo looks for a concurrency: leave out --{'rate' if plan.trace is None else 'trace'}")
+        raise UsageError(
+            f"--slo looks for a concurrency: leave out --{'rate' if plan.trace is None else 'trace'}"
+        )
     if plan.trace is not None:
         return
     if not plan.points and not plan.find_knee:

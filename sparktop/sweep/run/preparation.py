@@ -26,7 +26,6 @@ from sparktop.sweep.run.context_length import (
     longest_prompt,
     reported_context,
 )
-from sparktop.sweep.run.open_loop.replay import too_long_words
 from sparktop.sweep.run.served_by import BackendNames
 from sparktop.sweep.run.server_side import is_mdns, watched_backends, watched_nodes
 from sparktop.sweep.run.worker_process import SweepWorker
@@ -326,7 +325,7 @@ def _notes(
 
 def _capacity(plan: Plan, name: str, longest: int, views: list[BackendView]) -> Iterator[str]:
     context = min((view.max_model_len for view in views if view.max_model_len is not None), default=None)
-    if (words := too_long_words(plan.trace, context)) is not None:
+    if plan.trace is not None and (words := plan.trace.too_long(context)) is not None:
         yield f"{name}: {words}"
     if plan.kind is not LoadKind.CONCURRENCY:
         return  # how many requests are in flight is what the sweep finds out

@@ -94,6 +94,10 @@ TERMS = {
     "Padding": "share of a batch that is computed for nothing: it runs in the next larger CUDA graph",
     "Roofline": "decode of one request alone / what the memory bandwidth allows it",
     "J/token": "mean power of all GPUs while they compute / output rate",
+    "Cached": "prompt tokens that came from the prefix cache, as the server reports them",
+    "Repeated": "prompt tokens that earlier requests of the trace hold: the most that a cache can have",
+    "Beyond context": "requests of the trace that are longer than the server's context, which refuses them",
+    "Not due": "turns whose predecessor had not ended when the replay was over, so that they were not sent",
     "Marks": "reasons to doubt a level or why it is slow; the list of marks has a sentence for each",
 }
 """Meaning of other terms and signs in a report's tables."""

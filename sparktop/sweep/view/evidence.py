@@ -11,6 +11,7 @@ from sparktop.model.sweep_view import BackendShare, LevelEvidence, LevelKey, Res
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.figures import Latency, Rate
 from sparktop.sweep.result.open_loop import OpenLoopResult
+from sparktop.sweep.result.replay.parts import ReplayResult
 from sparktop.sweep.result.results import BackendSide, LevelResult, NodeSide, SweepResult
 from sparktop.sweep.result.run_split import level_split, split_words
 from sparktop.sweep.terms.definitions import METRICS
@@ -128,6 +129,8 @@ def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
         return
     if (found := level.open_loop) is not None:
         yield "Arrivals", _arrivals_words(found)
+    if level.replay is not None:
+        yield "Trace", _replay_words(level.trace, level.replay)
     yield from _own_facts(level)
     if (overhead := overhead_words(level)) is not None:
         yield "Router adds", overhead
@@ -149,6 +152,19 @@ def _arrivals_words(found: OpenLoopResult) -> str:
     words += f"; in flight {found.in_flight_mean or 0.0:.1f}, at most {found.in_flight_max or 0.0:.0f}"
     words += f"; {found.unanswered} unanswered" if found.unanswered else ""
     return words + (f"; {found.growth_words}" if found.unstable else "")
+
+
+def _replay_words(name: str | None, found: ReplayResult) -> str:
+    """Return what a replay of recorded traffic shows: its cache hits, and requests that were not served."""
+    parts = [name or "recorded traffic"]
+    if (cached := found.cached_percent) is not None:
+        of = "" if found.repeated_percent is None else f" ({found.repeated_percent:.0f} % are repeated)"
+        parts.append(f"{cached:.0f} % of the prompt tokens cached{of}")
+    if found.beyond_context:
+        parts.append(f"{found.beyond_context:,} requests beyond the context")
+    if found.not_due:
+        parts.append(f"{found.not_due:,} turns not due")
+    return ", ".join(parts)
 
 
 def overhead_words(level: LevelResult) -> str | None:

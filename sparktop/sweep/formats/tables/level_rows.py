@@ -190,6 +190,16 @@ def _count(level: LevelResult, count: int) -> str:
     return f"{count:,}" if level.error is None else UNKNOWN
 
 
+def _replayed(head: str, name: str) -> Column:
+    """Return a column with a number of requests of recorded traffic; "–" for none, and if it is unknown."""
+
+    def cell(level: LevelResult) -> str:
+        count = getattr(level.replay, name) if level.replay is not None else None
+        return f"{count:,}" if count else UNKNOWN
+
+    return Column(head, cell)
+
+
 def _failed(level: LevelResult) -> str:
     return str(level.requests.failed) if level.requests.failed else UNKNOWN
 
@@ -220,6 +230,15 @@ OPEN_LOOP = Columns(
         ),
     ),
 )
+REPLAY = Columns(
+    "Recorded traffic",
+    (
+        _percent("Cached", lambda level: level.replay.cached_percent if level.replay else None),
+        _percent("Repeated", lambda level: level.replay.repeated_percent if level.replay else None),
+        _replayed("Beyond context", "beyond_context"),
+        _replayed("Not due", "not_due"),
+    ),
+)
 LEVELS = Columns(
     "Levels",
     (
@@ -233,4 +252,4 @@ LEVELS = Columns(
     ),
     notes=True,
 )
-TABLES: Sequence[Columns] = (THROUGHPUT, OPEN_LOOP, LATENCY, LEVELS)
+TABLES: Sequence[Columns] = (THROUGHPUT, OPEN_LOOP, REPLAY, LATENCY, LEVELS)

@@ -65,9 +65,19 @@ class Replay:
             return _TURNS_TAIL_S
         return min(_LONGEST_TAIL_S, max(_LEAST_TAIL_S, self.summary.duration_s))
 
+    def too_long(self, context_tokens: int | None) -> str | None:
+        """Return how many requests are longer than a server's context, as text; None if none is."""
+        if context_tokens is None or not (count := self.summary.beyond(context_tokens)):
+            return None
+        return (
+            f"{count:,} of {self.summary.requests:,} requests of {self.name} are longer than its context of "
+            f"{context_tokens:,} tokens, prompt and answer together: it will refuse them"
+        )
+
     def settings(self) -> dict[str, Any]:
         """Return the settings of a plan of this replay, by field name; lengths are the means."""
         return {
+            "preset": None,
             "points": (self.point,),
             "arrivals": PATTERN,
             "prompt_lengths": (self.summary.mean_prompt or _TEXT_TOKENS,),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from statistics import fmean
 
 from sparktop.sweep.result.measure import Span
@@ -13,6 +13,8 @@ from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.terms.statistics import P90_FROM, quantile
 
 PHASES = 10
+_ROUNDING = 1e-6
+"""Part of a phase by which a time may be off its begin."""
 LEAST_REQUESTS = 100
 """Requests from which on a replay is divided into phases: ten in each, on average."""
 
@@ -42,27 +44,44 @@ def phases(
     runs = max(1, len(windows))
     if sum(trace.due is not None for trace in traces) < LEAST_REQUESTS * runs:
         return ()
-    found = []
-    for begin, end in pairwise(place / PHASES for place in range(PHASES + 1)):
-        spans = {run: (at + begin * (to - at), at + end * (to - at)) for run, (at, to) in windows.items()}
-        inside = [one for one in traces if one.due is not None and _is_in(one.due, spans.get(one.run))]
-        ended = sum(one.ok and _is_in(one.end, spans.get(one.run)) for one in traces)
-        seconds = sum(to - at for at, to in spans.values())
-        length_s = fmean(to - at for at, to in windows.values())
-        values = sorted(1000 * value for _, value in due_values_s("ttft_due_ms", inside)) if stable else []
-        found.append(
-            ReplayPhase(
-                from_s=from_s + begin * length_s * speed,
-                to_s=from_s + end * length_s * speed,
-                requests=len(inside),
-                arrived_per_s=len(inside) / seconds,
-                completed_per_s=ended / seconds,
-                ttft_due_p50_ms=quantile(values, 0.5) if values else None,
-                ttft_due_p90_ms=quantile(values, 0.9) if len(values) >= P90_FROM else None,
-            )
+    due: list[list[RequestTrace]] = [[] for _ in range(PHASES)]
+    ended = [0] * PHASES
+    for trace in traces:
+        if trace.due is not None and (place := _phase(trace.due, windows.get(trace.run))) is not None:
+            due[place].append(trace)
+        if trace.ok and (place := _phase(trace.end, windows.get(trace.run))) is not None:
+            ended[place] += 1
+    length_s = fmean(to - at for at, to in windows.values()) / PHASES
+    return tuple(
+        _figures(
+            due[place],
+            ended[place],
+            (from_s + place * length_s * speed, from_s + (place + 1) * length_s * speed),
+            length_s * runs,
+            stable=stable,
         )
-    return tuple(found)
+        for place in range(PHASES)
+    )
 
 
-def _is_in(at: float, span: Span | None) -> bool:
-    return span is not None and span[0] <= at < span[1]
+def _figures(
+    due: Sequence[RequestTrace], ended: int, span: Span, seconds: float, *, stable: bool
+) -> ReplayPhase:
+    values = sorted(1000 * value for _, value in due_values_s("ttft_due_ms", due)) if stable else []
+    return ReplayPhase(
+        from_s=span[0],
+        to_s=span[1],
+        requests=len(due),
+        arrived_per_s=len(due) / seconds,
+        completed_per_s=ended / seconds,
+        ttft_due_p50_ms=quantile(values, 0.5) if values else None,
+        ttft_due_p90_ms=quantile(values, 0.9) if len(values) >= P90_FROM else None,
+    )
+
+
+def _phase(at: float, span: Span | None) -> int | None:
+    """Return the number of the phase that a moment of a run is in; None if in none."""
+    if span is None or span[1] <= span[0]:
+        return None
+    place = math.floor(PHASES * (at - span[0]) / (span[1] - span[0]) + _ROUNDING)
+    return place if 0 <= place < PHASES else None

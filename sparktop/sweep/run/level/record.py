@@ -19,8 +19,8 @@ from sparktop.sweep.result.trace import RequestTrace, collect
 from sparktop.sweep.run.conversations import with_servers
 from sparktop.sweep.run.level.counts import asked_of, sampled_span
 from sparktop.sweep.run.level.limit import limit_side
-from sparktop.sweep.run.open_loop.replay import with_replay
 from sparktop.sweep.run.load import BackendQueue, InFlight, backend_queue, busy_batch, same_moment
+from sparktop.sweep.run.open_loop.replay import with_replay
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.record import RunRecord
 from sparktop.sweep.run.router_side import backend_errors, router_side

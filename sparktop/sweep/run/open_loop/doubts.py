@@ -24,6 +24,9 @@ def open_loop_doubts(level: LevelResult) -> Iterator[Validity]:
     if found.unanswered and not found.unstable:
         message = f"{found.unanswered} of {found.requests} requests had no answer when the run ended: they "
         yield Validity(code=UNANSWERED, message=f"{message}count with their age")
+    if level.replay is not None and (count := level.replay.not_due):
+        message = f"{count} turns of conversations were not sent: the answer before had not come"
+        yield Validity(code=UNANSWERED, message=message)
     if found.late and not found.overloaded:
         wait = "" if found.client_wait_p99_ms is None else f" (p99 {found.client_wait_p99_ms:.1f} ms)"
         message = f"requests were sent later than they were due{wait}; TTFT due and E2E due include that"

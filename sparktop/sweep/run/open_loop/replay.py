@@ -1,9 +1,9 @@
-"""Levels that replay recorded traffic: what is known before the start, and what the servers add at the end."""
+"""Levels that replay recorded traffic: what is known before the start, and what their results add."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sparktop.graphics.durations import duration_words
@@ -76,16 +76,6 @@ def _token_words(replay: Replay) -> str:
     if share is None:
         return f"{words}; which parts of prompts are repeated is not recorded"
     return f"{words}; {_PERCENT * share:.0f} % of the prompt tokens repeat earlier requests"
-
-
-def too_long_words(replay: Replay | None, context_tokens: int | None) -> str | None:
-    """Return how many requests of a replay are longer than a server's context; None if none is."""
-    if replay is None or context_tokens is None or not (count := replay.summary.beyond(context_tokens)):
-        return None
-    return (
-        f"{count:,} of {replay.summary.requests:,} requests of {replay.name} are longer than its context of "
-        f"{context_tokens:,} tokens, prompt and answer together: it will refuse them"
-    )
 
 
 def replay_forecast(plan: Plan, replay: Replay) -> dict[str, Any]:

@@ -60,6 +60,8 @@ def _figures(level: LevelResult) -> str:
     if (ttft := level.ttft_due_ms) is not None and ttft.p50 is not None:
         which, value = ("p90", ttft.p90) if ttft.p90 is not None else ("p50", ttft.p50)
         parts.append(f"TTFT due {which} {METRICS['ttft_due_ms'].text(value)} ms")
+    if level.replay is not None and (cached := level.replay.cached_percent) is not None:
+        parts.append(f"{cached:.0f} % of the prompt tokens cached")
     return f" ({', '.join(parts)})" if parts else ""
 
 

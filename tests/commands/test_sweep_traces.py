@@ -1,0 +1,72 @@
+"""`sparktop sweep --trace`: what its options mean, and what is refused in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparktop.cli import main
+
+TRACE = str(Path(__file__).parents[1] / "data" / "traffic" / "mooncake.jsonl")
+pytestmark = pytest.mark.outside
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--trace", TRACE, "--rate", "2"], "give --rate or --trace, not both"),
+        (["--trace", TRACE, "-c", "4"], "give -c or --trace, not both"),
+        (["--trace", TRACE, "--agents", "2"], "give --agents or --trace, not both"),
+        (["--trace", TRACE, "--pp", "64"], "has its own lengths: leave out --pp"),
+        (["--trace", TRACE, "--tg", "64"], "has its own lengths: leave out --tg"),
+        (["--trace", TRACE, "--duration", "60"], "--trace-range: leave out --duration"),
+        (["--trace", TRACE, "--mode", "burst"], "leave out --mode"),
+        (["--trace", TRACE, "--arrivals", "trains"], "leave out --arrivals"),
+        (["--trace", TRACE, "--longest"], "leave out --longest"),
+        (["--trace", TRACE, "--slo", "ttft_p90_ms=9", "127.0.0.1:1"], "leave out --trace"),
+        (["--trace", TRACE, "--trace-range", "9..5"], "--trace-range: '9..5' is empty"),
+        (["--trace", TRACE, "--trace-range", "1000..2000"], "no request in the chosen part"),
+        (["--trace", TRACE, "--trace-speed", "0"], "--trace-speed"),
+        (["--trace", TRACE, "--trace-format", "azure"], "mooncake.jsonl, line 1: no column"),
+        (["--trace-speed", "2"], "--trace-speed goes with --trace"),
+        (["--trace", "/nowhere/x.jsonl"], "/nowhere/x.jsonl: cannot be read: No such file"),
+        (["--trace", "/"], "/: cannot be read: Is a directory"),
+    ],
+)
+def test_what_cannot_be_replayed_is_exit_2(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line says what is wrong; nothing was sent."""
+    monkeypatch.delenv("SPARKTOP_CONFIG", raising=False)
+    assert main(["sweep", *words]) == 2
+    told = capsys.readouterr()
+    assert message in told.err
+    assert told.err.count("\n") == 1
+    assert told.out == ""
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "is empty"),
+        (b"\x00\x01\x02", "line 1: NUL bytes"),
+        (b"TIMESTAMP,ContextTokens,GeneratedTokens\n", "only a header"),
+        (b'{"timestamp": 5, "input_length": 9}\n', "line 1: no field 'output_length'"),
+        (
+            b"".join(b'{"timestamp": %d, "input_length": 9, "output_length": 1}\n' % at for at in (9, 5)),
+            "line 2: the clock steps back by 0.004 s",
+        ),
+    ],
+)
+def test_a_file_that_is_no_trace_is_named_with_its_line(
+    data: bytes, message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The message has file, line and fault."""
+    path = tmp_path / "day.jsonl"
+    path.write_bytes(data)
+    assert main(["sweep", "--trace", str(path)]) == 2
+    told = capsys.readouterr()
+    assert f"{path}" in told.err
+    assert message in told.err
+    assert told.err.count("\n") == 1

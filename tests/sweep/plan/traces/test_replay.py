@@ -1,0 +1,85 @@
+"""Recorded traffic as the level of a sweep: its point, its lengths, and the part that is replayed."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from sparktop.errors import UsageError
+from sparktop.model.load import LoadKind, LoadMode, LoadPoint
+from sparktop.sweep.plan.plan import SweepTarget
+from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
+from sparktop.sweep.plan.traces.replay import Replay, parse_range
+from sparktop.sweep.plan.traces.summary import summarise
+from sparktop.sweep.plan.traces.trace import TraceChoice
+
+DATA = Path(__file__).parents[3] / "data" / "traffic"
+
+
+def replay(name: str, **part: float) -> Replay:
+    choice = TraceChoice(str(DATA / name), **part)
+    return Replay(choice, summarise(choice))
+
+
+def test_the_level_is_the_mean_rate_of_the_trace() -> None:
+    """Five requests in 5.4 s; at twice the speed the rate is twice as high. Lengths are means."""
+    plan = make_plan(
+        find_preset("quick"), (SweepTarget("a", "http://x"),), Wishes(trace=replay("mooncake.jsonl"))
+    )
+    assert plan.axis == (LoadPoint(LoadKind.RATE, 0.741, trace="mooncake.jsonl"),)
+    assert plan.axis[0].label == "0.741 /s of mooncake.jsonl"
+    assert (plan.mode, plan.kind, plan.runs, plan.climb_to) == (LoadMode.OPEN, LoadKind.RATE, 1, None)
+    assert (plan.lengths, plan.tg, plan.concurrency) == ((1320,), 61, ())
+    assert plan.duration_s == pytest.approx(5.4 * 5 / 4)
+    assert replay("mooncake.jsonl", speed=2.0).point.value == pytest.approx(1.48)
+
+
+def test_points_of_two_traces_are_never_the_same_level() -> None:
+    """Levels of equal rate, of which one replays a trace, do not share a row or a chart."""
+    point = LoadPoint(LoadKind.RATE, 2.0)
+    other = LoadPoint(LoadKind.RATE, 2.0, trace="a.csv")
+    assert point != other
+    assert sorted([other, point]) == [point, other]
+
+
+def test_requests_beyond_a_context_are_counted() -> None:
+    """Of 1,240 to 2,155 tokens with their answers, two of five requests exceed 2,000 tokens."""
+    found = replay("mooncake.jsonl")
+    words = found.too_long(2000)
+    assert words is not None
+    assert words.startswith("2 of 5 requests of mooncake.jsonl are longer than its context of 2,000 tokens")
+    assert found.too_long(2155) is None
+    assert found.too_long(None) is None
+
+
+def test_a_single_request_is_a_level() -> None:
+    """It has no rate of its own; texts have no known length."""
+    found = replay("burstgpt.csv", to_s=0.5)
+    assert found.summary.requests == 1
+    assert found.point.value > 0
+    assert found.measured_s > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("600..1200", (600.0, 1200.0)),
+        ("10m..1h", (600.0, 3600.0)),
+        ("..90", (0.0, 90.0)),
+        ("1h..", (3600.0, math.inf)),
+        (" 5s .. 1d ", (5.0, 86400.0)),
+    ],
+)
+def test_parts_are_seconds_minutes_hours(text: str, part: tuple[float, float]) -> None:
+    """Either end may be left out."""
+    assert parse_range(text) == part
+
+
+@pytest.mark.parametrize("text", ["", "5", "5..5", "9..1", "a..b", "-1..5", "1..nan", "1..inf", "1..2..3"])
+def test_what_is_no_part_is_refused(text: str) -> None:
+    """One line says what is wrong."""
+    with pytest.raises(UsageError) as error:
+        parse_range(text)
+    assert "\n" not in str(error.value)
