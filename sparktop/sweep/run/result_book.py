@@ -49,7 +49,7 @@ class ResultBook:
             started_at=started_at.astimezone(UTC),
             sparktop=__version__,
             simulated=simulated,
-            plan=_plan_result(plan),
+            plan=plan_result(plan),
             targets=tuple(
                 TargetResult(name=one.name, url=one.url, kind=one.kind, model=one.model)
                 for one in plan.targets
@@ -203,7 +203,8 @@ def _with_overhead(level: LevelResult, direct_ms: float | None) -> LevelResult:
     return level.model_copy(update={"router_overhead_ms": direct_ms, "router_overhead_from": source})
 
 
-def _plan_result(plan: Plan) -> PlanResult:
+def plan_result(plan: Plan) -> PlanResult:
+    """Return a plan as the result file holds it."""
     lengths = plan.lengths
     return PlanResult(
         targets=tuple(one.name for one in plan.targets),

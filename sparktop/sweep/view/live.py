@@ -25,10 +25,8 @@ from sparktop.model.sweep_view import (
 from sparktop.model.time_range import TimeRange
 from sparktop.sweep.compare.references import Reference
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
-from sparktop.sweep.result.axis import PlanResult
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.capacity.forecast import conditions_words
-from sparktop.sweep.run.open_loop.replay import trace_plan
 from sparktop.sweep.run.progress import (
     RATE_WINDOW_S,
     GuardSet,
@@ -41,6 +39,7 @@ from sparktop.sweep.run.progress import (
     SweepEnded,
     SweepEvent,
 )
+from sparktop.sweep.run.result_book import plan_result
 from sparktop.sweep.run.server_side import watched_backends, watched_nodes
 from sparktop.sweep.view.ahead import expected_of
 from sparktop.sweep.view.bars import BarLedger, stored_prefill_s
@@ -362,18 +361,7 @@ class LiveView:
             return conditions_words(plan.capacity)
         if self._result is not None:
             return plan_words(self._result.plan, self._result.prompt_lengths())
-        pp = plan.lengths[0] if len(plan.lengths) == 1 else None
-        made = PlanResult(
-            pp=pp,
-            tg=plan.tg,
-            runs=plan.runs_of(plan.highest_concurrency),
-            more_runs=plan.more_runs,
-            mode=plan.mode,
-            arrivals=plan.arrivals,
-            trace=trace_plan(plan.trace),
-            order=plan.order,
-        )
-        return plan_words(made, plan.lengths)
+        return plan_words(plan_result(plan), plan.lengths)
 
     def _left(self, now: float) -> TimeRange | None:
         """Return the range of the seconds left at `now`, from the plan's forecast before the first run."""

@@ -18,8 +18,8 @@ from sparktop.sweep.plan.traces.trace import TraceChoice
 DATA = Path(__file__).parents[3] / "data" / "traffic"
 
 
-def replay(name: str, **part: float) -> Replay:
-    choice = TraceChoice(str(DATA / name), **part)
+def replay(name: str, speed: float = 1.0, to_s: float = math.inf) -> Replay:
+    choice = TraceChoice(str(DATA / name), speed=speed, to_s=to_s)
     return Replay(choice, summarise(choice))
 
 
