@@ -30,7 +30,7 @@ else:
 
         def make(cls: type) -> type:
             own = vars(cls)
-            kinds = own.get("__annotations__", {}).values()
+            kinds = cls.__annotations__.values()
             usual = slots and cls.__bases__ == (object,) and "__init__" not in own
             if not usual or any(word in kind for kind in kinds for word in _UNUSUAL):
                 made = _dataclass(slots=slots, eq=False, repr=False)(cls)
@@ -61,7 +61,7 @@ else:
 
     def _with_slots(cls: type) -> type:
         """Return a copy of `cls` with slots; what the standard library compiles follows when it is needed."""
-        names = tuple(vars(cls).get("__annotations__", ()))
+        names = tuple(cls.__annotations__)
         kept = {name: value for name, value in vars(cls).items() if name not in names}
         for unwanted in ("__dict__", "__weakref__"):
             kept.pop(unwanted, None)
