@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sparktop.model.balance import BalanceWord
 from sparktop.model.sweep_view import Mark
-from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.result.results import LevelResult, LimitSide
 from sparktop.sweep.run.load import FULL_PERCENT
 from sparktop.sweep.terms.doubts import (
     CACHE_HITS,
@@ -103,7 +103,8 @@ def _slow(level: LevelResult) -> Iterator[Mark]:
         )
         yield Mark(PADDING, f"padding {level.padding_percent:.0f} %", message, doubt=False)
     if (limit := level.limited_by) is not None and limit.kind not in _UNMARKED:
-        yield Mark(LIMITED, f"limited by {limit.kind}", limit_words(level) or "", doubt=False)
+        where = "" if limit.server is None else f"{limit.server}: "
+        yield Mark(LIMITED, f"limited by {limit.kind}", f"{where}{_limit_reason(limit)}", doubt=False)
     word = balance_word(level)
     if word in _WORST_BALANCE:
         reasons = balance_reasons(level)
@@ -121,7 +122,12 @@ def limit_words(level: LevelResult) -> str | None:
         return None
     title = "limit unknown" if limit.kind == "unknown" else f"limited by {limit.kind}"
     where = "" if limit.server is None else f" on {limit.server}"
-    return f"{title}{where}: {'; '.join(filter(None, (limit.reason, limit.hint)))}"
+    return f"{title}{where}: {_limit_reason(limit)}"
+
+
+def _limit_reason(limit: LimitSide) -> str:
+    """Return why a level is limited by what it is, then what to try."""
+    return "; ".join(filter(None, (limit.reason, limit.hint)))
 
 
 def _bunched(level: LevelResult) -> str | None:
