@@ -108,6 +108,8 @@ class RehearsedSweep:
         runner.listen(stage.hear)
         # Events after the halt result from cancelling the task, and do not belong to the sweep.
         runner.listen(lambda event: None if stage.halted.is_set() else live.take(event))
+        store = self.rehearsal.store
+        store.begin_own_load(plan.loaded)
         making = asyncio.get_running_loop().create_task(runner.run())
         halted = asyncio.get_running_loop().create_task(stage.halted.wait())
         await asyncio.wait((making, halted), return_when=asyncio.FIRST_COMPLETED)
@@ -118,6 +120,7 @@ class RehearsedSweep:
                 await making
         else:
             making.result()
+            store.end_own_load(plan.loaded)
         self.look()
         return live
 
