@@ -10,7 +10,7 @@ from sparktop.analysis.roofline import bandwidth_gb_per_s, read_percent
 from sparktop.analysis.state import shown_limit
 from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.progress import Progress
-from sparktop.model.snapshot import BackendView
+from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.node.track import NodeTrack
 from sparktop.store.router import Group, RouterTrack
@@ -127,10 +127,15 @@ def _peers(
         beside = [
             other
             for other in (backends[one] for one in group.backends if one != name and one in backends)
-            if other.view.model == model and other.role is track.role and other.health.failure is None
+            if other.view.model == model and other.role is track.role and _serves(other)
         ]
         return router.target.name, tuple(_extremes(beside))
     return None, ()
+
+
+def _serves(track: BackendTrack) -> bool:
+    """Return whether a backend answers and makes progress: a router did not choose what a stuck one holds."""
+    return track.health.failure is None and track.view.state not in (BackendState.STUCK, BackendState.SUSPECT)
 
 
 def _extremes(tracks: Iterable[BackendTrack]) -> Iterable[Peer]:

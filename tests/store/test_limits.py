@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.limit import Limit, LimitKind
+from sparktop.model.snapshot import BackendState
 from sparktop.simulation.calibration import SOLO
 from sparktop.store import SourceKey
 from stage.limited import LengthsDraw, LimitedRun, Setting, Users
+from stage.rehearsal import Rehearsal
 
 LENGTHS = LengthsDraw(200, 300)
 
@@ -80,3 +83,12 @@ def test_equal_runs_have_equal_verdicts() -> None:
     """Nothing in a judgement depends on a clock or on chance, so a replay shows the same."""
     setting = Setting(SOLO, Users(12, LENGTHS))
     assert LimitedRun(setting, 3).play(40) == LimitedRun(setting, 3).play(40)
+
+
+def test_the_idle_neighbour_of_a_stuck_server_is_not_limited_by_the_router() -> None:
+    """The requests that a stuck server holds are no choice of the router's."""
+    rehearsal = Rehearsal(nodes=4, scenario=SCENARIOS["hang-a"])
+    stuck, idle = rehearsal.play(200).snapshot().backends
+    assert stuck.state is BackendState.STUCK
+    assert idle.running == 0
+    assert idle.limited_by is None or idle.limited_by.kind is not LimitKind.ROUTER

@@ -128,5 +128,5 @@ def _free(evidence: Evidence, load: Load, flat: float | None) -> str | None:
         return None
     free = f"{evidence.slots - load.running:.0f} of {evidence.slots} slots are free"
     if flat is None:
-        return f"nothing waits, {free}"
+        return f"{'hardly anything' if load.queued else 'nothing'} waits, {free}"
     return f"{free}: twice the requests give about {2 / (2 - min(1.0, flat)):.1f} × the tok/s"
