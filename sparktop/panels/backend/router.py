@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from string import ascii_letters
 
 from sparktop.graphics import numbers
@@ -20,11 +20,24 @@ _FILL = "■"
 _BAR_MIN, _BAR_MAX = 8, 40
 _NAME = 16
 _ID = 12
+_LEAST_LOADS = 10
+"""Least height in rows of the loads of the backends below the deployments."""
 _UNMAPPED = "✖ unmapped"
 
 
-def router_panel(view: RouterView, width: int, height: int, *, selected: bool = False) -> list[Row]:
-    """Draw one router as `height` rows of `width` cells: 3 or 4 rows, or more if only the router is shown."""
+def router_panel(
+    view: RouterView,
+    width: int,
+    height: int,
+    *,
+    selected: bool = False,
+    below: Callable[[int, int], list[Row]] | None = None,
+) -> list[Row]:
+    """Draw one router as `height` rows of `width` cells: 3 or 4 rows, or more if only the router is shown.
+
+    `below` draws the loads of its backends as rows of (width, height) cells, if there is room below its
+    deployments.
+    """
     inner, inside = width - 4, height - 2
     # The share comes from the backends: it is as fresh as their samples, even if the router failed.
     deployments = _deployments(view, inner, inside)
@@ -34,6 +47,9 @@ def router_panel(view: RouterView, width: int, height: int, *, selected: bool = 
         rows = [[*_share(view, inner - row_width(deployments[0]) - 2), ("  ", "text"), *deployments[0]]]
     else:
         rows = [_share(view, inner), *deployments]
+    room = inside - len(rows) - 1
+    if below is not None and room >= _LEAST_LOADS:
+        rows += [[], *below(inner, room)[:room]]
     rows = [fit_row([(" ", "text"), *row], width - 2) for row in rows]
     state, since = _state(view)
     footnote, note = _footnote(view, note_inside=inside > 1 and view.deployments is None)

@@ -22,7 +22,7 @@ from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sentences import flowed
 
 _PAIR = 2
-_LEAST_PICTURE = 8
+LEAST_PICTURE = 8
 """Least height in rows of the picture with its time axis; with less room the screen scrolls."""
 _WORDS_SHARE = 0.3
 """Share of the screen's height for verdict and reasons; further reasons are only counted, and shown in full
@@ -46,8 +46,8 @@ def balance_screen(
     """
     inner = width - 4
     words = _words(balance, snapshot, inner, max(4, int(_WORDS_SHARE * (height - 2))))
-    room = max(_LEAST_PICTURE, height - 2 - len(words))
-    rows = [*words, *_picture(balance, snapshot, inner, room, coarse)]
+    room = max(LEAST_PICTURE, height - 2 - len(words))
+    rows = [*words, *group_picture(balance, snapshot, inner, room, coarse)]
     more = " w why? " if not place else f" {place} · tab next · w why? "
     return _in_frame(rows, balance, width, max(height, len(rows) + 2), title="balance", note=more)
 
@@ -145,7 +145,10 @@ def _words(balance: Balance, snapshot: Snapshot, width: int, most: int) -> list[
     return [fit_row(row, width) for row in rows]
 
 
-def _picture(balance: Balance, snapshot: Snapshot, width: int, height: int, coarse: int) -> list[Row]:
+def group_picture(
+    balance: Balance, snapshot: Snapshot, width: int, height: int, coarse: int = 1
+) -> list[Row]:
+    """Draw loads and token rates of a group with a time axis: `height` rows of `width` cells, or more."""
     lines = group_lines(balance, snapshot.backends)
     graph = width - GUTTER
     axis = balance_axis(balance, lines, snapshot, graph, coarse)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -150,6 +150,16 @@ class Scene:
             folded = place.kind == "evidence"
             return evidence_screen(balance, self.snapshot, *size, place=which, folded=folded)
         return balance_screen(balance, self.snapshot, *size, place=which, coarse=self._coarse)
+
+    def _routed_picture(self, place: Place) -> Callable[[int, int], list[Row]] | None:
+        """Return what draws the loads behind a router that is shown alone; None beside other panels."""
+        router = self.snapshot.routers[place.index].name
+        behind = [one for one in self.snapshot.balance if one.router == router and one.within is None]
+        if len(self.layout.places) > 1 or not behind:
+            return None
+        from sparktop.panels.balance.panel import group_picture  # late: as above
+
+        return lambda width, height: group_picture(behind[0], self.snapshot, width, height, self._coarse)
 
     def _layout(self, height: int, zoomed: PanelKey | None) -> Layout:
         nodes, backends = self.snapshot.nodes, self.snapshot.backends
@@ -328,7 +338,13 @@ class Scene:
             order, first = self.view.processes, self.first_row
             rows, self.first_row = process_panel(view, order, width, height, first=first, selected=selected)
         elif place.kind == "router":
-            rows = router_panel(self.snapshot.routers[place.index], width, height, selected=selected)
+            rows = router_panel(
+                self.snapshot.routers[place.index],
+                width,
+                height,
+                selected=selected,
+                below=self._routed_picture(place),
+            )
         elif place.kind == "balance":
             from sparktop.panels.balance.band import balance_band  # late: no first picture has it
 

@@ -57,6 +57,18 @@ def test_routers_stand_between_nodes_and_backends(
     assert {row_width(row) for row in flatten(drawn, width, scene.layout.height)} == {width}
 
 
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_a_router_alone_has_the_loads_of_its_backends(routed: Snapshot, width: int, height: int) -> None:
+    """Below its deployments, as far as there is room for graphs; what is drawn fills the screen."""
+    scene = Scene(routed, width, height, View(), zoomed=PanelKey("router", "proxy"))
+    rows = flatten(scene.draw(), width, scene.layout.height)
+    text = [row_text(row) for row in rows]
+    assert {row_width(row) for row in rows} == {width}
+    assert (len(rows), any("requests" in row for row in text)) == (height, height > SIZES[0][1])
+    empty = sum(not row.strip(" │") for row in text)
+    assert empty <= height / 4 or height == SIZES[0][1]
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(60, 220),
