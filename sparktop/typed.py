@@ -8,6 +8,7 @@ import re
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
 
+_K = 1024
 _BETWEEN = re.compile(r"\s*,\s*|\s+")
 
 
@@ -49,6 +50,27 @@ def whole_numbers(text: str, least: int, most: int) -> tuple[int, ...]:
     """
     parts = _BETWEEN.split(text.strip())
     return tuple(dict.fromkeys(whole_number(part, least, most) for part in parts))
+
+
+def token_counts(text: str, least: int, most: int) -> tuple[int, ...]:
+    """Parse numbers of tokens separated by commas or spaces, such as "0,4k,16k"; k stands for 1,024.
+
+    Raises:
+        UsageError: a part is not a number from `least` to `most`, or there is none.
+    """
+    found = []
+    for part in _BETWEEN.split(text.strip()):
+        thousands = part[-1:] in {"k", "K"}
+        try:
+            value = whole_number(part[:-1] if thousands else part, 0, most) * (_K if thousands else 1)
+        except UsageError:
+            value = least - 1
+        if not least <= value <= most:
+            raise UsageError(
+                f"must be tokens from {least:,} to {most:,}, as in 4096 or 4k, not '{clean(part, 40)}'"
+            )
+        found.append(value)
+    return tuple(dict.fromkeys(found))
 
 
 def climbing_numbers(text: str, least: int, most: int) -> tuple[tuple[int, ...], int | None]:

@@ -19,6 +19,7 @@ WITHIN_NOISE = "within noise"
 NO_WINNER = "no winner shown"
 """The verdict on a level at which at least one target is significantly worse than another, but none is the
 best."""
+_K = 1024
 NONE_OF_LEADERS = "no difference between them shown"
 
 
@@ -27,14 +28,22 @@ def several_lengths(prompt_tokens: Iterable[int | None]) -> bool:
     return len(set(prompt_tokens)) > 1
 
 
-def level_name(point: LoadPoint, prompt_tokens: int | None, *, lengths: bool, wide: bool = False) -> str:
+def level_name(
+    point: LoadPoint, prompt_tokens: int | None, *, lengths: bool, wide: bool = False, depth: int = 0
+) -> str:
     """Return the short name of a level, such as "c64" for 64 requests at once.
 
     With `lengths` the prompt length in tokens is appended: "c64/1024", or "c64/–" for None. With `wide` the
-    point has its unit: "c = 64".
+    point has its unit: "c = 64". A `depth` in tokens is appended: "c64@4k", with `wide` "c = 64 @ 4,096".
     """
     length = "–" if prompt_tokens is None else f"{prompt_tokens}"
-    return (point.label if wide else point.short) + (f"/{length}" if lengths else "")
+    context = "" if not depth else f" @ {depth:,}" if wide else f"@{short_tokens(depth)}"
+    return (point.label if wide else point.short) + context + (f"/{length}" if lengths else "")
+
+
+def short_tokens(count: int) -> str:
+    """Return a number of tokens for narrow columns: "4k" for 4,096, and other numbers as they are."""
+    return f"{count // _K}k" if count and count % _K == 0 else f"{count}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +140,8 @@ class ComparedLevel(OnAxis):
     """Whether `ahead` is significantly better than every other column; None: single runs cannot be tested."""
     prompt_tokens: int | None = None
     position: LoadPoint | None = None
+    depth: int = 0
+    """Tokens of context before the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +193,8 @@ class SplitRow(OnAxis):
     balance_word: str | None = None
     prompt_tokens: int | None = None
     position: LoadPoint | None = None
+    depth: int = 0
+    """Tokens of context before the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +209,8 @@ class DeviationRow(OnAxis):
     restless_std: float
     prompt_tokens: int | None = None
     position: LoadPoint | None = None
+    depth: int = 0
+    """Tokens of context before the prompt."""
 
     @property
     def ratio(self) -> float | None:
@@ -268,6 +283,8 @@ class DifferenceRow(OnAxis):
     noise_floor_percent: float = 0.0
     """Changes up to this many percent of the smaller value never count as significant."""
     position: LoadPoint | None = None
+    depth: int = 0
+    """Tokens of context before the prompt."""
 
     @property
     def undecided(self) -> str | None:

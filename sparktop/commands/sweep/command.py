@@ -16,7 +16,7 @@ from sparktop.commands.sweep.traces import add_trace_options, traced
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.text import clean
 from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
-from sparktop.typed import climbing_numbers, number_or_more, whole_numbers
+from sparktop.typed import climbing_numbers, number_or_more, token_counts, whole_numbers
 
 if TYPE_CHECKING:
     from sparktop.commands.sweep.targets import Chosen
@@ -107,6 +107,7 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="of a prompt length that a server refuses, find the largest that fits and measure it too",
     )
+    _add_depth(parser)
     parser.add_argument("--tg", type=whole_number(1, MOST_TOKENS), metavar="N", help="generated tokens")
     parser.add_argument(
         "--runs",
@@ -126,6 +127,22 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="NAME", help="default: the server's only or first one")
     parser.add_argument("--seed", type=whole_number(0, 2**31 - 1), metavar="N", help="default: a new one")
     parser.add_argument("--no-warm-up", action="store_true", help="leave out the run ahead of each level")
+
+
+def _add_depth(parser: argparse.ArgumentParser) -> None:
+    """Add the options of context before the prompts."""
+    parser.add_argument(
+        "--depth",
+        type=typed(lambda text: token_counts(text, 0, MOST_TOKENS)),
+        metavar="N[,N…]",
+        help="tokens of context before each prompt, as in 0,4k,16k: sent first, so that the prefix cache has "
+        "them",
+    )
+    parser.add_argument(
+        "--whole-prompt",
+        action="store_true",
+        help="with --depth: context and prompt in one request, nothing from the prefix cache",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -190,6 +207,8 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
         climb_to=climb_to,
         prompt_lengths=arguments.pp,
         tg=arguments.tg,
+        depths=arguments.depth,
+        whole=True if arguments.whole_prompt else None,
         runs=runs,
         more_runs=more_runs,
         points=points or None,

@@ -125,10 +125,11 @@ def progress_line(now: Progress) -> str:
     if now.target is not None:
         parts.append(clean(now.target, 40))
     if now.load is not None:
-        parts.append(now.load.point.label)
-    if now.phase in {Phase.RUNNING, Phase.WARMING_UP}:
-        if now.phase is Phase.WARMING_UP:
-            parts.append("warm-up")
+        depth = f" @ {now.load.depth:,}" if now.load.depth else ""
+        parts.append(f"{now.load.point.label}{depth}")
+    if now.phase in {Phase.RUNNING, Phase.WARMING_UP, Phase.CONTEXT}:
+        if now.phase is not Phase.RUNNING:
+            parts.append("warm-up" if now.phase is Phase.WARMING_UP else "context")
         elif now.run is not None:
             parts.append(f"run {now.run + 1}" + (f"/{now.runs}" if now.runs else ""))
         parts += [

@@ -23,7 +23,7 @@ from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import flowed, sentence_rows
 from sparktop.panels.sweep.topology import UNTESTED, signed_percent
 
-_LevelKey = tuple[LoadPoint, int | None]
+_LevelKey = tuple[LoadPoint, int | None, int]
 """(concurrency, prompt tokens or None)."""
 _LOAD, _VALUE, _CHANGE = 5, 11, 10
 _SPAN_FROM = 66
@@ -102,7 +102,8 @@ def difference_rows(difference: Difference, width: int, *, spaced: bool = False)
         better = "higher is better" if rows_of_metric[0].more_is_better else "lower is better"
         rows.append(heading(f"{title} in {unit}", better, inner))
         rows += [
-            _difference_row(row, inner, most, levels[row.point, row.prompt_tokens]) for row in rows_of_metric
+            _difference_row(row, inner, most, levels[row.point, row.prompt_tokens, row.depth])
+            for row in rows_of_metric
         ]
     if difference.notes:
         rows.append(heading("notes", "", inner))
@@ -126,10 +127,13 @@ def _most(difference: Difference) -> float:
 
 
 def _level_names(difference: Difference) -> dict[_LevelKey, str]:
-    """Return {(point on the axis, prompt tokens): name of this level}, with all names equally wide."""
-    keys = dict.fromkeys((row.point, row.prompt_tokens) for row in difference.rows)
-    lengths = several_lengths(length for _, length in keys)
-    names = {key: level_name(*key, lengths=lengths) for key in keys}
+    """Return {(point on the axis, prompt tokens, depth): name of this level}, with all names equally wide."""
+    keys = dict.fromkeys((row.point, row.prompt_tokens, row.depth) for row in difference.rows)
+    lengths = several_lengths(length for _, length, _ in keys)
+    names = {
+        (point, length, depth): level_name(point, length, lengths=lengths, depth=depth)
+        for point, length, depth in keys
+    }
     width = max((_LOAD, *map(len, names.values()))) if lengths else _LOAD
     return {key: fit(name, width, "right") for key, name in names.items()}
 

@@ -58,7 +58,7 @@ def evidence_screen(
     rows += _timelines(evidence, inner, run, height - 2 - len(rows))
     key = evidence.row.key
     title: Row = [("┐", "border"), ("why?", "title"), ("┌", "border"), label(f" {key.target} ")]
-    name = level_name(key.point, key.prompt_tokens, lengths=lengths, wide=True)
+    name = level_name(key.point, key.prompt_tokens, lengths=lengths, wide=True, depth=key.depth)
     title.append((f"{name} ", "title"))
     status: Row = [("simulated ", "warn")] if simulated else []
     note: Row = [(" tab other run ", "muted")] if len(evidence.timelines) > 1 else []

@@ -90,7 +90,7 @@ def _name_width(view: SweepView) -> int:
 
 
 def _load_words(view: SweepView, key: LevelKey) -> str:
-    return level_name(key.point, key.prompt_tokens, lengths=view.several_lengths)
+    return level_name(key.point, key.prompt_tokens, lengths=view.several_lengths, depth=key.depth)
 
 
 def table_heading(view: SweepView, width: int) -> Row:

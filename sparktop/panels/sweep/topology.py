@@ -179,7 +179,8 @@ def metric_rows(compared: Topologies, metric: ComparedMetric, width: int) -> lis
 
 
 def _level_name(compared: Topologies, level: ComparedLevel | DeviationRow | SplitRow) -> str:
-    return level_name(level.point, level.prompt_tokens, lengths=compared.several_lengths)
+    lengths = compared.several_lengths
+    return level_name(level.point, level.prompt_tokens, lengths=lengths, depth=level.depth)
 
 
 def _heads(compared: Topologies, metric: ComparedMetric) -> tuple[str, ...]:

@@ -166,7 +166,7 @@ def short_level(key: LevelKey, names: dict[str, str], *, lengths: bool) -> str:
     `names` maps targets to letters; `lengths` adds the prompt length to the name.
     """
     letter = f"{names[key.target]} " if len(names) > 1 and key.target in names else ""
-    return letter + level_name(key.point, key.prompt_tokens, lengths=lengths)
+    return letter + level_name(key.point, key.prompt_tokens, lengths=lengths, depth=key.depth)
 
 
 def level_strip(axis: SweepAxis, names: dict[str, str], *, lengths: bool) -> Row:

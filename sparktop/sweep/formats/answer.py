@@ -20,6 +20,7 @@ from sparktop.model.text import names_in_words
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.proof import main_metrics
 from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.view.depth import depth_sentences
 from sparktop.sweep.view.result import Findings
 from sparktop.sweep.view.words.capacity import capacity_sentences
 from sparktop.sweep.view.words.headline import headline
@@ -33,6 +34,7 @@ def answer(result: SweepResult, found: Findings) -> list[str]:
     first = headline(result, found.topologies, code)
     searched = [*capacity_sentences(result, code), *slo_sentences(result, code)]
     sentences = searched or ([first] if first is not None else [])
+    sentences += list(depth_sentences(result, code))[1:]  # the first is the headline
     if not searched and found.topologies is not None:
         sentences += _targets(found.topologies)
     elif not searched:
@@ -89,9 +91,11 @@ def _stretch(levels: Sequence[ComparedLevel], among: Sequence[ComparedLevel]) ->
     if len({level.point for level in among}) == 1 < len(lengths):
         words = [f"{level.prompt_tokens or 0:,}" for level in levels]
         return f"{_range(words, '–')} in"
+    names = [level.point.short + (f" @ {level.depth:,}" if level.depth else "") for level in levels]
     if len(lengths) == 1:
-        return _range([level.point.short for level in levels], "–")
-    return _range([f"{level.point.short} {level.prompt_tokens or 0:,} in" for level in levels], " to ")
+        return _range(names, " to " if any(level.depth for level in among) else "–")
+    pairs = zip(names, levels, strict=True)
+    return _range([f"{name} {level.prompt_tokens or 0:,} in" for name, level in pairs], " to ")
 
 
 def _range(words: Sequence[str], between: str) -> str:

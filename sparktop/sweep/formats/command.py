@@ -29,8 +29,9 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
         "-c": ",".join(map(str, plan.concurrency)) + limit if slo is None and not opens else None,
         "--rate": ("auto" if plan.find_knee else ",".join(plan.points)) if opens else None,
         "--arrivals": plan.arrivals,
-        "--pp": ",".join(map(str, result.prompt_lengths())),
+        "--pp": ",".join(map(str, plan.bases or result.prompt_lengths())),
         "--tg": plan.tg,
+        "--depth": ",".join(map(str, plan.depths)),
         "--mode": None if opens else plan.mode.value,
         "--runs": f"{runs}+" if plan.more_runs else runs,
         "--duration": None if plan.duration_s is None else f"{plan.duration_s:g}",
@@ -39,12 +40,13 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
         "--api": plan.api.value,
         "--seed": plan.seed,
         # Stored as "ttft_p90_ms ≤ 2000".
-        "--slo": ",".join("=".join(one.split()[::2]) for one in conditions),
+        "--slo": ",".join("=".join(one.split()[::2]) for one in conditions or plan.depth_slo),
     }
     if plan.trace is not None:
         options |= _trace_options(plan.trace)
     for name, value in options.items():
         words += [] if value in {None, ""} else [name, str(value)]
+    words += ["--whole-prompt"] if plan.bases else []
     return shlex.join([*words, *([] if plan.warmup else ["--no-warm-up"])])
 
 

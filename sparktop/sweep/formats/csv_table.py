@@ -80,6 +80,7 @@ def _fields(
     yield "pp", level.pp if level.pp is not None else plan.pp
     yield "tg", level.tg if level.tg is not None else plan.tg
     yield "depth", level.depth
+    yield from _context(level)
     yield "runs", level.runs
     yield "duration_s", level.duration_s
     yield "ok", level.requests.ok
@@ -115,6 +116,18 @@ def _fields(
     slow = (mark for mark in marks_of(level) if not mark.doubt)
     words = (mark.word if mark.code == UNBALANCED else mark.code for mark in slow)
     yield "why_slow", spreadsheet_text(" ".join(words))
+
+
+def _context(level: LevelResult) -> Iterator[tuple[str, str | float | None]]:
+    """Yield the columns of the runs that sent the context of a level with depth."""
+    part = level.context
+    for name in ("prefill_tps", "decode_tps"):
+        rate = None if part is None else getattr(part, name)
+        yield f"context_{name}_mean", None if rate is None else rate.mean
+        yield f"context_{name}_std", None if rate is None else rate.std
+    yield "context_ttft_ms_mean", part.ttft_ms.mean if part is not None and part.ttft_ms else None
+    yield "context_found_percent", None if part is None else part.found_percent
+    yield "context_found_from", None if part is None else part.found_from
 
 
 _NO_TARGET = TargetResult(name="", url="")

@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from sparktop.graphics import svg
 from sparktop.graphics.curve import PlotAxis
-from sparktop.model.load import LoadKind
+from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint
 from sparktop.model.text import clean
 from sparktop.panels.sweep.curves import plot_ends
 from sparktop.report.document.drawing import LEFT, Drawing, Frame, label_width, series_class
-from sparktop.sweep.compare.series import Load, Series
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel
 from sparktop.sweep.terms.definitions import METRICS, Metric
 from sparktop.sweep.view.curves import curve_plots
 
@@ -27,6 +27,7 @@ AXES = {
     LoadKind.AGENTS: "agents",
 }
 """Title of the horizontal axis."""
+DEPTH = "tokens of context and prompt"
 _HOLLOW = ("", "hollow: a mark casts doubt on the level")
 _CAP = 3.5
 """Half the width of the ends of an interval."""
@@ -36,9 +37,12 @@ def by_load(series: Sequence[Series]) -> tuple[list[Series], str]:
     """Return (series with one level for each value of the horizontal axis, title of this axis).
 
     The axis is the concurrency, or the prompt length if only one concurrency was measured. If both vary, a
-    series is split into one series for each prompt length.
+    series is split into one series for each prompt length. With depths the axis is the tokens before the
+    answer, with a series for each concurrency and prompt length.
     """
     levels = [level for one in series for level in one.levels]
+    if any(level.load.depth for level in levels):
+        return [part for one in series for part in _over_depths(one)], DEPTH
     lengths = {level.load.pp for level in levels if level.load.pp is not None}
     if len(lengths) > 1 and len({level.load.point for level in levels}) == 1:
         return [_over_lengths(one) for one in series], LENGTH
@@ -50,6 +54,18 @@ def by_load(series: Sequence[Series]) -> tuple[list[Series], str]:
 def axis_title(kinds: Iterable[LoadKind]) -> str:
     """Return the title of the horizontal axis for levels of these kinds: that of the first."""
     return AXES[next(iter(kinds), LoadKind.CONCURRENCY)]
+
+
+def _over_depths(series: Series) -> Iterator[Series]:
+    """Yield a series for each point and prompt length, whose levels lie at the tokens before the answer."""
+    groups: dict[tuple[LoadPoint, int | None, int | None], list[SeriesLevel]] = {}
+    for level in series.levels:
+        groups.setdefault((level.load.point, level.load.pp, level.load.tg), []).append(level)
+    several = len({pp for _, pp, _ in groups}) > 1
+    for (point, pp, tg), levels in groups.items():
+        name = f"{series.name} {point.short}" + (f", {pp or 0:,} in" if several else "")
+        placed = (replace(one, load=Load(one.load.depth + (pp or 0), pp, tg)) for one in levels)
+        yield replace(series, name=name, levels=tuple(placed))
 
 
 def _over_lengths(series: Series) -> Series:
@@ -79,7 +95,8 @@ def curve_drawings(
     `beside` are series of other sources to compare with; `plots` have the limits to draw.
     """
     own, axis = by_load(series)
-    others, _ = by_load(beside)
+    others, other_axis = by_load(beside)
+    others = others if other_axis == axis else []
     limits = {plot.metric: plot.limits for plot in plots}
     for plot in curve_plots(own, beside=others):
         kept = [one for one in limits.get(plot.metric, ()) if axis == CONCURRENCY or not one.upright]

@@ -8,13 +8,14 @@ time at concurrency 1; sparktop subtracts nothing and states so (`latency_mode` 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean, pstdev
 from typing import Any
 
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
 from sparktop.sweep.result.axis import PlanResult
+from sparktop.sweep.result.context import ContextPart
 from sparktop.sweep.result.figures import Rate
 from sparktop.sweep.result.results import EachRequest, LevelResult, SweepResult, TargetResult
 
@@ -43,9 +44,9 @@ def to_json(result: SweepResult, target: str | None = None) -> dict[str, Any]:
         "latency_mode": "none",
         "latency_ms": 0.0,
         "model": chosen.model or "unknown",
-        "prefix_caching_enabled": False,
+        "prefix_caching_enabled": any(level.depth for level in levels),
         "max_concurrency": max((level.concurrency for level in levels), default=0),
-        "benchmarks": [_benchmark(level, result.plan) for level in levels],
+        "benchmarks": [entry for level in levels for entry in _entries(level, result.plan)],
     }
 
 
@@ -61,24 +62,20 @@ def _chosen(result: SweepResult, name: str | None) -> TargetResult:
     return result.targets[0]
 
 
-def _benchmark(level: LevelResult, plan: PlanResult) -> dict[str, Any]:
-    """Return a level as an entry of the list "benchmarks" in llama-benchy's format.
+def _entries(level: LevelResult, plan: PlanResult) -> Iterator[dict[str, Any]]:
+    """Yield a level as entries of the list "benchmarks" in llama-benchy's format.
 
-    The entry of a level that the server refused has no values, and has the server's message under the
-    additional key "error".
+    The context of a level with depth is an entry of its own, before that of the prompt. The entry of a level
+    that the server refused has no values, and has the server's message under the additional key "error".
     """
-    refused = {} if level.error is None else {"error": level.error}
+    if level.context is not None:
+        yield _context_entry(level, level.context, plan)
     each = level.each or EachRequest()
-    pairs = zip(each.prompt_tokens, each.ttfr_ms, strict=False)
-    speeds = [1000 * tokens / ms for tokens, ms in pairs if tokens is not None and ms]
-    return {
-        "concurrency": level.concurrency,
-        "context_size": 0,
-        "prompt_size": (level.pp if level.pp is not None else plan.pp) or 0,
-        "response_size": (level.tg if level.tg is not None else plan.tg) or 0,
-        "is_context_prefill_phase": False,
+    counts = [None if one is None else max(0, one - level.depth) for one in each.prompt_tokens]
+    refused = {} if level.error is None else {"error": level.error}
+    yield _sizes(level, plan) | {
         "pp_throughput": _rate(level.prefill_tps),
-        "pp_req_throughput": _metric(speeds),
+        "pp_req_throughput": _metric(_speeds(counts, each.ttfr_ms)),
         "tg_throughput": _rate(level.decode_tps),
         "tg_req_throughput": _metric(_known(each.stream_tps)),
         "peak_throughput": _rate(level.peak_tps),
@@ -90,6 +87,43 @@ def _benchmark(level: LevelResult, plan: PlanResult) -> dict[str, Any]:
         "requests_throughput_over_time": None,
         **refused,
     }
+
+
+def _context_entry(level: LevelResult, context: ContextPart, plan: PlanResult) -> dict[str, Any]:
+    """Return the entry of the runs that sent the context of a level with depth."""
+    return _sizes(level, plan) | {
+        "is_context_prefill_phase": True,
+        "pp_throughput": _rate(context.prefill_tps),
+        "pp_req_throughput": _metric(_speeds(context.each_prompt_tokens, context.each_ttfr_ms)),
+        "tg_throughput": _rate(context.decode_tps),
+        "tg_req_throughput": _metric(_known(context.each_stream_tps)),
+        "peak_throughput": _rate(context.peak_tps),
+        "peak_req_throughput": None,
+        "ttfr": _metric(_known(context.each_ttfr_ms)),
+        "est_ppt": _metric(_known(context.each_ttfr_ms)),
+        "e2e_ttft": _metric(_known(context.each_ttft_ms)),
+        "throughput_over_time": None,
+        "requests_throughput_over_time": None,
+    }
+
+
+def _sizes(level: LevelResult, plan: PlanResult) -> dict[str, Any]:
+    """Return the keys that identify an entry; of a whole prompt the context is named apart."""
+    prompt = (level.pp if level.pp is not None else plan.pp) or 0
+    inside = plan.context_of(prompt)
+    return {
+        "concurrency": level.concurrency,
+        "context_size": level.depth + inside,
+        "prompt_size": prompt - inside,
+        "response_size": (level.tg if level.tg is not None else plan.tg) or 0,
+        "is_context_prefill_phase": False,
+    }
+
+
+def _speeds(counts: Sequence[int | None], times_ms: Sequence[float | None]) -> list[float]:
+    """Return the prompt tokens per second of each request whose tokens and time are known."""
+    pairs = zip(counts, times_ms, strict=False)
+    return [1000 * tokens / ms for tokens, ms in pairs if tokens is not None and ms]
 
 
 def _rate(rate: Rate | None) -> dict[str, Any] | None:

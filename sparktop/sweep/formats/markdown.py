@@ -39,6 +39,11 @@ _LOADS = {
     LoadKind.USERS: "8 users: as many people, who send a request, pause, and send the next",
     LoadKind.AGENTS: "8 agents: as many conversations at once, with pauses of tools and people",
 }
+_DEPTH = (
+    "c16 @ 4,096: 16 requests at once, each after 4,096 tokens of context, which were sent before with a few "
+    "more words (see *Context*), so that the server's prefix cache has them. Prefill counts what comes after "
+    "the context."
+)
 _LENGTHS = "; in, out: tokens of each prompt and of each answer"
 
 
@@ -88,6 +93,8 @@ def _meanings(result: SweepResult, series: Sequence[Series], grids: Sequence[Gri
     if not shown:
         return Section(paragraphs=("Nothing was measured.",))
     load = f"{_LOADS[result.plan.load]}{_LENGTHS if any(one.has_lengths for one in series) else ''}."
+    if any(level.depth for target in targets for level in target.levels):
+        load += f" {_DEPTH}"
     return Section(MEANINGS, items=(load, *lines(shown), *term_lines(_terms(grids))), folded=True)
 
 
@@ -194,6 +201,8 @@ def _single(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
         if result.plan.preset == "batch-scaling":
             yield batch_scaling(one)
         alone = [level for level in one.levels if level.load.concurrency == 1]
+        if any(level.load.depth for level in one.levels):
+            continue
         if len(alone) > 1:
             yield contexts(one)
         elif len(one.levels) == len(alone):

@@ -12,6 +12,7 @@ from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.text import clean
 from sparktop.sweep.compare.series import Series
 from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.view.curves import by_depth
 
 CURVES = ("decode_tps", "sustained_tps", "output_tps", "prefill_tps", "ttft_due_ms", "ttft_ms")
 """Metrics that have a plot; `output_tps` only if no other rate of generated tokens is known."""
@@ -45,7 +46,7 @@ def plots(series: Sequence[Series], width: int = WIDTH, *, height: int = HEIGHT,
 
 
 def _plot(series: Sequence[Series], name: str, width: int, height: int, *, colour: bool) -> str:
-    curves = [(one.name, _points(one, name)) for one in series]
+    curves = [(one.name, _points(one, name)) for one in by_depth(series)]
     curves = [(label, points) for label, points in curves if points]
     places = sorted({point for _, points in curves for point in points})
     if len(places) < _LEAST_POINTS:

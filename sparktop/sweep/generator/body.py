@@ -36,17 +36,21 @@ class BodyForm:
         """Return a copy whose bodies also leave out the optional `fields`."""
         return BodyForm(self.model, self.api, self.dropped | frozenset(fields))
 
-    def body(self, prompt: str, output_tokens: int, cache_salt: str | None) -> bytes:
+    def body(
+        self, prompt: str, output_tokens: int, cache_salt: str | None, context: str | None = None
+    ) -> bytes:
         """Return a request body as JSON that asks for a stream of exactly `output_tokens` tokens.
 
+        `context` is text before the prompt, in a chat as a system message; None without one.
         No `temperature` is sent, so the server's default applies. With temperature 0, a model with random
         weights would repeat itself, and routers treat repeated output as a fault.
         """
         found: dict[str, object] = {"model": self.model}
         if self.api is Api.CHAT:
-            found["messages"] = [{"role": "user", "content": prompt}]
+            before = [] if context is None else [{"role": "system", "content": context}]
+            found["messages"] = [*before, {"role": "user", "content": prompt}]
         else:
-            found["prompt"] = prompt
+            found["prompt"] = prompt if context is None else f"{context}\n{prompt}"
         return _json(found | self._rest(output_tokens, cache_salt))
 
     def conversation(self, parts: Iterable[bytes], output_tokens: int, cache_salt: str | None) -> bytes:
@@ -72,9 +76,16 @@ class BodyForm:
             optional[CACHE_SALT] = cache_salt
         return found | {name: value for name, value in optional.items() if name not in self.dropped}
 
-    def request(self, endpoint: Endpoint, prompt: str, output_tokens: int, cache_salt: str | None) -> bytes:
-        """Return a complete HTTP request to `endpoint`, head and body, as bytes to write."""
-        body = self.body(prompt, output_tokens, cache_salt)
+    def request(
+        self,
+        endpoint: Endpoint,
+        prompt: str,
+        output_tokens: int,
+        cache_salt: str | None,
+        context: str | None = None,
+    ) -> bytes:
+        """Return a complete HTTP request to `endpoint`, head and body, as bytes to write; see `body`."""
+        body = self.body(prompt, output_tokens, cache_salt, context)
         return endpoint.head("POST", self.path, len(body)) + body
 
 

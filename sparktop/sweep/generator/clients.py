@@ -1,10 +1,11 @@
-"""The client for a load run: closed loop, open loop, or the replay of recorded traffic."""
+"""The client for a load run: closed or open loop, bursts with context, or recorded traffic."""
 
 from __future__ import annotations
 
 from sparktop.sweep.generator.calibration import Recipe
 from sparktop.sweep.generator.client import LoadClient
 from sparktop.sweep.generator.connection import ConnectionPool
+from sparktop.sweep.generator.context import ContextClient
 from sparktop.sweep.generator.conversations.client import ConversationClient
 from sparktop.sweep.generator.conversations.texts import TextMaker
 from sparktop.sweep.generator.open_loop import OpenLoopClient
@@ -21,11 +22,14 @@ def new_client(load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog)
     if (plan := load.conversations) is not None:
         texts = TextMaker(recipe.book, recipe.tokens)
         return ConversationClient(load, plan, pool, form, prompt, texts, log, first_event_is_token=first)
+    salt = load.prompt_salt or str(load.seed) if load.context is None else load.context.salt
+    blocks = BlockPrompts(recipe.book, recipe.tokens, salt)
+    if load.context is not None:
+        return ContextClient(load, load.context, pool, form, prompt, blocks, log, first_event_is_token=first)
     if load.open_loop is None:
         return LoadClient(load, pool, form, prompt, log, first_event_is_token=first)
     if load.trace is None:
         return OpenLoopClient(load, load.open_loop, pool, form, prompt, log, first_event_is_token=first)
-    blocks = BlockPrompts(recipe.book, recipe.tokens, load.prompt_salt or str(load.seed))
     return ReplayClient(
         load, load.open_loop, load.trace, pool, form, prompt, blocks, log, first_event_is_token=first
     )

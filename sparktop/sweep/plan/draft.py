@@ -17,7 +17,7 @@ from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Api, Order, Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import DEFAULT, STEADY_S, Wishes, make_plan
 from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
-from sparktop.typed import climbing_numbers, number, number_or_more, whole_number, whole_numbers
+from sparktop.typed import climbing_numbers, number, number_or_more, token_counts, whole_number, whole_numbers
 from sparktop.values import dataclass
 
 Value = TypeVar("Value")
@@ -47,6 +47,8 @@ class Draft:
     pp: str = ""
     """Prompt tokens: one number, or several."""
     tg: str = ""
+    depth: str = ""
+    """Tokens of context before each prompt: one number or several, such as "0,4k"; empty: none."""
     runs: str = ""
     """Number of runs; "3+": at least 3, and more where these are too short."""
     duration: str = ""
@@ -93,6 +95,7 @@ def draft_of(preset: SweepSettings, targets: tuple[str, ...], guard: GuardLimits
         concurrency=_climbing(preset.concurrency or plan.concurrency, preset.climb_to),
         pp=_listed(preset.prompt_lengths or plan.lengths),
         tg=_shown(preset.tg or plan.tg),
+        depth=_listed(preset.depths),
         runs="" if bounded else _shown(preset.runs or plan.runs) + ("+" if preset.more_runs else ""),
         duration=_shown(duration_s),
         requests=_shown(preset.requests),
@@ -232,6 +235,7 @@ class _Form:
             )
             or (),
             tg=self.read("tg", lambda text: whole_number(text, 1, MOST_TOKENS), "write how many, as in 64"),
+            depths=self.read("depth", lambda text: token_counts(text, 0, MOST_TOKENS)) or (),
             runs=runs,
             more_runs=more_runs,
             mode=None if mode is None else mode.value,

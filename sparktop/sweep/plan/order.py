@@ -45,14 +45,23 @@ class Stint:
 
 
 def loads(plan: Plan) -> list[Load]:
-    """Return the loads of a plan: all points of the axis with the first prompt length, then with the next."""
-    return [load_at(plan, point, length) for length in plan.lengths for point in plan.axis]
+    """Return the loads of a plan: all points of the axis with the first prompt length, then with the next.
+
+    Of several depths, the first comes first with all of them.
+    """
+    depths = (0,) if plan.whole or not plan.depths else plan.depths
+    return [
+        load_at(plan, point, length, depth)
+        for depth in depths
+        for length in plan.lengths
+        for point in plan.axis
+    ]
 
 
-def load_at(plan: Plan, point: LoadPoint, prompt_tokens: int) -> Load:
-    """Return the load of the plan's level at `point` with this prompt length."""
+def load_at(plan: Plan, point: LoadPoint, prompt_tokens: int, depth: int = 0) -> Load:
+    """Return the load of the plan's level at `point` with this prompt length after `depth` tokens."""
     position = None if point.kind is LoadKind.CONCURRENCY else point
-    return Load(prompt_tokens, plan.concurrency_at(point), position)
+    return Load(prompt_tokens, plan.concurrency_at(point), position, depth)
 
 
 def level_of(plan: Plan, target: SweepTarget, load: Load) -> Level:

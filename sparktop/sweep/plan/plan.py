@@ -130,6 +130,12 @@ class Plan:
     """Several prompt lengths, each combined with every concurrency; if empty, `pp` is the only one."""
     tg: int = 64
     """Tokens to generate per request."""
+    depths: tuple[int, ...] = ()
+    """Tokens of context before each prompt (llama-benchy's depth), each combined with all other loads; empty
+    for none."""
+    whole: bool = False
+    """True: each request has context and prompt at once, and the prompt lengths include the depths. False:
+    the context is sent before, so that the server's prefix cache has it when the prompt comes."""
     runs: int = 3
     more_runs: bool = False
     """True: a level in burst mode gets more than `runs` runs where these last less than `ENOUGH_S`."""
@@ -190,7 +196,7 @@ class Plan:
     @property
     def searches(self) -> bool:
         """True if the sweep chooses its levels as it goes, so that their number is not known before."""
-        return bool(self.slo) or self.find_knee
+        return self.find_knee or (bool(self.slo) and not self.depths)
 
     @property
     def highest_concurrency(self) -> int:
@@ -202,6 +208,13 @@ class Plan:
     def concurrency_at(self, point: LoadPoint) -> int:
         """Return the most requests in flight of the level at `point`."""
         return MOST_IN_FLIGHT if point.kind is LoadKind.RATE else int(point.value)
+
+    @property
+    def bases(self) -> tuple[int, ...]:
+        """The prompt lengths without context, where context and prompt are one request; else empty."""
+        least, known = min(self.depths, default=0), set(self.lengths)
+        found = (length - least for length in self.lengths) if self.whole else ()
+        return tuple(one for one in found if one > 0 and all(one + depth in known for depth in self.depths))
 
     @property
     def lengths(self) -> tuple[int, ...]:

@@ -47,7 +47,14 @@ _OPEN: dict[str, Any] = {
 _LEVELS = (
     SweepSettings("quick", concurrency=(1, 4, 16), climb_to=CLIMB_TO, prompt_lengths=(128,), tg=64, runs=3),
     SweepSettings("topology", concurrency=(1, 2, 4, 8, 16, 32, 64), prompt_lengths=(1024,), tg=128, runs=3),
-    SweepSettings("arena", concurrency=(1, 2, 5, 10), prompt_lengths=(2048,), tg=128, runs=3),
+    SweepSettings(
+        "arena",
+        concurrency=(1, 2, 5, 10),
+        prompt_lengths=(2048,),
+        tg=128,
+        depths=(0, 4096, 8192, 16384, 32768, 65535, 100_000),
+        runs=3,
+    ),
     SweepSettings(
         "wide",
         concurrency=(1, 2, 4, 5, 8, 10, 16, 32, 64, 128, 256),
@@ -76,6 +83,8 @@ class Wishes:
     climb_to: int | None = None
     prompt_lengths: tuple[int, ...] | None = None
     tg: int | None = None
+    depths: tuple[int, ...] | None = None
+    whole: bool | None = None
     runs: int | None = None
     """Replaces `more_runs` of the preset too, as `duration_s` and `requests` do."""
     more_runs: bool | None = None
@@ -183,14 +192,17 @@ def _fitted(plan: Plan) -> Plan:
     """Return `plan` without settings of its preset that do not fit its order, its mode or its search.
 
     Interleaved targets need the same levels and runs; an SLO search chooses its levels itself; the duration
-    of a level in steady mode is fixed.
+    of a level in steady mode is fixed. Where context and prompt are one request, the prompt is longer.
     """
-    climbs = not plan.slo and plan.order is Order.ASCENDING
+    chosen = not plan.searches and plan.order is Order.ASCENDING
     bursts = plan.mode is LoadMode.BURST and plan.runs_of(1) is not None
+    whole = plan.whole and bool(plan.depths)
+    lengths = tuple(depth + length for depth in plan.depths for length in plan.lengths)
     return replace(
         plan,
-        climb_to=plan.climb_to if climbs else None,
-        more_runs=plan.more_runs and climbs and bursts and plan.requests is None,
+        climb_to=plan.climb_to if chosen and not plan.depths else None,
+        more_runs=plan.more_runs and chosen and bursts and plan.requests is None,
+        prompt_lengths=tuple(dict.fromkeys(lengths)) if whole else plan.prompt_lengths,
     )
 
 
@@ -199,6 +211,7 @@ def _of_preset(preset: SweepSettings) -> dict[str, Any]:
         "concurrency": preset.concurrency,
         "prompt_lengths": preset.prompt_lengths,
         "tg": preset.tg,
+        "depths": preset.depths,
         "runs": preset.runs,
         "climb_to": preset.climb_to,
         "more_runs": preset.more_runs,
@@ -222,6 +235,12 @@ def _check(plan: Plan) -> None:
         _check_open(plan)
     if plan.mode is LoadMode.AGENTS:
         check_conversations(plan)
+    if plan.depths and plan.mode is not LoadMode.BURST:
+        raise UsageError("--depth sends bursts: the context first, then the prompts; leave out --mode")
+    if plan.depths and plan.longest:
+        raise UsageError("--longest looks for the longest prompt without context: leave out --depth")
+    if plan.whole and not plan.depths:
+        raise UsageError("--whole-prompt says how --depth is sent: give the depths, as in --depth 0,4k,16k")
     if plan.mode is LoadMode.BURST and plan.duration_s is not None and plan.requests is not None:
         raise UsageError("a burst level is bounded by --duration or by --requests, not by both")
 

@@ -57,6 +57,13 @@ class PlanResult(Part):
     """The levels on an axis other than concurrency, such as "0.5" or "0.5..4"; empty on the latter."""
     pp: Count | None = None
     tg: Count | None = None
+    depths: tuple[Count, ...] = ()
+    """Tokens of context before each prompt; empty for none."""
+    bases: tuple[Count, ...] = ()
+    """The prompt lengths without context, if context and prompt were one request, whose length includes
+    both; else empty."""
+    depth_slo: tuple[Text, ...] = ()
+    """The SLO conditions that each depth is held against, such as "stream_tps ≥ 15"."""
     runs: Count | None = None
     climb_to: Count | None = None
     """Highest concurrency to which the sweep went on while the token rate rose; None: it did not go on."""
@@ -82,6 +89,10 @@ class PlanResult(Part):
     tokens_from: TokenSource | None = None
     """How tokens were counted: the least exact source among all levels."""
     preset: Text | None = None
+
+    def context_of(self, prompt_tokens: int) -> int:
+        """Return how many tokens of such a request are context; 0 if context and prompt were apart."""
+        return next((one for one in self.depths if prompt_tokens - one in self.bases), 0)
 
     @property
     def axis(self) -> tuple[LoadPoint, ...]:

@@ -74,13 +74,13 @@ def run_duration_s(run: Sequence[RequestTrace]) -> float:
     return max(trace.end for trace in run) - min(trace.start for trace in run)
 
 
-def prompt_tokens(run: Sequence[RequestTrace]) -> int | None:
-    """Return the sum of prompt tokens of the requests that delivered a token.
+def prompt_tokens(run: Sequence[RequestTrace], depth: int = 0) -> int | None:
+    """Return the sum of prompt tokens of the requests that delivered a token, less `depth` for each of them.
 
     Return None if the prompt length of one of these requests is unknown.
     """
     counts = [trace.prompt_tokens for trace in run if trace.arrivals]
-    known = [count for count in counts if count is not None]
+    known = [max(0, count - depth) for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
 
 
@@ -94,21 +94,23 @@ def rate_rules(level: Level) -> dict[str, Callable[[Sequence[RequestTrace]], flo
         "pure_decode_tps": lambda run: pure_decode_tps(run, level.concurrency),
         "peak_tps": peak_tps,
         "output_tps": output_tps,
-        "total_tps": total_tps,
+        "total_tps": lambda run: total_tps(run, level.depth),
         "requests_per_s": requests_per_s,
     }
     if level.mode is LoadMode.BURST:
-        return rules | {"prefill_tps": prefill_tps, "decode_tps": decode_tps}
+        return rules | {"prefill_tps": lambda run: prefill_tps(run, level.depth), "decode_tps": decode_tps}
     return rules | {"sustained_tps": lambda run: sustained_tps(run, level.concurrency)}
 
 
-def prefill_tps(run: Sequence[RequestTrace]) -> float | None:
+def prefill_tps(run: Sequence[RequestTrace], depth: int = 0) -> float | None:
     """Return a run's prompt tokens/s: prompt tokens / (latest first token - earliest request start).
+
+    The first `depth` tokens of each prompt do not count: the server has them in its prefix cache.
 
     Return None if a prompt length or the time of the latest first token is unknown.
     """
     firsts = [(trace.first_token, trace) for trace in run if trace.first_token is not None]
-    tokens = prompt_tokens(run)
+    tokens = prompt_tokens(run, depth)
     if not firsts or tokens is None:
         return None
     latest, trace = max(firsts, key=itemgetter(0))
@@ -202,12 +204,14 @@ def output_tps(run: Sequence[RequestTrace]) -> float | None:
     return _per_second(sum(trace.tokens for trace in run), run_duration_s(run))
 
 
-def total_tps(run: Sequence[RequestTrace]) -> float | None:
+def total_tps(run: Sequence[RequestTrace], depth: int = 0) -> float | None:
     """Return tokens/s: (prompt + generated tokens) / duration of the run.
+
+    The first `depth` tokens of each prompt do not count, as in `prefill_tps`.
 
     Return None if a prompt length is unknown, or if the duration is 0.
     """
-    prompts = prompt_tokens(run)
+    prompts = prompt_tokens(run, depth)
     if prompts is None:
         return None
     return _per_second(prompts + sum(trace.tokens for trace in run), run_duration_s(run))

@@ -18,6 +18,7 @@ from sparktop.sweep.result.agents.parts import AgentsResult, UsersResult
 from sparktop.sweep.result.axis import AxisPart, LevelLoad, PlanResult, RanRun
 from sparktop.sweep.result.capacity import CapacityResult
 from sparktop.sweep.result.comparison import ComparisonResult
+from sparktop.sweep.result.context import ContextPart
 from sparktop.sweep.result.figures import Latency, Rate, StreamRates
 from sparktop.sweep.result.open_loop import OpenLoopResult
 from sparktop.sweep.result.parts import Count, Number, Part, Text, Time, Tree, Value
@@ -145,7 +146,9 @@ class LevelResult(AxisPart):
     """The result of one target at one point of the axis and prompt length."""
 
     depth: Count = 0
-    """Tokens of context before the prompt."""
+    """Tokens of context before the prompt, which was sent before, so that the prefix cache has it."""
+    context: ContextPart | None = None
+    """How the context was computed; None without depth."""
     pp: Count | None = None
     """Requested prompt tokens; None means the plan's value."""
     tg: Count | None = None
@@ -276,12 +279,12 @@ class TargetResult(Part):
     """In the order of measurement, which is not ascending in a search for SLO limits."""
 
     def in_order(self) -> tuple[LevelResult, ...]:
-        """Return the levels grouped by prompt length, each group sorted by its points on the axis.
+        """Return the levels grouped by depth, then by prompt length, each group sorted by its points.
 
         The prompt lengths are in the order in which they were first measured.
         """
         lengths = list(dict.fromkeys(level.pp for level in self.levels))
-        return tuple(sorted(self.levels, key=lambda one: (lengths.index(one.pp), one.point)))
+        return tuple(sorted(self.levels, key=lambda one: (one.depth, lengths.index(one.pp), one.point)))
 
 
 class LoopLag(Part):

@@ -215,5 +215,5 @@ def _within(load: Load, most: int) -> Load:
 
 
 def _weight(load: Load) -> float:
-    """Return the size of a load as one number: concurrency × square root of the prompt length."""
-    return load.concurrency * math.sqrt(load.prompt_tokens)
+    """Return the size of a load as one number: concurrency × square root of the tokens before the answer."""
+    return load.concurrency * math.sqrt(load.prompt_tokens + load.depth)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -31,11 +32,11 @@ class Forecast:
     requests: int | None
     """Measured requests; None if only the duration limits them."""
     warm_ups: int
-    """Requests of warm-up runs, not included in `requests`."""
+    """Requests of warm-up runs and those that send contexts alone, not included in `requests`."""
     prompt_tokens: int | None
-    """Prompt tokens of the measured requests; None if their number is unknown."""
+    """Prompt tokens of the measured requests and of contexts; None if their number is unknown."""
     output_tokens: int | None
-    """Tokens that the measured requests ask for; None if their number is unknown."""
+    """Tokens that the measured requests and contexts ask for; None if their number is unknown."""
     seconds: float | None
     """Expected duration of the planned levels in seconds; None if unknown."""
     why: str
@@ -71,15 +72,16 @@ def forecast(plan: Plan, known: Sequence[SweepResult], slots: Mapping[str, int] 
     count = _measured(plan)
     warm_ups = sum(load.concurrency for load in loads(plan)) * len(plan.targets) if plan.warmup else 0
     sure = [one for one in found if one is not None]
-    prompts = sum(load.prompt_tokens * (_requests(plan, load) or 0) for load in loads(plan))
+    contexts = sum(_requests(plan, load) or 0 for load in loads(plan) if load.depth) * len(plan.targets)
+    each = [(load.prompt_tokens + 2 * load.depth, _requests(plan, load) or 0) for load in loads(plan)]
     return Forecast(
         requests=count,
-        warm_ups=warm_ups,
-        prompt_tokens=None if count is None else prompts * len(plan.targets),
-        output_tokens=None if count is None else count * plan.tg,
+        warm_ups=warm_ups + contexts,
+        prompt_tokens=None if count is None else sum(map(math.prod, each)) * len(plan.targets),
+        output_tokens=None if count is None else (count + contexts) * plan.tg,
         seconds=_seconds(plan, sure) if sure and len(sure) == len(found) else None,
         why=_why(plan, found),
-        at_least=bool(plan.slo) or plan.more_runs or most is not None,
+        at_least=plan.searches or plan.more_runs or most is not None,
         levels=len(loads(plan)) * len(plan.targets),
         most_concurrency=most,
         time=_time(plan, found, most),
@@ -107,7 +109,7 @@ def _requests(plan: Plan, load: Load) -> int | None:
 
 
 def _runs(plan: Plan, load: Load) -> int | None:
-    if plan.slo:
+    if plan.searches:
         return runs_needed(plan, load.concurrency)
     return plan.runs_of(load.concurrency)
 
@@ -142,7 +144,7 @@ def _time(plan: Plan, found: Sequence[EarlierSweep | None], top: int | None) -> 
     `top` is the highest concurrency that the sweep may go on to. Where no earlier sweep is known (None in
     `found`), the range is that from fast to slow servers.
     """
-    if plan.slo or not plan.targets:
+    if plan.searches or not plan.targets:
         return None
     farthest = plan if top is None else _farthest(plan, top)
     fast = [one or AssumedPace(_FAST_TPS, _FAST_PREFILL_TPS) for one in found]
@@ -160,13 +162,15 @@ def _why(plan: Plan, found: Sequence[EarlierSweep | None]) -> str:
     if not unknown:
         return _source_words([one for one in found if one is not None], plan)
     first = f"first sweep of {clean(', '.join(unknown), 80)}"
-    return f"unknown: {first}" if plan.slo else first
+    return f"unknown: {first}" if plan.searches else first
 
 
 def _level_s(plan: Plan, load: Load, earlier: EarlierSweep | AssumedPace) -> float:
     """Return the expected seconds of a level on one target, its warm-up run included."""
     run_s = earlier.run_s(load, plan.tg)
     total = run_s if plan.warmup else 0.0
+    if load.depth:  # the context is sent before each run
+        run_s += earlier.run_s(replace(load, prompt_tokens=load.depth, depth=0), plan.tg)
     if plan.mode is LoadMode.STEADY:
         known_values = [one for one in (plan.duration_s, _steady_s(plan, load, run_s)) if one is not None]
         return total + (_runs(plan, load) or plan.runs) * min(known_values, default=0.0)

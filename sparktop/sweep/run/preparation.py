@@ -19,7 +19,7 @@ from sparktop.sweep.generator.wire.messages import (
     WorkerTarget,
 )
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
-from sparktop.sweep.run.context_length import (
+from sparktop.sweep.run.context.length import (
     LongestPrompt,
     beyond_context,
     is_refusal,

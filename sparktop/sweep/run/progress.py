@@ -28,8 +28,13 @@ class Phase(StrEnum):
     SETTLING = "settling"
     """The sweep waits until the servers are idle and their counters no longer change."""
     WARMING_UP = "warming up"
+    CONTEXT = "sending the context"
+    """The context of the next run's prompts is sent, so that the server's prefix cache has it."""
     RUNNING = "running"
     ENDED = "ended"
+
+
+_UNCOUNTED = frozenset({Phase.WARMING_UP, Phase.CONTEXT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +164,7 @@ class ProgressFold:
         return self.now
 
     def _change(self, event: PhaseChanged) -> None:
-        was_warm_up = self.now.phase is Phase.WARMING_UP and event.phase is not Phase.WARMING_UP
+        was_warm_up = self.now.phase in _UNCOUNTED and event.phase not in _UNCOUNTED
         if was_warm_up or (event.target, event.load) != (self.now.target, self.now.load):
             self._starts.clear()
             self._ttfts_ms.clear()

@@ -155,14 +155,12 @@ class SweepRunner:
             why = await maker.settle(one.backends)
             if why is not None and not self._stopped():
                 self._emit(Notice(f"{one.target.name}: {why}; the load of other clients is in these figures"))
+        search = self._find_knee if self._plan.find_knee else self._search
         if self._plan.capacity is not None:
             await find_capacities(maker, targets.values(), worker, self._book, self._make)
-        elif self._plan.slo:
+        elif self._plan.searches:
             for one in targets.values():
-                await self._search(maker, one, worker)
-        elif self._plan.find_knee:
-            for one in targets.values():
-                await self._find_knee(maker, one, worker)
+                await search(maker, one, worker)
         else:
             await self._make_levels(maker, targets, worker)
 

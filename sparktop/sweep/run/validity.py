@@ -10,6 +10,7 @@ from sparktop.sweep.generator.wire.messages import ClientHealth
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
 from sparktop.sweep.result.axis import LevelLoad
 from sparktop.sweep.result.results import LevelResult, NodeSide, TargetResult, Validity
+from sparktop.sweep.run.context.depth import context_doubts
 from sparktop.sweep.run.load import BackendQueue, queue_reason
 from sparktop.sweep.run.open_loop.doubts import open_loop_doubts
 from sparktop.sweep.run.server_side import Counters
@@ -109,7 +110,7 @@ def judge(plan: Plan, level: LevelResult, facts: LevelFacts) -> tuple[Validity, 
         *open_loop_doubts(level),
         *_client(level, facts),
         *_queue(facts, level),
-        *(() if level.agents is not None or level.replay is not None else _cache(facts)),
+        *_cache_doubts(level, facts),
         *_counts(facts),
         *_hidden(plan, level),
         *(() if level.agents is not None else _output(plan, level)),
@@ -150,6 +151,14 @@ def _queue(facts: LevelFacts, level: LevelResult) -> Iterator[Validity]:
     reasons = [f"{name}: {why}" if several else why for name, why in found if why is not None]
     if reasons:
         yield Validity(code=QUEUE_LIMITED, message=f"{'; '.join(reasons)}; latencies include queueing")
+
+
+def _cache_doubts(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
+    """Yield a reason to doubt the level if the prefix cache did not do what the load expects of it."""
+    if level.depth:
+        yield from context_doubts(level)
+    elif level.agents is None and level.replay is None:
+        yield from _cache(facts)
 
 
 def _cache(facts: LevelFacts) -> Iterator[Validity]:

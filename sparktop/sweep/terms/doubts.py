@@ -9,11 +9,16 @@ ERRORS, MDNS_TARGET, RESTARTED, CUT_SHORT = "errors", "mdns_target", "restarted"
 HIDDEN_TOKENS = "hidden_tokens"
 UNSTABLE, OVERLOADED, LATE_SENDS = "unstable", "overloaded", "late_sends"
 UNANSWERED = "unanswered"
+CONTEXT_LOST, CONTEXT_UNKNOWN = "context_lost", "context_unknown"
+NO_PREFIX_CACHE = "no_prefix_cache"
 
 WORDS = {
     CLIENT_LAG: "client-limited",
     QUEUE_LIMITED: "queue-limited",
     CACHE_HITS: "cache hits",
+    CONTEXT_LOST: "context evicted",
+    CONTEXT_UNKNOWN: "hits unknown",
+    NO_PREFIX_CACHE: "no prefix cache",
     FOREIGN_TRAFFIC: "foreign load",
     COUNT_MISMATCH: "count mismatch",
     HIDDEN_TOKENS: "hidden tokens",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
@@ -47,10 +47,10 @@ def curve_plots(
     plots = []
     known = {name for one in series for name in one.metrics()}
     for name in RATE_CURVES if LoadKind.RATE in kinds else _closed_curves(known):
-        lines = [line for one in series if (line := _line(one, name, reference=False)) is not None]
+        lines = [line for one in by_depth(series) if (line := _line(one, name, reference=False)) is not None]
         if not lines:
             continue
-        lines += [line for one in others if (line := _line(one, name, reference=True)) is not None]
+        lines += [line for one in by_depth(others) if (line := _line(one, name, reference=True)) is not None]
         metric = METRICS[name]
         plots.append(
             CurvePlot(
@@ -87,6 +87,15 @@ def measured(figure: Figure) -> Measured:
     if over is None:
         return Measured(figure.mean, std=figure.std)
     return replace(over, mean=figure.mean, std=over.std if figure.std is None else figure.std)
+
+
+def by_depth(series: Iterable[Series]) -> Iterator[Series]:
+    """Yield a series for each depth of each of `series`; those of different depths never share a curve."""
+    for one in series:
+        depths = sorted({level.load.depth for level in one.levels})
+        for depth in depths:
+            levels = tuple(level for level in one.levels if level.load.depth == depth)
+            yield replace(one, name=f"{one.name} @ {depth:,}" if len(depths) > 1 else one.name, levels=levels)
 
 
 def _line(series: Series, metric: str, *, reference: bool) -> CurveLine | None:

@@ -141,6 +141,7 @@ def _row(name: str, load: Load, before: Figure | None, after: Figure | None, cha
         significant=change.significant,
         decimals=metric.decimals,
         prompt_tokens=load.pp,
+        depth=load.depth,
     )
 
 
@@ -189,7 +190,7 @@ def _rest_words(rest: Mapping[str, int], what: str) -> str:
 
 
 def _where(rows: Sequence[DifferenceRow], *, lengths: bool) -> str:
-    names = (level_name(row.point, row.prompt_tokens, lengths=lengths) for row in rows)
+    names = (level_name(row.point, row.prompt_tokens, lengths=lengths, depth=row.depth) for row in rows)
     return ", ".join(dict.fromkeys(names))
 
 

@@ -128,7 +128,10 @@ class ForeignView:
         Only metrics are included in which the level is the best, or not significantly different from the
         best.
         """
-        alike = [one for other, (_, one) in self._levels.items() if other.prompt_tokens == key.prompt_tokens]
+        lengths = (key.prompt_tokens, key.depth)
+        alike = [
+            one for other, (_, one) in self._levels.items() if (other.prompt_tokens, other.depth) == lengths
+        ]
         ranks: dict[str, Rank] = {}
         for metric in RANKED:
             figures = [one.figures[metric] for one in alike if metric in one.figures]

@@ -20,6 +20,7 @@ from sparktop.values import dataclass
 
 _STATES = {
     Phase.WARMING_UP: LevelState.WARMING_UP,
+    Phase.CONTEXT: LevelState.WARMING_UP,
     Phase.RUNNING: LevelState.RUNNING,
     Phase.SETTLING: LevelState.SETTLING,
 }
@@ -57,7 +58,7 @@ def planned(plan: Plan) -> list[LevelKey]:
 
     Return an empty list for a search, whose levels are not known in advance.
     """
-    if plan.slo or plan.capacity is not None:
+    if plan.searches or plan.capacity is not None:
         return []
     names = [target.name for target in plan.targets]
     if plan.order is Order.ASCENDING:

@@ -47,7 +47,7 @@ def measured_latency(level: LevelResult, metric: str) -> Measured | None:
 def result_rows(result: SweepResult, unfinished: Iterable[LevelKey] = ()) -> tuple[ResultRow, ...]:
     """Return a row per level, target by target; levels in `unfinished` are marked as incomplete.
 
-    Values are ranked among rows of the same prompt length.
+    Values are ranked among rows of the same prompt length and depth.
     """
     more = set(unfinished)
     pairs = [
@@ -55,9 +55,9 @@ def result_rows(result: SweepResult, unfinished: Iterable[LevelKey] = ()) -> tup
         for target in result.targets
         for level in target.in_order()
     ]
-    by_length: dict[int | None, list[int]] = {}
+    by_length: dict[tuple[int | None, int], list[int]] = {}
     for index, (row, _) in enumerate(pairs):
-        by_length.setdefault(row.key.prompt_tokens, []).append(index)
+        by_length.setdefault((row.key.prompt_tokens, row.key.depth), []).append(index)
     rows = [row for row, _ in pairs]
     for indices in by_length.values():
         for metric in RANKED:

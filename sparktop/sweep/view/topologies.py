@@ -124,6 +124,7 @@ def _level(row: ComparisonRow, metric: Metric, levels: _Aligned) -> ComparedLeve
         percent=row.percent,
         significant=row.significant,
         prompt_tokens=row.pp,
+        depth=load.depth,
     )
 
 
@@ -166,6 +167,7 @@ def _splits(result: SweepResult | None) -> Iterator[SplitRow]:
                     batches=level.busy_batch,
                     balance_word=balance_word(level),
                     prompt_tokens=result_key(target.name, level, result.plan.pp).prompt_tokens,
+                    depth=level.depth,
                 )
 
 
@@ -196,4 +198,5 @@ def _deviations(metrics: Sequence[ComparedMetric], series: Sequence[Series]) -> 
                     high,
                     level.prompt_tokens,
                     level.position,
+                    level.depth,
                 )

@@ -53,6 +53,7 @@ _LABELS = {
     "concurrency": "concurrency",
     "pp": "prompt tokens",
     "tg": "output tokens",
+    "depth": "context tokens",
     "runs": "runs",
     "duration": "seconds",
     "requests": "requests",
@@ -72,6 +73,7 @@ _EMPTY = {
     "runs": "till the time is up",
     "duration": "no limit",
     "requests": "from runs",
+    "depth": "none; 0,4k,16k: sent before each prompt",
     "model": "the server's only or first one",
     "headroom": "8 unified, 0: off",
     "gpu": "92 unified, 0: off",
@@ -79,7 +81,7 @@ _EMPTY = {
 }
 _LEFT = ("concurrency", "pp", "tg", "runs", "duration", "requests")
 _RIGHT = ("mode", "order", "warmup", "api", "headroom", "gpu")
-_WIDE = ("model", "slo")
+_WIDE = ("depth", "model", "slo")
 """Fields below the two columns, because their values are long."""
 _CHOICES = {
     "mode": (LoadMode.BURST.value, LoadMode.STEADY.value),
@@ -113,6 +115,7 @@ class SweepEditor(ModalScreen[Draft | None]):
 
     AUTO_FOCUS = "#field-concurrency"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (76, "-wide")]  # noqa: RUF012 - Textual declares it on instances
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (25, "-tall")]  # noqa: RUF012 - as above
     DEFAULT_CSS = """
     SweepEditor { align: center middle; }
     SweepEditor > #box {
@@ -154,6 +157,7 @@ class SweepEditor(ModalScreen[Draft | None]):
         background: $block-cursor-background; color: $foreground;
     }
     SweepEditor #columns { margin-top: 1; }
+    SweepEditor.-short #columns { margin-top: 0; }
     SweepEditor #foot { dock: bottom; height: auto; background: $background; }
     SweepEditor #cost { height: auto; min-height: 2; margin-top: 1; }
     SweepEditor.-narrow #cost { margin-top: 0; }

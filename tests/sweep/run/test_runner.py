@@ -13,13 +13,11 @@ from sparktop.model.load import LevelEnded, LevelStarted, LoadMode, RequestEnded
 from sparktop.model.targets import ModelFacts
 from sparktop.simulation.calibration import MODEL
 from sparktop.sweep.generator.wire.messages import RunLoad, WorkerMessage
-from sparktop.sweep.plan.order import Stint
 from sparktop.sweep.plan.plan import Order, SloCondition
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.trace import collect
-from sparktop.sweep.run.level.maker import LevelMaker
-from sparktop.sweep.run.level.record import LevelRecord
+from sparktop.sweep.run.level.commands import run_command
 from sparktop.sweep.run.progress import (
     LevelMeasured,
     LoadTold,
@@ -118,13 +116,14 @@ async def test_the_events_tell_the_whole_sweep() -> None:
 
 async def test_the_batch_of_a_level_is_that_of_its_measured_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A warm-up of one request at a time is in no mean: 4 requests at once ran in batches of about 4."""
-    made = LevelMaker._command
 
-    def lone(maker: LevelMaker, stint: Stint, record: LevelRecord, run: int, *, warm_up: bool) -> RunLoad:
-        command = made(maker, stint, record, run, warm_up=warm_up)
-        return replace(command, concurrency=1) if warm_up else command
+    def lone(asked: RunLoad) -> RunLoad:
+        return replace(asked, concurrency=1) if asked.warm_up else asked
 
-    monkeypatch.setattr(LevelMaker, "_command", lone)
+    monkeypatch.setattr(
+        "sparktop.sweep.run.level.maker.run_command",
+        lambda *args, **options: lone(run_command(*args, **options)),
+    )
     async with watched() as servers:
         result = await servers.runner(servers.plan(concurrency=(4,), runs=1)).run()
     (level,) = result.targets[0].levels

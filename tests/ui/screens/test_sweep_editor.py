@@ -99,6 +99,7 @@ async def test_all_of_it_is_in_sight(size: tuple[int, int]) -> None:
         words = opened.words()
         labels = ["preset", "concurrency", "prompt tokens", "output tokens", "load", "runs", "seconds"]
         labels += ["requests", "order", "warm-up run", "api", "model", "min free GiB", "max GPU °C", "slo"]
+        labels += ["context tokens"]
         for word in [*labels, *(one.name for one in TARGETS), "asks first", "[x] spark-a", "1,4,16", "burst"]:
             assert word in words
         for key in EDITOR_KEYS:
@@ -235,10 +236,10 @@ async def test_the_arrows_go_through_everything() -> None:
         await opened.open(pilot)
         await opened.go(pilot, "preset")
         seen = []
-        for _ in range(3 + len(TARGETS) + 14):
+        for _ in range(3 + len(TARGETS) + 15):
             seen.append(opened.editor.focused.id if opened.editor.focused else None)
             await pilot.press("down")
-        assert len(set(seen)) == 3 + 1 + 14
+        assert len(set(seen)) == 3 + 1 + 15
         assert seen[-2:] == ["start", "cancel"]
         for keys, name in ((["up"], "cancel"), (["shift+tab"], "start"), (["tab"], "cancel")):
             await pilot.press(*keys)

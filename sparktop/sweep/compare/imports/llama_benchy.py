@@ -2,8 +2,9 @@
 
 Rates have one value per run, latencies one value per request, in the order of the runs. If the number of
 latencies is a multiple of the concurrency, the mean of each run is computed; otherwise some requests failed,
-and only the overall mean is used. At concurrency 1, llama-benchy's rates are means over requests, and it
-subtracts the latency of a probe request from the prompt processing time.
+and only the overall mean is used. Rows of the context alone are left out. At concurrency 1, llama-benchy's
+rates are means over requests, and it subtracts the latency of a probe request from the prompt processing
+time.
 """
 
 from __future__ import annotations
@@ -73,15 +74,17 @@ def read(data: object, name: str, source: str) -> list[Series]:
 
 
 def _levels(data: object) -> Iterator[SeriesLevel]:
+    cached = part(data, "prefix_caching_enabled") is True  # else context and prompt were one request
     for run in listed(data, "benchmarks"):
         concurrency = concurrency_at(run, "concurrency")
         if concurrency is None or part(run, "is_context_prefill_phase") is True:
             continue
         depth, prompt = whole(run, "context_size") or 0, whole(run, "prompt_size")
+        pp = prompt if prompt is None or cached else prompt + depth
         rates = {ours: _rate(part(run, theirs)) for theirs, ours in _RATES.items()}
         latencies = {ours: _latency(part(run, theirs), concurrency) for theirs, ours in _LATENCIES.items()}
         yield SeriesLevel(
-            load=Load(concurrency, None if prompt is None else prompt + depth, whole(run, "response_size")),
+            load=Load(concurrency, pp, whole(run, "response_size"), depth=depth if cached else 0),
             figures=known({**rates, **latencies}),
             runs=len(numbers(run, "tg_throughput", "values")) or None,
             label=clean(f"depth {depth}") if depth else None,

@@ -150,6 +150,21 @@ def _growth(level: LevelResult) -> str:
     return UNKNOWN if level.open_loop is None else level.open_loop.growth_words or UNKNOWN
 
 
+def _context(head: str, name: str) -> Column:
+    """Return the column of a rate or latency of the runs that sent contexts alone."""
+    metric = METRICS[name]
+
+    def cell(level: LevelResult) -> str:
+        found = None if level.context is None else level.context.figure(name)
+        return metric.text(None if found is None else found.mean)
+
+    return Column(head, cell, name)
+
+
+def _found_percent(level: LevelResult) -> float | None:
+    return None if level.context is None else level.context.found_percent
+
+
 def _percent(head: str, value: Callable[[LevelResult], float | None]) -> Column:
     def cell(level: LevelResult) -> str:
         known = value(level)
@@ -239,6 +254,16 @@ REPLAY = Columns(
         _replayed("Not due", "not_due"),
     ),
 )
+CONTEXT = Columns(
+    "Context",
+    (
+        _context("Prefill (tok/s)", "prefill_tps"),
+        _context("Decode (tok/s)", "decode_tps"),
+        _context("TTFT (ms)", "ttft_ms"),
+        _percent("In the cache", _found_percent),
+    ),
+)
+"""The runs that sent the context of levels with depth, and how much of it the prompts found in the cache."""
 LEVELS = Columns(
     "Levels",
     (
@@ -252,4 +277,4 @@ LEVELS = Columns(
     ),
     notes=True,
 )
-TABLES: Sequence[Columns] = (THROUGHPUT, OPEN_LOOP, REPLAY, LATENCY, LEVELS)
+TABLES: Sequence[Columns] = (THROUGHPUT, OPEN_LOOP, REPLAY, LATENCY, CONTEXT, LEVELS)

@@ -29,7 +29,7 @@ class BlockPrompts:
     def __init__(self, book: Book, tokens: PromptTokens, seed: str) -> None:
         """Make prompts of the text `book`, whose words have `tokens`; equal seeds give equal text."""
         self._book = book
-        self._maker = PromptMaker(book, tokens)
+        self._made: PromptMaker | None = None
         self._tokens = tokens
         self._seed = seed
 
@@ -45,7 +45,17 @@ class BlockPrompts:
         The text has `length` tokens including the chat template; its last block is cut. If the keys end
         before, it is shorter.
         """
-        left = length - self._tokens.overhead
+        text, used = self._joined(length - self._tokens.overhead, block_tokens, keys)
+        return text, round(self._tokens.overhead + used)
+
+    def bare(self, length: int, block_tokens: int, keys: Iterator[str]) -> tuple[str, int]:
+        """Return (text, its length in tokens) like `text`, but of `length` tokens without chat template."""
+        text, used = self._joined(length - 1, block_tokens, keys)  # the first word is a token
+        return text, round(1 + used)
+
+    def _joined(self, most: float, block_tokens: int, keys: Iterator[str]) -> tuple[str, float]:
+        """Return (text of blocks, its tokens without the first word), of at most `most` tokens."""
+        left = most
         parts = [OPENING_WORD]
         for key in keys:
             if left < _LEAST:
@@ -55,7 +65,7 @@ class BlockPrompts:
                 break  # not even one word fits
             parts.append(text)
             left -= used
-        return "".join(parts), round(length - left)
+        return "".join(parts), most - left
 
     def _block(self, key: str, most: float) -> tuple[str, float]:
         """Return (text, tokens) of a block, cut to `most` tokens."""
@@ -69,7 +79,9 @@ class BlockPrompts:
                 break
             parts.append(word)
             left -= cost
-        text, used = self._maker.words(begin, left)
+        if self._made is None:
+            self._made = PromptMaker(self._book, self._tokens)  # 20 ms
+        text, used = self._made.words(begin, left)
         return "".join(parts) + text, most - left + used
 
 

@@ -26,6 +26,7 @@ from sparktop.sweep.generator.wire.messages import (
     Cancel,
     ClientHealth,
     Command,
+    ContextLoad,
     ConversationLoad,
     LagFigures,
     OpenLoop,
@@ -74,6 +75,8 @@ def decode_command(line: bytes) -> Command:
             found["mode"] = LoadMode(found["mode"])
             if found["open_loop"] is not None:
                 found["open_loop"] = OpenLoop(**found["open_loop"])
+            if found["context"] is not None:
+                found["context"] = ContextLoad(**found["context"])
             if (trace := found["trace"]) is not None:
                 form = trace["form"]
                 found["trace"] = TraceChoice(**trace | {"form": form and TraceFormat(form)})

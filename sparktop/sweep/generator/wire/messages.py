@@ -70,6 +70,20 @@ class OpenLoop:
 
 
 @dataclass(frozen=True, slots=True)
+class ContextLoad:
+    """Text before the prompt of each request (llama-benchy's depth), a new one for each request of a run."""
+
+    tokens: int
+    salt: str
+    """Determines the text: runs with equal salts have equal contexts, so that the second finds them in the
+    server's prefix cache."""
+    cache_salt: str
+    """Salt for the servers' prefix caches in place of that of the run."""
+    alone: bool = False
+    """True: a few words stand in place of the prompt, so that the run only fills the cache."""
+
+
+@dataclass(frozen=True, slots=True)
 class ConversationLoad:
     """The users or agents of a run; see `sparktop.sweep.plan.conversations`.
 
@@ -125,6 +139,8 @@ class RunLoad:
     open_loop: OpenLoop | None = None
     """Open mode: when requests are due. `concurrency` is then the most requests in flight: beyond it they
     wait in the client."""
+    context: ContextLoad | None = None
+    """Burst mode: text before each prompt."""
     trace: TraceChoice | None = None
     """Open mode: the recorded traffic to replay. It replaces the pattern and the times of `open_loop`."""
     conversations: ConversationLoad | None = None

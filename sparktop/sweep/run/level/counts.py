@@ -1,12 +1,14 @@
-"""What the requests of a run asked for, and the time in which samples of its servers count."""
+"""What the requests of a run asked for, who answered, and the time in which samples of its servers count."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from sparktop.model.load import LoadEvent, RequestStarted, RunStarted
+from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted, RunStarted
 from sparktop.sweep.generator.wire.messages import RunFinished
 from sparktop.sweep.result.trace import RequestTrace
+from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.server_side import Span
 from sparktop.sweep.run.validity import Asked
 
@@ -46,3 +48,16 @@ def sampled_span(events: Iterable[LoadEvent], end: RunFinished) -> Span:
             measured = None
             break
     return measured or (end.started_at, end.ended_at)
+
+
+def named(events: list[LoadEvent], prepared: PreparedTarget) -> list[LoadEvent]:
+    """Return the events with names of watched backends in place of the ids or URLs that a router reports."""
+    names = prepared.names
+    if names is None:
+        return events
+    return [
+        replace(event, served_by=names.name(event.served_by))
+        if isinstance(event, RequestEnded) and event.served_by is not None
+        else event
+        for event in events
+    ]

@@ -24,16 +24,24 @@ from sparktop.model.node import NodeSample
 from sparktop.model.time_range import TimeRange
 from sparktop.store import Reading, SourceKey
 from sparktop.store.keys import SourceKind
-from sparktop.sweep.generator.wire.messages import Batch, Calibrated, Refused, RunLoad, WorkerEnded
+from sparktop.sweep.generator.wire.messages import (
+    Batch,
+    Calibrated,
+    Refused,
+    RunFinished,
+    RunLoad,
+    WorkerEnded,
+)
 from sparktop.sweep.plan.order import Load, Stint
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
 from sparktop.sweep.run.brake import Brake
-from sparktop.sweep.run.context_length import REFUSING
-from sparktop.sweep.run.conversations import conversations_of
+from sparktop.sweep.run.context.depth import context_command
+from sparktop.sweep.run.context.length import REFUSING
 from sparktop.sweep.run.estimate import MOST_RUNS, Estimate
 from sparktop.sweep.run.guard import GuardWatch
-from sparktop.sweep.run.level.record import LevelRecord, named
-from sparktop.sweep.run.open_loop.arrivals import open_loop_of
+from sparktop.sweep.run.level.commands import run_command
+from sparktop.sweep.run.level.counts import named
+from sparktop.sweep.run.level.record import LevelRecord
 from sparktop.sweep.run.preparation import PreparedTarget, WorkerGoneError
 from sparktop.sweep.run.progress import LoadTold, Notice, Phase, PhaseChanged, RunTold, SweepEvent
 from sparktop.sweep.run.record import RunRecord
@@ -46,6 +54,14 @@ from sparktop.values import dataclass
 LEAST_REST_S = 5.0
 REST_INTERVALS = 6.0
 """Maximum wait until servers are idle, in poll intervals; at least `LEAST_REST_S` seconds."""
+
+
+_PHASES = {
+    (True, False): Phase.WARMING_UP,
+    (False, True): Phase.CONTEXT,
+    (False, False): Phase.RUNNING,
+}
+"""Phases by (whether the run is a warm-up, whether it sends contexts alone)."""
 
 
 class TargetFailedError(Exception):
@@ -90,6 +106,8 @@ class LevelMaker:
     _newest_failure: str = ""
     _made: int = 0
     """Completed runs of the present stint; -1 until its warm-up is over."""
+    _context_s: float = 0.0
+    """Seconds that it took to send the context of the next run."""
     _run_from: dict[str, ServerPoint] = field(default_factory=dict)
     """Sample of each server while idle before the present run, to count the requests that it serves in the
     run. """
@@ -123,7 +141,7 @@ class LevelMaker:
             for run in self._numbers(stint, record):
                 if self.brake.pulled:
                     break
-                tells = await self._run(stint, record, run, warm_up=False)
+                tells = await self._measure(stint, record, run)
                 if record.prepared.names is not None and not tells:
                     await self._count_run(stint, record)
         finally:
@@ -195,24 +213,57 @@ class LevelMaker:
             yield run
             run += 1
 
-    async def _run(self, stint: Stint, record: LevelRecord, run: int, *, warm_up: bool) -> bool:
+    async def _measure(self, stint: Stint, record: LevelRecord, run: int) -> bool:
+        """Execute a measured run, after that of its contexts in a level with depth; see `_run`."""
+        if stint.load.depth:
+            await self._run(stint, record, run, warm_up=False, context=True)
+        return not self.brake.pulled and await self._run(stint, record, run, warm_up=False)
+
+    async def _run(
+        self, stint: Stint, record: LevelRecord, run: int, *, warm_up: bool, context: bool = False
+    ) -> bool:
         """Execute one load run and enter it into `record`; return whether any answer named its backend.
+
+        With `context`, it sends only the contexts of the requests of measured run number `run`.
 
         Raises:
             TargetFailedError: requests to the target fail for a reason that does not depend on the level.
             LevelRefusedError: the server rejected every request of the level.
             WorkerGoneError: the load generator's process exited.
         """
-        command = self._command(stint, record, run, warm_up=warm_up)
-        self.tell(self._phase(Phase.WARMING_UP if warm_up else Phase.RUNNING, stint, run))
-        if not warm_up:
+        command = run_command(self.plan, self.sweep_id, stint, record, run, fit=self._fit, warm_up=warm_up)
+        if context:
+            command = context_command(command)
+        uncounted = warm_up or context
+        self.tell(self._phase(_PHASES[warm_up, context], stint, run))
+        if not uncounted:
             self.note_run(stint.target.name, stint.load, run)
         run_record = RunRecord(command.id)
         self.present, self.newest_data_at = record.prepared, self.clock()
+        gone, refused = await self._send(stint, record, command, run_record, warm_up=uncounted)
+        events = named(run_record.events(), record.prepared)
+        record.add_run(run_record, events, warm_up=warm_up, context=context)
+        self.tell(RunTold(stint.target.name, stint.load, run, events, uncounted))
+        if gone is not None:
+            raise WorkerGoneError(gone.failure)
+        if refused is not None and refused.failure.word != CANCELLED:
+            raise TargetFailedError(refused.failure.message)
+        if run_record.finished is not None and not run_record.finished.cancelled:
+            self._learn(stint, run_record.finished, warm_up=warm_up, context=context)
+            self._check_run(stint.target.name, events)
+        return any(isinstance(event, RequestEnded) and event.served_by is not None for event in events)
+
+    async def _send(
+        self, stint: Stint, record: LevelRecord, command: RunLoad, made: RunRecord, *, warm_up: bool
+    ) -> tuple[WorkerEnded | None, Refused | None]:
+        """Send a command for a run to the load generator, and enter its messages into `made`.
+
+        Return (the end of the process, the refusal of the command), each None if it did not occur.
+        """
         gone: WorkerEnded | None = None
         refused: Refused | None = None
         async for message in self.worker.run(command):
-            run_record.add(message)
+            made.add(message)
             match message:
                 case Batch() if message.id == command.id:
                     self._take(stint, record.prepared, message, warm_up=warm_up)
@@ -224,63 +275,25 @@ class LevelMaker:
                     gone = message
                 case _:
                     pass
-        events = named(run_record.events(), record.prepared)
-        record.add_run(run_record, events, warm_up=warm_up)
-        self.tell(RunTold(stint.target.name, stint.load, run, events, warm_up))
-        if gone is not None:
-            raise WorkerGoneError(gone.failure)
-        if refused is not None and refused.failure.word != CANCELLED:
-            raise TargetFailedError(refused.failure.message)
-        if run_record.finished is not None and not run_record.finished.cancelled:
-            self._made += not warm_up
-            took_s = run_record.finished.ended_at - run_record.finished.started_at
-            self._learn(stint, took_s, warm_up=warm_up)
-            self._check_run(stint.target.name, events)
-        return any(isinstance(event, RequestEnded) and event.served_by is not None for event in events)
+        return gone, refused
 
-    def _learn(self, stint: Stint, took_s: float, *, warm_up: bool) -> None:
-        """Note how long a run took; the warm-up of an open loop is a single request, which says nothing."""
-        if not (warm_up and self.plan.mode is LoadMode.OPEN):
-            self.estimate.learn_run(stint.target.name, stint.load, took_s)
+    def _learn(self, stint: Stint, finished: RunFinished, *, warm_up: bool, context: bool) -> None:
+        """Count a complete run, and note its duration, with that of its context, to estimate the rest.
 
-    def _command(self, stint: Stint, record: LevelRecord, run: int, *, warm_up: bool) -> RunLoad:
-        plan, load = self.plan, stint.load
-        number = [one.name for one in plan.targets].index(stint.target.name)
-        which = "w" if warm_up else str(run)
-        run_id = f"{self.sweep_id}-{number}-{load.word}-{which}"
-        # The same seed gives the same prompts; without a cache salt, only prompts of the same kind.
-        fresh = "" if record.prepared.takes_salt else f"/{run_id}"
-        steady = plan.mode is LoadMode.STEADY and not warm_up
-        mode = LoadMode.BURST if warm_up else plan.mode
-        return RunLoad(
-            id=run_id,
-            target=record.prepared.asks,
-            concurrency=self._most_at_once(load, warm_up=warm_up),
-            prompt_tokens=load.prompt_tokens,
-            output_tokens=plan.tg,
-            mode=mode,
-            run=run,
-            requests=plan.requests if steady else None,
-            duration_s=plan.duration_s if steady else None,
-            seed=plan.seed,
-            prompt_salt=f"{plan.seed}/{load.word}-{which}{fresh}",
-            cache_salt=run_id,
-            timeouts=plan.timeouts,
-            open_loop=open_loop_of(plan, load, run) if mode is LoadMode.OPEN else None,
-            trace=plan.trace.choice if plan.trace is not None and mode is LoadMode.OPEN else None,
-            conversations=conversations_of(plan, load, record.prepared.max_model_len),
-            warm_up=warm_up,
-        )
-
-    def _most_at_once(self, load: Load, *, warm_up: bool) -> int:
-        """Return the most requests in flight in a run: in an open loop what the limit of open files allows.
-
-        The warm-up of an open loop is a single request; it has arrivals of its own before the measured ones.
+        The warm-up of an open loop is a single request, and that of a level with depth has no context: their
+        durations say nothing.
         """
-        if self.plan.mode is not LoadMode.OPEN:
-            return load.concurrency
-        fit = self.worker.ready.most_connections if self.worker.ready is not None else None
-        return 1 if warm_up else min(load.concurrency, fit or load.concurrency)
+        self._made += not (warm_up or context)
+        took_s = finished.ended_at - finished.started_at
+        differs = warm_up and (stint.load.depth or self.plan.mode is LoadMode.OPEN)
+        if not context and not differs:
+            self.estimate.learn_run(stint.target.name, stint.load, took_s + self._context_s)
+        self._context_s = took_s if context else 0.0
+
+    @property
+    def _fit(self) -> int | None:
+        """The most connections that the limit of open files allows; None if unknown."""
+        return self.worker.ready.most_connections if self.worker.ready is not None else None
 
     def _phase(self, phase: Phase, stint: Stint, run: int | None = None) -> PhaseChanged:
         runs = None if stint.runs is None else self.plan.runs_of(stint.load.concurrency)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 
 from pydantic import JsonValue
 
-from sparktop.model.load import Level, LoadEvent, LoadKind, RequestEnded, concurrency_point
+from sparktop.model.load import Level, LoadEvent, LoadKind, concurrency_point
 from sparktop.model.targets import ModelFacts
 from sparktop.sweep.generator.wire.messages import ClientHealth
 from sparktop.sweep.plan.plan import Plan, TargetKind
@@ -16,6 +16,7 @@ from sparktop.sweep.result.measure import by_run, run_duration_s
 from sparktop.sweep.result.open_loop import windows
 from sparktop.sweep.result.results import BackendSide, LevelResult, ServerSide, UncountedRequests
 from sparktop.sweep.result.trace import RequestTrace, collect
+from sparktop.sweep.run.context.depth import context_part
 from sparktop.sweep.run.conversations import with_servers
 from sparktop.sweep.run.level.counts import asked_of, sampled_span
 from sparktop.sweep.run.level.limit import limit_side
@@ -54,6 +55,8 @@ class LevelRecord:
     """Events of a measured run that was cancelled or interrupted."""
     traces: list[RequestTrace] = field(default_factory=list)
     """Requests of completed measured runs, folded from `events`."""
+    contexts: list[RequestTrace] = field(default_factory=list)
+    """Requests that sent contexts alone, before the measured runs."""
     cut: list[RequestTrace] = field(default_factory=list)
     """Requests of an interrupted run, folded from `partial`."""
     spans: list[Span] = field(default_factory=list)
@@ -90,14 +93,19 @@ class LevelRecord:
         """Seconds that the completed runs lasted together, from the first start to the last end of each."""
         return sum(run_duration_s(run) for run in by_run(self.traces))
 
-    def add_run(self, record: RunRecord, events: list[LoadEvent], *, warm_up: bool) -> None:
+    def add_run(
+        self, record: RunRecord, events: list[LoadEvent], *, warm_up: bool, context: bool = False
+    ) -> None:
         """Add a load run, completed or interrupted. Of a warm-up run, add only its token counts.
 
-        `events` are the run's events; they name backends as the monitor names them.
+        `events` are the run's events; they name backends as the monitor names them. With `context`, the run
+        sent the context of the next one.
         """
         traces = collect(events)
         self.asked = self.asked.plus(asked_of(traces, self._most_output))
-        if warm_up:
+        if context:
+            self.contexts += traces
+        if warm_up or context:
             return
         end = record.finished
         if end is not None:
@@ -182,6 +190,7 @@ class LevelRecord:
                 "padding_percent": self._padding(models),
                 "roofline_percent": self._roofline(made),
                 "balance": self._balance(log, events, made),
+                "context": context_part(self.level, self.contexts, self.traces, self._measured()),
                 "limited_by": limit_side(self.prepared, log.limits, loaded, batches),
             }
         )
@@ -233,6 +242,10 @@ class LevelRecord:
             first = first.plus(one)
         return first
 
+    def _measured(self) -> Counters | None:
+        """Return the growth of all servers' counters over measured runs and contexts; None if unknown."""
+        return None if self.fell else self._sum(self.measured)
+
     def _server(self, log: ServerLog) -> ServerSide | None:
         looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
         if not looks:
@@ -240,7 +253,7 @@ class LevelRecord:
         points = [point for reported in looks.values() for point in reported]
         fullest = [one.kv_fullest_percent for one in points if one.kv_fullest_percent is not None]
         flying = InFlight((one.start, one.end) for one in self._requests())
-        grown = (None if self.fell else self._sum(self.measured)) or Counters()
+        grown = self._measured() or Counters()
         return ServerSide(
             running_max=max(same_moment(looks, lambda point: point.running, flying), default=None),
             waiting_max=max(same_moment(looks, lambda point: point.waiting, flying), default=None),
@@ -347,19 +360,6 @@ class LevelRecord:
             name = names.name(deployment) or deployment
             counts[name] = counts.get(name, 0.0) + count
         return counts
-
-
-def named(events: list[LoadEvent], prepared: PreparedTarget) -> list[LoadEvent]:
-    """Return the events with names of watched backends in place of the ids or URLs that a router reports."""
-    names = prepared.names
-    if names is None:
-        return events
-    return [
-        replace(event, served_by=names.name(event.served_by))
-        if isinstance(event, RequestEnded) and event.served_by is not None
-        else event
-        for event in events
-    ]
 
 
 def _with_partial(made: LevelResult, partial: LevelResult) -> LevelResult:

@@ -23,7 +23,7 @@ from sparktop.sweep.formats import csv_table, llama_benchy, markdown
 from sparktop.sweep.generator.wire.messages import Calibrated, PromptLength
 from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.run.context_length import beyond_context, longest_prompt, reported_context
+from sparktop.sweep.run.context.length import beyond_context, longest_prompt, reported_context
 from sparktop.sweep.run.runner import SweepRunner
 from sparktop.sweep.terms.request_errors import RequestFailure, request_failure
 from sparktop.sweep.view.evidence import stored_evidence

@@ -1,0 +1,1 @@
+"""Contexts of levels with depth, and the longest prompts that servers accept."""

@@ -1,0 +1,191 @@
+"""Levels with depth: the context first, then the prompts, whose context the prefix cache has."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+
+from sparktop.errors import UsageError
+from sparktop.model.load import EndReason, Level, LoadMode, RequestEnded
+from sparktop.sweep.compare.imports.llama_benchy import read
+from sparktop.sweep.compare.series import Load, series_of
+from sparktop.sweep.formats import csv_table, llama_benchy, markdown
+from sparktop.sweep.formats.command import repeat_command
+from sparktop.sweep.formats.curve_drawings import DEPTH, by_load
+from sparktop.sweep.plan.order import loads
+from sparktop.sweep.plan.plan import Plan, SweepTarget
+from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
+from sparktop.sweep.plan.slo import parse_slo
+from sparktop.sweep.result.context import ContextPart
+from sparktop.sweep.result.results import LevelResult, SweepResult
+from sparktop.sweep.result.trace import RequestTrace
+from sparktop.sweep.run.context.depth import context_doubts, context_part
+from sparktop.sweep.run.forecast import forecast
+from sparktop.sweep.run.progress import LoadTold, Phase, PhaseChanged
+from sparktop.sweep.run.server_side import Counters
+from sparktop.sweep.terms.doubts import CACHE_HITS, CONTEXT_LOST, CONTEXT_UNKNOWN, NO_PREFIX_CACHE
+from sparktop.sweep.view.depth import depth_curves
+from sparktop.sweep.view.result import findings
+from tests.sweep.watched_servers import watched
+
+TARGETS = (SweepTarget("a", "http://a"),)
+QUICK = find_preset("quick")
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return make_plan(QUICK, TARGETS, Wishes(concurrency=(1, 4), depths=(0, 4096), runs=2))
+
+
+@pytest.mark.process
+@pytest.mark.timeout(120)
+async def test_a_level_with_depth_sends_the_context_first() -> None:
+    """Each run sends its contexts alone, then the prompts after them; all forms show both kinds of row."""
+    async with watched() as servers:
+        wishes = {"concurrency": (1, 2), "depths": (0, 512), "runs": 2, "tg": 32, "warmup": False}
+        plan = servers.plan(None, **wishes, slo=parse_slo("tpot_mean_ms=1000"))
+        result = await servers.runner(plan).run()
+    phases = [one.phase for one in servers.events if isinstance(one, PhaseChanged)]
+    assert phases.count(Phase.CONTEXT) == 4
+    assert sum(one.warm_up for one in servers.events if isinstance(one, LoadTold)) > 0
+    levels = result.targets[0].levels
+    assert [(one.concurrency, one.depth) for one in levels] == [(1, 0), (2, 0), (1, 512), (2, 512)]
+    for level in levels:
+        assert (level.context is not None) == bool(level.depth)
+        assert CACHE_HITS not in {mark.code for mark in level.validity}
+        if level.context is not None:
+            assert level.context.ok == level.requests.ok == 2 * level.concurrency
+            assert level.context.found_percent == 100.0
+            assert level.context.found_from == "answers"
+            assert all(512 <= (count or 0) <= 540 for count in level.context.each_prompt_tokens)
+            assert level.each is not None
+            assert all(576 <= (count or 0) <= 600 for count in level.each.prompt_tokens)
+    _check_forms(result)
+
+
+def _check_forms(result: SweepResult) -> None:
+    text = " ".join(markdown.render(result).split())
+    assert "c2 @ 512" in text
+    assert "10,000 tokens of context add" in text
+    assert "tpot_mean_ms ≤ 1000 holds to a depth of 512 at least" in text
+    assert "| In the cache |" in text
+    rows = list(csv.DictReader(io.StringIO(csv_table.render(result))))
+    assert [row["depth"] for row in rows] == ["0", "0", "512", "512"]
+    assert rows[3]["context_found_percent"] == "100.0"
+    assert "--depth 0,512" in repeat_command(result)
+    assert "10,000 tokens of context add" in (findings(result).headline or "")
+    again = SweepResult.model_validate_json(json.dumps(result.to_json()))
+    assert again.targets[0].levels[2].context == result.targets[0].levels[2].context
+    series, axis = by_load(series_of(result))
+    assert axis == DEPTH
+    assert [[level.load.concurrency for level in one.levels] for one in series] == [[64, 576], [64, 576]]
+    file = llama_benchy.to_json(result)
+    assert file["prefix_caching_enabled"] is True
+    kinds = [(one["context_size"], one["is_context_prefill_phase"]) for one in file["benchmarks"]]
+    assert kinds == [(0, False), (0, False), (512, True), (512, False), (512, True), (512, False)]
+    (back,) = read(file, "back", "file")
+    assert [level.load for level in back.levels] == [
+        Load(1, 64, 32),
+        Load(2, 64, 32),
+        Load(1, 64, 32, depth=512),
+        Load(2, 64, 32, depth=512),
+    ]
+
+
+def test_loads_are_ordered_by_depth(plan: Plan) -> None:
+    """All concurrencies without context, then all of them with it, as llama-benchy does."""
+    assert [(one.depth, one.concurrency) for one in loads(plan)] == [(0, 1), (0, 4), (4096, 1), (4096, 4)]
+
+
+def test_a_whole_prompt_is_a_longer_prompt() -> None:
+    """Context and prompt in one request never share a row with a cached context: the length differs."""
+    wishes = Wishes(concurrency=(1,), depths=(0, 4096), whole=True, prompt_lengths=(128, 256))
+    made = make_plan(QUICK, TARGETS, wishes)
+    assert [(one.prompt_tokens, one.depth) for one in loads(made)] == [
+        (128, 0),
+        (256, 0),
+        (4224, 0),
+        (4352, 0),
+    ]
+    assert made.bases == (128, 256)
+
+
+def test_the_preset_arena_is_the_grid_of_spark_arena() -> None:
+    """Seven depths and four concurrencies make 28 points."""
+    made = make_plan(find_preset("arena"), TARGETS)
+    assert len(loads(made)) == 28
+    assert {one.prompt_tokens for one in loads(made)} == {2048}
+
+
+def test_contexts_are_in_the_forecast(plan: Plan) -> None:
+    """5 requests in two runs without context; with it the context's too, and its tokens twice."""
+    found = forecast(plan, ())
+    assert (found.requests, found.warm_ups) == (20, 10 + 10)
+    assert found.prompt_tokens == 20 * 128 + 10 * 2 * 4096
+    assert found.output_tokens == 30 * 64
+
+
+@pytest.mark.parametrize(
+    ("wishes", "words"),
+    [
+        (Wishes(depths=(0, 10), mode=LoadMode.STEADY), "--depth sends bursts"),
+        (Wishes(depths=(0, 10), longest=True), "leave out --depth"),
+        (Wishes(whole=True), "give the depths"),
+    ],
+)
+def test_what_does_not_fit_is_refused(wishes: Wishes, words: str) -> None:
+    """One clear line for each combination that cannot be measured."""
+    with pytest.raises(UsageError, match=words):
+        make_plan(QUICK, TARGETS, wishes)
+
+
+def ended(cached: int | None) -> RequestTrace:
+    trace = RequestTrace("r", 0.0, 0, arrivals=[(1.0, 1)])
+    trace.ended = RequestEnded("r", 2.0, EndReason.LENGTH, cached_tokens=cached)
+    return trace
+
+
+LEVEL = Level("a", 1, 100, 10, depth=4096)
+
+
+@pytest.mark.parametrize(
+    ("cached", "grown", "percent", "source"),
+    [
+        ([4096, 2048], None, 75.0, "answers"),
+        ([9999, 4096], None, 100.0, "answers"),
+        ([None, 4096], Counters(cache_queries=16000, cache_hits=4096), 50.0, "counters"),
+        ([None, None], Counters(cache_queries=0, cache_hits=0), 0.0, "counters"),
+        ([None, None], Counters(), None, None),
+        ([None, None], None, None, None),
+    ],
+)
+def test_hits_come_from_the_answers_or_the_counters(
+    cached: list[int | None], grown: Counters | None, percent: float | None, source: str | None
+) -> None:
+    """The share of the context that was found; unknown where nothing reports it."""
+    found = context_part(LEVEL, [], [ended(one) for one in cached], grown)
+    assert found is not None
+    assert (found.found_percent, found.found_from) == (percent, source)
+    assert context_part(replace(LEVEL, depth=0), [], [], None) is None
+
+
+@pytest.mark.parametrize(
+    ("percent", "code"),
+    [(100.0, None), (91.0, None), (50.0, CONTEXT_LOST), (0.0, NO_PREFIX_CACHE), (None, CONTEXT_UNKNOWN)],
+)
+def test_a_context_that_was_evicted_is_marked(percent: float | None, code: str | None) -> None:
+    """A cache that is off has its own mark, and the last block of a context may be missing."""
+    level = LevelResult(concurrency=1, depth=4096, context=ContextPart(found_percent=percent))
+    assert [mark.code for mark in context_doubts(level)] == ([] if code is None else [code])
+
+
+def test_no_curve_over_depth_without_depth() -> None:
+    """A sweep without depth has no such figures."""
+    target = LevelResult(concurrency=1)
+    result = SweepResult.model_construct(targets=())
+    assert depth_curves(result) == ()
+    assert target.context is None
