@@ -174,7 +174,7 @@ def _open_loop_parts(target: str, level: LevelResult) -> list[str]:
     output = level.output_tps.mean if level.output_tps else None
     return [
         f"{clean(target, 40)}: {level.point.label}" + (f", pp {level.pp}" if level.pp else ""),
-        f"{_number(completed)} /s completed",
+        f"{'–' if completed is None else format(completed, '.2f')} /s completed",
         f"output {_number(output)} tok/s",
         f"unstable: {found.growth_words}"
         if found is not None and found.unstable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sparktop.model.load import LoadKind
+from sparktop.model.load import LoadKind, LoadMode
 from sparktop.model.sweep_comparison import AdviceRow
 from sparktop.report.document.grid import Grid
 from sparktop.report.document.prose import plain
@@ -134,7 +134,7 @@ def _about(result: SweepResult) -> Iterator[str]:
         ", ".join(code(model) for model in models),
         "" if plan.trace is None else plain(plan.trace.words),
         f"{_lengths(result)} tokens in, {plan.tg if plan.tg is not None else '?'} out{mean}",
-        f"{plan.mode.value}, {_effort(plan)}{more}",
+        f"{_mode(plan)}, {_effort(plan)}{more}",
         plan.api.value,
         f"tokens counted from {plan.tokens_from.value}" if plan.tokens_from else "",
         f"order {plan.order.value}",
@@ -170,8 +170,18 @@ def _lengths(result: SweepResult) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
+def _mode(plan: PlanResult) -> str:
+    """Return how requests follow one another, such as "steady" or "open loop, poisson arrivals"."""
+    if plan.mode is not LoadMode.OPEN:
+        return plan.mode.value
+    how = "arrivals as recorded" if plan.trace is not None else f"{plan.arrivals or '?'} arrivals"
+    return f"open loop, {how}"
+
+
 def _effort(plan: PlanResult) -> str:
     """Return the planned size of a level as text: its number of runs, or its duration in seconds."""
+    if plan.mode is LoadMode.OPEN and plan.trace is None and plan.duration_s is not None:
+        return f"{'?' if plan.runs is None else plan.runs} × {plan.duration_s:g} s a level"
     if plan.runs is None and plan.duration_s is not None:
         return f"{plan.duration_s:g} s or more a level"
     more = f" or more, {ENOUGH_S:.0f} s" if plan.more_runs else ""

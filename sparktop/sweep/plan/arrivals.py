@@ -133,10 +133,12 @@ def _parse_rate(text: str) -> LoadPoint:
             number = math.nan
         if not LEAST_RATE <= number <= MOST_RATE:
             raise UsageError(
-                f"{clean(word, 40) or 'nothing'} is no rate: write requests per second from {LEAST_RATE:g} "
-                f"to {MOST_RATE:,.0f}, as in 0.5,1,2 or 0.5..4"
+                f"{clean(word, 40) or 'an empty text'} is not a rate: write requests per second from "
+                f"{LEAST_RATE:g} to {MOST_RATE:,.0f}, as in 0.5,1,2 or 0.5..4"
             )
         found.append(number)
+    if rises and found[0] == found[1]:
+        raise UsageError(f"{clean(text, 40)} stays the same: write {found[0]:g}")
     return LoadPoint(LoadKind.RATE, found[0], found[1] if rises else None)
 
 

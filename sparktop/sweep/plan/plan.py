@@ -9,6 +9,7 @@ from enum import StrEnum
 from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint, concurrency_point
 from sparktop.sweep.plan.conversations.preset import ConversationPreset
 from sparktop.sweep.plan.traces.replay import Replay
+from sparktop.sweep.terms.limits import ERROR_SHARE
 from sparktop.values import dataclass
 
 ENOUGH_S = 10.0
@@ -167,7 +168,7 @@ class Plan:
     longest: bool = False
     """True: if a target refuses a prompt length, search for the largest length that it accepts, and measure
     it."""
-    max_error_share: float = 0.01
+    max_error_share: float = ERROR_SHARE
     """Share (0 to 1) of failed requests above which the sweep counts as failed (exit code 1)."""
     preset: str | None = None
     """Name of the preset that the plan was made from; None without one."""

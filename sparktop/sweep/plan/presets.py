@@ -249,9 +249,9 @@ def _check_open(plan: Plan) -> None:
     if plan.requests is not None:
         raise UsageError("--rate: a level lasts --duration seconds: leave out --requests")
     if plan.slo:
-        raise UsageError(
-            f"--slo looks for a concurrency: leave out --{'rate' if plan.trace is None else 'trace'}"
-        )
+        if plan.trace is not None:
+            raise UsageError("--slo looks for a concurrency: leave out --trace")
+        raise UsageError("--slo looks for a concurrency: for a rate, use sparktop capacity --rate --slo")
     if plan.trace is not None:
         return
     if not plan.points and not plan.find_knee:

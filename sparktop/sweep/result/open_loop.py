@@ -29,6 +29,8 @@ LATE_P99_S, LATE_P50_S, LATE_SHARE = 0.005, 0.002, 0.01
 median is longer than the second and than this share of the median TTFT. Timers are 1 ms late."""
 _SECTIONS = 12
 """The last two thirds of the measured time are compared in so many equal parts."""
+_LEAST_POINTS = 5
+"""Fewer parts with a mean, or fewer requests without a first token, do not show a growth."""
 _SURE = 0.95
 _LEAST_GROWTH = 0.02
 """Seconds by which the TTFT grows each second, and requests by which the queue grows per arrival, from which
@@ -68,7 +70,8 @@ class OpenLoopResult(Part):
     unstable: bool = False
     """True if the server did not keep up: latencies depend on how long one looks, and are left out."""
     ttft_growth: Number = None
-    """Seconds by which the TTFT from the due time grows each second; None unless unstable."""
+    """Seconds by which the TTFT from the due time grows each second; None unless unstable, and without any
+    first token."""
     queue_growth_per_s: Number = None
     """Requests by which those without a first token grow in number each second; None unless unstable."""
     late: bool = False
@@ -83,8 +86,10 @@ class OpenLoopResult(Part):
     @property
     def growth_words(self) -> str:
         """How latencies grow, as text: "TTFT grows 0.80 s per s"; "" unless unstable."""
-        if not self.unstable or self.ttft_growth is None:
+        if not self.unstable:
             return ""
+        if self.ttft_growth is None:
+            return f"no first token, the queue grows {self.queue_growth_per_s or 0.0:.2f} requests per s"
         return f"TTFT grows {self.ttft_growth:.2f} s per s"
 
 
@@ -274,10 +279,10 @@ def _growth(
     spans: Sequence[Span],
     counted: Sequence[tuple[float, RequestTrace]],
     window: Span,
-) -> tuple[float, float] | None:
+) -> tuple[float | None, float] | None:
     """Return the growth of TTFT (s per s) and queue (requests per s) if both grow for certain; else None.
 
-    `spans` has the due time and the end of each of `traces`, `counted` the measured ones by their due times.
+    The growth of TTFT is None if no request got a token. `spans` has the due time and the end of each of `traces`, `counted` the measured ones by their due times.
     """
     begin, end = window
     last = max(trace.end for trace in traces)
@@ -287,13 +292,32 @@ def _growth(
         [(from_s, one.first_token or to_s) for one, (from_s, to_s) in zip(traces, spans, strict=True)]
     )
     queued = _slope(edges, [queue.mean(a, b) for a, b in pairwise(edges)])
-    ttfts = sorted((due, _ttft_due_s(due, trace, last)) for due, trace in counted)
-    ttft = _slope(edges, _section_means(edges, ttfts))
-    arrived = len(counted) / (end - begin)
-    if queued is None or ttft is None:
+    ttft = _ttft_slope(edges, counted)
+    if queued is None or queued.least_per_s <= _LEAST_GROWTH * len(counted) / (end - begin):
         return None
-    grows = queued.least_per_s > _LEAST_GROWTH * arrived and ttft.least_per_s > _LEAST_GROWTH
-    return (ttft.per_s, queued.per_s) if grows else None
+    if ttft is not None:
+        return (ttft.per_s, queued.per_s) if ttft.least_per_s > _LEAST_GROWTH else None
+    if sum(trace.first_token is None for _, trace in counted) < _LEAST_POINTS:
+        return None
+    # Too few got a first token: ages say nothing of TTFT. What arrives waits for the queue before it, which
+    # is served at the rate of first tokens.
+    served = sum(one.first_token is not None and begin < one.first_token <= end for one in traces)
+    return (queued.per_s * (end - begin) / served if served else None), queued.per_s
+
+
+def _ttft_slope(edges: Sequence[float], counted: Sequence[tuple[float, RequestTrace]]) -> Slope | None:
+    """Return the growth of TTFT by due time, from the sections in which every request has a first token.
+
+    The age of a request without one is the smaller, the later it was due: it would hide that TTFT grows.
+    """
+    means: list[float | None] = []
+    ordered = sorted(((due, trace.first_token) for due, trace in counted), key=lambda one: one[0])
+    dues = [due for due, _ in ordered]
+    for begin, end in pairwise(edges):
+        part = ordered[bisect_left(dues, begin) : bisect_left(dues, end)]
+        known = [first - due for due, first in part if first is not None]
+        means.append(fmean(known) if known and len(known) == len(part) else None)
+    return _slope(edges, means)
 
 
 def _ttft_due_s(due: float, trace: RequestTrace, last: float) -> float:
@@ -329,16 +353,6 @@ class _InFlight:
         return max(self._at(at) for at in times)
 
 
-def _section_means(edges: Sequence[float], values: Sequence[tuple[float, float]]) -> list[float | None]:
-    """Return the mean of (time, value) in each section between two edges; None for an empty one."""
-    times = [time for time, _ in values]
-    means: list[float | None] = []
-    for begin, end in pairwise(edges):
-        part = values[bisect_left(times, begin) : bisect_left(times, end)]
-        means.append(fmean(value for _, value in part) if part else None)
-    return means
-
-
 def _slope(edges: Sequence[float], means: Sequence[float | None]) -> Slope | None:
     """Return the line through the means of sections, placed at their middles; None for fewer than five."""
     points = [
@@ -346,7 +360,7 @@ def _slope(edges: Sequence[float], means: Sequence[float | None]) -> Slope | Non
         for (begin, end), mean in zip(pairwise(edges), means, strict=True)
         if mean is not None
     ]
-    if len(points) < 5:  # noqa: PLR2004 - fewer leave the error of the slope unknown
+    if len(points) < _LEAST_POINTS:
         return None
     at, value = fmean(x for x, _ in points), fmean(y for _, y in points)
     spread = sum((x - at) ** 2 for x, _ in points)

@@ -98,6 +98,10 @@ TERMS = {
     "Repeated": "prompt tokens that earlier requests of the trace hold: the most that a cache can have",
     "Beyond context": "requests of the trace that are longer than the server's context, which refuses them",
     "Not due": "turns whose predecessor had not ended when the replay was over, so that they were not sent",
+    "Arrived (/s)": "requests that were due in the measured time / its duration; all latencies are of these",
+    "Completed (/s)": "requests that were completed in the measured time / its duration",
+    "In flight": "mean number of requests that were due and not answered yet; Most: their largest number",
+    "Growth": "the server does not keep up: latencies depend on how long one looks, so none is shown",
     "Marks": "reasons to doubt a level or why it is slow; the list of marks has a sentence for each",
 }
 """Meaning of other terms and signs in a report's tables."""

@@ -9,3 +9,5 @@ MOST_RUNS = 1000
 LEAST_S = 0.1
 """Minimum duration of a level in seconds."""
 MOST_S = 86_400.0
+ERROR_SHARE = 0.01
+"""Share of failed requests above which a level counts as failed, unless the user says otherwise."""

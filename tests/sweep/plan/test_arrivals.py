@@ -129,7 +129,7 @@ def test_rates_are_parsed() -> None:
 @pytest.mark.parametrize("text", ["0", "-1", "1e9", "nan", "inf", "", "1,,2", "1..", "..2", "fast"])
 def test_what_is_no_rate_is_refused(text: str) -> None:
     """Zero, negative, huge and not numeric rates are refused."""
-    with pytest.raises(UsageError, match="is no rate: write requests per second from"):
+    with pytest.raises(UsageError, match="is not a rate: write requests per second from"):
         parse_rates(text)
 
 

@@ -79,6 +79,28 @@ def test_a_server_that_gets_too_much_is_unstable(shape: str, pattern: str) -> No
         assert found.unanswered > 0
 
 
+@pytest.mark.parametrize("shape", SATURATED_PER_S)
+def test_a_server_that_answers_hardly_any_request_is_unstable(shape: str) -> None:
+    """At eight times its rate the ages of those without a token, smaller for later ones, hide no growth."""
+    for seed in range(100, 103):
+        found = judged(shape, 8.0, "poisson", seed)
+        assert found.unstable, seed
+        assert found.ttft_growth is not None
+        assert 5.0 < found.ttft_growth < 9.0
+
+
+def test_a_server_that_answers_nothing_is_unstable() -> None:
+    """Without a first token there is no TTFT that could grow, but the queue does."""
+    traces = [RequestTrace(f"r-{number}", number / 2, 0, due=number / 2) for number in range(60)]
+    for trace in traces:
+        trace.ended = RequestEnded(trace.request_id, 60.0, EndReason.ABORT)
+    found = open_loop_figures(traces, 0.0, 30.0)
+    assert found is not None
+    assert found.unstable
+    assert found.ttft_growth is None
+    assert found.queue_growth_per_s == pytest.approx(2.0, rel=0.05)
+
+
 def test_rates_and_requests_in_flight_are_counted() -> None:
     """Ten requests a second apart that last 2.5 s each: three or two in flight."""
     traces = [_trace(number, due=float(number), first=number + 0.5, end=number + 2.5) for number in range(10)]

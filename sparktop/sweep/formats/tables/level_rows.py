@@ -138,10 +138,10 @@ def _latency(name: str, part: str) -> Column:
     return Column(metric.title if part == "mean" else f"{metric.title} {part}", cell, name)
 
 
-def _open_loop(head: str, name: str) -> Column:
+def _open_loop(head: str, name: str, digits: int = 2) -> Column:
     def cell(level: LevelResult) -> str:
         value = getattr(level.open_loop, name) if level.open_loop is not None else None
-        return UNKNOWN if value is None else f"{value:,.2f}" if value < _COARSE_FROM else f"{value:,.0f}"
+        return UNKNOWN if value is None else f"{value:,.{digits if value < _COARSE_FROM else 0}f}"
 
     return Column(head, cell)
 
@@ -230,19 +230,17 @@ LATENCY = Columns(
     ),
 )
 OPEN_LOOP = Columns(
-    "Requests at a rate",
+    "Requests at a rate (latencies in ms)",
     (
         _open_loop("Arrived (/s)", "arrived_per_s"),
         _open_loop("Completed (/s)", "completed_per_s"),
-        _open_loop("In flight", "in_flight_mean"),
-        _open_loop("most", "in_flight_max"),
+        _open_loop("In flight", "in_flight_mean", 1),
+        _open_loop("Most", "in_flight_max", 0),
         *(_latency("ttft_due_ms", part) for part in ("mean", "p50", "p90", "p99")),
         _latency("e2e_due_ms", "mean"),
         _latency("e2e_due_ms", "p90"),
         _latency("client_wait_ms", "mean"),
-        Column(
-            "Growth", lambda level: level.open_loop.growth_words or UNKNOWN if level.open_loop else UNKNOWN
-        ),
+        Column("Growth", _growth),
     ),
 )
 REPLAY = Columns(

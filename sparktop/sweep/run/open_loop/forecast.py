@@ -33,14 +33,15 @@ def open_forecast(plan: Plan) -> dict[str, Any]:
     before = sum(round(point.value * warm_up_s(plan)) for point in plan.points) * len(plan.lengths)
     each_s = warm_up_s(plan) + duration_s + _REST_S
     known = not plan.find_knee
-    made = (levels if known else _KNEE_LEVELS) * plan.runs * targets
+    levels = levels if known else _KNEE_LEVELS
+    made = levels * plan.runs * targets
     return {
         "requests": count * targets if known else None,
         "warm_ups": before * plan.runs * targets,
         "prompt_tokens": prompts * targets if known else None,
         "output_tokens": count * plan.tg * targets if known else None,
         "seconds": made * each_s,
-        "why": "by its rates" if known else f"for about {_KNEE_LEVELS} levels per target",
+        "why": "by its rates" if known else "a guess: the server decides how many",
         "levels": levels * targets,
         # Beyond a server's limit, the requests of a level take as long again.
         "time": TimeRange(made * each_s, made * (each_s + tail_s(plan))),

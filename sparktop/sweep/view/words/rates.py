@@ -5,6 +5,8 @@ from __future__ import annotations
 from sparktop.model.load import LoadKind
 from sparktop.sweep.result.results import LevelResult, TargetResult
 from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.terms.doubts import FEW_RUNS
+from sparktop.sweep.terms.limits import ERROR_SHARE
 from sparktop.sweep.view.marks import marks_of
 
 
@@ -43,14 +45,24 @@ def _of_length(levels: list[LevelResult]) -> str:
 
 
 def _fails(level: LevelResult) -> bool:
-    return level.open_loop is not None and (level.open_loop.unstable or level.open_loop.overloaded)
+    found = level.open_loop
+    return found is not None and (found.unstable or found.overloaded or _many_failed(level))
+
+
+def _many_failed(level: LevelResult) -> bool:
+    """Return whether so many requests failed that a sweep for the highest rate would not go on."""
+    return level.requests.failed > ERROR_SHARE * (level.requests.ok + level.requests.failed)
 
 
 def _why(level: LevelResult) -> str:
     found = level.open_loop
     if found is None:
         return ""
-    return found.growth_words or f"{found.in_flight_limit} requests in flight, the limit of the client"
+    if found.growth_words:
+        return found.growth_words
+    if found.overloaded:
+        return f"{found.in_flight_limit} requests in flight, the limit of the client"
+    return f"{level.requests.failed} of {level.requests.ok + level.requests.failed} requests failed"
 
 
 def _figures(level: LevelResult) -> str:
@@ -66,6 +78,9 @@ def _figures(level: LevelResult) -> str:
 
 
 def _doubt(level: LevelResult) -> str:
-    """Return the first reason to doubt a level, in brackets; "" if there is none."""
-    marks = [mark.word for mark in marks_of(level) if mark.doubt]
+    """Return the first reason to doubt a level, in brackets; "" if there is none.
+
+    That it had few runs is none: the sentence states no interval.
+    """
+    marks = [mark.word for mark in marks_of(level) if mark.doubt and mark.code != FEW_RUNS]
     return f" (doubt: {marks[0]})" if marks else ""
