@@ -282,10 +282,10 @@ def _growth(
 ) -> tuple[float | None, float] | None:
     """Return the growth of TTFT (s per s) and queue (requests per s) if both grow for certain; else None.
 
-    The growth of TTFT is None if no request got a token. `spans` has the due time and the end of each of `traces`, `counted` the measured ones by their due times.
+    The growth of TTFT is None if no request got a token. `spans` has the due time and the end of each of
+    `traces`, `counted` the measured ones by their due times.
     """
     begin, end = window
-    last = max(trace.end for trace in traces)
     since = begin + (end - begin) / 3
     edges = [since + (end - since) * part / _SECTIONS for part in range(_SECTIONS + 1)]
     queue = _InFlight(

@@ -126,7 +126,7 @@ def test_rates_replace_what_a_preset_says_about_concurrency() -> None:
     ("wishes", "message"),
     [
         ({"requests": 5}, "leave out --requests"),
-        ({"slo": parse_slo("ttft_p90_ms=5")}, "leave out --rate"),
+        ({"slo": parse_slo("ttft_p90_ms=5")}, "sparktop capacity --rate --slo"),
         ({"points": (LoadPoint(LoadKind.RATE, 9999.0),), "duration_s": 3600.0}, "at most 1,000,000"),
         ({"points": (LoadPoint(LoadKind.RATE, 0.001),)}, "less than one request: make it 1000 s"),
         ({"points": (), "find_knee": True, "order": Order.ABBA}, "leave out --order abba"),

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sparktop.model.load import LoadKind
 from sparktop.sweep.result.open_loop import OpenLoopResult
 from sparktop.sweep.result.results import LevelResult, Requests, TargetResult
 from sparktop.sweep.view.words.rates import rate_sentence
 
 
-def level(per_s: float, *, ok: int = 100, failed: int = 0, **shown: Any) -> LevelResult:
-    """Return a level at `per_s`; `shown` are fields of its `OpenLoopResult`."""
+def level(
+    per_s: float, found: OpenLoopResult | None = None, *, ok: int = 100, failed: int = 0
+) -> LevelResult:
+    """Return a level at `per_s`, with which the server keeps up unless `found` says otherwise."""
     return LevelResult(
         concurrency=512,
         load=LoadKind.RATE,
         value=per_s,
         requests=Requests(ok=ok, failed=failed),
-        open_loop=OpenLoopResult(in_flight_limit=512, **shown),
+        open_loop=found or OpenLoopResult(),
     )
 
 
@@ -27,7 +27,7 @@ def words(*levels: LevelResult) -> str | None:
 
 def test_the_sentence_names_the_highest_rate_below_the_first_that_failed() -> None:
     """A rate beyond a failed one does not count, whatever it shows."""
-    growing = level(2.0, unstable=True, ttft_growth=0.43)
+    growing = level(2.0, OpenLoopResult(unstable=True, ttft_growth=0.43))
     found = words(level(1.0), growing, level(4.0))
     assert found == "keeps up with 1 /s, not with 2 /s: TTFT grows 0.43 s per s"
     assert words(growing) == "does not keep up with 2 /s: TTFT grows 0.43 s per s"
@@ -39,13 +39,13 @@ def test_a_server_that_refuses_requests_does_not_keep_up() -> None:
     assert words(level(1.0), level(2.0, ok=60, failed=40)) == (
         "keeps up with 1 /s, not with 2 /s: 40 of 100 requests failed"
     )
-    assert words(level(2.0, overloaded=True)) == (
+    assert words(level(2.0, OpenLoopResult(overloaded=True, in_flight_limit=512))) == (
         "does not keep up with 2 /s: 512 requests in flight, the limit of the client"
     )
 
 
 def test_a_server_that_answers_nothing_is_named() -> None:
     """Without a first token the queue is what grows."""
-    assert words(level(2.0, ok=0, unstable=True, queue_growth_per_s=2.0)) == (
+    assert words(level(2.0, OpenLoopResult(unstable=True, queue_growth_per_s=2.0))) == (
         "does not keep up with 2 /s: no first token, the queue grows 2.00 requests per s"
     )

@@ -50,7 +50,7 @@ def _fails(level: LevelResult) -> bool:
 
 
 def _many_failed(level: LevelResult) -> bool:
-    """Return whether so many requests failed that a sweep for the highest rate would not go on."""
+    """Return whether more requests failed than a server may lose that keeps up."""
     return level.requests.failed > ERROR_SHARE * (level.requests.ok + level.requests.failed)
 
 
