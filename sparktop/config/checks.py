@@ -230,6 +230,17 @@ def _crossed_limits(data: Mapping[str, object]) -> Iterator[Problem]:
             yield Problem(("alerts", key), f"crosses another: {words}")
 
 
+def _crossed_axes(data: Mapping[str, object]) -> Iterator[Problem]:
+    """Yield a problem for a sweep with two axes, or with a key that belongs to another axis."""
+    for number, table in _tables(data, "sweeps"):
+        axes = [key for key in ("concurrency", "users", "agents") if table.get(key)]
+        for key in axes[1:]:
+            yield Problem(("sweeps", number, key), f"stands beside {axes[0]}: a sweep has one of them")
+        for key, axis in (("think_s", "users"), ("workload", "agents")):
+            if key in table and axis not in table:
+                yield Problem(("sweeps", number, key), f"has no effect without {axis}")
+
+
 def _unusable_keys(data: Mapping[str, object]) -> Iterator[Problem]:
     found = data.get("keys")
     given = (
@@ -265,6 +276,7 @@ CHECKS: tuple[Callable[[Mapping[str, object]], Iterator[Problem]], ...] = (
     _dangling_names,
     _missing_ways_in,
     _unused_ways_in,
+    _crossed_axes,
     _crossed_limits,
     _unusable_keys,
     _hollow_events,

@@ -160,6 +160,10 @@ def _sweep(one: Plain) -> SweepSettings:
         requests=one["requests"],
         order=one["order"],
         key=one["key"],
+        users=tuple(one["users"]),
+        think_s=one["think_s"],
+        agents=tuple(one["agents"]),
+        workload=one["workload"],
     )
 
 

@@ -12,6 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 
+from sparktop.model.activity import Activities
 from sparktop.model.balance import Balance
 from sparktop.model.load import LoadPoint, OnAxis
 from sparktop.model.sweep_comparison import CurvePlot, Measured, Topologies, several_lengths
@@ -228,6 +229,8 @@ class LiveSeries:
     backends: tuple[BackendLine, ...] = ()
     nodes: tuple[NodeLine, ...] = ()
     spans: tuple[LevelSpan, ...] = ()
+    activities: Activities | None = None
+    """What the users or agents of the running level do; None for other kinds of load."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sparktop.graphics import numbers
 from sparktop.graphics.dots import DotGrid
@@ -15,6 +16,7 @@ from sparktop.panels.parts.graph import area_rows, stacked_rows
 from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.shares import share_rows
+from sparktop.panels.sweep.conversations import conversations_height, conversations_rows
 from sparktop.panels.sweep.tracks import (
     GUTTER,
     SweepAxis,
@@ -37,6 +39,8 @@ _P50 = 1
 _TPS, _FLIGHT, _TTFT = 4, 3, 4
 """Least heights in rows of the tracks of token rate, requests in flight and TTFT, before small tracks get any
 rows."""
+_LEAST_WITH_LANES = 6
+"""Least rows of the graphs with a picture of users or agents below them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,13 @@ def live_rows(
     """Draw the graphs of a running sweep on one time axis as exactly `height` rows of `width` cells.
 
     `names` maps target names to letters. With `lengths` the names of levels include their prompt length.
+    Users or agents have the lower part, at most half of the rows.
     """
+    doing = live.activities
+    if doing is not None and height >= _LEAST_WITH_LANES:
+        lanes = conversations_height(doing, height // 2)
+        tracks = live_rows(replace(live, activities=None), names, width, height - lanes, lengths=lengths)
+        return [*tracks, *conversations_rows(doing, width, lanes)]
     axis = sweep_axis(live, max(8, width - GUTTER))
     small = _small_tracks(live)
     room = _share_out(height - 2, len(small), several=len(live.backends) > _PAIR)

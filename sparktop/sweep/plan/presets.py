@@ -10,13 +10,14 @@ from dataclasses import fields, replace
 from typing import Any
 
 from sparktop.errors import UsageError
-from sparktop.model.load import LoadMode, LoadPoint
+from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.model.targets import GuardLimits, SweepSettings
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
 from sparktop.sweep.plan.arrivals import check_arrivals, parse_pattern, rate_of
 from sparktop.sweep.plan.conversations.preset import ConversationPreset
 from sparktop.sweep.plan.people import (
+    THINK_S,
     agents_settings,
     check_conversations,
     users_settings,
@@ -148,7 +149,7 @@ def make_plan(
     """
     plan = Plan(targets=tuple(targets), preset=preset.name)
     plan = replace(plan, **_of_preset(preset))
-    asked = wishes or Wishes()
+    asked = _on_axis(preset, wishes or Wishes())
     think_s = asked.think_s
     told = _chosen(asked)
     plan = _fitted(replace(plan, **told))
@@ -166,6 +167,26 @@ def make_plan(
     )
     _check(plan)
     return plan
+
+
+def _on_axis(preset: SweepSettings, asked: Wishes) -> Wishes:
+    """Return `asked` with the users or agents of a preset, unless the user chose another axis.
+
+    Raises:
+        UsageError: the preset's workload cannot be used.
+    """
+    axes = (asked.concurrency, asked.points, asked.find_knee, asked.trace, asked.climb_to)
+    if (not preset.users and not preset.agents) or any(one is not None for one in axes):
+        return asked
+    asked = replace(asked, duration_s=asked.duration_s or preset.duration_s)
+    if preset.users:
+        points = tuple(LoadPoint(LoadKind.USERS, one) for one in preset.users)
+        return replace(asked, points=points, think_s=preset.think_s or THINK_S)
+    from sparktop.sweep.plan.conversations.reading import DEFAULT as WORKLOAD  # late: few plans need it
+    from sparktop.sweep.plan.conversations.reading import find_conversations
+
+    points = tuple(LoadPoint(LoadKind.AGENTS, one) for one in preset.agents)
+    return replace(asked, points=points, conversations=find_conversations(preset.workload or WORKLOAD))
 
 
 def _chosen(asked: Wishes) -> dict[str, Any]:

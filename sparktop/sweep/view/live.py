@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from functools import partial
 from time import monotonic
 
-from sparktop.model.load import LevelEnded, LevelStarted, RequestEnded
+from sparktop.model.load import LevelEnded, RequestEnded
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep_view import (
     LevelEvidence,
@@ -255,10 +255,8 @@ class LiveView:
         key, present = key_of(batch.target, batch.load), self._present
         only = self._only(batch.target)
         for event in batch.events:
-            if isinstance(event, LevelStarted):
-                self._curves.begin_level(event.at, key)
-            elif isinstance(event, LevelEnded):
-                self._curves.end_level(event.at)
+            self._curves.take(event, key)
+            if isinstance(event, LevelEnded):
                 present.in_flight = 0
             elif not batch.warm_up:
                 ttft_ms = self._bars.take(key, event, only)

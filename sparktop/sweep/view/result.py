@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sparktop.model.load import LoadMode
+from sparktop.model.load import LoadKind, LoadMode
 from sparktop.model.sweep_comparison import CurvePlot, Topologies
 from sparktop.model.sweep_view import (
     LevelKey,
@@ -143,13 +143,22 @@ def plan_words(plan: PlanResult, lengths: Sequence[int] = ()) -> str:
         runs = "" if plan.runs in {None, 1} else f", {plan.runs} runs"
         return f"{plan.trace.words}{runs}{order}"
     several = f"{min(lengths)}–{max(lengths)}" if len(set(lengths)) > 1 else None
+    if plan.load is LoadKind.AGENTS:
+        return f"{plan.workload or '?'}{_each_s(plan)}"
     tokens = f"{several or _known(plan.pp)} → {_known(plan.tg)} tokens"
+    if plan.load is LoadKind.USERS:
+        think = "" if plan.think_s is None else f", {plan.think_s:g} s think time"
+        return f"{tokens}{think}{_each_s(plan)}"
     shape = _SHAPES[plan.mode] + (
         f" ({plan.arrivals})" if plan.arrivals and plan.mode is LoadMode.OPEN else ""
     )
     more = "+" if plan.more_runs else ""
     runs = "" if plan.runs is None else f", {plan.runs}{more} run{'' if plan.runs == 1 and not more else 's'}"
     return f"{tokens}, {shape}{runs}{order}"
+
+
+def _each_s(plan: PlanResult) -> str:
+    return "" if plan.duration_s is None else f", {plan.duration_s:g} s each"
 
 
 def _known(count: int | None) -> str:

@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import field
 
-from sparktop.model.load import LoadKind
+from sparktop.model.load import LevelEnded, LevelStarted, LoadEvent, LoadKind
 from sparktop.model.series import LATE, Series
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.sweep_view import BackendLine, LevelKey, LevelSpan, LiveSeries, NodeLine
 from sparktop.sweep.generator.wire.messages import TokenBin
+from sparktop.sweep.view.activity import ActivityLedger
 from sparktop.sweep.view.grid import Amounts, Points, Readings, States, TimeGrid
 from sparktop.values import dataclass
 
@@ -64,6 +65,7 @@ class SweepCurves:
     _served: dict[str, Amounts] = field(default_factory=dict)
     _backends: dict[str, _Readings] = field(default_factory=dict)
     _nodes: dict[str, _Readings] = field(default_factory=dict)
+    _activity: ActivityLedger = field(default_factory=ActivityLedger)
     _apart_s: tuple[float, float] = (1.0, 2.0)
     """Seconds between samples of servers, and of machines."""
 
@@ -87,14 +89,25 @@ class SweepCurves:
     def _columns(self) -> tuple[Readings, ...]:
         return tuple(self.grid.column(Readings) for _ in range(3))
 
-    def begin_level(self, at: float, key: LevelKey) -> None:
-        """Record that a level started at the time `at`."""
+    def take(self, event: LoadEvent, key: LevelKey) -> None:
+        """Update the curves that follow from the load events of the level `key`, warm-up included."""
+        match event:
+            case LevelStarted():
+                self._begin_level(event.at, key)
+            case LevelEnded():
+                self._end_level(event.at)
+            case _:
+                self._activity.take(event)
+
+    def _begin_level(self, at: float, key: LevelKey) -> None:
+        self._activity.begin_level(at, key)
         asked = key.concurrency if key.point.kind is not LoadKind.RATE else None
         self._concurrency.put(self.grid.slot(at), asked)
         self.spans.append(LevelSpan(key, at))
 
-    def end_level(self, at: float) -> None:
+    def _end_level(self, at: float) -> None:
         """Record that the current level ended at the time `at`, or in interleaved order was interrupted."""
+        self._activity.end_level()
         slot = self.grid.slot(at)
         for column, value in ((self._concurrency, None), (self._p50, None), (self._in_flight, 0.0)):
             column.put(slot, value)
@@ -131,9 +144,13 @@ class SweepCurves:
         apart_s = snapshot.interval_s
         nodes_s = snapshot.node_interval_s
         self._apart_s = (apart_s, nodes_s)
+        waiting = None
         for view in snapshot.backends:
             if (known := self._backends.get(view.name)) is not None:
                 known.take(self.grid, _of_backend(view), apart_s, floor)
+                if view.waiting is not None:
+                    waiting = (waiting or 0.0) + view.waiting
+        self._activity.look(waiting)
         for node in snapshot.nodes:
             if (known := self._nodes.get(node.name)) is not None:
                 known.take(self.grid, _of_node(node), nodes_s, floor)
@@ -167,6 +184,7 @@ class SweepCurves:
                 for name, one in self._nodes.items()
             ),
             spans=tuple(self.spans),
+            activities=self._activity.activities(now),
         )
 
     def _backend(self, name: str, count: int, held: int) -> BackendLine:

@@ -1,0 +1,55 @@
+"""What users and agents do, as rows or as columns of numbers."""
+
+from __future__ import annotations
+
+from sparktop.model.activity import Activities
+from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.sweep.conversations import conversations_height, conversations_rows
+
+
+def few() -> Activities:
+    """Return two agents over 8 slots: one decodes and then runs a tool, the other waits and is computed."""
+    each = ("ddddtttt", "wwwwpppd")
+    counts = ((1, 0, 1, 0, 0),) * 4 + ((0, 1, 0, 1, 0),) * 3 + ((1, 0, 0, 1, 0),)
+    return Activities(0.25, counts, each, queue_known=True)
+
+
+def many(number: int) -> Activities:
+    """Return as many agents over 2000 slots: half of them think, the others are decoded."""
+    return Activities(0.25, ((number // 2, 0, 0, 0, number - number // 2),) * 2000)
+
+
+def test_a_row_for_each_says_what_it_does_now_and_what_it_did() -> None:
+    """The newest slot is at the right edge, and the first row counts who does what."""
+    rows = [row_text(row) for row in conversations_rows(few(), 80, 3)]
+    words = " ".join(rows[0].split())
+    assert words == "last 2 s ━ 1 decode ─ 0 prefill ┄ 0 waiting t 1 tool · 0 think"
+    assert rows[1].startswith("agent 1  tool")
+    assert rows[1].endswith("━━━━tttt")
+    assert rows[2].startswith("agent 2  decode")
+    assert rows[2].endswith("┄┄┄┄───━")
+
+
+def test_agents_without_room_are_columns_of_numbers() -> None:
+    """A hundred agents fit into five rows: half of each column thinks."""
+    rows = [row_text(row) for row in conversations_rows(many(100), 80, 5)]
+    assert rows[1].startswith("agents")
+    assert [row[-1] for row in rows[1:]] == ["·", "·", "━", "━"]
+    assert "100┤" in rows[1]
+    assert "last 63 s" in rows[0]
+
+
+def test_every_size_is_filled_exactly() -> None:
+    """No size breaks the picture, and its rows are as wide as asked."""
+    for activities in (few(), many(100), Activities(0.25, (), people=True)):
+        for width in (10, 24, 60, 80, 200):
+            for height in range(1, 8):
+                rows = conversations_rows(activities, width, height)
+                assert [row_width(row) for row in rows] == [width] * height
+
+
+def test_rows_are_no_more_than_needed() -> None:
+    """Few agents leave room for the graphs; many take what they get."""
+    assert conversations_height(few(), 10) == 3
+    assert conversations_height(few(), 2) == 2
+    assert conversations_height(many(100), 10) == 10

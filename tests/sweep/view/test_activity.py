@@ -1,0 +1,88 @@
+"""What users and agents do, from the events of their requests."""
+
+from __future__ import annotations
+
+from sparktop.model.conversation import CallStart, ConversationCall
+from sparktop.model.load import (
+    EndReason,
+    FirstToken,
+    LoadKind,
+    LoadPoint,
+    RequestEnded,
+    RequestStarted,
+    concurrency_point,
+)
+from sparktop.model.sweep_view import LevelKey
+from sparktop.sweep.view.activity import MOST_EACH, MOST_SLOTS, ActivityLedger
+
+
+def key_of(number: int, kind: LoadKind = LoadKind.AGENTS) -> LevelKey:
+    """Return the key of a level of `number` agents."""
+    return LevelKey("a", number, position=LoadPoint(kind, number))
+
+
+def started(lane: int, at: float, then: CallStart | None = CallStart.TOOL) -> RequestStarted:
+    """Return the start of a call of the agent `lane`, named after it."""
+    call = ConversationCall(lane, 0, 0, 0, CallStart.HUMAN, then, 0, 10)
+    return RequestStarted(str(lane), at, call=call)
+
+
+def test_a_call_is_computed_decoded_and_followed_by_its_tool() -> None:
+    """A second of prefill, two of decode, then a tool; another agent thinks all the time."""
+    ledger = ActivityLedger()
+    ledger.begin_level(10.0, key_of(2))
+    ledger.take(started(0, 11.0))
+    ledger.take(FirstToken("0", 12.0))
+    ledger.take(RequestEnded("0", 14.0, EndReason.LENGTH))
+    found = ledger.activities(15.0)
+    assert found is not None
+    assert found.each == ("hhhh" + "pppp" + "dddddddd" + "tttt", "h" * 20)
+    assert found.counts[5] == (0, 1, 0, 0, 1)
+    assert not found.queue_known
+
+
+def test_the_newest_requests_wait() -> None:
+    """The servers report one waiting request: it is the one that was sent last."""
+    ledger = ActivityLedger()
+    ledger.begin_level(0.0, key_of(3))
+    for lane in range(3):
+        ledger.take(started(lane, 0.1 * lane))
+    ledger.look(1.0)
+    found = ledger.activities(1.0)
+    assert found is not None
+    assert [text[-1] for text in found.each] == ["p", "p", "w"]
+
+
+def test_a_failed_call_is_followed_by_a_pause() -> None:
+    """A conversation that ends has no tool to wait for."""
+    ledger = ActivityLedger()
+    ledger.begin_level(0.0, key_of(1))
+    ledger.take(started(0, 0.0))
+    ledger.take(RequestEnded("0", 0.5, EndReason.ERROR))
+    found = ledger.activities(1.0)
+    assert found is not None
+    assert found.each == ("pphh",)
+
+
+def test_other_loads_and_levels_that_ended_show_nothing() -> None:
+    """Requests at once have no conversations, and between levels there is nothing to show."""
+    ledger = ActivityLedger()
+    ledger.begin_level(0.0, LevelKey("a", 4, position=concurrency_point(4)))
+    assert ledger.activities(5.0) is None
+    ledger.begin_level(5.0, key_of(4, LoadKind.USERS))
+    found = ledger.activities(6.0)
+    assert found is not None
+    assert found.people
+    ledger.end_level()
+    assert ledger.activities(7.0) is None
+
+
+def test_many_agents_for_hours_stay_small() -> None:
+    """Beyond some agents there are only numbers, and old slots are dropped."""
+    ledger = ActivityLedger()
+    ledger.begin_level(0.0, key_of(MOST_EACH + 1))
+    for second in range(3000):
+        found = ledger.activities(float(second))
+    assert found is not None
+    assert found.each == ()
+    assert len(found.counts) == MOST_SLOTS
