@@ -88,7 +88,7 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
             name: ModelFacts(one["bytes_per_token_gb"], tuple(one["cudagraph_capture_sizes"]))
             for name, one in settings["models"].items()
         },
-        sweeps=tuple(_sweep(table) for table in settings["sweeps"]),
+        sweeps=tuple(_sweep(table, path, env) for table in settings["sweeps"]),
         guard=GuardLimits(**settings["guard"]),
         events=_events(settings["events"], path, env),
         flight=settings["recorder"]["flight"],
@@ -145,7 +145,7 @@ def _router(one: Plain, env: Mapping[str, str]) -> RouterTarget:
     )
 
 
-def _sweep(one: Plain) -> SweepSettings:
+def _sweep(one: Plain, path: Path, env: Mapping[str, str]) -> SweepSettings:
     return SweepSettings(
         name=one["name"],
         targets=tuple(one["targets"]),
@@ -159,6 +159,9 @@ def _sweep(one: Plain) -> SweepSettings:
         duration_s=one["duration_s"],
         requests=one["requests"],
         order=one["order"],
+        trace=_file(one["trace"], path, env),
+        trace_speed=one["trace_speed"],
+        trace_range=one["trace_range"],
         key=one["key"],
         users=tuple(one["users"]),
         think_s=one["think_s"],

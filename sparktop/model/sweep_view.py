@@ -170,6 +170,12 @@ class Moment:
     failed: int = 0
     tokens: int = 0
     """Tokens generated in the current level, without warm-up."""
+    requests_per_s: tuple[float, float] | None = None
+    """At a rate: requests per second (sent, completed) over the last seconds; None early in a run."""
+    trace_at_s: float | None = None
+    """Seconds of the recorded traffic that were replayed; None for other loads."""
+    trace_s: float | None = None
+    """Duration of the recorded traffic in seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,6 +178,12 @@ class SweepSettings:
     requests: int | None = None
     order: str | None = None
     """ascending or abba."""
+    trace: str | None = None
+    """Path of a file with recorded traffic; it sets rate, lengths and duration."""
+    trace_speed: float | None = None
+    """2 replays twice as fast as recorded."""
+    trace_range: str | None = None
+    """Part of the file, such as "10m..1h"."""
     key: str | None = None
     """The key that starts the sweep on the screen."""
     users: tuple[int, ...] = ()

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TextIO
 
 from sparktop.commands.sweep.conversations import conversations_line
-from sparktop.graphics.durations import range_words
+from sparktop.graphics.durations import duration_words, range_words
 from sparktop.model.load import LoadKind
 from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Plan
@@ -42,6 +42,8 @@ class SweepLine:
     """True on a terminal that understands escape sequences."""
     width: int = 100
     stream: TextIO | None = field(default_factory=lambda: sys.stderr)
+    trace_s: float | None = None
+    """Duration of the recorded traffic that is replayed; None for other sweeps."""
     clock: Callable[[], float] = monotonic
     _fold: ProgressFold = field(default_factory=ProgressFold)
     _drawn_at: float | None = None
@@ -67,7 +69,7 @@ class SweepLine:
                 pass
         if self.live and (isinstance(event, PhaseChanged) or self._is_due()):
             self._drawn_at = self.clock()
-            self._write(_ERASE + progress_line(progress)[: self.width - 1])
+            self._write(_ERASE + progress_line(progress, self.trace_s)[: self.width - 1])
 
     def _is_due(self) -> bool:
         return self._drawn_at is None or self.clock() - self._drawn_at >= REDRAW_S
@@ -119,8 +121,11 @@ def _axis_words(plan: Plan, more: int | None) -> str:
             return f"{levels} {kind.value}"
 
 
-def progress_line(now: Progress) -> str:
-    """Return the text of the live line: target, concurrency, phase, live values and estimated time left."""
+def progress_line(now: Progress, trace_s: float | None = None) -> str:
+    """Return the text of the live line: target, concurrency, phase, live values and estimated time left.
+
+    `trace_s` is the duration of recorded traffic that is replayed.
+    """
     parts = []
     if now.target is not None:
         parts.append(clean(now.target, 40))
@@ -133,6 +138,7 @@ def progress_line(now: Progress) -> str:
         elif now.run is not None:
             parts.append(f"run {now.run + 1}" + (f"/{now.runs}" if now.runs else ""))
         parts += [
+            *_rate_parts(now, trace_s),
             f"{now.in_flight} in flight",
             f"{_number(now.tps)} tok/s",
             f"TTFT p50 {_number(now.ttft_p50_ms)} ms",
@@ -143,6 +149,19 @@ def progress_line(now: Progress) -> str:
     if now.left is not None:
         parts.append(f"{range_words(now.left.least_s, now.left.most_s)} left")
     return " · ".join(parts)
+
+
+def _rate_parts(now: Progress, trace_s: float | None) -> list[str]:
+    """Return how far a replay is, and the rates of a load of requests per second; empty for other loads."""
+    if now.load is None or now.load.point.kind is not LoadKind.RATE or now.phase is not Phase.RUNNING:
+        return []
+    parts = []
+    if trace_s is not None and now.run_s is not None:
+        parts.append(f"{duration_words(min(now.run_s, trace_s))} of {duration_words(trace_s)}")
+    if now.requests_per_s is not None:
+        sent, completed = now.requests_per_s
+        parts.append(f"{_number(sent)} /s sent, {_number(completed)} /s completed")
+    return parts
 
 
 def level_line(target: str, level: LevelResult) -> str:

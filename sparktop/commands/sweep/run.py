@@ -90,6 +90,7 @@ async def make_sweep(plan: Plan, watch: Watch, keep: Callable[[SweepResult], Non
     monitor = Monitor(watch, store)
     runner = SweepRunner(plan, store, models=watch.models, save=keep)
     line = SweepLine(live=_is_live(), width=shutil.get_terminal_size().columns)
+    line.trace_s = None if plan.trace is None else plan.trace.measured_s
     runner.listen(line.hear)
 
     def interrupt(_: signal.Signals) -> None:

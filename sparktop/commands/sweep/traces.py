@@ -57,24 +57,14 @@ def traced(arguments: argparse.Namespace) -> Replay | None:
                 raise UsageError(f"{name} goes with --trace: give the file")
         return None
     _check_alone(arguments)
-    # Late: --help needs none of them.
-    from sparktop.sweep.plan.traces.formats import TraceFormat
-    from sparktop.sweep.plan.traces.replay import Replay, parse_range
-    from sparktop.sweep.plan.traces.summary import summarise
-    from sparktop.sweep.plan.traces.trace import TraceChoice
+    from sparktop.sweep.plan.traces.replay import find_replay, parse_range  # late: --help needs none of them
 
-    choice = TraceChoice(
-        arguments.trace,
-        TraceFormat(arguments.trace_format) if arguments.trace_format else None,
-        arguments.trace_speed or 1.0,
-    )
     if arguments.trace_range is not None:
         try:
-            begin, end = parse_range(arguments.trace_range)
+            parse_range(arguments.trace_range)
         except UsageError as error:
             raise UsageError(f"--trace-range: {error}") from None
-        choice = TraceChoice(choice.path, choice.form, choice.speed, begin, end)
-    return Replay(choice, summarise(choice))
+    return find_replay(arguments.trace, arguments.trace_format, arguments.trace_speed, arguments.trace_range)
 
 
 def _check_alone(arguments: argparse.Namespace) -> None:

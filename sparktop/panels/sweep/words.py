@@ -76,6 +76,13 @@ def moment_pieces(view: SweepView) -> list[Row]:
         ],
         [label("ended "), figure(f"{now.ended}")],
     ]
+    if now.requests_per_s is not None:
+        sent, completed = now.requests_per_s
+        words = [figure(f"{sent:.2f}"), label(" /s sent, "), figure(f"{completed:.2f}")]
+        pieces.insert(0, [*words, label(" /s completed")])
+    if now.trace_s is not None:
+        words = [label("replayed "), figure(duration_words(now.trace_at_s))]
+        pieces.insert(0, [*words, label(f" of {duration_words(now.trace_s)}")])
     if now.failed:
         pieces.append([(f"{now.failed} failed", "bad")])
     return pieces

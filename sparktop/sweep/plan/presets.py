@@ -24,7 +24,7 @@ from sparktop.sweep.plan.people import (
     with_users,
 )
 from sparktop.sweep.plan.plan import Api, Guard, Order, Plan, SloCondition, SweepTarget
-from sparktop.sweep.plan.traces.replay import Replay
+from sparktop.sweep.plan.traces.replay import Replay, find_replay
 from sparktop.values import dataclass
 
 DEFAULT = "quick"
@@ -152,6 +152,8 @@ def make_plan(
     asked = _on_axis(preset, wishes or Wishes())
     think_s = asked.think_s
     told = _chosen(asked)
+    if asked.trace is not None and preset.trace is None:
+        told["preset"] = None  # nothing of it is left
     plan = _fitted(replace(plan, **told))
     if plan.mode is LoadMode.STEADY and plan.duration_s is None and plan.requests is None:
         plan = replace(plan, duration_s=STEADY_S)
@@ -170,12 +172,15 @@ def make_plan(
 
 
 def _on_axis(preset: SweepSettings, asked: Wishes) -> Wishes:
-    """Return `asked` with the users or agents of a preset, unless the user chose another axis.
+    """Return `asked` with the recorded traffic, users or agents of a preset, unless another axis was chosen.
 
     Raises:
-        UsageError: the preset's workload cannot be used.
+        UsageError: the preset's trace or workload cannot be used.
     """
     axes = (asked.concurrency, asked.points, asked.find_knee, asked.trace, asked.climb_to)
+    if preset.trace is not None and all(one is None for one in (*axes, asked.mode)):
+        part = preset.trace_speed, preset.trace_range
+        return replace(asked, trace=find_replay(preset.trace, None, *part))
     if (not preset.users and not preset.agents) or any(one is not None for one in axes):
         return asked
     asked = replace(asked, duration_s=asked.duration_s or preset.duration_s)

@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from enum import StrEnum
 from statistics import median
 
-from sparktop.model.load import FirstToken, LoadEvent, RequestEnded, RequestStarted
+from sparktop.model.load import FirstToken, LoadEvent, RequestEnded, RequestStarted, RunStarted
 from sparktop.model.time_range import TimeRange
 from sparktop.sweep.generator.wire.messages import TokenBin
 from sparktop.sweep.plan.order import Load
@@ -17,6 +17,8 @@ from sparktop.values import dataclass
 
 RATE_WINDOW_S = 2.0
 """Length in seconds of the window for the live token rate."""
+REQUESTS_WINDOW_S, LEAST_REQUESTS_WINDOW_S = 30.0, 5.0
+"""Largest and smallest length in seconds of the window for live requests per second."""
 
 
 class Phase(StrEnum):
@@ -137,6 +139,48 @@ class Progress:
     """Tokens received in the present level."""
     left: TimeRange | None = None
     levels_done: int = 0
+    run_s: float | None = None
+    """Seconds since the present run began; None before it."""
+    requests_per_s: tuple[float, float] | None = None
+    """Requests per second (sent, completed) over the last seconds; None early in a run."""
+
+
+@dataclass(slots=True, eq=False)
+class RecentRates:
+    """The requests per second that were sent and completed lately, and the time since the run began."""
+
+    _began: float | None = None
+    _sent: deque[float] = field(default_factory=deque)
+    _completed: deque[float] = field(default_factory=deque)
+
+    def take(self, event: LoadEvent) -> None:
+        """Count an event of a request; begin anew with a run."""
+        match event:
+            case RunStarted():
+                self._began = event.at
+                self._sent.clear()
+                self._completed.clear()
+            case RequestStarted():
+                self._sent.append(event.at)
+            case RequestEnded() if event.ok:
+                self._completed.append(event.at)
+            case _:
+                pass
+
+    def run_s(self, now: float) -> float | None:
+        """Return the seconds since the present run began; None before the first."""
+        return None if self._began is None else max(0.0, now - self._began)
+
+    def per_s(self, now: float) -> tuple[float, float] | None:
+        """Return the requests per second (sent, completed) of the last seconds; None early in a run."""
+        run_s = self.run_s(now)
+        if run_s is None or run_s < LEAST_REQUESTS_WINDOW_S:
+            return None
+        window_s = min(run_s, REQUESTS_WINDOW_S)
+        for times in (self._sent, self._completed):
+            while times and times[0] < now - window_s:
+                times.popleft()
+        return len(self._sent) / window_s, len(self._completed) / window_s
 
 
 @dataclass(slots=True)
@@ -147,6 +191,7 @@ class ProgressFold:
     _starts: dict[str, float] = field(default_factory=dict)
     _ttfts_ms: list[float] = field(default_factory=list)
     _bins: deque[tuple[float, int]] = field(default_factory=deque)
+    _rates: RecentRates = field(default_factory=RecentRates)
 
     def take(self, event: SweepEvent) -> Progress:
         """Apply an event; return the new state."""
@@ -183,6 +228,7 @@ class ProgressFold:
     def _take_load(self, batch: LoadTold) -> None:
         ended, failed, tokens = self.now.ended, self.now.failed, self.now.tokens
         for event in batch.events:
+            self._rates.take(event)
             match event:
                 case RequestStarted():
                     self._starts[event.request_id] = event.at
@@ -204,6 +250,8 @@ class ProgressFold:
             failed=failed,
             tokens=tokens,
             tps=self._tps(batch.at),
+            run_s=None if batch.at is None else self._rates.run_s(batch.at),
+            requests_per_s=None if batch.at is None else self._rates.per_s(batch.at),
             ttft_p50_ms=median(self._ttfts_ms) if self._ttfts_ms else None,
         )
 

@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from functools import partial
 from time import monotonic
 
-from sparktop.model.load import LevelEnded, RequestEnded
+from sparktop.model.load import LevelEnded, LoadKind, RequestEnded
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep_view import (
     LevelEvidence,
@@ -35,6 +35,7 @@ from sparktop.sweep.run.progress import (
     Notice,
     Phase,
     PhaseChanged,
+    RecentRates,
     RunTold,
     SweepEnded,
     SweepEvent,
@@ -125,6 +126,7 @@ class LiveView:
         self._backends: dict[str, tuple[str, ...]] = {}
         """Names of the watched servers that the load on each target reaches."""
         self._present = _Present()
+        self._rates = RecentRates()
         self._phase = PhaseChanged(Phase.STARTING)
         self._phase_at = self._began
         self._notices: list[str] = []
@@ -255,6 +257,7 @@ class LiveView:
         key, present = key_of(batch.target, batch.load), self._present
         only = self._only(batch.target)
         for event in batch.events:
+            self._rates.take(event)
             self._curves.take(event, key)
             if isinstance(event, LevelEnded):
                 present.in_flight = 0
@@ -370,6 +373,8 @@ class LiveView:
 
     def _moment(self, now: float) -> Moment:
         phase, present = self._phase, self._present
+        opens = present.measuring and self._plan.kind is LoadKind.RATE
+        trace_s = None if self._plan.trace is None or not opens else self._plan.trace.measured_s
         return Moment(
             phase=phase.phase.value,
             key=present.key,
@@ -381,6 +386,9 @@ class LiveView:
             ended=present.ended,
             failed=present.failed,
             tokens=present.tokens,
+            requests_per_s=self._rates.per_s(now) if opens else None,
+            trace_at_s=None if trace_s is None else min(trace_s, self._rates.run_s(now) or 0.0),
+            trace_s=trace_s,
         )
 
 

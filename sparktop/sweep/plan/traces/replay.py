@@ -77,13 +77,29 @@ class Replay:
     def settings(self) -> dict[str, Any]:
         """Return the settings of a plan of this replay, by field name; lengths are the means."""
         return {
-            "preset": None,
             "points": (self.point,),
             "arrivals": PATTERN,
             "prompt_lengths": (self.summary.mean_prompt or _TEXT_TOKENS,),
             "tg": max(1, self.summary.mean_answer),
             "duration_s": self.measured_s,
         }
+
+
+def find_replay(
+    path: str, form: str | None = None, speed: float | None = None, part: str | None = None
+) -> Replay:
+    """Return the recorded traffic of a file, after reading it once; `part` is that of `parse_range`.
+
+    Raises:
+        UsageError: the part or the file cannot be used.
+    """
+    from sparktop.sweep.plan.traces.formats import TraceFormat  # late: as above
+    from sparktop.sweep.plan.traces.summary import summarise
+    from sparktop.sweep.plan.traces.trace import TraceChoice
+
+    begin, end = (0.0, math.inf) if part is None else parse_range(part)
+    choice = TraceChoice(path, TraceFormat(form) if form else None, speed or 1.0, begin, end)
+    return Replay(choice, summarise(choice))
 
 
 def parse_range(text: str) -> tuple[float, float]:

@@ -120,7 +120,8 @@ class _Repeated:
 
     def __init__(self) -> None:
         self._tokens = 0
-        self._blocks: set[tuple[str, int]] = set()
+        self._blocks: dict[tuple[str, int], int] = {}
+        """Tokens of each block, of the longest prompt that it ends."""
         self._lengths: dict[str, int] = {}
         self._is_known = True
 
@@ -128,13 +129,7 @@ class _Repeated:
         if not self._is_known:
             return
         if one.blocks:
-            known = 0
-            for block in one.blocks:
-                if (one.scope, block) not in self._blocks:
-                    break
-                known += 1
-            self._tokens += min(known * one.block_tokens, length)
-            self._blocks.update((one.scope, block) for block in one.blocks[known:])
+            self._tokens += self._add_blocks(one, length)
         elif one.scope:
             self._tokens += min(self._lengths.get(one.scope, 0), length)
             self._lengths[one.scope] = max(self._lengths.get(one.scope, 0), length)
@@ -142,6 +137,21 @@ class _Repeated:
             self._is_known = False
             self._blocks.clear()
             self._lengths.clear()
+
+    def _add_blocks(self, one: TracedRequest, length: int) -> int:
+        """Return how many of a prompt's first tokens are in blocks of earlier prompts, and add its blocks."""
+        size, found, is_begin = one.block_tokens, 0, True
+        for place, block in enumerate(one.blocks):
+            needed = min(size, length - place * size)
+            if needed <= 0:
+                break
+            held = self._blocks.get((one.scope, block), 0)
+            if is_begin:
+                found += min(held, needed)
+                is_begin = held >= needed
+            if held < needed:
+                self._blocks[one.scope, block] = needed
+        return found
 
     def share(self, prompts: int) -> float | None:
         has_any = bool(self._blocks or self._lengths)

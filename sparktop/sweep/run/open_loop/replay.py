@@ -19,6 +19,8 @@ from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.run.server_side import Counters
 
 _PERCENT = 100.0
+_LATE_S = 120.0
+"""Seconds that a replay lasts longer than its trace, if the server is slow."""
 _REST_S = 3.0
 """Usual seconds until the last requests have ended and the servers are idle."""
 
@@ -66,7 +68,7 @@ def replay_sentences(replay: Replay) -> Iterator[str]:
 
 def _token_words(replay: Replay) -> str:
     summary = replay.summary
-    texts = f" + {summary.texts:,} prompts as text" if summary.texts else ""
+    texts = f" + {summary.texts:,} prompt{'' if summary.texts == 1 else 's'} as text" if summary.texts else ""
     words = (
         f"{summary.prompt_tokens:,} prompt tokens{texts} + {summary.output_tokens:,} output tokens; "
         f"on average {summary.mean_prompt:,} + {summary.mean_answer:,}, "
@@ -90,7 +92,7 @@ def replay_forecast(plan: Plan, replay: Replay) -> dict[str, Any]:
         "seconds": least_s,
         "why": "by its trace" + (", if answers take no time" if summary.waits else ""),
         "levels": len(plan.targets),
-        "time": TimeRange(least_s, least_s + runs * replay.tail_s),
+        "time": TimeRange(least_s, least_s + runs * min(_LATE_S, replay.tail_s)),
     }
 
 
