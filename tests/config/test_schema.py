@@ -76,6 +76,13 @@ def test_every_key_arrives() -> None:
     assert watch.thresholds == StateThresholds(95.0, 16.0, 0.6, 0.4, 20.0)
 
 
+def test_the_trace_of_a_preset_is_beside_the_configuration(tmp_path: Path) -> None:
+    """A relative name is that of a file beside the configuration file."""
+    text = BACKEND + '[[sweeps]]\nname = "night"\ntrace = "day.csv"\ntrace_speed = 2.0\n'
+    (preset,) = load(written(tmp_path, text)).watch({}).sweeps
+    assert (preset.trace, preset.trace_speed) == (str(tmp_path / "day.csv"), 2.0)
+
+
 def test_a_router_that_is_not_watched_is_kept_for_sweeps(tmp_path: Path) -> None:
     """With its key and backends, apart from those that are watched; a sweep may name it."""
     routers = "".join(

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from sparktop.model.load import LoadKind
 from sparktop.model.sweep_comparison import (
     NO_DIFFERENCE,
     NO_WINNER,
@@ -43,6 +44,8 @@ def advice(metrics: Sequence[ComparedMetric]) -> tuple[AdviceRow, ...]:
     primary = next((known[name] for name in _PRIMARY if name in known), None)
     if primary is None or any(level.prompt_tokens is not None for level in primary.levels):
         return ()
+    if any(level.point.kind is not LoadKind.CONCURRENCY for level in primary.levels):
+        return ()  # the use cases are ranges of concurrencies
     parts = [
         list(part) for _, part in groupby(primary.levels, lambda one: (_band(one.concurrency), one.winner))
     ]

@@ -8,7 +8,8 @@ targets are equal is at most 5 %.
 levels' p-values, or the smallest of them times their number. The p-value of a level is that of Welch's test
 with the variance of this level's own runs, so a level with a larger variance does no harm. These p-values are
 tested at 5 % for the complete table by Holm's procedure with weights: the main token rate, TTFT and prefill
-rate have one share of the error rate each, all other metrics share one. The weights keep many secondary
+rate (at a rate: TTFT and E2E from the due time) have one share of the error rate each, all other metrics
+share one. The weights keep many secondary
 metrics, which come from the same runs, from weakening the tests of the main ones.
 
 2. Where the first step finds a difference, the levels of this metric and pair are tested at 5 % by Holm's
@@ -29,6 +30,7 @@ from sparktop.values import dataclass
 ERROR_RATE = 1 - CONFIDENCE
 _RATES = ("sustained_tps", "decode_tps", "output_tps", "total_tps")
 """The first of these that was measured is the main token rate."""
+_DUE = ("ttft_due_ms", "e2e_due_ms")
 
 
 FISHER_SHARE = 0.8
@@ -86,7 +88,13 @@ def holm(
 
 
 def main_metrics(metrics: Collection[str]) -> list[str]:
-    """Return the main metrics among `metrics`: the main token rate, TTFT and prefill rate, in this order."""
+    """Return the main metrics among `metrics`: the main token rate, TTFT and prefill rate, in this order.
+
+    Requests at a rate are judged by their latencies from the due time: token rates follow from the rate.
+    """
+    due = [name for name in _DUE if name in metrics]
+    if due:
+        return due
     rate = next((name for name in _RATES if name in metrics), None)
     return [name for name in (rate, "ttft_ms", "prefill_tps") if name is not None and name in metrics]
 

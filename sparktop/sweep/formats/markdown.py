@@ -30,7 +30,7 @@ from sparktop.sweep.view.result import Findings, findings
 from sparktop.sweep.view.words.verdict import advised
 
 TITLE = "sparktop sweep"
-_FIRST = ("decode_tps", "prefill_tps", "sustained_tps", "ttft_ms")
+_FIRST = ("decode_tps", "prefill_tps", "sustained_tps", "ttft_due_ms", "e2e_due_ms", "ttft_ms")
 """Metrics that get a table of winners when there are several targets."""
 _PAIR = 2
 _LOADS = {

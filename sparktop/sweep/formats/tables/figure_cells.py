@@ -64,14 +64,15 @@ def load_of(row: ComparisonRow) -> Load:
     return load_at(row.point, row.pp, row.tg, row.depth)
 
 
-_HEADS = {
+HEADS = {
     LoadKind.CONCURRENCY: "Concurrency",
     LoadKind.RATE: "Rate",
     LoadKind.USERS: "Users",
     LoadKind.AGENTS: "Agents",
 }
+"""Headings of the column with the points on the axis."""
 
 
 def axis_head(series: Series) -> str:
     """Return the heading of the column with the points of a series on its axis."""
-    return _HEADS[series.levels[0].load.point.kind if series.levels else LoadKind.CONCURRENCY]
+    return HEADS[series.levels[0].load.point.kind if series.levels else LoadKind.CONCURRENCY]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.load import LoadKind
 from sparktop.model.sweep_comparison import NO_DIFFERENCE, NO_WINNER, NONE_OF_LEADERS
 from sparktop.report.document.grid import Cell, Grid, Outside
 from sparktop.report.markdown import code
@@ -17,6 +18,7 @@ from sparktop.sweep.compare.independent import made_of
 from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, loads
 from sparktop.sweep.formats.tables.figure_cells import (
+    HEADS,
     axis_head,
     change,
     figure,
@@ -79,7 +81,7 @@ def winners(comparison: ComparisonResult, metric: str, names: Sequence[str]) -> 
     )
     better = "higher" if meaning.more_is_better else "lower"
     heads: tuple[Cell, ...] = (
-        "Concurrency",
+        HEADS[rows[0].load if rows else LoadKind.CONCURRENCY],
         *(Outside(name) for name in shown),
         _winner_head(comparison, vs),
     )

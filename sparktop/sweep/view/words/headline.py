@@ -26,7 +26,7 @@ from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.view.depth import depth_sentences
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.words.capacity import capacity_sentences
-from sparktop.sweep.view.words.rates import is_over_rates, rate_sentence
+from sparktop.sweep.view.words.rates import is_one_trace, is_over_rates, rate_sentence
 from sparktop.sweep.view.words.slo import slo_sentences
 
 TTFT_LIMIT_MS = 2000.0
@@ -52,7 +52,7 @@ def headline(
     targets = [one for one in result.targets if any(level.error is None for level in one.levels)]
     if len(targets) == 1:
         return _of_target(result, targets[0])
-    if any(map(is_over_rates, targets)):
+    if any(map(is_over_rates, targets)) and not is_one_trace(targets):
         compared = None  # which rate each one keeps up with is the answer
     if compared is not None and (found := _of_comparison(compared, name)):
         return found
@@ -237,7 +237,7 @@ def _of_comparison(compared: Topologies, name: Callable[[str], str]) -> str:
     winners = dict.fromkeys(level.winner for level in first.levels if level.winner is not None)
     if not winners:
         return _without_winner(metrics, compared, name)
-    beside = [one for one in metrics[1:] if one.metric == "ttft_ms"]
+    beside = [one for one in metrics[1:] if one.metric in {"ttft_ms", "e2e_due_ms"}]
     return "; ".join(_win(winner, first, beside, compared, name) for winner in winners)
 
 
@@ -269,6 +269,8 @@ def _lead(metric: ComparedMetric, levels: Sequence[ComparedLevel]) -> str:
 
 
 def _where(won: Sequence[ComparedLevel], levels: Sequence[ComparedLevel], compared: Topologies) -> str:
+    if len(levels) == 1 and levels[0].point.trace is not None:
+        return f"at {levels[0].point.label}"
     if len(won) == len(levels):
         return "at every level"
     places = [index for index, level in enumerate(levels) if level in won]
@@ -320,4 +322,4 @@ def _percent(level: ComparedLevel) -> float | None:
 
 
 def _title(metric: ComparedMetric) -> str:
-    return metric.title if metric.title.isupper() else metric.title.lower()
+    return " ".join(word if word.isupper() else word.lower() for word in metric.title.split())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sparktop.model.load import LoadKind
 from sparktop.sweep.result.results import LevelResult, TargetResult
 from sparktop.sweep.terms.definitions import METRICS
@@ -13,6 +15,16 @@ from sparktop.sweep.view.marks import marks_of
 def is_over_rates(target: TargetResult) -> bool:
     """Return whether the levels of a target are rates."""
     return any(level.load is LoadKind.RATE for level in target.levels)
+
+
+def is_one_trace(targets: Sequence[TargetResult]) -> bool:
+    """Return whether all targets replayed the same recorded traffic and kept up with it.
+
+    Then a comparison of their latencies is the answer.
+    """
+    levels = [level for target in targets for level in target.levels]
+    points = {level.point for level in levels}
+    return len(points) == 1 and levels[0].trace is not None and not any(map(_fails, levels))
 
 
 def rate_sentence(target: TargetResult) -> str | None:

@@ -9,6 +9,7 @@ import pytest
 
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint
+from sparktop.model.targets import SweepSettings
 from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
 from sparktop.sweep.plan.traces.replay import Replay, parse_range
@@ -60,6 +61,19 @@ def test_a_single_request_is_a_level() -> None:
     assert found.summary.requests == 1
     assert found.point.value > 0
     assert found.measured_s > 0
+
+
+def test_a_preset_may_replay_a_trace() -> None:
+    """It keeps its name; another load that the user chose takes the place of the trace."""
+    preset = SweepSettings("night", trace=str(DATA / "azure.csv"), trace_speed=4.0, trace_range="..90")
+    targets = (SweepTarget("a", "http://x"),)
+    plan = make_plan(preset, targets)
+    assert plan.trace is not None
+    assert (plan.preset, plan.trace.choice.speed, plan.trace.choice.to_s) == ("night", 4.0, 90.0)
+    assert make_plan(preset, targets, Wishes(concurrency=(4,))).trace is None
+    assert make_plan(find_preset("quick"), targets, Wishes(trace=plan.trace)).preset is None
+    with pytest.raises(UsageError, match="No such file"):
+        make_plan(SweepSettings("night", trace="/nowhere/a.csv"), targets)
 
 
 @pytest.mark.parametrize(

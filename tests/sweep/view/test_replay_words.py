@@ -1,0 +1,88 @@
+"""What a sweep that replays recorded traffic says: one target, several, and where one does not keep up."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sparktop.model.load import LoadKind, LoadMode
+from sparktop.sweep.compare.compare import compare
+from sparktop.sweep.compare.series import series_of
+from sparktop.sweep.formats.written import sweep_report
+from sparktop.sweep.result.axis import PlanResult
+from sparktop.sweep.result.figures import Latency, Rate
+from sparktop.sweep.result.open_loop import OpenLoopResult
+from sparktop.sweep.result.replay.parts import ReplayResult, TracePlan
+from sparktop.sweep.result.results import LevelResult, Requests, SweepResult, TargetResult
+from sparktop.sweep.view.result import findings, plan_words
+
+TRACE = TracePlan(name="day.csv", path="day.csv", form="azure", speed=2.0, requests=400)
+
+
+def level(ttft_ms: float, *, unstable: bool = False) -> LevelResult:
+    """Return a level of three runs with about this TTFT from the due time."""
+    means = [ttft_ms * factor for factor in (0.99, 1.0, 1.01)]
+    ttft = Latency.of_values([value for value in means for _ in range(100)], means)
+    return LevelResult(
+        concurrency=512,
+        load=LoadKind.RATE,
+        value=2.5,
+        trace="day.csv",
+        runs=3,
+        requests=Requests(ok=1200),
+        output_tps=Rate.of_runs([99.0, 100.0, 101.0]),
+        ttft_due_ms=None if unstable else ttft,
+        e2e_due_ms=None if unstable else ttft,
+        open_loop=OpenLoopResult(offered_per_s=2.5, unstable=unstable, ttft_growth=0.5 if unstable else None),
+        replay=ReplayResult(prompt_tokens=1000, cached_tokens=870),
+    )
+
+
+def result(**levels: LevelResult) -> SweepResult:
+    """Return the result of a sweep of these targets."""
+    made = SweepResult(
+        started_at=datetime(2026, 3, 1, tzinfo=UTC),
+        sparktop="0",
+        status="done",
+        plan=PlanResult(mode=LoadMode.OPEN, load=LoadKind.RATE, points=("2.5",), trace=TRACE, runs=3),
+        targets=tuple(TargetResult(name=name, url="", levels=(one,)) for name, one in levels.items()),
+    )
+    if len(levels) > 1:
+        made = made.model_copy(update={"comparison": compare(series_of(made))})
+    return made
+
+
+def test_one_target_keeps_up_with_the_trace() -> None:
+    """Its rate, its latency and its cache hits are the answer."""
+    assert findings(result(a=level(500))).headline == (
+        "keeps up with 2.5 /s of day.csv (100.0 tok/s, TTFT due p90 505 ms, 87 % of the prompt tokens cached)"
+    )
+
+
+def test_the_latencies_of_two_targets_on_one_trace_are_compared() -> None:
+    """Three runs each show which one is sooner; tok/s follow from the trace and decide nothing."""
+    found = findings(result(a=level(500), b=level(400)))
+    assert found.headline == "b wins at 2.5 /s of day.csv: −20 % TTFT due, −20 % E2E due"
+    assert found.topologies is not None
+    assert found.topologies.advice == ()
+    report = sweep_report(result(a=level(500), b=level(400)), "md")
+    assert "| Rate " in report
+    assert "c0" not in report
+
+
+def test_a_target_that_does_not_keep_up_is_named_first_of_all() -> None:
+    """It has no latency to compare; each target's own answer is shown."""
+    headline = findings(result(a=level(500), b=level(400, unstable=True))).headline
+    assert headline is not None
+    assert "a: keeps up with 2.5 /s of day.csv" in headline
+    assert "b: does not keep up with 2.5 /s of day.csv: TTFT grows 0.50 s per s" in headline
+
+
+def test_equal_targets_show_no_difference() -> None:
+    """Without a winner the sentence says what was compared."""
+    headline = findings(result(a=level(500), b=level(500))).headline
+    assert headline == "no difference between the targets is shown in TTFT due or E2E due"
+
+
+def test_the_plan_in_words_names_file_speed_and_requests() -> None:
+    """Its means of lengths would say little."""
+    assert plan_words(result(a=level(500)).plan) == "day.csv at 2×, 400 requests, 3 runs"
