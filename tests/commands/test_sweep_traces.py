@@ -20,6 +20,7 @@ pytestmark = pytest.mark.outside
         (["--trace", TRACE, "--agents", "2"], "give --agents or --trace, not both"),
         (["--trace", TRACE, "--pp", "64"], "has its own lengths: leave out --pp"),
         (["--trace", TRACE, "--tg", "64"], "has its own lengths: leave out --tg"),
+        (["--trace", TRACE, "--depth", "0,64"], "has its own lengths: leave out --depth"),
         (["--trace", TRACE, "--duration", "60"], "--trace-range: leave out --duration"),
         (["--trace", TRACE, "--mode", "burst"], "leave out --mode"),
         (["--trace", TRACE, "--arrivals", "trains"], "leave out --arrivals"),

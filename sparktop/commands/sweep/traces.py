@@ -78,7 +78,8 @@ def _check_alone(arguments: argparse.Namespace) -> None:
     for name, value in axes.items():
         if value is not None:
             raise UsageError(f"a sweep has one axis: give {name} or --trace, not both")
-    for name, value in {"--pp": arguments.pp, "--tg": arguments.tg}.items():
+    lengths = {"--pp": arguments.pp, "--tg": arguments.tg, "--depth": arguments.depth}
+    for name, value in lengths.items():
         if value is not None:
             raise UsageError(f"--trace: each request has its own lengths: leave out {name}")
     for name, value in {"--duration": arguments.duration, "--requests": arguments.requests}.items():

@@ -79,6 +79,8 @@ class Replay:
         return {
             "points": (self.point,),
             "arrivals": PATTERN,
+            "depths": (),
+            "whole": False,
             "prompt_lengths": (self.summary.mean_prompt or _TEXT_TOKENS,),
             "tg": max(1, self.summary.mean_answer),
             "duration_s": self.measured_s,

@@ -71,7 +71,7 @@ def test_a_preset_may_replay_a_trace() -> None:
     assert plan.trace is not None
     assert (plan.preset, plan.trace.choice.speed, plan.trace.choice.to_s) == ("night", 4.0, 90.0)
     assert make_plan(preset, targets, Wishes(concurrency=(4,))).trace is None
-    assert make_plan(find_preset("quick"), targets, Wishes(trace=plan.trace)).preset is None
+    assert make_plan(find_preset("arena"), targets, Wishes(trace=plan.trace)).preset is None
     with pytest.raises(UsageError, match="No such file"):
         make_plan(SweepSettings("night", trace="/nowhere/a.csv"), targets)
 
