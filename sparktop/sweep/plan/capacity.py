@@ -32,6 +32,13 @@ LEAST_REQUESTS = 100
 _LEAST_S = 60.0
 _LONGEST_S = 900.0
 _RESPONSES = 3.0
+_RATE_RESPONSES = 6.0
+"""Least duration of a level, in median E2E: the queue of a rate near the limit grows over several."""
+_DECIDING_REQUESTS = 60
+"""Requests of a run near the answer, where they come often enough."""
+_DECIDING_S, _PAUSE_S = 180.0, 20.0
+"""Longest duration of a run near the answer that is extended for more requests, where people pause for the
+second or longer between them."""
 _ARRIVALS_SHARE = 1.3
 """Arrivals of a level, in those with which the Wilson bound reaches the share if none misses."""
 _WILSON_Z2 = 3.8415
@@ -121,22 +128,49 @@ def share_needed(capacity: Capacity, condition: SloCondition) -> float:
     return 1 - share if condition.at_least else share
 
 
-def level_plan(plan: Plan, point: LoadPoint, median_s: float | None) -> Plan:
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long requests take and how often they come, by the levels before."""
+
+    median_s: float | None = None
+    """Median E2E; None if unknown."""
+    each_per_s: float | None = None
+    """Requests per second of a single agent, user or place; None if unknown."""
+
+    def after(self, median_s: float | None, requests: int, value: float, duration_s: float | None) -> Pace:
+        """Return the pace after `duration_s` seconds with `requests` requests at the load `value`."""
+        each = requests / (value * duration_s) if requests and duration_s and value else self.each_per_s
+        return Pace(median_s or self.median_s, each)
+
+
+def level_plan(plan: Plan, point: LoadPoint, pace: Pace, *, decides: bool = False) -> Plan:
     """Return the plan for a level at `point`, which lasts as long as a judgement needs.
 
-    That is the plan's duration, three times `median_s` (the median E2E of the levels before, None if
-    unknown), and of a rate the time for enough arrivals. A duration that the user sets is extended
-    for arrivals only.
+    That is the plan's duration, three times the median E2E of the levels before, and of a rate the time for
+    enough arrivals. A run that `decides`, since the answer is near, lasts longer where requests are rare. A
+    duration that the user sets is extended for arrivals only.
     """
     capacity = plan.capacity
     if capacity is None:
         return plan
-    seconds = plan.duration_s or _LEAST_S
+    seconds, is_rate = plan.duration_s or _LEAST_S, point.kind is LoadKind.RATE
     if not capacity.fixed_s:
-        seconds = max(seconds, _RESPONSES * (median_s or 0.0))
-    if point.kind is LoadKind.RATE:
+        seconds = max(seconds, (_RATE_RESPONSES if is_rate else _RESPONSES) * (pace.median_s or 0.0))
+        if decides and pace.each_per_s:
+            needed_s = _DECIDING_REQUESTS / (pace.each_per_s * point.value)
+            seconds = max(seconds, min(longest_seconds(plan), needed_s))
+    if is_rate:
         seconds = max(seconds, arrivals_needed(capacity.share) / point.value)
     return replace(plan, duration_s=min(seconds, max(_LONGEST_S, plan.duration_s or 0.0)))
+
+
+def longest_seconds(plan: Plan) -> float:
+    """Return how long a run near the answer lasts at most, unless its requests are slow or its rate low."""
+    seconds, people = plan.duration_s or _LEAST_S, plan.conversations
+    fixed = plan.capacity is not None and plan.capacity.fixed_s
+    if people is None or fixed or people.human_pause_s.median < _PAUSE_S:
+        return seconds
+    return max(seconds, _DECIDING_S)
 
 
 def arrivals_needed(share: float) -> float:

@@ -25,18 +25,24 @@ def ramp_s(plan: Plan) -> float:
     return min(_LONGEST_RAMP_S, _RAMP_SHARE * duration_s)
 
 
-def conversations_of(plan: Plan, load: Load, max_model_len: int | None) -> ConversationLoad | None:
+def conversations_of(
+    plan: Plan, load: Load, max_model_len: int | None, run: int = 0
+) -> ConversationLoad | None:
     """Return what the users or agents of a run do; None for other kinds of load.
 
-    It depends on the plan's seed, so that all targets and levels get the same conversations.
+    They depend on the plan's seed and the number of the run, so that all targets and levels get the same
+    conversations. The levels of a capacity search get others: together they say more about the servers.
     """
     preset = plan.conversations
     if preset is None:
         return None
     duration_s = plan.duration_s or preset.duration_s
+    seed = str(plan.seed) if not run else f"{plan.seed}/{run}"
+    if plan.capacity is not None:
+        seed = f"{plan.seed}/{load.word}/{run}"
     return ConversationLoad(
         preset=preset,
-        seed=str(plan.seed),
+        seed=seed,
         duration_s=duration_s,
         ramp_s=ramp_s(plan),
         tail_s=min(_LONGEST_TAIL_S, max(_LEAST_TAIL_S, duration_s)),

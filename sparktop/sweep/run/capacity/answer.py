@@ -50,7 +50,7 @@ def capacity_answer(
         ran_out=None if level is None or seen is None else ran_out(level, seen),
         output_tps=None if best is None or best.output_tps is None else best.output_tps.mean,
         probes=tuple(
-            _probe(value, one, search.runs[value], holds=fails is None or value < fails)
+            _probe(value, one, search, holds=fails is None or value < fails)
             for value, one in search.judged.items()
         ),
     )
@@ -84,12 +84,12 @@ def ran_out(level: LevelResult, value: float) -> RanOut:
     return RanOut(kind=None, evidence=evidence, value=value)
 
 
-def _probe(value: float, judged: Judged, runs: int, *, holds: bool) -> ProbeResult:
+def _probe(value: float, judged: Judged, search: CapacitySearch, *, holds: bool) -> ProbeResult:
     return ProbeResult(
         value=value,
-        runs=runs,
+        runs=search.runs[value],
         holds=holds,
-        certain=judged.certain is (Verdict.HOLDS if holds else Verdict.FAILS),
+        certain=search.certainty(value) is (Verdict.HOLDS if holds else Verdict.FAILS),
         trouble=judged.trouble or None,
         requests=judged.requests,
         conditions=tuple(map(_condition, judged.shares)),

@@ -7,24 +7,34 @@ from datetime import datetime, timedelta
 
 from sparktop.graphics.durations import duration_words
 from sparktop.model.load import LoadKind
-from sparktop.sweep.plan.capacity import arrivals_needed, share_needed
+from sparktop.sweep.plan.capacity import arrivals_needed, longest_seconds, share_needed
 from sparktop.sweep.plan.plan import Capacity, Plan
 from sparktop.sweep.plan.slo import words_of
+from sparktop.sweep.run.capacity.kinds import new_search
 from sparktop.sweep.run.capacity.levels import LEVEL_OVERHEAD
-from sparktop.sweep.run.capacity.search import CapacitySearch
+from sparktop.sweep.run.capacity.search import MOST_PROBES
 
 _MINUTE_S = 60.0
 
 
 def most_seconds(plan: Plan) -> float:
     """Return how long a search lasts at most, unless its requests are slow or its rates low."""
-    return most_levels(plan) * LEVEL_OVERHEAD * (plan.duration_s or 0.0) * max(1, len(plan.targets))
+    return most_levels(plan) * LEVEL_OVERHEAD * longest_seconds(plan) * max(1, len(plan.targets))
+
+
+def usual_seconds(plan: Plan) -> float:
+    """Return how long a search lasts where no decision is close."""
+    return usual_levels(plan) * LEVEL_OVERHEAD * (plan.duration_s or 0.0) * max(1, len(plan.targets))
 
 
 def most_levels(plan: Plan) -> int:
-    """Return how many levels a search measures on each target at most."""
-    capacity = plan.capacity
-    return 0 if capacity is None else CapacitySearch(capacity).levels_left()
+    """Return how many runs of levels a search makes on each target at most."""
+    return 0 if plan.capacity is None else MOST_PROBES
+
+
+def usual_levels(plan: Plan) -> int:
+    """Return how many runs of levels a search up to the largest load needs where no decision is close."""
+    return 0 if plan.capacity is None else new_search(plan.capacity).levels_left()
 
 
 def plan_sentences(plan: Plan, now: datetime) -> Iterator[str]:
@@ -33,17 +43,20 @@ def plan_sentences(plan: Plan, now: datetime) -> Iterator[str]:
     if capacity is None:
         return
     yield f"how many {_what(plan)}? The largest number for which {conditions_words(capacity)}"
-    seconds = most_seconds(plan)
-    first = "1 ÷ E2E" if capacity.kind is LoadKind.RATE else "1"
+    seconds, usual_s = most_seconds(plan), usual_seconds(plan)
+    is_rate = capacity.kind is LoadKind.RATE
+    first = "1 ÷ E2E" if is_rate else "1"
     each = duration_words(plan.duration_s)
-    if capacity.kind is LoadKind.RATE:
+    if is_rate:
         each += f" or {arrivals_needed(capacity.share):.0f} requests, whichever is longer"
     end = (now + timedelta(seconds=seconds)).strftime("%H:%M")
-    minutes = -(-seconds // _MINUTE_S)
+    low, high = (-(-one // _MINUTE_S) for one in (usual_s, seconds))
+    usual = usual_levels(plan)
+    ends = "usually ends" if is_rate else "ends"
     yield (
         f"levels of {each}: {first}, doubled until one fails or to {capacity.most:g}, then between; those at "
-        f"the border again with other requests; at most {most_levels(plan)} levels, {minutes:.0f} min, "
-        f"{'usually ends' if capacity.kind is LoadKind.RATE else 'ends'} before {end}"
+        f"the border again with other requests while it is close: about {usual} runs, {low:.0f} min; "
+        f"at most {most_levels(plan)} runs, {high:.0f} min, {ends} before {end}"
     )
 
 

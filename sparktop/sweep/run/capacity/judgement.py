@@ -42,6 +42,13 @@ class Shares:
     high: float
     value: float | None = None
     """The quantile that the condition limits, in its unit; None if it is unknown."""
+    independent: float | None = None
+    """Number of independent requests that would vary as much; None: as many as there are."""
+
+    @property
+    def weight(self) -> float:
+        """Number of independent requests that would vary as much."""
+        return float(self.count) if self.independent is None else self.independent
 
     @property
     def share(self) -> float:
@@ -134,14 +141,14 @@ def _of_condition(capacity: Capacity, condition: SloCondition, traces: Sequence[
         (one, *judged) for one in traces if (judged := _judged(capacity.kind, condition, one)) is not None
     ]
     needed = share_needed(capacity, condition)
-    met, low, high = _interval([(one, is_met) for one, is_met, _ in found])
+    met, low, high, weight = _interval([(one, is_met) for one, is_met, _ in found])
     missing = 0.0 if condition.at_least else math.inf
     values = sorted(missing if value is None else value for _, _, value in found)
     worst = None
     if values:
         worst = quantile(values, 1 - needed if condition.at_least else needed)
     known = worst if worst is not None and math.isfinite(worst) else None
-    return Shares(condition, needed, met, len(found), low, high, known)
+    return Shares(condition, needed, met, len(found), low, high, known, weight)
 
 
 def _of_all(capacity: Capacity, traces: Sequence[RequestTrace]) -> Shares:
@@ -149,8 +156,8 @@ def _of_all(capacity: Capacity, traces: Sequence[RequestTrace]) -> Shares:
     for one in traces:
         judged = [_judged(capacity.kind, condition, one) for condition in capacity.conditions]
         met.append((one, all(found is None or found[0] for found in judged)))
-    count, low, high = _interval(met)
-    return Shares(None, capacity.share, count, len(met), low, high)
+    count, low, high, weight = _interval(met)
+    return Shares(None, capacity.share, count, len(met), low, high, None, weight)
 
 
 def _judged(kind: LoadKind, condition: SloCondition, trace: RequestTrace) -> tuple[bool, float | None] | None:
@@ -206,14 +213,14 @@ def _is_in(group: str, trace: RequestTrace) -> bool:
     return call.start is CallStart.HUMAN and call.turn > 0
 
 
-def _interval(met: Sequence[tuple[RequestTrace, bool]]) -> tuple[int, float, float]:
-    """Return (number that met, 95 % interval of the share), with requests counted as dependent."""
+def _interval(met: Sequence[tuple[RequestTrace, bool]]) -> tuple[int, float, float, float]:
+    """Return (number that met, 95 % interval of the share, number of independent requests)."""
     total, count = sum(is_met for _, is_met in met), len(met)
     if not count:
-        return 0, 0.0, 1.0
+        return 0, 0.0, 1.0, 0.0
     effective = count / max(1.0, _spread(met, total / count))
     low, high = wilson(total / count * effective, effective)
-    return total, low, high
+    return total, low, high, effective
 
 
 def _spread(met: Sequence[tuple[RequestTrace, bool]], share: float) -> float:

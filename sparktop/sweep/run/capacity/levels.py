@@ -7,14 +7,15 @@ from dataclasses import field, replace
 
 from sparktop.model.load import LoadKind
 from sparktop.model.time_range import TimeRange
-from sparktop.sweep.plan.capacity import level_plan
+from sparktop.sweep.plan.capacity import Pace, level_plan, longest_seconds
 from sparktop.sweep.plan.order import Stint, level_of, load_at
 from sparktop.sweep.plan.plan import Capacity, Plan
 from sparktop.sweep.result.capacity import CapacityAnswer
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.run.capacity.answer import capacity_answer, capacity_result
 from sparktop.sweep.run.capacity.judgement import Judged, judge
-from sparktop.sweep.run.capacity.search import CapacitySearch, Probe
+from sparktop.sweep.run.capacity.kinds import new_search
+from sparktop.sweep.run.capacity.search import MOST_PROBES, CapacitySearch, Probe
 from sparktop.sweep.run.level.maker import LevelMaker, LevelRefusedError, TargetFailedError
 from sparktop.sweep.run.level.record import LevelRecord
 from sparktop.sweep.run.open_loop.knee import alone_per_s
@@ -55,7 +56,7 @@ class CapacityLevels:
     """Gets the answer so far after each run."""
     _records: dict[float, LevelRecord] = field(default_factory=dict)
     _levels: dict[float, LevelResult] = field(default_factory=dict)
-    _median_s: float | None = None
+    _pace: Pace = field(default_factory=Pace)
 
     async def run(self, worker: SweepWorker) -> None:
         """Measure levels until the largest load under which the conditions hold is found.
@@ -69,7 +70,7 @@ class CapacityLevels:
         if fit is not None and capacity.kind is not LoadKind.RATE:
             capacity = replace(capacity, most=min(capacity.most, float(fit)))
         first = await self._first(plan, worker) if capacity.kind is LoadKind.RATE else 1.0
-        search = CapacitySearch(capacity, first)
+        search = new_search(capacity, first)
         try:
             while (probe := search.next()) is not None and not self.maker.brake.pulled:
                 self._expect(search, plan)
@@ -96,13 +97,13 @@ class CapacityLevels:
         maker.tell(PhaseChanged(Phase.PREPARING, name))
         alone = await alone_per_s(plan, prepared, worker, f"{maker.sweep_id}-{name}")
         await maker.settle(prepared.backends)
-        self._median_s = None if alone is None else 1 / alone
+        self._pace = Pace(None if alone is None else 1 / alone)
         return alone or 1.0
 
     async def _measure(self, capacity: Capacity, plan: Plan, probe: Probe) -> Judged | None:
         """Make one run of a level; return the judgement by all its runs, None if it was not completed."""
         value = probe.point.value
-        made = self.maker.plan = level_plan(plan, probe.point, self._median_s)
+        made = self.maker.plan = level_plan(plan, probe.point, self._pace, decides=probe.decides)
         load = load_at(plan, probe.point, plan.pp)
         first = probe.run == 0
         record = self._records.get(value)
@@ -122,17 +123,17 @@ class CapacityLevels:
         loop = found.open_loop
         unstable = "" if loop is None or not (loop.unstable or loop.overloaded) else _unstable_words(found)
         judged = judge(capacity, record.traces, max_error_share=made.max_error_share, unstable=unstable)
-        self._median_s = judged.median_s or self._median_s
+        seconds = (made.duration_s or 0.0) * record.level.runs
+        self._pace = self._pace.after(judged.median_s, judged.requests, value, seconds)
         return judged
 
     def _expect(self, search: CapacitySearch, plan: Plan) -> None:
         """Let the maker announce how long the search may go on."""
-        fails = search.fails
         each_s = LEVEL_OVERHEAD * (plan.duration_s or 0.0)
-        left = search.levels_left()
-        least = (0 if fails is None else 1) * each_s
+        usual, most = search.levels_left(), MOST_PROBES - search.made
+        longest_s = LEVEL_OVERHEAD * longest_seconds(plan)
         self.maker.left = lambda made: TimeRange(
-            max(0.0, least - max(0, made) * each_s), max(each_s, (left - max(0, made)) * each_s)
+            max(0.0, (min(usual, most) - made) * each_s), max(longest_s, (most - made) * longest_s)
         )
 
 

@@ -43,7 +43,7 @@ def run_command(
         timeouts=plan.timeouts,
         open_loop=open_loop_of(plan, load, run) if mode is LoadMode.OPEN else None,
         trace=plan.trace.choice if plan.trace is not None and mode is LoadMode.OPEN else None,
-        conversations=conversations_of(plan, load, record.prepared.max_model_len),
+        conversations=conversations_of(plan, load, record.prepared.max_model_len, run),
         context=None if warm_up or not load.depth else context_of(run_id, load.depth),
         warm_up=warm_up,
     )

@@ -7,7 +7,7 @@ from sparktop.sweep.plan.order import Load
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.presets import OPEN_S
 
-_WARM_UP_SHARE, _LONGEST_WARM_UP_S = 0.25, 30.0
+_WARM_UP_SHARE, _LONGEST_WARM_UP_S = 0.25, 120.0
 _LEAST_TAIL_S, _LONGEST_TAIL_S = 30.0, 120.0
 
 
