@@ -125,6 +125,8 @@ class ResultRow:
     ttft_p95_ms: float | None = None
     """None below 72 requests: with fewer, the percentile has no confidence interval."""
     stream_p50_tps: float | None = None
+    conversations: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """Figures of users or agents by name, such as "tool_p90_ms"; empty for other kinds of load."""
     error: str | None = None
     """The server's error message, where the level has no values."""
     runs: int = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparktop.graphics import numbers
+from sparktop.model.load import LoadKind
 from sparktop.model.sweep_comparison import Measured
 from sparktop.model.sweep_view import ResultRow
 from sparktop.values import dataclass
@@ -71,6 +72,20 @@ def _per_s(row: ResultRow) -> str:
     return numbers.UNKNOWN if known is None else f"{known.mean:.2f}"
 
 
+def _number(name: str, digits: int, unit: str = "") -> Callable[[ResultRow], str]:
+    """Return the text of a figure of users or agents."""
+
+    def text(row: ResultRow) -> str:
+        value = row.conversations.get(name)
+        return numbers.UNKNOWN if value is None else f"{value:,.{digits}f}{unit}"
+
+    return text
+
+
+def _percent(name: str) -> Callable[[ResultRow], str]:
+    return _number(name, 0, " %")
+
+
 def _mean_ms(row: ResultRow, name: str) -> str:
     known = row.figures.get(name)
     return _ms(None if known is None else known.mean)
@@ -99,19 +114,61 @@ RATE_COLUMNS = (
     Column("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
 )
 """The columns for requests at a rate, in order of importance."""
+AGENT_COLUMNS = (
+    Column("tool p50", 8, None, lambda row: _ms(row.conversations.get("tool_p50_ms"))),
+    Column("tool p90", 8, None, lambda row: _ms(row.conversations.get("tool_p90_ms"))),
+    Column("human p50", 9, None, lambda row: _ms(row.conversations.get("human_p50_ms"))),
+    Column("cached", 6, None, _percent("cached_percent")),
+    Column("output", 8, "output_tps", _rate("output_tps")),
+    Column("fit", 5, None, _number("fit", 0)),
+    Column("human p90", 9, None, lambda row: _ms(row.conversations.get("human_p90_ms"))),
+    Column("answer p50", 10, None, lambda row: _ms(row.conversations.get("request_p50_ms"))),
+    Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
+    Column("calls", 6, None, _number("calls", 0)),
+    Column("failed", 7, None, _failed),
+)
+"""The columns for agents: TTFT after a tool and after a person, model time of a person's whole request."""
+USER_COLUMNS = (
+    Column("TTFT p50", 9, "ttft_ms", lambda row: _ms(row.ttft_p50_ms)),
+    Column("done /s", 8, None, _number("per_s", 2)),
+    Column("waits", 6, None, _percent("waits_percent")),
+    Column("p90", 8, None, lambda row: _ms(row.conversations.get("ttft_p90_ms"))),
+    Column("output", 8, "output_tps", _rate("output_tps")),
+    Column("in flight", 9, None, _number("in_flight", 1)),
+    Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
+    Column("failed", 7, None, _failed),
+)
+"""The columns for users: waits is the share of the time in which each waits for an answer or reads it."""
 SHOWN = (
+    "tool p50",
+    "tool p90",
+    "human p50",
+    "human p90",
+    "answer p50",
+    "cached",
     "done /s",
     "output",
     "TTFT due",
     "E2E due",
+    "waits",
+    "in flight",
+    "fit",
+    "calls",
     "prefill",
     "decode",
     "95 %",
     "peak",
     "TTFT p50",
+    "p90",
     "p95",
     "tok/s each",
     "failed",
     "runs",
 )
 """Headings in the order in which columns stand in the table."""
+COLUMNS_OF = {
+    LoadKind.CONCURRENCY: COLUMNS,
+    LoadKind.RATE: RATE_COLUMNS,
+    LoadKind.USERS: USER_COLUMNS,
+    LoadKind.AGENTS: AGENT_COLUMNS,
+}

@@ -15,7 +15,7 @@ from sparktop.model.sweep_view import LevelKey, LevelState, PlannedLevel, Rank, 
 from sparktop.panels.parts.figures import bar_runs, label
 from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, fit_row, row_width, spread_row
-from sparktop.panels.sweep.columns import COLUMNS, RATE_COLUMNS, SHOWN, Column
+from sparktop.panels.sweep.columns import COLUMNS, COLUMNS_OF, SHOWN, Column
 from sparktop.panels.sweep.tracks import letters
 
 BEST, ALIKE = "◆", "◇"
@@ -55,8 +55,8 @@ def columns_for(view: SweepView, width: int) -> list[Column]:
     """
     room = width - _name_width(view) - _marks_width(view, width)
     chosen: list[Column] = []
-    over_rates = any(level.key.point.kind is LoadKind.RATE for level in all_levels(view))
-    for column in RATE_COLUMNS if over_rates else COLUMNS:
+    kind = next((level.key.point.kind for level in all_levels(view)), LoadKind.CONCURRENCY)
+    for column in COLUMNS_OF[kind]:
         if view.rows and all(column.text(row) == numbers.UNKNOWN for row in view.rows):
             continue
         if column.width + 1 <= room:

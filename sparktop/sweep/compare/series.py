@@ -13,7 +13,7 @@ from statistics import fmean, stdev
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint, OnAxis
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
-from sparktop.sweep.terms.definitions import LATENCIES, RATES
+from sparktop.sweep.terms.definitions import ALL_LATENCIES, RATES
 from sparktop.values import dataclass
 
 
@@ -208,7 +208,7 @@ def _of_level(level: LevelResult, pp: int | None, tg: int | None) -> SeriesLevel
     for name in RATES:
         if (rate := level.rate(name)) is not None:
             figures[name] = Figure(rate.mean, rate.values, rate.std)
-    for name in LATENCIES:
+    for name in ALL_LATENCIES:
         if (latency := level.latency(name)) is not None:
             figures[name] = Figure(latency.mean, latency.run_means)
     nodes = level.hardware.items()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 
-from sparktop.model.load import LoadMode
+from sparktop.model.load import LoadKind, LoadMode
+from sparktop.sweep.plan.conversations.reading import BUILT_IN
+from sparktop.sweep.result.axis import PlanResult
 from sparktop.sweep.result.replay.parts import TracePlan
 from sparktop.sweep.result.results import SweepResult
 
@@ -24,7 +26,7 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
     conditions = slo.conditions if slo is not None else ()
     runs = plan.runs if plan.mode is not LoadMode.BURST or plan.requests is None else None
     limit = "" if plan.climb_to is None else f"..{plan.climb_to}"
-    opens = plan.mode is LoadMode.OPEN
+    opens, people = plan.mode is LoadMode.OPEN, plan.load in {LoadKind.USERS, LoadKind.AGENTS}
     options = {
         "-c": ",".join(map(str, plan.concurrency)) + limit if slo is None and not opens else None,
         "--rate": ("auto" if plan.find_knee else ",".join(plan.points)) if opens else None,
@@ -32,7 +34,7 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
         "--pp": ",".join(map(str, plan.bases or result.prompt_lengths())),
         "--tg": plan.tg,
         "--depth": ",".join(map(str, plan.depths)),
-        "--mode": None if opens else plan.mode.value,
+        "--mode": None if opens or people else plan.mode.value,
         "--runs": f"{runs}+" if plan.more_runs else runs,
         "--duration": None if plan.duration_s is None else f"{plan.duration_s:g}",
         "--requests": plan.requests,
@@ -44,10 +46,24 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
     }
     if plan.trace is not None:
         options |= _trace_options(plan.trace)
+    if people:
+        options |= _people_options(plan)
     for name, value in options.items():
         words += [] if value in {None, ""} else [name, str(value)]
     words += ["--whole-prompt"] if plan.bases else []
-    return shlex.join([*words, *([] if plan.warmup else ["--no-warm-up"])])
+    return shlex.join([*words, *([] if plan.warmup or people else ["--no-warm-up"])])
+
+
+def _people_options(plan: PlanResult) -> dict[str, str | None]:
+    """Return the options that choose users or agents; a workload sets the lengths of agents."""
+    points = ",".join(plan.points)
+    if plan.load is LoadKind.USERS:
+        think = None if plan.think_s is None else f"{plan.think_s:g}"
+        return {"--users": points, "--think": think}
+    name = plan.workload
+    if name is not None and name not in BUILT_IN:
+        name += ".toml"  # a file of the user's own
+    return {"--agents": points, "--workload": name, **dict.fromkeys(("--pp", "--tg"))}
 
 
 def _trace_options(trace: TracePlan) -> dict[str, str | None]:

@@ -10,7 +10,7 @@ from sparktop.model.text import spreadsheet_text
 from sparktop.sweep.compare.series import Series
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.result.run_split import largest_run_share
-from sparktop.sweep.terms.definitions import LATENCIES, METRICS, RATES
+from sparktop.sweep.terms.definitions import ALL_LATENCIES, METRICS, RATES
 from sparktop.sweep.view.marks import UNBALANCED, marks_of
 
 _LATENCY_PARTS = ("mean", "std", "p50", "p90", "p95", "p99", "max")
@@ -63,6 +63,23 @@ _OPEN_LOOP = (
 )
 
 
+_AGENTS = (
+    "calls",
+    "unanswered",
+    "conversations",
+    "calls_per_request",
+    "cached_percent",
+    "server_cached_percent",
+    "amplification",
+    "compactions",
+    "ended_early",
+    "context_tokens",
+    "kv_capacity_tokens",
+    "fit",
+    "interactivity_tps",
+    "in_flight_mean",
+)
+_USERS = ("think_s", "response_s", "requests_per_s", "in_flight_mean", "waits_percent", "unanswered")
 _REPLAY = ("cached_percent", "repeated_percent", "beyond_context", "not_due")
 
 
@@ -94,15 +111,11 @@ def _fields(
         yield f"{name}_std", rate.std if rate else None
         yield f"{name}_ci95_low", rate.ci95[0] if rate and rate.ci95 else None
         yield f"{name}_ci95_high", rate.ci95[1] if rate and rate.ci95 else None
-    for name in LATENCIES:
+    for name in ALL_LATENCIES:
         latency = level.latency(name)
         for part in _LATENCY_PARTS:
             yield f"{name}_{part}", getattr(latency, part) if latency else None
-    for name in _OPEN_LOOP:
-        yield name, getattr(level.open_loop, name) if level.open_loop else None
-    yield "trace", spreadsheet_text(level.trace or "")
-    for name in _REPLAY:
-        yield name, getattr(level.replay, name) if level.replay else None
+    yield from _of_axis(level)
     yield "stream_tps_p10", level.stream_tps.p10 if level.stream_tps else None
     yield "stream_tps_p50", level.stream_tps.p50 if level.stream_tps else None
     yield "largest_run_share_percent", largest_run_share(level)
@@ -116,6 +129,19 @@ def _fields(
     slow = (mark for mark in marks_of(level) if not mark.doubt)
     words = (mark.word if mark.code == UNBALANCED else mark.code for mark in slow)
     yield "why_slow", spreadsheet_text(" ".join(words))
+
+
+def _of_axis(level: LevelResult) -> Iterator[tuple[str, str | float | None]]:
+    """Yield the columns of levels on other axes than concurrency."""
+    for name in _OPEN_LOOP:
+        yield name, getattr(level.open_loop, name) if level.open_loop else None
+    for name in _AGENTS:
+        yield f"agents_{name}", getattr(level.agents, name) if level.agents else None
+    for name in _USERS:
+        yield f"users_{name}", getattr(level.users, name) if level.users else None
+    yield "trace", spreadsheet_text(level.trace or "")
+    for name in _REPLAY:
+        yield name, getattr(level.replay, name) if level.replay else None
 
 
 def _context(level: LevelResult) -> Iterator[tuple[str, str | float | None]]:

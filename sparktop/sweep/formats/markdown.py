@@ -129,10 +129,12 @@ def _about(result: SweepResult) -> Iterator[str]:
     plan = result.plan
     models = list(dict.fromkeys(target.model for target in result.targets if target.model))
     more = " or more" if result.slo is not None else ""
-    mean = " on average" if plan.trace is not None else ""
+    mean = " on average" if plan.trace is not None or plan.load is LoadKind.AGENTS else ""
     parts = [
         ", ".join(code(model) for model in models),
         "" if plan.trace is None else plain(plan.trace.words),
+        f"workload {code(plan.workload)}" if plan.load is LoadKind.AGENTS and plan.workload else "",
+        "" if plan.think_s is None else f"think time {plan.think_s:g} s",
         f"{_lengths(result)} tokens in, {plan.tg if plan.tg is not None else '?'} out{mean}",
         f"{_mode(plan)}, {_effort(plan)}{more}",
         plan.api.value,
@@ -172,6 +174,8 @@ def _lengths(result: SweepResult) -> str:
 
 def _mode(plan: PlanResult) -> str:
     """Return how requests follow one another, such as "steady" or "open loop, poisson arrivals"."""
+    if plan.mode is LoadMode.AGENTS:
+        return plan.load.value
     if plan.mode is not LoadMode.OPEN:
         return plan.mode.value
     how = "arrivals as recorded" if plan.trace is not None else f"{plan.arrivals or '?'} arrivals"
@@ -180,7 +184,7 @@ def _mode(plan: PlanResult) -> str:
 
 def _effort(plan: PlanResult) -> str:
     """Return the planned size of a level as text: its number of runs, or its duration in seconds."""
-    if plan.mode is LoadMode.OPEN and plan.trace is None and plan.duration_s is not None:
+    if plan.mode in {LoadMode.OPEN, LoadMode.AGENTS} and plan.trace is None and plan.duration_s is not None:
         return f"{'?' if plan.runs is None else plan.runs} × {plan.duration_s:g} s a level"
     if plan.runs is None and plan.duration_s is not None:
         return f"{plan.duration_s:g} s or more a level"

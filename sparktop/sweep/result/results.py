@@ -23,7 +23,7 @@ from sparktop.sweep.result.figures import Latency, Rate, StreamRates
 from sparktop.sweep.result.open_loop import OpenLoopResult
 from sparktop.sweep.result.parts import Count, Number, Part, Text, Time, Tree, Value
 from sparktop.sweep.result.replay.parts import ReplayResult
-from sparktop.sweep.terms.definitions import LATENCIES, RATES
+from sparktop.sweep.terms.definitions import CALL_LATENCIES, LATENCIES, RATES
 
 SCHEMA: Final = "sparktop.sweep/1"
 
@@ -253,7 +253,9 @@ class LevelResult(AxisPart):
         return found if isinstance(found, Rate) else None
 
     def latency(self, metric: str) -> Latency | None:
-        """Return the latency `metric`; None if it was not measured or its name is not in `LATENCIES`."""
+        """Return the latency `metric` of `ALL_LATENCIES`; None if it was not measured or is another name."""
+        if metric in CALL_LATENCIES:
+            return None if self.agents is None else self.agents.latency(metric)
         found = getattr(self, metric) if metric in LATENCIES else None
         return found if isinstance(found, Latency) else None
 

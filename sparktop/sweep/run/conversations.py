@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sparktop.model.load import LoadKind
 from sparktop.sweep.generator.wire.messages import ConversationLoad
 from sparktop.sweep.plan.order import Load
 from sparktop.sweep.plan.plan import Plan
-from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.result.results import LevelResult, Validity
 from sparktop.sweep.run.server_side import Counters
+from sparktop.sweep.terms.doubts import FEW_CALLS, UNANSWERED
+from sparktop.sweep.terms.statistics import P90_FROM
 
 _LEAST_TAIL_S, _LONGEST_TAIL_S = 30.0, 120.0
 _RAMP_SHARE = 0.1
@@ -49,6 +53,24 @@ def conversations_of(
         max_model_len=max_model_len,
         people=load.point.kind is LoadKind.USERS,
     )
+
+
+def conversation_doubts(level: LevelResult) -> Iterator[Validity]:
+    """Yield the reasons to doubt a level of users or agents: few calls, or calls without an answer."""
+    agents, users = level.agents, level.users
+    name, judged = "requests", level.ttft_ms
+    if agents is not None:
+        after_tool = agents.after_tool_ms is not None
+        name = f"calls after a {'tool' if after_tool else 'person'}"
+        judged = agents.after_tool_ms if after_tool else agents.after_human_ms
+    count = 0 if judged is None else judged.count or 0
+    if count < P90_FROM:
+        message = f"TTFT rests on {count} {name}; a 90th percentile needs {P90_FROM}: make levels last longer"
+        yield Validity(code=FEW_CALLS, message=message)
+    part = agents or users
+    if part is not None and part.unanswered:
+        message = f"{part.unanswered} requests had no answer when the run ended: their TTFT is not known"
+        yield Validity(code=UNANSWERED, message=message)
 
 
 def with_servers(

@@ -11,6 +11,7 @@ from sparktop.sweep.plan.plan import ENOUGH_S, Plan
 from sparktop.sweep.result.axis import LevelLoad
 from sparktop.sweep.result.results import LevelResult, NodeSide, TargetResult, Validity
 from sparktop.sweep.run.context.depth import context_doubts
+from sparktop.sweep.run.conversations import conversation_doubts
 from sparktop.sweep.run.load import BackendQueue, queue_reason
 from sparktop.sweep.run.open_loop.doubts import open_loop_doubts
 from sparktop.sweep.run.server_side import Counters
@@ -265,7 +266,9 @@ def _length(plan: Plan, level: LevelResult, facts: LevelFacts) -> Iterator[Valid
             code=TOO_SHORT,
             message=f"all runs together lasted {level.duration_s or 0.0:.1f} s, it takes {ENOUGH_S:.0f} s",
         )
-    if level.runs < LEAST_RUNS:
+    if level.agents is not None or level.users is not None:
+        yield from conversation_doubts(level)
+    elif level.runs < LEAST_RUNS:
         few = "a single run has" if level.runs == 1 else f"{level.runs} runs have"
         yield Validity(code=FEW_RUNS, message=f"{few} no interval worth its name; make {LEAST_RUNS}")
 

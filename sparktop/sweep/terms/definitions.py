@@ -21,6 +21,9 @@ DUE_LATENCIES = ("ttft_due_ms", "e2e_due_ms", "client_wait_ms")
 """Latencies of an open loop, from the time at which a request was due; these judge it."""
 LATENCIES = ("ttfr_ms", "ttft_ms", "first_answer_ms", "itl_ms", "tpot_ms", "e2e_ms", *DUE_LATENCIES)
 """Names of the metrics of a level that are statistics over its requests."""
+CALL_LATENCIES = ("ttft_tool_ms", "ttft_human_ms", "request_ms")
+"""Latencies of a level of agents, from its result part."""
+ALL_LATENCIES = (*LATENCIES, *CALL_LATENCIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,9 @@ _ALL = (
     _latency("ttft_due_ms", "TTFT due", "first token - when the request was due, whatever it waited for"),
     _latency("e2e_due_ms", "E2E due", "end - when the request was due"),
     _latency("client_wait_ms", "Client wait", "start - when the request was due", 1),
+    _latency("ttft_tool_ms", "TTFT after tool", "TTFT of calls of agents with the output of a tool"),
+    _latency("ttft_human_ms", "TTFT after person", "TTFT of calls of agents with a person's later request"),
+    _latency("request_ms", "Model time", "E2E of all calls that a person's request took, without tools"),
     _latency("ttft_ms", "TTFT", "first token - start of the request; reasoning counts; mean over requests"),
     _latency("ttfr_ms", "TTFR", "first event of the stream - start of the request; mean over requests"),
     _latency("first_answer_ms", "First answer", "first token that is not reasoning - start of the request"),
@@ -102,6 +108,16 @@ TERMS = {
     "Completed (/s)": "requests that were completed in the measured time / its duration",
     "In flight": "mean number of requests that were due and not answered yet; Most: their largest number",
     "Growth": "the server does not keep up: latencies depend on how long one looks, so none is shown",
+    "Calls": "requests to the model in the measured time; figures rest on those that were answered",
+    "From cache": "prompt tokens that the prefix cache had, as reported with the answers",
+    "By counters": "the same for the whole level, by the servers' own counters",
+    "Amplification": "prompt tokens computed / new ones: 1 is a perfect prefix cache",
+    "Compactions": "calls before which a conversation had to be shortened",
+    "Ended early": "conversations that an error ended, with the errors",
+    "Fit": "conversations of mean length that the KV caches hold at once, the shared start counted once",
+    "Interactivity": "1 / 90th percentile of (E2E / output tokens) in tok/s; not 1 / TPOT",
+    "Users wait": "share of the time in which a user waits for an answer or reads it as it comes",
+    "At most (/s)": "users / (response + think time of the lowest level): what they ask for without waiting",
     "Marks": "reasons to doubt a level or why it is slow; the list of marks has a sentence for each",
 }
 """Meaning of other terms and signs in a report's tables."""

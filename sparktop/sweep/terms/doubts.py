@@ -8,7 +8,7 @@ TOO_SHORT, THROTTLED, CLOCK_SHIFT, FEW_RUNS = "too_short", "throttled", "clock_s
 ERRORS, MDNS_TARGET, RESTARTED, CUT_SHORT = "errors", "mdns_target", "restarted", "cut_short"
 HIDDEN_TOKENS = "hidden_tokens"
 UNSTABLE, OVERLOADED, LATE_SENDS = "unstable", "overloaded", "late_sends"
-UNANSWERED = "unanswered"
+UNANSWERED, FEW_CALLS = "unanswered", "few_calls"
 CONTEXT_LOST, CONTEXT_UNKNOWN = "context_lost", "context_unknown"
 NO_PREFIX_CACHE = "no_prefix_cache"
 
@@ -35,5 +35,6 @@ WORDS = {
     OVERLOADED: "overloaded",
     LATE_SENDS: "late sends",
     UNANSWERED: "unanswered",
+    FEW_CALLS: "few calls",
 }
 """Short name of each code, where there is no room for its sentence."""

@@ -14,14 +14,15 @@ from sparktop.sweep.result.open_loop import OpenLoopResult
 from sparktop.sweep.result.replay.parts import ReplayResult
 from sparktop.sweep.result.results import BackendSide, LevelResult, NodeSide, SweepResult
 from sparktop.sweep.result.run_split import level_split, split_words
-from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.terms.definitions import CALL_LATENCIES, METRICS
 from sparktop.sweep.view.bars import stored_timelines
 from sparktop.sweep.view.levels import result_key
 from sparktop.sweep.view.marks import balance_reasons, balance_word, limit_words
 from sparktop.sweep.view.rows import result_rows
+from sparktop.sweep.view.words.conversations import conversation_facts
 
 _RATES = ("decode_tps", "sustained_tps", "pure_decode_tps", "prefill_tps", "peak_tps")
-_LATENCIES = ("ttft_due_ms", "e2e_due_ms", "ttft_ms", "itl_ms", "e2e_ms", "client_wait_ms")
+_LATENCIES = (*CALL_LATENCIES, "ttft_due_ms", "e2e_due_ms", "ttft_ms", "itl_ms", "e2e_ms", "client_wait_ms")
 _MOST_RUNS = 8
 """Maximum number of runs whose requests by backend are listed."""
 
@@ -131,6 +132,7 @@ def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
         yield "Arrivals", _arrivals_words(found)
     if level.replay is not None:
         yield "Trace", _replay_words(level.trace, level.replay)
+    yield from conversation_facts(level)
     yield from _own_facts(level)
     if (overhead := overhead_words(level)) is not None:
         yield "Router adds", overhead

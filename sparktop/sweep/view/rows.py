@@ -11,10 +11,11 @@ from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT
 from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.compare.series import Figure
 from sparktop.sweep.result.results import LevelResult, SweepResult
-from sparktop.sweep.terms.definitions import LATENCIES, METRICS, RATES
+from sparktop.sweep.terms.definitions import ALL_LATENCIES, METRICS, RATES
 from sparktop.sweep.view.interval import over_runs
 from sparktop.sweep.view.levels import result_key
 from sparktop.sweep.view.marks import marks_of
+from sparktop.sweep.view.words.conversations import conversation_figures
 
 RANKED = ("prefill_tps", "decode_tps", "sustained_tps", "peak_tps", "ttft_ms")
 """Metrics whose best value is marked in the table."""
@@ -67,12 +68,13 @@ def result_rows(result: SweepResult, unfinished: Iterable[LevelKey] = ()) -> tup
 
 def _row(key: LevelKey, level: LevelResult, unfinished: set[LevelKey]) -> ResultRow:
     figures = {name: found for name in RATES if (found := measured_rate(level, name)) is not None}
-    figures |= {name: found for name in LATENCIES if (found := measured_latency(level, name)) is not None}
+    figures |= {name: found for name in ALL_LATENCIES if (found := measured_latency(level, name)) is not None}
     loop, requests = level.open_loop, level.requests
     ttft = level.ttft_ms if loop is None else level.ttft_due_ms
     return ResultRow(
         key=key,
         figures=figures,
+        conversations=conversation_figures(level),
         error=level.error,
         ttft_p50_ms=None if ttft is None else ttft.p50,
         ttft_p95_ms=None if ttft is None else ttft.p95,

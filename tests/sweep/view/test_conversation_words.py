@@ -5,8 +5,19 @@ from __future__ import annotations
 import pytest
 
 from sparktop.model.load import LoadKind, LoadMode
+from sparktop.sweep.result.agents.parts import AgentsResult, UsersResult
 from sparktop.sweep.result.axis import PlanResult
+from sparktop.sweep.result.figures import Latency
+from sparktop.sweep.result.results import LevelResult, Requests, TargetResult
+from sparktop.sweep.result.user_bounds import user_bounds
+from sparktop.sweep.run.conversations import conversation_doubts
+from sparktop.sweep.terms.doubts import FEW_CALLS
 from sparktop.sweep.view.result import plan_words
+from sparktop.sweep.view.words.conversations import (
+    conversation_facts,
+    conversation_figures,
+    conversation_sentence,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,3 +34,94 @@ from sparktop.sweep.view.result import plan_words
 def test_a_plan_says_what_users_and_agents_do(plan: PlanResult, words: str) -> None:
     """Agents have a workload, users lengths and a think time."""
     assert plan_words(plan.model_copy(update={"mode": LoadMode.AGENTS, "runs": 1})) == words
+
+
+def latency(p50: float, p90: float | None = None, count: int = 40) -> Latency:
+    """Return a latency with these quantiles."""
+    return Latency(mean=p50, p50=p50, p90=p90, count=count)
+
+
+def agents_level(number: int, tool: Latency | None, **more: object) -> LevelResult:
+    """Return a level of agents with this TTFT after a tool."""
+    found = AgentsResult.model_validate(
+        {"calls": 60, "prompt_tokens": 1000, "cached_tokens": 920, "new_tokens": 40, **more}
+    ).model_copy(update={"after_tool_ms": tool})
+    return LevelResult(
+        concurrency=number, load=LoadKind.AGENTS, value=number, requests=Requests(ok=60), agents=found
+    )
+
+
+def users_level(number: int, response_s: float, per_s: float) -> LevelResult:
+    """Return a level of users with a think time of 9 s."""
+    found = UsersResult(think_s=9.0, response_s=response_s, requests_per_s=per_s)
+    return LevelResult(
+        concurrency=number,
+        load=LoadKind.USERS,
+        value=number,
+        requests=Requests(ok=60),
+        users=found,
+        ttft_ms=latency(300, 500),
+    )
+
+
+def target(*levels: LevelResult) -> TargetResult:
+    """Return a target with these levels."""
+    return TargetResult(name="a", url="http://127.0.0.1", levels=levels)
+
+
+def test_the_answer_is_up_to_how_many_agents_the_first_token_comes_soon() -> None:
+    """The last level within the limit, its figures, and the first one beyond it."""
+    found = conversation_sentence(
+        target(agents_level(4, latency(300, 520)), agents_level(8, latency(900, 3400)))
+    )
+    assert found == (
+        "4 agents: TTFT p90 0.52 s after a tool, 92 % of the prompts from the cache; "
+        "8 agents: TTFT after a tool p90 over 2 s (3.40 s)"
+    )
+
+
+def test_few_calls_have_a_median_alone() -> None:
+    """Without a 90th percentile the median is judged, and the word says so."""
+    found = conversation_sentence(target(agents_level(4, latency(300, None, 12))))
+    assert found is not None
+    assert found.startswith("4 agents: TTFT p50 0.30 s after a tool")
+
+
+def test_users_have_a_knee() -> None:
+    """Alone a user asks every 10 s; the server completes 2 /s at most: 20 users."""
+    levels = (users_level(1, 1.0, 0.1), users_level(20, 2.0, 1.9), users_level(40, 11.0, 2.0))
+    bounds = user_bounds(levels)
+    assert bounds is not None
+    assert (bounds.cycle_s, bounds.knee, bounds.per_s(5)) == (10.0, 20.0, 0.5)
+    rising = user_bounds(levels[:2])
+    assert rising is not None
+    assert not rising.is_full
+    found = conversation_sentence(target(*levels))
+    assert found is not None
+    assert found.startswith("40 users: TTFT p90 0.50 s, each waits 55 % of the time, 2.00 requests/s")
+    assert found.endswith("waits grow from about 20 users on")
+
+
+def test_no_reading_is_no_figure() -> None:
+    """A level without any answered call of a kind has no figure of it, never 0."""
+    level = agents_level(4, None, cached_tokens=None, prompt_tokens=None)
+    assert "tool_p50_ms" not in conversation_figures(level)
+    assert "cached_percent" not in conversation_figures(level)
+    assert conversation_sentence(target(level)) == "4 agents: no answered call"
+
+
+def test_the_details_say_why_conversations_ended() -> None:
+    """Errors by code, with the message of the last one; amplification and compactions."""
+    level = agents_level(2, latency(300), early={"context": 2}, early_message="too long", compactions=3)
+    facts = dict(conversation_facts(level))
+    assert facts["Ended early"] == "2 (context 2): too long"
+    assert facts["Compactions"] == "3"
+    assert facts["From cache"] == "92.0 % of the prompts as answers report, 2.0 × the new tokens computed"
+
+
+def test_few_calls_are_a_reason_to_doubt() -> None:
+    """A 90th percentile needs 36 calls after a tool."""
+    doubts = list(conversation_doubts(agents_level(1, latency(300, None, 12))))
+    assert [one.code for one in doubts] == [FEW_CALLS]
+    assert "12 calls after a tool" in doubts[0].message
+    assert not list(conversation_doubts(agents_level(1, latency(300, 400))))

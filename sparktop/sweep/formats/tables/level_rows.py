@@ -11,9 +11,10 @@ from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.sweep_view import Mark
 from sparktop.report.document.grid import Cell, Grid
 from sparktop.report.markdown import code
+from sparktop.sweep.formats.tables.conversation_cells import AGENTS, USERS
 from sparktop.sweep.formats.tables.figure_cells import load_of_level, load_words
 from sparktop.sweep.result.results import LevelResult, TargetResult
-from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.terms.definitions import CALL_LATENCIES, METRICS
 from sparktop.sweep.terms.doubts import CLIENT_LAG
 from sparktop.sweep.view.marks import PADDING, REFUSED, marks_of
 from sparktop.values import dataclass
@@ -243,6 +244,14 @@ OPEN_LOOP = Columns(
         Column("Growth", _growth),
     ),
 )
+CALLS = Columns(
+    "Agents (latencies in ms)",
+    (
+        *(_latency(name, part) for name in CALL_LATENCIES for part in ("p50", "p90")),
+        *(Column(*cell) for cell in AGENTS),
+    ),
+)
+PEOPLE = Columns("Users", tuple(Column(*cell) for cell in USERS))
 REPLAY = Columns(
     "Recorded traffic",
     (
@@ -275,4 +284,4 @@ LEVELS = Columns(
     ),
     notes=True,
 )
-TABLES: Sequence[Columns] = (THROUGHPUT, OPEN_LOOP, REPLAY, LATENCY, CONTEXT, LEVELS)
+TABLES: Sequence[Columns] = (THROUGHPUT, CALLS, PEOPLE, OPEN_LOOP, REPLAY, LATENCY, CONTEXT, LEVELS)

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from sparktop.sweep.result.figures import Latency
 from sparktop.sweep.result.parts import Count, Number, Part, Text
+from sparktop.sweep.terms.definitions import CALL_LATENCIES
 
 _PERCENT = 100.0
 
@@ -82,6 +83,18 @@ class AgentsResult(Part):
     """E2E-normalised interactivity: 1 / 90th percentile of (E2E / output tokens); not 1 / TPOT."""
     in_flight_mean: Number = None
     shares: TimeShares | None = None
+
+    def latency(self, metric: str) -> Latency | None:
+        """Return the latency `metric` of `CALL_LATENCIES`; None if it was not measured."""
+        names = ("after_tool_ms", "after_human_ms", "request_ms")
+        found = dict(zip(CALL_LATENCIES, names, strict=True))
+        return getattr(self, found[metric]) if metric in found else None
+
+    @property
+    def early_words(self) -> str:
+        """How many conversations ended early, by error: "2 (context 2)"; "" for none."""
+        parts = ", ".join(f"{word} {count}" for word, count in sorted(self.early.items()))
+        return f"{self.ended_early} ({parts})" if parts else ""
 
     @property
     def cached_percent(self) -> float | None:

@@ -26,6 +26,7 @@ from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.view.depth import depth_sentences
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.words.capacity import capacity_sentences
+from sparktop.sweep.view.words.conversations import conversation_sentence, has_conversations
 from sparktop.sweep.view.words.rates import is_one_trace, is_over_rates, rate_sentence
 from sparktop.sweep.view.words.slo import slo_sentences
 
@@ -52,8 +53,9 @@ def headline(
     targets = [one for one in result.targets if any(level.error is None for level in one.levels)]
     if len(targets) == 1:
         return _of_target(result, targets[0])
-    if any(map(is_over_rates, targets)) and not is_one_trace(targets):
-        compared = None  # which rate each one keeps up with is the answer
+    over_rates = any(map(is_over_rates, targets)) and not is_one_trace(targets)
+    if over_rates or any(map(has_conversations, targets)):
+        compared = None  # how much each one takes is the answer
     if compared is not None and (found := _of_comparison(compared, name)):
         return found
     found = "; ".join(f"{name(one.name)}: {words}" for one in targets if (words := _of_target(result, one)))
@@ -64,6 +66,8 @@ def _of_target(result: SweepResult, target: TargetResult) -> str | None:
     """Return the headline of one target; None if no level has a token rate."""
     if is_over_rates(target):
         return rate_sentence(target)
+    if has_conversations(target):
+        return conversation_sentence(target)
     levels = [level for level in target.in_order() if level.error is None and level.requests.ok]
     metric = main_rate(levels)
     known = [level for level in levels if metric is not None and level.rate(metric) is not None]
