@@ -15,6 +15,7 @@ from sparktop.sweep.view.marks import marks_of
 
 LIMIT_MS = 2000.0
 """The time to first token that the answer holds levels against: longer waits are felt in a conversation."""
+_WHOLE_FROM_MS = 10_000.0
 
 
 def has_conversations(target: TargetResult) -> bool:
@@ -96,7 +97,7 @@ def _words(latency: Latency) -> str:
 
 
 def _seconds(value_ms: float) -> str:
-    return f"{value_ms / 1000:.2f} s" if value_ms < 10_000 else f"{value_ms / 1000:.0f} s"  # noqa: PLR2004
+    return f"{value_ms / 1000:.2f} s" if value_ms < _WHOLE_FROM_MS else f"{value_ms / 1000:.0f} s"
 
 
 def _doubt(level: LevelResult) -> str:
