@@ -1,7 +1,6 @@
 """Lines and points in braille on a grid of terminal cells, in several layers (one for each curve).
 
-A cell shows the dots of all its layers, but only in one colour. Neighbouring cells that hold the same layers
-take the colours of these layers in turn, so that no curve hides another one.
+A cell shows the dots of all its layers, but only in one colour: that of the layer drawn last.
 """
 
 from __future__ import annotations
@@ -35,8 +34,6 @@ class DotGrid:
         self._masks = [0] * (self.width * self.height)
         self._layers = [NOTHING] * (self.width * self.height)
         self._chars: dict[int, str] = {}
-        self._shared: dict[int, tuple[int, ...]] = {}
-        """Layers of the cells in which several have dots, in the order in which they were drawn."""
 
     @property
     def columns(self) -> int:
@@ -52,9 +49,6 @@ class DotGrid:
         """Draw the dot at (x, y) in a layer; ignore dots outside the grid."""
         if 0 <= x < 2 * self.width and 0 <= y < 4 * self.height:
             place = (self.height - 1 - y // 4) * self.width + x // 2
-            before = self._layers[place]
-            if before not in {layer, NOTHING}:
-                self._shared[place] = tuple(dict.fromkeys((*self._shared.get(place, (before,)), layer)))
             self._masks[place] |= _BITS[x % 2][y % 4]
             self._layers[place] = layer
 
@@ -83,7 +77,6 @@ class DotGrid:
             place = row * self.width + column
             self._chars[place] = char
             self._layers[place] = layer
-            self._shared.pop(place, None)
 
     def char_at(self, column: int, row: int) -> str | None:
         """Return the character that was put in a cell; None for a cell of dots."""
@@ -114,14 +107,9 @@ class DotGrid:
                 if start + index in chars:
                     text[index] = chars[start + index]
         runs: Runs = []
-        for layer, group in groupby(range(self.width), key=lambda index: self._layer(start, index)):
+        for layer, group in groupby(range(self.width), key=lambda index: self._layers[start + index]):
             runs.append(("".join(text[index] for index in group), layer))
         return runs
-
-    def _layer(self, start: int, column: int) -> int:
-        """Return the layer whose colour a cell has; `start` is the index of the first cell of its row."""
-        shared = self._shared.get(start + column)
-        return self._layers[start + column] if shared is None else shared[column % len(shared)]
 
 
 def _drawn(pattern: Sequence[int], count: int) -> list[bool]:

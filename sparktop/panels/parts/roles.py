@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from string import ascii_lowercase
+from string import ascii_uppercase
 
 from sparktop.colors.derived import PARTS
 from sparktop.model.balance import BalanceWord
@@ -77,5 +77,8 @@ def part_role(index: int) -> str:
 
 
 def part_letter(index: int) -> str:
-    """Return the letter of the backend or target with this index, "a" for 0; letters repeat after "z"."""
-    return ascii_lowercase[index % len(ascii_lowercase)]
+    """Return the letter of the backend or target with this index, "A" for 0; letters repeat after "Z".
+
+    A capital, because "c" is the concurrency.
+    """
+    return ascii_uppercase[index % len(ascii_uppercase)]

@@ -19,7 +19,7 @@ from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, Li
 from sparktop.model.sweep_view import SweepView
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import frame_role, framed
-from sparktop.panels.parts.roles import part_role
+from sparktop.panels.parts.roles import part_letter, part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged, spread_row
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import flowed, wrapped
@@ -69,10 +69,10 @@ class _Place:
 
 
 def line_letter(lines: Sequence[CurveLine], index: int) -> str:
-    """Return the character of line `index`: "a", "b" … for targets, "1", "2" … for published references."""
+    """Return the character of line `index`: "A", "B" … for targets, "1", "2" … for published references."""
     before = [line for line in lines[:index] if (line.reference is None) == (lines[index].reference is None)]
     if lines[index].reference is None:
-        return chr(ord("a") + len(before) % 26)
+        return part_letter(len(before))
     return str(1 + len(before) % 9)
 
 
@@ -89,7 +89,8 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     grid = DotGrid(axis.width, tall)
     place = _Place(axis, grid, *plot_ends(plot))
     for limit in plot.limits:
-        _draw_limit(place, limit)
+        if not _is_met(place, plot, limit):
+            _draw_limit(place, limit)
     worst_first = _worst_first(plot)
     for index in worst_first:
         _draw_line(place, plot.lines[index], index)
@@ -98,6 +99,8 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     for index, line in enumerate(plot.lines):
         for point in line.points:
             _draw_interval(place, point, index)
+    for limit in plot.limits:
+        _label_limit(place, limit)
     names = _names(plot, place, worst_first[::-1], beside) if beside else [[]] * tall
     body = [[*_scale(row, tall, place), *_colored(runs), *names[row]] for row, runs in enumerate(grid.rows())]
     below = labelled([(one.value, one.words) for one in points], axis)
@@ -194,6 +197,34 @@ def _draw_limit(place: _Place, limit: LimitLine) -> None:
             grid.put(column, grid.row_of(place.y(limit.value)), "┄", _LIMIT)
 
 
+def _is_met(place: _Place, plot: CurvePlot, limit: LimitLine) -> bool:
+    """Return whether a limit for one concurrency has the same row as a point there, so that it hides it."""
+    row = place.grid.row_of(place.y(limit.value))
+    points = (point for line in plot.lines for point in line.points)
+    return any(
+        point.point.value == limit.concurrency and place.grid.row_of(place.y(point.value.mean)) == row
+        for point in points
+    )
+
+
+def _label_limit(place: _Place, limit: LimitLine) -> None:
+    """Write a limit's label into free cells, as near to its line as possible; nowhere without room."""
+    grid = place.grid
+    at = grid.row_of(place.y(limit.value))
+    drawn = [column for column in range(grid.width) if grid.char_at(column, at) == "┄"]
+    if not limit.short or limit.upright or not drawn:
+        return
+    for row in sorted(range(grid.height), key=lambda row: abs(row - at)):
+        first = drawn[-1] + 1 if row == at else drawn[0]
+        # Away from the line, its sign says which one is meant.
+        text = f" {limit.short} " if row == at else f"┄ {limit.short} "
+        cells = range(first, first + cell_width(text))
+        if cells.stop <= grid.width and all(grid.is_empty(column, row) for column in cells):
+            for column, char in zip(cells, text.rstrip(), strict=False):
+                grid.put(column, row, char, _LIMIT)
+            return
+
+
 def _draw_line(place: _Place, line: CurveLine, index: int) -> None:
     pattern = SPARSE if line.reference is not None else SOLID
     dots = [(place.x(point.point.value), place.y(point.value.mean)) for point in line.points]
@@ -265,27 +296,32 @@ def _draw_marks(place: _Place, plot: CurvePlot, worst_first: Sequence[int]) -> N
             place.grid.put(column, row, line_letter(plot.lines, index), index)
 
 
-def legend_pieces(plots: Sequence[CurvePlot]) -> list[Row]:
+def legend_pieces(plots: Sequence[CurvePlot], *, short: bool = False) -> list[Row]:
     """Return the legend of the plots as pieces of text: letter, line, and name of each line.
 
-    The name of a published reference is followed by its source.
+    The name of a published reference is followed by its source. With `short`, lines that were measured here
+    have their letter only.
     """
     lines = max((plot.lines for plot in plots), key=len, default=())
     pieces: list[Row] = []
     for index, line in enumerate(lines):
-        sample = "⠄ ⠄" if line.reference is not None else "⠤⠤⠤"
+        sample = "⠄ ⠄ " if line.reference is not None else "" if short else "⠤⠤⠤ "
         name = fit(line.name, min(24, cell_width(line.name)))
         where = [label(f" ({line.reference})")] if line.reference is not None else []
         letter = line_letter(lines, index)
-        pieces.append([(f"{letter} {sample} ", part_role(index)), (name, "text"), *where])
+        pieces.append([(f"{letter} {sample}", part_role(index)), (name, "text"), *where])
     if any(point.value.low is not None for line in lines for point in line.points):
-        pieces.append([("┬┴", "text"), label(" 95 % interval")])
+        pieces.append(
+            [("┬┴", "text"), label(f" 95 %{'' if short else ' interval'}, where wider than a cell")]
+        )
     return pieces
 
 
 def legend_rows(plots: Sequence[CurvePlot], width: int) -> list[Row]:
     """Return rows with the plots' legend, their limits, and definitions of metrics that differ by source."""
     rows = flowed(legend_pieces(plots), width)
+    if len(rows) > 1:
+        rows = flowed(legend_pieces(plots, short=True), width)
     limits = dict.fromkeys(limit.words for plot in plots for limit in plot.limits)
     for words in limits:
         upright = any(limit.upright for plot in plots for limit in plot.limits if limit.words == words)

@@ -13,7 +13,7 @@ from sparktop.model.sweep_comparison import level_name
 from sparktop.model.sweep_view import BackendShare, LevelEvidence
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.frame import frame_role, framed
-from sparktop.panels.parts.roles import WORD_ROLES, part_role
+from sparktop.panels.parts.roles import WORD_ROLES, part_letter, part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import sentence_rows, wrapped
@@ -116,7 +116,6 @@ def _shares(evidence: LevelEvidence, width: int) -> list[Row]:
 
 
 def _share(share: BackendShare, index: int, names: int, room: int, top: float) -> Row:
-    letter = chr(ord("a") + index % 26)
     batch = numbers.UNKNOWN if share.busy_batch is None else f"{share.busy_batch:.1f}"
     figures = (
         numbers.count(share.requests, 6),
@@ -125,7 +124,7 @@ def _share(share: BackendShare, index: int, names: int, room: int, top: float) -
         numbers.count(share.waiting_max, 6),
         numbers.percent(share.kv_cache_max_percent),
     )
-    row: Row = [(f"{letter} ", part_role(index)), (fit(share.name, names), "text")]
+    row: Row = [(f"{part_letter(index)} ", part_role(index)), (fit(share.name, names), "text")]
     for text in figures:
         stripped = text.strip()
         row.append(figure(fit(stripped, _FIGURE, "right"), known=stripped != numbers.UNKNOWN))

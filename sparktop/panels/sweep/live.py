@@ -14,7 +14,7 @@ from sparktop.model.sweep_view import BackendLine, LiveSeries, NodeLine, Slots
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.graph import area_rows, stacked_rows
 from sparktop.panels.parts.roles import part_role
-from sparktop.panels.parts.rows import Row, fit_row, merged
+from sparktop.panels.parts.rows import Row, fit_row, merged, row_width
 from sparktop.panels.parts.shares import share_rows
 from sparktop.panels.sweep.conversations import conversations_height, conversations_rows
 from sparktop.panels.sweep.tracks import (
@@ -36,6 +36,10 @@ _COLDEST_C, _HOTTEST_C = 30.0, 95.0
 _CLOCK_MHZ = 3200.0
 _P50 = 1
 """Layer of the median in the dot grid, drawn above the single values."""
+_SIGNS = (("⣿", "generation/10"), ("⡪", "prompt/10"))
+"""(pattern, role) of the token rates of two servers."""
+_LOW = 3
+"""Height in rows up to which the legend of a graph is beside its name."""
 _TPS, _FLIGHT, _TTFT = 4, 3, 4
 """Least heights in rows of the tracks of token rate, requests in flight and TTFT, before small tracks get any
 rows."""
@@ -71,8 +75,7 @@ def live_rows(
     axis = sweep_axis(live, max(8, width - GUTTER))
     small = _small_tracks(live)
     room = _share_out(height - 2, len(small), several=len(live.backends) > _PAIR)
-    strip = [[*_level_words(), *level_strip(axis, names, lengths=lengths)]]
-    rows = [*strip, *_tps(axis, room.tps)]
+    rows = [level_strip(axis, names, lengths=lengths), *_tps(axis, room.tps)]
     if room.shares:
         rows += _shares(axis, room.shares)
     if room.flight:
@@ -83,10 +86,6 @@ def live_rows(
     rows.append([label(" " * GUTTER), *time_row(axis)])
     blank: list[Row] = [[]] * max(0, height - len(rows))
     return [merged(fit_row(row, width)) for row in [*rows, *blank][:height]]
-
-
-def _level_words() -> Row:
-    return fit_row([label("levels")], GUTTER)
 
 
 def _share_out(height: int, small: int, *, several: bool) -> _Room:
@@ -124,31 +123,59 @@ def _tps(axis: SweepAxis, height: int) -> list[Row]:
     total = axis.columns(live.tps)
     top = nice_ceiling(max((value for value in total if value is not None), default=0.0), _LEAST_TPS)
     words = value_now(numbers.rate(_last(live.tps, live.step_s), 6), "tok/s")
-    # Two colours only where the gutter has a row to name them.
-    several = len(known) == _PAIR and height > 3
-    if several:
+    key = _key(known, height)
+    # Two colours only where the gutter has room to name them.
+    if key:
         lower, upper = (axis.columns(line.tps) for line in known)
         roles = ("generation", "prompt")
         rows = stacked_rows(lower, upper, axis.width, height, top, roles, end_slot=1)
     else:
         rows = area_rows(total, axis.width, height, top, "generation", end_slot=1)
-    left = gutter(("tok/s", "accent"), words, numbers.tick(top), "0", height)
-    if several:
-        signs = (("⣿", "generation/10"), ("⡪", "prompt/10"))
-        named = [[sign, label(f" {line.name}")] for sign, line in zip(signs, known, strict=True)]
-        if height > 4:
-            left[2:4] = named
-        else:
-            first, second = (f"{_end_of(line.name, known)} " for line in known)
-            left[2] = [signs[0], label(f" {first}"), signs[1], label(f" {second}")]
+    beside = key[0] if key and height <= _LOW else []
+    left = gutter(("tok/s", "accent"), words, numbers.tick(top), "0", height, beside=beside)
+    if key and not beside:
+        left[2 : 2 + len(key)] = key
     return beside_gutter(left, with_edges(rows, axis.edges))
 
 
-def _end_of(name: str, among: Sequence[BackendLine]) -> str:
-    """Return the part of a name in which the servers' names differ, such as "…a" of "spark-a"."""
-    places = zip(*(line.name for line in among), strict=False)
-    shared = next((at for at, chars in enumerate(places) if len(set(chars)) > 1), 0)
-    return f"…{name[shared:]}" if shared > 1 else name
+def _key(known: Sequence[BackendLine], height: int) -> list[Row]:
+    """Return the legend of two servers' token rates as rows for the column beside a graph of `height` rows.
+
+    The row is beside the graph's name where the graph is low; [] if it does not fit there.
+    """
+    if len(known) != _PAIR or height < _PAIR:
+        return []
+    names = [line.name for line in known]
+    if height > _LOW + 1:
+        return [[(f"{sign} ", role), label(name)] for (sign, role), name in zip(_SIGNS, names, strict=True)]
+    gap = " " if height > _LOW else ""
+    row: Row = []
+    for (sign, role), name in zip(_SIGNS, distinct_parts(names), strict=True):
+        row += [(f"{sign}{gap}{name}", role), (" ", "text")]
+    room = GUTTER if height > _LOW else GUTTER - len("tok/s ") - len("500┤")
+    return [row] if row_width(row) <= room else []
+
+
+def _alike(names: Sequence[str]) -> int:
+    """Return the number of characters with which all `names` begin."""
+    places = enumerate(zip(*names, strict=False))
+    return next((at for at, chars in places if len(set(chars)) > 1), min(map(len, names)))
+
+
+def distinct_parts(names: Sequence[str]) -> list[str]:
+    """Return the parts in which names differ, such as "a" and "b" of "spark-a" and "spark-b".
+
+    A number is kept whole. The names themselves are returned if a part would be empty.
+    """
+    start = _alike(names)
+    while start and any(name[start - 1 : start + 1].isdigit() for name in names):
+        start -= 1
+    ends = [name[start:][::-1] for name in names]
+    after = _alike(ends)
+    while after and any(end[after - 1 : after + 1].isdigit() for end in ends):
+        after -= 1
+    parts = [end[after:][::-1] for end in ends]
+    return parts if all(parts) else list(names)
 
 
 def _last(values: Slots, step_s: float) -> float | None:

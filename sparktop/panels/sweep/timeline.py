@@ -8,7 +8,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.curve import PlotAxis
 from sparktop.model.sweep_view import RequestBar, Timeline
 from sparktop.panels.parts.figures import label
-from sparktop.panels.parts.roles import part_role
+from sparktop.panels.parts.roles import part_letter, part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged, spread_row
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import flowed, sentence_rows
@@ -43,9 +43,8 @@ def _split(timeline: Timeline) -> str:
     if len(timeline.backends) <= 1:
         return ""
     counts = Counter(bar.backend for bar in timeline.bars)
-    return (
-        f": {' · '.join(f'{_letter(index)} {counts[name]}' for index, name in enumerate(timeline.backends))}"
-    )
+    words = (f"{part_letter(index)} {counts[name]}" for index, name in enumerate(timeline.backends))
+    return f": {' · '.join(words)}"
 
 
 def _key(timeline: Timeline, width: int) -> list[Row]:
@@ -58,12 +57,14 @@ def _key(timeline: Timeline, width: int) -> list[Row]:
         parts.append([(DECODE * sample, _role(timeline, None)), label(" decode")])
     for index, name in enumerate(timeline.backends):
         on: Row = [
-            (f"{_letter(index)} {DECODE * sample}", part_role(index)),
+            (f"{part_letter(index)} {DECODE * sample}", part_role(index)),
             label(" decode on "),
             (name, "text"),
         ]
         parts += (
-            [on] if len(timeline.backends) > 1 else [[(_letter(index), part_role(index)), label(f" {name}")]]
+            [on]
+            if len(timeline.backends) > 1
+            else [[(part_letter(index), part_role(index)), label(f" {name}")]]
         )
     heads = spread_row([label("request")], [label("first token after")], width)
     return [*(fit_row(row, width) for row in flowed(parts, width)), heads]
@@ -75,14 +76,10 @@ def _role(timeline: Timeline, backend: str | None) -> str:
     return part_role(names.index(backend)) if len(names) > 1 and backend in names else "generation/8"
 
 
-def _letter(index: int) -> str:
-    return chr(ord("a") + index % 26)
-
-
 def _bar_row(timeline: Timeline, number: int, axis: PlotAxis, width: int) -> Row:
     bar = timeline.bars[number]
     place = timeline.backends.index(bar.backend) if bar.backend in timeline.backends else None
-    letter: Row = [(" ", "text")] if place is None else [(_letter(place), part_role(place))]
+    letter: Row = [(" ", "text")] if place is None else [(part_letter(place), part_role(place))]
     ttft = None if bar.first_token_s is None else bar.first_token_s - bar.start_s
     row: Row = [label(f"{number + 1:>5} "), *letter, (" │", "border")]
     row += _bar(bar, axis, _role(timeline, bar.backend), timeline.until_s)

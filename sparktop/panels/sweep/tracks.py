@@ -6,13 +6,15 @@ The time axis goes from the sweep's begin until now.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from sparktop.graphics.curve import PlotAxis, labelled
 from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.load import LoadKind
 from sparktop.model.sweep_comparison import level_name
-from sparktop.model.sweep_view import LevelKey, LiveSeries, Slots
+from sparktop.model.sweep_view import LevelSpan, LiveSeries, Slots
 from sparktop.panels.parts.figures import figure, label
+from sparktop.panels.parts.roles import part_letter, part_role
 from sparktop.panels.parts.rows import Row, Run, fit_row, merged, row_width
 from sparktop.values import dataclass
 
@@ -24,11 +26,12 @@ anew."""
 _LEAST_COLUMN_S = 0.4
 """Least seconds per dot column: shorter ones would show single steps of the engine, since tokens come in
 bursts."""
-_STRETCHES = (8, 6, 4, 3, 2, 1.5, 1.25)
-"""Possible numbers of dot columns per value at the begin of a sweep, so that half of each graph is in use."""
+_STRETCHES = (8, 7, 6, 5, 4.5, 4, 3.5, 3, 2.7, 2.4, 2.1, 1.9, 1.7, 1.5, 1.35, 1.25, 1.12)
+"""Possible numbers of dot columns per value, so close that most of each graph is in use."""
 _LEAST_DRAWN = 12
 """Values for which a graph has room at least, so that its scale does not change with every value."""
 _LABELS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400)
+_MINUTE_S, _HOUR_S = 60, 3600
 _APART = 9
 """Least distance in cells between labels of the time axis."""
 EDGE = "┊"
@@ -134,11 +137,16 @@ def beside_gutter(gutter: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def gutter(name: Run, value: Row, top: str, bottom: str, height: int) -> list[Row]:
-    """Return `height` rows for the column at the left of a graph: name, current value, ends of the scale."""
+def gutter(
+    name: Run, value: Row, top: str, bottom: str, height: int, *, beside: Sequence[Run] = ()
+) -> list[Row]:
+    """Return `height` rows for the column at the left of a graph: name, current value, ends of the scale.
+
+    `beside` is text after the name.
+    """
     if height <= 1:
         return [_ended([name, (" ", "text"), *value], "")]
-    rows = [_ended([name], top), *([] for _ in range(height - 2)), _ended([], bottom)]
+    rows = [_ended([name, (" ", "text"), *beside], top), *([] for _ in range(height - 2)), _ended([], bottom)]
     rows[1] = _ended([(" ", "text"), *value], bottom if height == 2 else "")
     return rows
 
@@ -156,58 +164,91 @@ def value_now(text: str, unit: str, *, role: str = "title") -> Row:
 
 
 def letters(targets: Sequence[str]) -> dict[str, str]:
-    """Return {target name: letter}, with "a" for the first target."""
-    return {name: chr(ord("a") + index % 26) for index, name in enumerate(targets)}
-
-
-def short_level(key: LevelKey, names: dict[str, str], *, lengths: bool) -> str:
-    """Return the short name of a level of load; with several targets the target's letter comes first.
-
-    `names` maps targets to letters; `lengths` adds the prompt length to the name.
-    """
-    letter = f"{names[key.target]} " if len(names) > 1 and key.target in names else ""
-    return letter + level_name(key.point, key.prompt_tokens, lengths=lengths, depth=key.depth)
+    """Return {target name: letter}, with "A" for the first target."""
+    return {name: part_letter(index) for index, name in enumerate(targets)}
 
 
 def level_strip(axis: SweepAxis, names: dict[str, str], *, lengths: bool) -> Row:
     """Draw a row that shows when each level of the sweep ran, with the level's name where it fits.
 
-    `names` maps targets to letters; `lengths` adds the prompt length to the names of levels.
+    The row begins with its own name at the left of the graphs. `names` maps targets to letters; `lengths`
+    adds the prompt length to the names of levels.
     """
+    places = list(_places(axis))
+    words = _words(places, names, lengths=lengths)
     row: Row = []
+    used = 0
+    for (span, start, stop), (letter, name) in zip(places, words, strict=True):
+        row.append((" " * (start - used), "text"))
+        text: Row = [(letter, _letter_role(names, span.key.target))] if letter else []
+        text.append((name, "accent" if span.ended_at is None else "muted"))
+        room, cells = stop - start - 1, row_width(text)
+        shown = text if cells <= room else []
+        row += [("▏", "border"), *shown, ("─" * (room - row_width(shown)), "border")]
+        used = stop
+        if span.ended_at is None and not shown:
+            row = _with_end(fit_row(row, used), [("▏", "border"), *text])
+    unit = " c =" if any(_is_number(name) for _, name in words) else ""
+    return merged([*fit_row([label(f"levels{unit}")], GUTTER), *fit_row(row, axis.width)])
+
+
+def _places(axis: SweepAxis) -> Iterator[tuple[LevelSpan, int, int]]:
+    """Yield (period of a level, its first cell, the cell after its last one) for all periods on the axis."""
     used = 0
     spans = axis.live.spans
     for index, span in enumerate(spans):
         start = max(used, axis.cell(span.began_at))
-        ended = span.ended_at
         now = axis.live.start_at + axis.live.count * axis.live.step_s
-        stop = axis.cell(now if ended is None else ended) + 1
+        stop = axis.cell(now if span.ended_at is None else span.ended_at) + 1
         if index + 1 < len(spans):
             stop = min(stop, axis.cell(spans[index + 1].began_at))
-        if start >= axis.width or stop <= start:
-            continue
-        row.append((" " * (start - used), "text"))
-        room = stop - start - 1
-        word = short_level(span.key, names, lengths=lengths)
-        text = word if len(word) <= room else ""
-        role = "accent" if ended is None else "muted"
-        row += [("▏", "border"), (text, role), ("─" * (room - len(text)), "border")]
-        used = stop
-        if ended is None and not text:
-            row = _with_end(fit_row(row, used), f"▏{word}")
-    return merged(fit_row(row, axis.width))
+        if start < axis.width and stop > start:
+            yield span, start, stop
+            used = stop
 
 
-def _with_end(row: Row, word: str) -> Row:
+def _words(
+    places: Sequence[tuple[LevelSpan, int, int]], names: dict[str, str], *, lengths: bool
+) -> list[tuple[str, str]]:
+    """Return (letter of the target, name of the level) for each of `places`.
+
+    Of three spellings, the first one is used that most levels have room for: "A c4" for all; the letter only
+    where the target changes; and "A 4", "16" for concurrencies.
+    """
+    keys = [span.key for span, _, _ in places]
+    full = [level_name(key.point, key.prompt_tokens, lengths=lengths, depth=key.depth) for key in keys]
+    each = [f"{names[key.target]} " if len(names) > 1 and key.target in names else "" for key in keys]
+    once = [word if not at or word != each[at - 1] else "" for at, word in enumerate(each)]
+    spellings = [list(zip(each, full, strict=True)), list(zip(once, full, strict=True))]
+    if all(key.point.kind is LoadKind.CONCURRENCY and not key.depth for key in keys) and not lengths:
+        spellings.append([(word, str(key.concurrency)) for word, key in zip(once, keys, strict=True)])
+
+    def fitting(words: list[tuple[str, str]]) -> int:
+        rooms = (stop - start - 1 for _, start, stop in places)
+        return sum(len(letter + name) <= room for (letter, name), room in zip(words, rooms, strict=True))
+
+    return max(spellings, key=fitting)
+
+
+def _is_number(name: str) -> bool:
+    return name.isdigit()
+
+
+def _letter_role(names: dict[str, str], target: str) -> str:
+    """Return the role of a target's letter, that of its curve."""
+    return part_role(list(names).index(target)) if target in names else "muted"
+
+
+def _with_end(row: Row, word: Row) -> Row:
     """Return `row` with its last cells replaced by `word`: a level that just began is named, too."""
-    left = row_width(row) - len(word)
+    left = row_width(row) - row_width(word)
     if left < 0:
         return row
     kept: Row = []
     for text, role in row:
         if len(text) > left:
             # A name that is cut would be read as another one.
-            return [*kept, ("─" * left, "border"), (word, "accent")]
+            return [*kept, ("─" * left, "border"), *word]
         kept.append((text, role))
         left -= len(text)
     return row
@@ -217,15 +258,23 @@ def time_row(axis: SweepAxis) -> Row:
     """Return a row with the labels of the time axis, as time since the sweep began."""
     span = axis.width * axis.cell_s
     step = next((seconds for seconds in _LABELS_S if seconds >= _APART * axis.cell_s), _LABELS_S[-1])
-    places = [(index * step, _elapsed(index * step)) for index in range(int(span // step) + 1)]
+    places = [
+        (index * step, elapsed_tick(index * step, step, span)) for index in range(int(span // step) + 1)
+    ]
     return [label(labelled(places, PlotAxis(0.0, span, axis.width)))]
 
 
-def _elapsed(seconds: float) -> str:
-    minutes, left_s = divmod(int(seconds), 60)
-    if not minutes:
-        return f"{left_s} s" if left_s else "0"
-    if minutes < 60:
-        return f"{minutes}.5 min" if left_s == 30 else f"{minutes} min"
-    hours, left_min = divmod(minutes, 60)
-    return f"{hours}.5 h" if left_min == 30 else f"{hours} h"
+def elapsed_tick(seconds: int, step: int, span: float) -> str:
+    """Return the label of a time axis that shows `span` seconds with a label every `step` seconds.
+
+    All labels of an axis are alike: "20 s" up to a minute, "1:20" for minutes and seconds, "5 min", "1:30 h"
+    for hours and minutes, "2 h".
+    """
+    if not seconds:
+        return "0"
+    if step % _HOUR_S == 0:
+        return f"{seconds // _HOUR_S} h"
+    if step % _MINUTE_S == 0:
+        minutes = seconds // _MINUTE_S
+        return f"{minutes} min" if span < _HOUR_S else f"{minutes // 60}:{minutes % 60:02} h"
+    return f"{seconds} s" if span < _MINUTE_S else f"{seconds // 60}:{seconds % 60:02}"

@@ -142,7 +142,8 @@ def _roofline(result: SweepResult) -> Iterable[LimitLine]:
             if round(limit) not in seen:
                 seen.add(round(limit))
                 words = f"memory bandwidth allows one request {limit:.0f} tok/s"
-                yield LimitLine("decode_tps", words, limit, concurrency=_ROOFLINE_AT)
+                short = f"one request: at most {limit:.0f}"
+                yield LimitLine("decode_tps", words, limit, concurrency=_ROOFLINE_AT, short=short)
 
 
 def _conditions(result: SweepResult) -> Iterable[LimitLine]:

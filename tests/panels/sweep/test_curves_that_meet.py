@@ -21,11 +21,11 @@ def plot(*lines: CurveLine, limits: tuple[LimitLine, ...] = (), more_is_better: 
 def test_points_in_one_cell_have_the_letter_of_the_best_line() -> None:
     """No letters stand beside each other where curves meet, whether more or less is better."""
     lines = (line("x", c1=10.0, c2=90.0), line("y", c1=10.0, c2=20.0))
-    for better, more in (("a", True), ("b", False)):
+    for better, more in (("A", True), ("B", False)):
         shown = curve_rows(plot(*lines, more_is_better=more), 80, 20)[1:-1]
         cells = "".join(row_text(row)[7:75] for row in shown)
-        assert "ab" not in cells
-        assert "ba" not in cells
+        assert "AB" not in cells
+        assert "BA" not in cells
         assert cells.count(better) == 2
 
 
@@ -35,8 +35,8 @@ def test_each_name_stands_at_the_end_of_its_line() -> None:
     for width, height in ((76, 8), (76, 20), (110, 12)):
         rows = [row_text(row) for row in curve_rows(plot(*lines), width, height)[1:-1]]
         named = [row[-10:].split() for row in rows if "name-" in row]
-        assert named == [[letter, f"name-{index}"] for index, letter in reversed([*enumerate("abcdef")])]
-        assert all(not row[-11:].strip("abcdefnm-012345 ") for row in rows)
+        assert named == [[letter, f"name-{index}"] for index, letter in reversed([*enumerate("ABCDEF")])]
+        assert all(not row[-11:].strip("ABCDEFname-012345 ") for row in rows)
     narrow = "".join(row_text(row) for row in curve_rows(plot(*lines), 34, 12))
     assert "name-" not in narrow, "the legend has them"
 
@@ -46,13 +46,13 @@ def test_a_single_line_needs_no_name_beside_it() -> None:
     assert "x" not in "".join(row_text(row) for row in curve_rows(plot(line("x", c1=1.0, c2=2.0)), 80, 9)[1:])
 
 
-def test_neighbouring_cells_of_two_curves_take_turns_in_colour() -> None:
-    """Of two curves with the same course, both colours are visible; the shared dots stay."""
+def test_a_cell_of_two_curves_has_the_colour_of_the_one_drawn_last() -> None:
+    """Two curves with the same course are one line in one colour, not a chain of dots in two."""
     grid = DotGrid(10, 1)
     for layer in (0, 1):
         grid.line((0, 1), (19, 1), layer, SOLID)
     (runs,) = grid.rows()
-    assert [layer for _, layer in runs] == [0, 1] * 5
+    assert [layer for _, layer in runs] == [1]
     assert len("".join(text for text, _ in runs).strip()) == 10
 
 
@@ -82,3 +82,19 @@ def test_a_limit_for_one_request_is_no_line_across_the_plot() -> None:
     (drawn,) = [row for row in rows if "┄" in row]
     assert 1 < drawn.count("┄") < 10
     assert drawn.rindex("┄") < 30
+
+
+ALLOWED = LimitLine("decode_tps", "memory allows 70", 70.0, concurrency=1, short="one request: at most 70")
+
+
+def test_a_limit_for_one_request_has_its_label_beside_it() -> None:
+    """A short line without words would be a riddle; the label stands in free cells only."""
+    drawn = plot(line("x", c1=10.0, c16=90.0), limits=(ALLOWED,))
+    rows = [row_text(row) for row in curve_rows(drawn, 80, 20)]
+    assert any("┄ one request: at most 70" in row for row in rows)
+
+
+def test_a_limit_that_cannot_be_told_from_the_curve_is_left_out() -> None:
+    """In the row of the first point it would be a dash through its letter."""
+    drawn = plot(line("x", c1=65.0, c16=900.0), limits=(ALLOWED,))
+    assert not any("┄" in row_text(row) for row in curve_rows(drawn, 80, 6))

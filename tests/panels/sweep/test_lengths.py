@@ -120,7 +120,7 @@ def test_the_evidence_names_the_length_of_its_level(width: int) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_tracks_name_the_length_of_each_level(width: int) -> None:
     """The strip above the tracks has the same names as the table."""
-    for first_s, name in ((10.0, "▏a c2/1024"), (4.0, "▏a c2/131072─")):
+    for first_s, name in ((10.0, "▏A c2/1024"), (4.0, "▏A c2/131072─")):
         (strip,) = [
             row for row in texts(sweep_screen(of_lengths(running(), first_s), width, 40)) if "▏" in row
         ]

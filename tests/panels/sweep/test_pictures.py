@@ -57,14 +57,14 @@ def column_of(rows: Sequence[str], char: str) -> list[tuple[int, int]]:
 def test_equal_ratios_are_equally_far_apart() -> None:
     """From 1 to 4 is as far as from 4 to 16."""
     rows = texts(curve_rows(plot(line("x", {1: 10.0, 4: 50.0, 16: 90.0})), 80, 20))[1:-1]
-    (_, third), (_, second), (_, first) = column_of(rows, "a")
+    (_, third), (_, second), (_, first) = column_of(rows, "A")
     assert abs((third - second) - (second - first)) <= 1
 
 
 def test_a_higher_value_stands_higher() -> None:
     """90 of 100 is in the upper rows, 10 in the lower ones."""
     rows = texts(curve_rows(plot(line("x", {1: 10.0, 16: 90.0})), 80, 22))[1:-1]
-    (high, _), (low, _) = column_of(rows, "a")
+    (high, _), (low, _) = column_of(rows, "A")
     assert high <= 3
     assert low >= 16
 
@@ -73,10 +73,10 @@ def test_targets_have_letters_and_references_figures() -> None:
     """Who is who needs no colour; where a reference comes from is said."""
     drawn = plot(line("x", {1: 10.0, 2: 90.0}), line("y", {1: 50.0, 2: 20.0}, reference="ref:table"))
     shown = "".join(texts(curve_rows(drawn, 80, 20)))
-    assert "a" in shown
+    assert "A" in shown
     assert "1" in shown
     legend = "".join(texts(legend_rows([drawn], 100)))
-    assert "a ⠤⠤⠤ x" in legend
+    assert "A ⠤⠤⠤ x" in legend
     assert "1 ⠄ ⠄ y (ref:table)" in legend
 
 
@@ -84,7 +84,7 @@ def test_an_interval_is_a_bar_over_its_point() -> None:
     """Both ends stand in the column of the letter, above and below it."""
     rows = texts(curve_rows(plot(line("x", {1: 50.0, 2: 60.0}, half=20.0)), 60, 24))[1:-1]
     (top, column), *_ = column_of(rows, "┬")
-    letters = [row for row, _ in column_of(rows, "a")]
+    letters = [row for row, _ in column_of(rows, "A")]
     ends = [row for row, row_text_ in enumerate(rows) if row_text_[column] == "┴"]
     assert any(top < row < max(ends) for row in letters)
 
@@ -102,7 +102,7 @@ def test_a_line_is_solid_and_has_its_name_at_its_end() -> None:
     drawn = plot(line("simple-shuffle", {1: 10.0, 16: 50.0}), line("least-busy", {1: 10.0, 16: 90.0}))
     rows = curve_rows(drawn, 80, 20)
     assert [name for name in ("simple-shuffle", "least-busy") if name in "".join(texts(rows))]
-    assert ("b least-busy", part_role(1)) in [(text.strip(), role) for row in rows for text, role in row]
+    assert ("B least-busy", part_role(1)) in [(text.strip(), role) for row in rows for text, role in row]
 
 
 def test_a_limit_is_a_dotted_line_with_its_words() -> None:
@@ -117,7 +117,7 @@ def test_latencies_over_more_than_tenfold_have_a_logarithmic_scale() -> None:
     drawn = plot(line("x", {1: 100.0, 2: 1000.0, 4: 10_000.0}), more_is_better=False)
     rows = texts(curve_rows(drawn, 80, 23))
     assert "logarithmic" in rows[0]
-    (high, _), (middle, _), (low, _) = column_of(rows[1:-1], "a")
+    (high, _), (middle, _), (low, _) = column_of(rows[1:-1], "A")
     assert abs((low - middle) - (middle - high)) <= 1
 
 
@@ -167,7 +167,7 @@ def test_a_bar_has_its_parts_in_order() -> None:
     assert abs(row.count("┄") - row.count("─")) <= 1
     assert abs(row.count("━") - 3 * row.count("┄")) <= 2
     assert row.index("┄") < row.index("─") < row.index("━")
-    assert " a │" in row
+    assert " A │" in row
 
 
 def test_the_legend_of_requests_names_the_phases_and_the_servers() -> None:
@@ -176,7 +176,7 @@ def test_the_legend_of_requests_names_the_phases_and_the_servers() -> None:
     timeline = Timeline(LevelKey("x", 2), 0, two, 10.0, ("p", "q"))
     drawn = timeline_rows(timeline, 100)
     _, legend, heads, first, *_ = texts(drawn)
-    said = ["┄┄┄ waiting", "─── prefill", "a ━━━ decode on p", "b ━━━ decode on q"]
+    said = ["┄┄┄ waiting", "─── prefill", "A ━━━ decode on p", "B ━━━ decode on q"]
     assert [part.strip() for part in legend.split("·")] == said
     assert heads.split() == ["request", "first", "token", "after"]
     assert first.endswith("2.00 s")
@@ -209,9 +209,9 @@ def test_evidence_shows_the_batches_and_the_run_that_was_asked_for() -> None:
     """Each server's batch, and the second run's requests, which the other server answered."""
     rows = texts(evidence_screen(evidence(), 120, 40, run=1))
     assert any("run 2, 4 requests" in row for row in rows)
-    (server,) = [row for row in rows if row.startswith("│ a spark-a")]
+    (server,) = [row for row in rows if row.startswith("│ A spark-a")]
     assert " 4.0 " in server
-    assert any(row.startswith("│     1 b │") for row in rows)
+    assert any(row.startswith("│     1 B │") for row in rows)
 
 
 def test_without_a_timeline_the_reason_is_said() -> None:

@@ -192,11 +192,11 @@ def test_tracks_share_one_axis() -> None:
     """Where a level begins, its edge stands in the same cell of every big track."""
     live = running().live
     assert live is not None
-    rows = [row_text(row) for row in live_rows(live, {"spark-a": "a", "proxy": "b"}, 100, 24)]
+    rows = [row_text(row) for row in live_rows(live, {"spark-a": "A", "proxy": "B"}, 100, 24)]
     edge = rows[0].index("▏", rows[0].index("▏") + 1)
     below = [row[edge] for row in rows[1:14]]
     assert below.count("┊") >= 5
-    assert "a c1" in rows[0]
+    assert "A c1" in rows[0]
 
 
 def test_a_live_screen_shows_servers_and_machines() -> None:

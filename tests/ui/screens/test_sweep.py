@@ -153,8 +153,8 @@ async def test_a_click_chooses_the_level_and_a_second_opens_it(
     async with stage.app.run_test(size=size) as pilot:
         await done_and_open(stage, pilot)
         lines = stage.text().splitlines()
-        y = next(i for i, line in enumerate(lines) if "b proxy   c2" in line and "batch" not in line)
-        x = lines[y].index("b proxy   c2")
+        y = next(i for i, line in enumerate(lines) if "B proxy   c2" in line and "batch" not in line)
+        x = lines[y].index("B proxy   c2")
         await pilot.click("#canvas", offset=(x, y))
         await pilot.pause()
         assert chosen(stage) == key("proxy", 2)

@@ -68,7 +68,7 @@ async def test_one_key_gives_a_table_with_a_verdict(tmp_path: Path) -> None:
             await pilot.press("z")
             await pilot.pause()
             drawn = text(app)
-            assert drawn.count("✓ a spark-a c") == drawn.count("✓ b spark-b c") == 2
+            assert drawn.count("✓ A spark-a c") == drawn.count("✓ B spark-b c") == 2
             assert "◆" in drawn
             assert "4 of 4 done" in drawn
             await pilot.press("down", "enter")

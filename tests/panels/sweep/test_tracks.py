@@ -1,0 +1,108 @@
+"""The strip of levels and the time axis of a running sweep: legible in narrow graphs, no label twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparktop.model.sweep_view import LevelKey, LevelSpan, LiveSeries
+from sparktop.panels.parts.roles import part_role
+from sparktop.panels.parts.rows import row_text
+from sparktop.panels.sweep.live import distinct_parts, live_rows
+from sparktop.panels.sweep.tracks import GUTTER, elapsed_tick, level_strip, sweep_axis, time_row
+from tests.panels.sweep_views import running
+
+NAMES = {"proxy": "A", "spark-a": "B"}
+
+
+def live_of(seconds: float, *levels: tuple[str, int]) -> LiveSeries:
+    """Return a sweep of `seconds` in which each of `levels` took the same time; the last one runs."""
+    each = seconds / len(levels)
+    spans = tuple(
+        LevelSpan(LevelKey(name, c), at * each, (at + 1) * each if at + 1 < len(levels) else None)
+        for at, (name, c) in enumerate(levels)
+    )
+    count = int(seconds)
+    return LiveSeries(0.0, 1.0, count, tps=(1.0,) * count, spans=spans)
+
+
+@pytest.mark.parametrize(
+    ("step", "span", "labels"),
+    [
+        (20, 59.0, ["0", "20 s", "40 s"]),
+        (20, 100.0, ["0", "0:20", "0:40", "1:00", "1:20", "1:40"]),
+        (60, 200.0, ["0", "1 min", "2 min", "3 min"]),
+        (1800, 6000.0, ["0", "0:30 h", "1:00 h", "1:30 h"]),
+        (3600, 8000.0, ["0", "1 h", "2 h"]),
+    ],
+)
+def test_the_labels_of_an_axis_are_alike(step: int, span: float, labels: list[str]) -> None:
+    """One spelling for all labels of an axis."""
+    assert [elapsed_tick(at, step, span) for at in range(0, int(span) + 1, step)] == labels
+
+
+@pytest.mark.parametrize("width", [40, 59, 80, 179])
+@pytest.mark.parametrize("seconds", [7, 45, 100, 205, 1000, 5000, 30_000])
+def test_no_label_of_the_time_axis_is_there_twice(width: int, seconds: int) -> None:
+    """Whatever the scale, times between whole minutes are not rounded."""
+    labels = [text.strip() for text, _ in time_row(sweep_axis(live_of(seconds, ("proxy", 1)), width))]
+    words = "  ".join(labels).split("  ")
+    known = [word.strip() for word in words if word.strip()]
+    assert len(known) == len(set(known)) >= 2
+
+
+def test_narrow_levels_are_named_by_their_number_and_one_letter() -> None:
+    """The letter stands where the target changes, in the colour of its curve; the unit is at the left."""
+    levels = [("proxy", 1), ("proxy", 4), ("proxy", 16), ("spark-a", 1), ("spark-a", 4), ("spark-a", 16)]
+    axis = sweep_axis(live_of(120, *levels), 26)
+    row = level_strip(axis, NAMES, lengths=False)
+    text = row_text(row)
+    assert text.startswith("levels c =")
+    assert text[GUTTER:].replace("▏", " ").replace("─", " ").split() == [
+        "A",
+        "1",
+        "4",
+        "16",
+        "B",
+        "1",
+        "4",
+        "16",
+    ]
+    assert ("A ", part_role(0)) in row
+    assert ("B ", part_role(1)) in row
+
+
+def test_wide_levels_have_their_letter_each() -> None:
+    """Where there is room, each name can be read alone."""
+    axis = sweep_axis(live_of(120, ("proxy", 1), ("proxy", 4), ("spark-a", 1)), 90)
+    text = row_text(level_strip(axis, NAMES, lengths=False))
+    assert [name for name in ("A c1", "A c4", "B c1") if name in text] == ["A c1", "A c4", "B c1"]
+    assert text.startswith("levels   ")
+
+
+@pytest.mark.parametrize(
+    ("names", "parts"),
+    [
+        (["spark-a", "spark-b"], ["a", "b"]),
+        (["10.0.0.11:8000", "10.0.0.12:8000"], ["11", "12"]),
+        (["proxy", "spark"], ["proxy", "spark"]),
+        (["spark", "spark-2"], ["spark", "spark-2"]),
+    ],
+)
+def test_names_are_shortened_to_where_they_differ(names: list[str], parts: list[str]) -> None:
+    """Numbers stay whole, and no name becomes empty."""
+    assert distinct_parts(names) == parts
+
+
+def test_two_servers_have_two_colours_and_a_legend_in_the_lowest_graph() -> None:
+    """In a graph of two rows the legend is beside the graph's name."""
+    live = running().live
+    assert live is not None
+    two = replace(
+        live, backends=tuple(replace(live.backends[0], name=name) for name in ("spark-a", "spark-b"))
+    )
+    rows = live_rows(two, {}, 76, 4)
+    assert row_text(rows[1]).startswith("tok/s ⣿a ⡪b")
+    roles = {role.partition("/")[0] for row in rows[1:3] for text, role in row if text.strip()}
+    assert {"generation", "prompt"} <= roles
