@@ -259,6 +259,13 @@ def _unusable_keys(data: Mapping[str, object]) -> Iterator[Problem]:
         yield Problem(("sweeps", tables[index][0], "key"), message)
 
 
+def _contexts_without_bursts(data: Mapping[str, object]) -> Iterator[Problem]:
+    """Yield a problem for each sweep with depths that is not in burst mode."""
+    for number, table in _tables(data, "sweeps"):
+        if table.get("depths") and table.get("mode") == "steady":
+            yield Problem(("sweeps", number, "depths"), 'is for bursts: leave out mode = "steady"')
+
+
 def _hollow_events(data: Mapping[str, object]) -> Iterator[Problem]:
     """Yield a problem for a hook that does not begin with a program, and for a token without a webhook."""
     table = data.get("events")
@@ -279,6 +286,7 @@ CHECKS: tuple[Callable[[Mapping[str, object]], Iterator[Problem]], ...] = (
     _crossed_axes,
     _crossed_limits,
     _unusable_keys,
+    _contexts_without_bursts,
     _hollow_events,
 )
 """Rules across keys. They read the raw data, so that their errors appear together with pydantic's."""

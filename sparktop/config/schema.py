@@ -158,6 +158,7 @@ Command = Annotated[str, AfterValidator(_command)]
 WebhookUrl = Annotated[str, AfterValidator(_webhook_url)]
 Argument = Annotated[str, AfterValidator(_argument)]
 Count = Annotated[int, Field(ge=1)]
+Depth = Annotated[int, Field(ge=0, le=10_000_000)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Percent = Annotated[float, Field(gt=0, le=100)]
 Limit = Annotated[float, Field(gt=0)]
@@ -216,6 +217,7 @@ class SweepTable(Strict):
     pp: Count | None = None
     prompt_lengths: list[Count] = Field(default_factory=list)
     tg: Count | None = None
+    depths: list[Depth] = Field(default_factory=list)
     runs: Count | None = None
     climb_to: Count | None = None
     more_runs: bool = False

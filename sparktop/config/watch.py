@@ -152,6 +152,7 @@ def _sweep(one: Plain, path: Path, env: Mapping[str, str]) -> SweepSettings:
         concurrency=tuple(one["concurrency"]),
         prompt_lengths=tuple(one["prompt_lengths"] or ([one["pp"]] if one["pp"] else ())),
         tg=one["tg"],
+        depths=tuple(dict.fromkeys(one["depths"])),
         runs=one["runs"],
         climb_to=one["climb_to"],
         more_runs=one["more_runs"],

@@ -175,12 +175,13 @@ def level_line(target: str, level: LevelResult) -> str:
         tps = f"output {_number(level.output_tps.mean if level.output_tps else None)} tok/s"
         name = f"{clean(target, 40)}: {level.point.label}"
         return " · ".join((name, conversation_words(level), tps, *_doubt_parts(level)))
+    depth = f" @ {level.depth:,}" if level.depth else ""
     decode = level.decode_tps or level.sustained_tps
     output = level.output_tps if decode is None else None
     prefill = level.prefill_tps
     ttft = level.ttft_ms
     parts = [
-        f"{clean(target, 40)}: {level.point.label}" + (f", pp {level.pp}" if level.pp else ""),
+        f"{clean(target, 40)}: {level.point.label}{depth}" + (f", pp {level.pp}" if level.pp else ""),
         f"prefill {_number(prefill.mean if prefill else None)} tok/s",
         f"output {_number(output.mean)} tok/s"
         if output

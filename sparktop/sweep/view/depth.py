@@ -66,11 +66,17 @@ def depth_sentences(result: SweepResult, name: Callable[[str], str] = str) -> It
         where = (f"{name(curve.target)} " if several else "") + f"at {curve.point.label}"
         first, last = curve.levels[0], curve.levels[-1]
         if curve.added_ms is not None and first.tpot_ms is not None and last.tpot_ms is not None:
-            yield (
-                f"{where}, {PER_TOKENS:,} tokens of context add {curve.added_ms:.3g} ms to each output token "
+            ends = (
                 f"({first.tpot_ms.mean:.3g} ms at a depth of {first.depth:,}, {last.tpot_ms.mean:.3g} ms at "
                 f"{last.depth:,})"
             )
+            if curve.added_ms > 0:
+                yield (
+                    f"{where}, {PER_TOKENS:,} tokens of context add {curve.added_ms:.3g} ms to each output "
+                    f"token {ends}"
+                )
+            else:
+                yield f"{where}, context adds nothing measurable to an output token {ends}"
         for condition in result.plan.depth_slo:
             yield f"{where}, {condition} {_holds_to(curve, condition)}"
 
