@@ -41,6 +41,8 @@ class LoadKind(StrEnum):
     """People who each send a request, pause, and send the next."""
     AGENTS = "agents"
     """Conversations at the same time, with pauses of tools and people."""
+    POOLS = "pools"
+    """Other traffic between a prompt and its repetition, in sizes of the server's KV cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,10 @@ class LoadPoint:
                 return f"c = {self.words}"
             case LoadKind.RATE:
                 return f"{self.words} /s" + ("" if self.trace is None else f" of {self.trace}")
+            case LoadKind.POOLS if not self.value:
+                return "again at once"
+            case LoadKind.POOLS:
+                return f"after {self.words} pool{'' if self.value == 1 else 's'}"
             case kind:
                 return f"{self.words} {kind.value.removesuffix('s') if self.value == 1 else kind.value}"
 
@@ -79,6 +85,8 @@ class LoadPoint:
                 return f"c{self.words}"
             case LoadKind.RATE:
                 return f"{self.words}/s"
+            case LoadKind.POOLS:
+                return f"+{self.words} pool"
             case _:
                 return self.label
 

@@ -33,6 +33,8 @@ from sparktop.values import dataclass
 
 REDRAW_S = 0.2
 _ERASE = "\r\x1b[K"
+_BEFORE = {Phase.WARMING_UP: "warm-up", Phase.CONTEXT: "context", Phase.TRAFFIC: "other traffic"}
+"""Words for the phases before a measured run."""
 
 
 @dataclass(slots=True)
@@ -118,6 +120,8 @@ def _axis_words(plan: Plan, more: int | None) -> str:
             return f"{levels} requests/s ({plan.arrivals})"
         case LoadKind.CONCURRENCY:
             return f"c = {levels}" + ("" if more is None else f", then up to {more} while tok/s rise")
+        case LoadKind.POOLS:
+            return f"prompts of {plan.pp:,} tokens, sent " + ", ".join(one.label for one in plan.axis)
         case kind:
             return f"{levels} {kind.value}"
 
@@ -133,9 +137,9 @@ def progress_line(now: Progress, trace_s: float | None = None) -> str:
     if now.load is not None:
         depth = f" @ {now.load.depth:,}" if now.load.depth else ""
         parts.append(f"{now.load.point.label}{depth}")
-    if now.phase in {Phase.RUNNING, Phase.WARMING_UP, Phase.CONTEXT}:
+    if now.phase is Phase.RUNNING or now.phase in _BEFORE:
         if now.phase is not Phase.RUNNING:
-            parts.append("warm-up" if now.phase is Phase.WARMING_UP else "context")
+            parts.append(_BEFORE[now.phase])
         elif now.run is not None:
             parts.append(f"run {now.run + 1}" + (f"/{now.runs}" if now.runs else ""))
         parts += [
@@ -180,6 +184,8 @@ def level_line(target: str, level: LevelResult) -> str:
     output = level.output_tps if decode is None else None
     prefill = level.prefill_tps
     ttft = level.ttft_ms
+    if level.load is LoadKind.POOLS and level.context is not None:
+        return " · ".join((f"{clean(target, 40)}: {level.point.label}", *_twice(level), *_doubt_parts(level)))
     parts = [
         f"{clean(target, 40)}: {level.point.label}{depth}" + (f", pp {level.pp}" if level.pp else ""),
         f"prefill {_number(prefill.mean if prefill else None)} tok/s",
@@ -189,6 +195,17 @@ def level_line(target: str, level: LevelResult) -> str:
         f"TTFT p50 {_number(ttft.p50 if ttft else None)} ms",
     ]
     return " · ".join((*parts, *_doubt_parts(level)))
+
+
+def _twice(level: LevelResult) -> list[str]:
+    """Return the TTFT of prompts that were sent twice, and how much of them was in the prefix cache."""
+    first = level.context.ttft_ms if level.context else None
+    found = level.context.found_percent if level.context else None
+    return [
+        f"TTFT {_number(level.ttft_ms.mean if level.ttft_ms else None)} ms",
+        f"first {_number(first.mean if first else None)} ms",
+        f"{_number(found)} % from the cache",
+    ]
 
 
 def _open_loop_parts(target: str, level: LevelResult) -> list[str]:

@@ -76,7 +76,13 @@ def line_letter(lines: Sequence[CurveLine], index: int) -> str:
     return str(1 + len(before) % 9)
 
 
-_AXES = {LoadKind.CONCURRENCY: "c", LoadKind.RATE: "/s", LoadKind.USERS: "users", LoadKind.AGENTS: "agents"}
+_AXES = {
+    LoadKind.CONCURRENCY: "c",
+    LoadKind.RATE: "/s",
+    LoadKind.USERS: "users",
+    LoadKind.AGENTS: "agents",
+    LoadKind.POOLS: "pools",
+}
 """Name of the horizontal axis, at its left end."""
 
 

@@ -20,7 +20,7 @@ from sparktop.model.text import names_in_words
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.proof import main_metrics
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.view.depth import depth_sentences
+from sparktop.sweep.view.prefix import context_sentences
 from sparktop.sweep.view.result import Findings
 from sparktop.sweep.view.words.capacity import capacity_sentences
 from sparktop.sweep.view.words.headline import headline
@@ -34,7 +34,7 @@ def answer(result: SweepResult, found: Findings) -> list[str]:
     first = headline(result, found.topologies, code)
     searched = [*capacity_sentences(result, code), *slo_sentences(result, code)]
     sentences = searched or ([first] if first is not None else [])
-    sentences += list(depth_sentences(result, code))[1:]  # the first is the headline
+    sentences += list(context_sentences(result, code))[1:]  # the first is the headline
     if not searched and found.topologies is not None:
         sentences += _targets(found.topologies)
     elif not searched:

@@ -154,6 +154,7 @@ def _context(level: LevelResult) -> Iterator[tuple[str, str | float | None]]:
     yield "context_ttft_ms_mean", part.ttft_ms.mean if part is not None and part.ttft_ms else None
     yield "context_found_percent", None if part is None else part.found_percent
     yield "context_found_from", None if part is None else part.found_from
+    yield "context_counted_percent", None if part is None else part.counted_percent
 
 
 _NO_TARGET = TargetResult(name="", url="")

@@ -25,6 +25,7 @@ AXES = {
     LoadKind.RATE: "requests per second",
     LoadKind.USERS: "users",
     LoadKind.AGENTS: "agents",
+    LoadKind.POOLS: "other traffic between, in sizes of the KV cache",
 }
 """Title of the horizontal axis."""
 DEPTH = "tokens of context and prompt"

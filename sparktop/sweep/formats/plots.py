@@ -21,6 +21,7 @@ _AXES = {
     LoadKind.RATE: "requests/s",
     LoadKind.USERS: "users",
     LoadKind.AGENTS: "agents",
+    LoadKind.POOLS: "pools",
 }
 WIDTH, HEIGHT = 78, 16
 _LEAST_WIDTH, _LEAST_HEIGHT = 30, 8

@@ -45,6 +45,9 @@ _OPEN: dict[str, Any] = {
 }
 """What replaces the settings of a preset if the user gives rates."""
 
+PREFIX_CACHE = "prefix-cache"
+REPEATED = 8
+"""Prompts of a level that are sent again."""
 _LEVELS = (
     SweepSettings("quick", concurrency=(1, 4, 16), climb_to=CLIMB_TO, prompt_lengths=(128,), tg=64, runs=3),
     SweepSettings("topology", concurrency=(1, 2, 4, 8, 16, 32, 64), prompt_lengths=(1024,), tg=128, runs=3),
@@ -55,6 +58,16 @@ _LEVELS = (
         tg=128,
         depths=(0, 4096, 8192, 16384, 32768, 65535, 100_000),
         runs=3,
+    ),
+    SweepSettings(
+        PREFIX_CACHE,
+        concurrency=(1,),
+        prompt_lengths=(2048,),
+        tg=16,
+        pools=(0, 0.5, 1, 2),
+        runs=1,
+        mode=LoadMode.STEADY.value,
+        requests=REPEATED,
     ),
     SweepSettings(
         "wide",
@@ -68,7 +81,7 @@ _LEVELS = (
     SweepSettings("long-context", concurrency=(1,), prompt_lengths=(5000, 20000, 39000), tg=256, runs=1),
     SweepSettings("agents", concurrency=(64, 128, 256, 512, 1024), prompt_lengths=(128,), tg=128, runs=1),
 )
-BUILT_IN = tuple(replace(one, more_runs=True) for one in _LEVELS)
+BUILT_IN = tuple(replace(one, more_runs=not one.pools) for one in _LEVELS)
 """The built-in presets, in the order in which they are listed.
 
 In all of them, a level has as many runs as a reliable result needs.
@@ -167,6 +180,8 @@ def make_plan(
         pp=plan.lengths[0],
         guard=Guard(min_headroom_gib=limits.min_headroom_gib, max_gpu_c=limits.max_gpu_c),
     )
+    if plan.kind is LoadKind.POOLS and asked.concurrency not in {None, (1,)}:
+        raise UsageError(f"--preset {PREFIX_CACHE} sends one request at a time: leave out -c")
     _check(plan)
     return plan
 
@@ -224,6 +239,8 @@ def _fitted(plan: Plan) -> Plan:
     bursts = plan.mode is LoadMode.BURST and plan.runs_of(1) is not None
     whole = plan.whole and bool(plan.depths)
     lengths = tuple(depth + length for depth in plan.depths for length in plan.lengths)
+    if plan.kind is LoadKind.POOLS:
+        plan = replace(plan, requests=plan.requests or REPEATED, duration_s=None, runs=1)
     return replace(
         plan,
         climb_to=plan.climb_to if chosen and not plan.depths else None,
@@ -238,6 +255,7 @@ def _of_preset(preset: SweepSettings) -> dict[str, Any]:
         "prompt_lengths": preset.prompt_lengths,
         "tg": preset.tg,
         "depths": preset.depths,
+        "points": tuple(LoadPoint(LoadKind.POOLS, one) for one in preset.pools),
         "runs": preset.runs,
         "climb_to": preset.climb_to,
         "more_runs": preset.more_runs,
@@ -261,14 +279,20 @@ def _check(plan: Plan) -> None:
         _check_open(plan)
     if plan.mode is LoadMode.AGENTS:
         check_conversations(plan)
+    _check_context(plan)
+    if plan.mode is LoadMode.BURST and plan.duration_s is not None and plan.requests is not None:
+        raise UsageError("a burst level is bounded by --duration or by --requests, not by both")
+
+
+def _check_context(plan: Plan) -> None:
+    if plan.kind is LoadKind.POOLS and (plan.mode is not LoadMode.STEADY or plan.depths or plan.slo):
+        raise UsageError(f"--preset {PREFIX_CACHE} sends prompts twice: leave out --mode, --depth and --slo")
     if plan.depths and plan.mode is not LoadMode.BURST:
         raise UsageError("--depth sends bursts: the context first, then the prompts; leave out --mode")
     if plan.depths and plan.longest:
         raise UsageError("--longest looks for the longest prompt without context: leave out --depth")
     if plan.whole and not plan.depths:
         raise UsageError("--whole-prompt says how --depth is sent: give the depths, as in --depth 0,4k,16k")
-    if plan.mode is LoadMode.BURST and plan.duration_s is not None and plan.requests is not None:
-        raise UsageError("a burst level is bounded by --duration or by --requests, not by both")
 
 
 def _check_open(plan: Plan) -> None:

@@ -11,7 +11,8 @@ from sparktop.sweep.result.parts import Count, Number, Part
 class ContextPart(Part):
     """The runs that sent the context alone, and what the prompts after it found in the prefix cache.
 
-    llama-benchy's rows `ctx_pp @ d4096` and `ctx_tg @ d4096`. The columns `each_…` have an entry per request.
+    llama-benchy's rows `ctx_pp @ d4096` and `ctx_tg @ d4096`. In a level of prompts that are sent twice, the
+    runs that sent them first, and what the second ones found. The columns `each_…` have an entry per request.
     """
 
     ok: Count = 0
@@ -29,6 +30,8 @@ class ContextPart(Part):
     """Mean share (0 to 100) of the context's tokens that the prompts found in the cache; None if unknown."""
     found_from: Literal["answers", "counters"] | None = None
     """What reported it: the usage of each answer, or the servers' counters."""
+    counted_percent: Number = None
+    """The same share as the servers' counters report it; None if unknown."""
 
     def figure(self, metric: str) -> Rate | Latency | None:
         """Return the rate or latency `metric` of the context; None if it was not measured."""

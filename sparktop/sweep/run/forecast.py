@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from sparktop.graphics.durations import duration_words, range_words
-from sparktop.model.load import LoadMode
+from sparktop.model.load import LoadKind, LoadMode
 from sparktop.model.text import clean
 from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.order import Load, loads
@@ -72,20 +72,27 @@ def forecast(plan: Plan, known: Sequence[SweepResult], slots: Mapping[str, int] 
     count = _measured(plan)
     warm_ups = sum(load.concurrency for load in loads(plan)) * len(plan.targets) if plan.warmup else 0
     sure = [one for one in found if one is not None]
-    contexts = sum(_requests(plan, load) or 0 for load in loads(plan) if load.depth) * len(plan.targets)
-    each = [(load.prompt_tokens + 2 * load.depth, _requests(plan, load) or 0) for load in loads(plan)]
+    twice = plan.kind is LoadKind.POOLS
+    contexts = sum(_requests(plan, load) or 0 for load in loads(plan) if load.depth or twice)
+    contexts *= len(plan.targets)
+    each = [(_sent(load), _requests(plan, load) or 0) for load in loads(plan)]
     return Forecast(
         requests=count,
         warm_ups=warm_ups + contexts,
         prompt_tokens=None if count is None else sum(map(math.prod, each)) * len(plan.targets),
         output_tokens=None if count is None else (count + contexts) * plan.tg,
-        seconds=_seconds(plan, sure) if sure and len(sure) == len(found) else None,
+        seconds=_seconds(plan, sure) if sure and len(sure) == len(found) and not twice else None,
         why=_why(plan, found),
-        at_least=plan.searches or plan.more_runs or most is not None,
+        at_least=twice or plan.searches or plan.more_runs or most is not None,
         levels=len(loads(plan)) * len(plan.targets),
         most_concurrency=most,
         time=_time(plan, found, most),
     )
+
+
+def _sent(load: Load) -> int:
+    """Return the prompt tokens that a measured request stands for, with those sent before it."""
+    return load.prompt_tokens * (2 if load.point.kind is LoadKind.POOLS else 1) + 2 * load.depth
 
 
 def _farthest(plan: Plan, most: int) -> Plan:
@@ -144,7 +151,7 @@ def _time(plan: Plan, found: Sequence[EarlierSweep | None], top: int | None) -> 
     `top` is the highest concurrency that the sweep may go on to. Where no earlier sweep is known (None in
     `found`), the range is that from fast to slow servers.
     """
-    if plan.searches or not plan.targets:
+    if plan.searches or not plan.targets or plan.kind is LoadKind.POOLS:
         return None
     farthest = plan if top is None else _farthest(plan, top)
     fast = [one or AssumedPace(_FAST_TPS, _FAST_PREFILL_TPS) for one in found]
@@ -156,6 +163,9 @@ def _time(plan: Plan, found: Sequence[EarlierSweep | None], top: int | None) -> 
 
 def _why(plan: Plan, found: Sequence[EarlierSweep | None]) -> str:
     """Return the source of a forecast's duration and how reliable it is."""
+    if plan.kind is LoadKind.POOLS:
+        pools = sum(point.value for point in plan.axis)
+        return f"depends on the size of the KV cache: {pools:g} times as many tokens are sent in between"
     unknown = [target.name for target, one in zip(plan.targets, found, strict=True) if one is None]
     if not plan.targets:
         return "unknown: no target"

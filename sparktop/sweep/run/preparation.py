@@ -225,6 +225,14 @@ def _with_servers(
     )
 
 
+def _pool_words(plan: Plan, size: float | None) -> str:
+    """Return how much other traffic is sent to a server whose KV cache holds `size` tokens."""
+    if size is None:
+        return "reports no size of its KV cache: prompts are sent again at once only"
+    pools = sum(point.value for point in plan.axis)
+    return f"its KV cache holds {size:,.0f} tokens, {size * pools:,.0f} are sent as other traffic"
+
+
 def _kv_capacity(views: Sequence[BackendView]) -> float | None:
     known = [view.kv_capacity_tokens for view in views if view.kv_capacity_tokens is not None]
     return sum(known) if known and len(known) == len(views) else None
@@ -327,6 +335,8 @@ def _capacity(plan: Plan, name: str, longest: int, views: list[BackendView]) -> 
     context = min((view.max_model_len for view in views if view.max_model_len is not None), default=None)
     if plan.trace is not None and (words := plan.trace.too_long(context)) is not None:
         yield f"{name}: {words}"
+    if plan.kind is LoadKind.POOLS:
+        yield f"{name}: {_pool_words(plan, _kv_capacity(views))}"
     if plan.kind is not LoadKind.CONCURRENCY:
         return  # how many requests are in flight is what the sweep finds out
     most = plan.highest_concurrency

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
-from sparktop.model.load import LoadMode
+from sparktop.model.load import LoadKind, LoadMode
 from sparktop.sweep.generator.wire.messages import ClientHealth
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
 from sparktop.sweep.result.axis import LevelLoad
@@ -156,7 +156,7 @@ def _queue(facts: LevelFacts, level: LevelResult) -> Iterator[Validity]:
 
 def _cache_doubts(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
     """Yield a reason to doubt the level if the prefix cache did not do what the load expects of it."""
-    if level.depth:
+    if level.depth or level.load is LoadKind.POOLS:
         yield from context_doubts(level)
     elif level.agents is None and level.replay is None:
         yield from _cache(facts)
@@ -253,6 +253,8 @@ def _output(plan: Plan, level: LevelResult) -> Iterator[Validity]:
 
 
 def _length(plan: Plan, level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
+    if level.load is LoadKind.POOLS:
+        return  # its figures are over requests
     if plan.mode is not LoadMode.BURST:
         runs = facts.run_s if plan.mode is LoadMode.STEADY else [plan.duration_s or 0.0]
         shortest = min(runs, default=0.0)

@@ -44,6 +44,8 @@ def curve_plots(
     kinds = {level.load.point.kind for one in series for level in one.levels}
     others = [_of_kinds(one, kinds) for reference in references for one in reference.series]
     others += [_of_kinds(one, kinds) for one in beside]
+    if LoadKind.POOLS in kinds:
+        return ()  # one request at a time: its table says more than a curve
     plots = []
     known = {name for one in series for name in one.metrics()}
     for name in RATE_CURVES if LoadKind.RATE in kinds else _closed_curves(known):

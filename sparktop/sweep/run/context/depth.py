@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from sparktop.model.load import Level
+from sparktop.model.load import Level, LoadKind
 from sparktop.sweep.generator.wire.messages import ContextLoad, RunLoad
 from sparktop.sweep.result.context import ContextPart
 from sparktop.sweep.result.level import level_result
@@ -30,8 +30,12 @@ def context_of(run_id: str, depth: int) -> ContextLoad:
 
 
 def context_command(command: RunLoad) -> RunLoad:
-    """Return the run that sends the contexts of the requests of `command` alone."""
-    assert command.context is not None  # noqa: S101 - called for levels with depth only
+    """Return the run that sends the contexts of the requests of `command` alone.
+
+    Without contexts it sends the prompts themselves for the first time.
+    """
+    if command.context is None:
+        return replace(command, id=f"{command.id}-cold")
     return replace(command, id=f"{command.id}-context", context=replace(command.context, alone=True))
 
 
@@ -46,11 +50,13 @@ def context_part(
     `contexts` are the requests that sent contexts alone, `prompts` those that followed. `grown` is the growth
     of the servers' counters over both; None if unknown.
     """
-    if not level.depth:
+    repeated = level.point.kind is LoadKind.POOLS
+    if not level.depth and not repeated:
         return None
-    made = level_result(replace(level, prompt_tokens=level.depth, depth=0), contexts)
+    length = level.prompt_tokens if repeated else level.depth
+    made = level_result(replace(level, prompt_tokens=length, depth=0), contexts)
     each = made.each
-    found_percent, found_from = _found(level.depth, prompts, grown)
+    found_percent, found_from = _found(length, prompts, grown)
     return ContextPart(
         ok=made.requests.ok,
         failed=made.requests.failed,
@@ -65,6 +71,7 @@ def context_part(
         each_stream_tps=() if each is None else each.stream_tps,
         found_percent=found_percent,
         found_from=found_from,
+        counted_percent=_counted(length, prompts, grown),
     )
 
 
@@ -76,24 +83,33 @@ def _found(
     cached = [end.cached_tokens for end in ends if end.cached_tokens is not None]
     if cached and len(cached) == len(ends):
         return _PERCENT * sum(min(depth, one) for one in cached) / (depth * len(ends)), "answers"
+    counted = _counted(depth, prompts, grown)
+    return counted, None if counted is None else "counters"
+
+
+def _counted(depth: int, prompts: Sequence[RequestTrace], grown: Counters | None) -> float | None:
+    """Return the share of the contexts that the servers' counters report as found, in percent."""
+    ends = sum(trace.ended is not None and trace.ok for trace in prompts)
     if grown is None or grown.cache_queries is None or grown.cache_hits is None or not ends:
-        return None, None
+        return None
     # Each context is new, so that hits are those of the prompts after it. Without any query it is off.
-    return min(_PERCENT, _PERCENT * grown.cache_hits / (depth * len(ends))), "counters"
+    return min(_PERCENT, _PERCENT * grown.cache_hits / (depth * ends))
 
 
 def context_doubts(level: LevelResult) -> Iterator[Validity]:
     """Yield a reason to doubt a level with depth if its context was not, or not surely, in the cache."""
-    if level.context is None or not level.depth:
-        return
+    if level.context is None or (level.load is LoadKind.POOLS and level.value):
+        return  # what is lost after other traffic is what the sweep looks for
     percent = level.context.found_percent
     if percent is None:
         message = "whether the context was in the prefix cache is unknown: the server reports no hits"
         yield Validity(code=CONTEXT_UNKNOWN, message=message)
     elif percent < _OFF_PERCENT:
-        message = "no token of the context was in the prefix cache: is it off (--no-enable-prefix-caching)?"
+        message = "nothing was in the prefix cache: is it off (--no-enable-prefix-caching)?"
         yield Validity(code=NO_PREFIX_CACHE, message=message)
-    elif (missing := level.depth * (1 - percent / _PERCENT)) > max(_LOST_SHARE * level.depth, _LONGEST_BLOCK):
+    elif level.depth and (missing := level.depth * (1 - percent / _PERCENT)) > max(
+        _LOST_SHARE * level.depth, _LONGEST_BLOCK
+    ):
         yield Validity(
             code=CONTEXT_LOST,
             message=f"only {percent:.0f} % of the context was still in the prefix cache: {missing:,.0f} of "

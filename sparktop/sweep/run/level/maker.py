@@ -37,6 +37,7 @@ from sparktop.sweep.plan.plan import ENOUGH_S, Plan
 from sparktop.sweep.run.brake import Brake
 from sparktop.sweep.run.context.depth import context_command
 from sparktop.sweep.run.context.length import REFUSING
+from sparktop.sweep.run.context.pools import UnknownPoolError, phases_before, traffic_command
 from sparktop.sweep.run.estimate import MOST_RUNS, Estimate
 from sparktop.sweep.run.guard import GuardWatch
 from sparktop.sweep.run.level.commands import run_command
@@ -54,14 +55,6 @@ from sparktop.values import dataclass
 LEAST_REST_S = 5.0
 REST_INTERVALS = 6.0
 """Maximum wait until servers are idle, in poll intervals; at least `LEAST_REST_S` seconds."""
-
-
-_PHASES = {
-    (True, False): Phase.WARMING_UP,
-    (False, True): Phase.CONTEXT,
-    (False, False): Phase.RUNNING,
-}
-"""Phases by (whether the run is a warm-up, whether it sends contexts alone)."""
 
 
 class TargetFailedError(Exception):
@@ -106,7 +99,7 @@ class LevelMaker:
     _newest_failure: str = ""
     _made: int = 0
     """Completed runs of the present stint; -1 until its warm-up is over."""
-    _context_s: float = 0.0
+    _before_s: float = 0.0
     """Seconds that it took to send the context of the next run."""
     _run_from: dict[str, ServerPoint] = field(default_factory=dict)
     """Sample of each server while idle before the present run, to count the requests that it serves in the
@@ -132,7 +125,7 @@ class LevelMaker:
         paused_s = 0.0
         try:
             if stint.first and self.plan.warmup:
-                await self._run(stint, record, 0, warm_up=True)
+                await self._run(stint, record, 0, Phase.WARMING_UP)
                 # Counters are read at rest, so that the growth by the warm-up is not part of the level's
                 # figures.
                 self._made = 0
@@ -214,42 +207,49 @@ class LevelMaker:
             run += 1
 
     async def _measure(self, stint: Stint, record: LevelRecord, run: int) -> bool:
-        """Execute a measured run, after that of its contexts in a level with depth; see `_run`."""
-        if stint.load.depth:
-            await self._run(stint, record, run, warm_up=False, context=True)
-        return not self.brake.pulled and await self._run(stint, record, run, warm_up=False)
+        """Execute a measured run, after those that bring the prefix cache into its state; see `_run`."""
+        try:
+            before = phases_before(stint.load, record.prepared.kv_capacity_tokens)
+        except UnknownPoolError as error:
+            raise LevelRefusedError(str(error)) from error
+        for phase in before:
+            await self._run(stint, record, run, phase)
+            if self.brake.pulled:
+                return False
+        return await self._run(stint, record, run, Phase.RUNNING)
 
-    async def _run(
-        self, stint: Stint, record: LevelRecord, run: int, *, warm_up: bool, context: bool = False
-    ) -> bool:
+    async def _run(self, stint: Stint, record: LevelRecord, run: int, phase: Phase) -> bool:
         """Execute one load run and enter it into `record`; return whether any answer named its backend.
 
-        With `context`, it sends only the contexts of the requests of measured run number `run`.
+        In the phases CONTEXT and TRAFFIC it sends what comes before the measured run number `run`.
 
         Raises:
             TargetFailedError: requests to the target fail for a reason that does not depend on the level.
             LevelRefusedError: the server rejected every request of the level.
             WorkerGoneError: the load generator's process exited.
         """
+        warm_up, context = phase is Phase.WARMING_UP, phase is Phase.CONTEXT
         command = run_command(self.plan, self.sweep_id, stint, record, run, fit=self._fit, warm_up=warm_up)
         if context:
             command = context_command(command)
-        uncounted = warm_up or context
-        self.tell(self._phase(_PHASES[warm_up, context], stint, run))
+        elif phase is Phase.TRAFFIC:
+            command = traffic_command(command, stint.load, record.prepared.kv_capacity_tokens or 0.0)
+        uncounted = phase is not Phase.RUNNING
+        self.tell(self._phase(phase, stint, run))
         if not uncounted:
             self.note_run(stint.target.name, stint.load, run)
         run_record = RunRecord(command.id)
         self.present, self.newest_data_at = record.prepared, self.clock()
         gone, refused = await self._send(stint, record, command, run_record, warm_up=uncounted)
         events = named(run_record.events(), record.prepared)
-        record.add_run(run_record, events, warm_up=warm_up, context=context)
+        record.add_run(run_record, events, warm_up=uncounted and not context, context=context)
         self.tell(RunTold(stint.target.name, stint.load, run, events, uncounted))
         if gone is not None:
             raise WorkerGoneError(gone.failure)
         if refused is not None and refused.failure.word != CANCELLED:
             raise TargetFailedError(refused.failure.message)
         if run_record.finished is not None and not run_record.finished.cancelled:
-            self._learn(stint, run_record.finished, warm_up=warm_up, context=context)
+            self._learn(stint, run_record.finished, phase)
             self._check_run(stint.target.name, events)
         return any(isinstance(event, RequestEnded) and event.served_by is not None for event in events)
 
@@ -277,18 +277,19 @@ class LevelMaker:
                     pass
         return gone, refused
 
-    def _learn(self, stint: Stint, finished: RunFinished, *, warm_up: bool, context: bool) -> None:
-        """Count a complete run, and note its duration, with that of its context, to estimate the rest.
+    def _learn(self, stint: Stint, finished: RunFinished, phase: Phase) -> None:
+        """Count a complete run, and note its duration, with what came before it, to estimate the rest.
 
         The warm-up of an open loop is a single request, and that of a level with depth has no context: their
         durations say nothing.
         """
-        self._made += not (warm_up or context)
-        took_s = finished.ended_at - finished.started_at
-        differs = warm_up and (stint.load.depth or self.plan.mode is LoadMode.OPEN)
-        if not context and not differs:
-            self.estimate.learn_run(stint.target.name, stint.load, took_s + self._context_s)
-        self._context_s = took_s if context else 0.0
+        self._made += phase is Phase.RUNNING
+        took_s = self._before_s + finished.ended_at - finished.started_at
+        before = phase in {Phase.CONTEXT, Phase.TRAFFIC}
+        alone = not stint.load.depth and self.plan.mode is not LoadMode.OPEN
+        if phase is Phase.RUNNING or (phase is Phase.WARMING_UP and alone):
+            self.estimate.learn_run(stint.target.name, stint.load, took_s)
+        self._before_s = took_s if before else 0.0
 
     @property
     def _fit(self) -> int | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from sparktop.model.load import LoadKind
 from sparktop.model.sweep_comparison import NO_DIFFERENCE, AdviceRow, Topologies
 from sparktop.model.sweep_view import Rank, ResultRow
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.definitions import METRICS
-from sparktop.sweep.view.depth import depth_sentences
+from sparktop.sweep.view.prefix import context_sentences
 
 _PRIMARY = ("sustained_tps", "decode_tps")
 
@@ -19,7 +20,7 @@ def verdict(result: SweepResult, rows: Sequence[ResultRow], compared: Topologies
     `rows` are the rows of the result table, `compared` is the comparison of several targets.
     """
     names = [target.name for target in result.targets if target.levels]
-    sentences: list[str] = list(depth_sentences(result))[1:]  # the first is the headline
+    sentences: list[str] = list(context_sentences(result))[1:]  # the first is the headline
     sentences += advised(compared.advice if compared is not None else ())
     sentences += best_level(rows, str if len(names) > 1 else None)
     made = [row for row in rows if row.error is None]
@@ -59,7 +60,7 @@ def best_level(rows: Sequence[ResultRow], name: Callable[[str], str] | None = No
     key = next((one for one in _PRIMARY if any(row.ranks.get(one) is Rank.BEST for row in rows)), None)
     if key is None:
         return
-    if any(row.key.depth for row in rows):
+    if any(row.key.depth or row.key.point.kind is LoadKind.POOLS for row in rows):
         return  # the highest rate is that without context
     lengths = list(dict.fromkeys(row.key.prompt_tokens for row in rows))
     for length in lengths:

@@ -1,0 +1,152 @@
+"""Prompts that are sent twice, with other traffic in between: what the prefix cache saves and how long."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+
+from sparktop.commands.sweep.progress import level_line, plan_line
+from sparktop.errors import UsageError
+from sparktop.model.load import LoadKind, LoadMode, LoadPoint
+from sparktop.sweep.formats import csv_table, markdown
+from sparktop.sweep.formats.command import repeat_command
+from sparktop.sweep.plan.order import loads
+from sparktop.sweep.plan.plan import Plan, SweepTarget
+from sparktop.sweep.plan.presets import PREFIX_CACHE, Wishes, find_preset, make_plan
+from sparktop.sweep.result.context import ContextPart
+from sparktop.sweep.result.figures import Latency
+from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
+from sparktop.sweep.run.context.depth import context_doubts
+from sparktop.sweep.run.context.pools import UnknownPoolError, phases_before, repeated
+from sparktop.sweep.run.progress import Phase, PhaseChanged
+from sparktop.sweep.terms.doubts import NO_PREFIX_CACHE
+from sparktop.sweep.view.prefix import context_sentences
+from sparktop.sweep.view.result import findings
+from tests.sweep.watched_servers import QUICK, watched
+
+TARGETS = (SweepTarget("a", "http://a"),)
+PRESET = find_preset(PREFIX_CACHE)
+SMALL = replace(QUICK, kv_blocks=256, block_tokens=16)
+"""4,096 tokens of KV cache."""
+
+
+def plan_of(wishes: Wishes | None = None) -> Plan:
+    return make_plan(PRESET, TARGETS, wishes)
+
+
+@pytest.mark.process
+@pytest.mark.timeout(120)
+async def test_the_cache_keeps_a_prompt_until_its_size_has_passed() -> None:
+    """All of it at once and after half a pool, nothing after one and two, in answers and counters alike."""
+    async with watched(profile=SMALL) as servers:
+        wishes = Wishes(prompt_lengths=(256,), tg=4)
+        made = make_plan(PRESET, servers.targets[:1], wishes)
+        result = await servers.runner(replace(made, timeouts=servers.plan().timeouts)).run()
+    phases = [one.phase for one in servers.events if isinstance(one, PhaseChanged)]
+    assert (phases.count(Phase.CONTEXT), phases.count(Phase.TRAFFIC)) == (4, 3)
+    levels = result.targets[0].levels
+    assert [(one.load, one.value) for one in levels] == [(LoadKind.POOLS, one) for one in (0, 0.5, 1, 2)]
+    for level in levels:
+        assert level.context is not None
+        assert level.requests.ok == level.context.ok == 4  # a quarter of the cache
+        found, counted = level.context.found_percent, level.context.counted_percent
+        assert (found or 0.0) > 90.0 if (level.value or 0.0) < 1.0 else found == 0.0
+        assert counted == pytest.approx(found)
+        assert [mark.code for mark in level.validity if "cache" in mark.code] == []
+    _check_forms(result)
+
+
+def _check_forms(result: SweepResult) -> None:
+    text = " ".join(markdown.render(result).split())
+    assert "Prefix cache" in text
+    assert "half of it is gone between 0.5 and 1 pools of other traffic" in text
+    assert "cold" in (findings(result).headline or "")
+    rows = list(csv.DictReader(io.StringIO(csv_table.render(result))))
+    assert [(row["load"], row["value"]) for row in rows] == [("pools", one) for one in ("0", "0.5", "1", "2")]
+    assert rows[3]["context_found_percent"] == rows[3]["context_counted_percent"] == "0.0"
+    assert f"--preset {PREFIX_CACHE} --pp 256" in repeat_command(result)
+    assert SweepResult.model_validate_json(json.dumps(result.to_json())).targets == result.targets
+    line = level_line("a", result.targets[0].levels[1])
+    assert line.startswith("a: after 0.5 pools · TTFT ")
+    assert "from the cache" in line
+
+
+def test_the_plan_says_what_is_sent_before_it_starts() -> None:
+    """Four levels, one request at a time; how long they last depends on the server's cache."""
+    plan = plan_of()
+    assert [one.point.label for one in loads(plan)] == [
+        "again at once",
+        "after 0.5 pools",
+        "after 1 pool",
+        "after 2 pools",
+    ]
+    assert {one.concurrency for one in loads(plan)} == {1}
+    line = plan_line(plan)
+    assert line.startswith("prompts of 2,048 tokens, sent again at once, after 0.5 pools, ")
+    assert "time depends on the size of the KV cache: 3.5 times as many tokens are sent in between" in line
+
+
+@pytest.mark.parametrize(
+    "wishes", [Wishes(mode=LoadMode.BURST), Wishes(depths=(0, 10)), Wishes(concurrency=(4,))]
+)
+def test_what_does_not_fit_is_refused(wishes: Wishes) -> None:
+    """One line for settings that need another load."""
+    with pytest.raises(UsageError, match=r"prompts twice|one request at a time"):
+        plan_of(wishes)
+
+
+def test_prompts_fit_into_the_cache_together() -> None:
+    """As many as fill a quarter of it, one at least; other traffic needs a known size."""
+    plan = plan_of()
+    at_once, later = loads(plan)[:2]
+    assert [repeated(plan, later, pool) for pool in (None, 1e6, 20_000, 3000)] == [8, 8, 2, 1]
+    assert phases_before(at_once, None) == (Phase.CONTEXT,)
+    assert phases_before(later, 1e6) == (Phase.CONTEXT, Phase.TRAFFIC)
+    with pytest.raises(UnknownPoolError):
+        phases_before(later, None)
+
+
+def level_of(
+    value: float, ttft: float, first: float, percent: float | None, *, std: float = 2.0
+) -> LevelResult:
+    return LevelResult(
+        concurrency=1,
+        load=LoadKind.POOLS,
+        value=value,
+        pp=2048,
+        ttft_ms=Latency(mean=ttft, std=std),
+        context=ContextPart(ttft_ms=Latency(mean=first, std=std), found_percent=percent),
+    )
+
+
+def sentences(*levels: LevelResult) -> list[str]:
+    target = TargetResult.model_construct(name="a", levels=levels)
+    return list(context_sentences(SweepResult.model_construct(targets=(target,))))
+
+
+def test_a_cache_that_is_off_is_named() -> None:
+    """No hits counted, and warm as slow as cold; without counters the TTFT decides."""
+    off = level_of(0, 601.0, 600.0, 0.0)
+    (only,) = sentences(off, level_of(1, 600.0, 601.0, 0.0))
+    assert only == "prefix cache is off: warm = cold within the noise (601 and 600 ms), no hits counted"
+    assert [mark.code for mark in context_doubts(off)] == [NO_PREFIX_CACHE]
+    (silent,) = sentences(level_of(0, 601.0, 600.0, None))
+    assert silent.endswith("no hits reported")
+    assert "8.0 × sooner" in sentences(level_of(0, 75.0, 600.0, None))[0]
+
+
+def test_a_larger_cache_than_reported_outlasts_it() -> None:
+    """Blocks that are kept elsewhere are found after more traffic than the pool holds."""
+    found = sentences(level_of(0, 75.0, 600.0, 99.0), level_of(2, 80.0, 600.0, 98.0))
+    assert found[1].endswith("more than half of it outlasts 2 pools of other traffic")
+
+
+def test_points_are_named_apart() -> None:
+    """In sentences and in narrow columns."""
+    points = [LoadPoint(LoadKind.POOLS, value) for value in (0.0, 0.5, 1.0)]
+    assert [one.label for one in points] == ["again at once", "after 0.5 pools", "after 1 pool"]
+    assert [one.short for one in points] == ["+0 pool", "+0.5 pool", "+1 pool"]
