@@ -79,12 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_load(parser: argparse.ArgumentParser) -> None:
     """Add the options that define the load: preset, concurrency, token counts, runs and the like."""
-    parser.add_argument(
-        "--preset",
-        metavar="NAME",
-        help="default: quick; an unknown one lists all; prefix-cache sends prompts twice: TTFT cold, warm and "
-        "after other traffic",
-    )
+    parser.add_argument("--preset", metavar="NAME", help="default: quick; an unknown one lists all")
     parser.add_argument(
         "-c",
         "--concurrency",

@@ -15,7 +15,7 @@ from sparktop.model.load import LoadMode
 from sparktop.model.targets import GuardLimits, SweepSettings
 from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Api, Order, Plan, SloCondition, SweepTarget
-from sparktop.sweep.plan.presets import DEFAULT, STEADY_S, Wishes, make_plan
+from sparktop.sweep.plan.presets import BUILT_IN, DEFAULT, STEADY_S, Wishes, make_plan
 from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
 from sparktop.typed import climbing_numbers, number, number_or_more, token_counts, whole_number, whole_numbers
 from sparktop.values import dataclass
@@ -32,6 +32,9 @@ _MOST_GPU_C = 1000.0
 _LONGEST_MODEL = 200
 _BOUNDS = {"runs": "runs", "duration": "seconds", "requests": "requests"}
 """The fields that can limit a level in burst mode, with their names in error messages."""
+
+_POOLS = {one.name: one.pools for one in BUILT_IN if one.pools}
+"""Levels of presets that send prompts twice, which no field shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +238,7 @@ class _Form:
             )
             or (),
             tg=self.read("tg", lambda text: whole_number(text, 1, MOST_TOKENS), "write how many, as in 64"),
+            pools=_POOLS.get(self.draft.preset, ()),
             depths=self.read("depth", lambda text: token_counts(text, 0, MOST_TOKENS)) or (),
             runs=runs,
             more_runs=more_runs,

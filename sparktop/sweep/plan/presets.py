@@ -60,16 +60,6 @@ _LEVELS = (
         runs=3,
     ),
     SweepSettings(
-        PREFIX_CACHE,
-        concurrency=(1,),
-        prompt_lengths=(2048,),
-        tg=16,
-        pools=(0, 0.5, 1, 2),
-        runs=1,
-        mode=LoadMode.STEADY.value,
-        requests=REPEATED,
-    ),
-    SweepSettings(
         "wide",
         concurrency=(1, 2, 4, 5, 8, 10, 16, 32, 64, 128, 256),
         prompt_lengths=(1024,),
@@ -80,6 +70,16 @@ _LEVELS = (
     SweepSettings("batch-scaling", concurrency=(1, 2, 4, 8, 16), prompt_lengths=(105,), tg=256, runs=3),
     SweepSettings("long-context", concurrency=(1,), prompt_lengths=(5000, 20000, 39000), tg=256, runs=1),
     SweepSettings("agents", concurrency=(64, 128, 256, 512, 1024), prompt_lengths=(128,), tg=128, runs=1),
+    SweepSettings(
+        PREFIX_CACHE,
+        concurrency=(1,),
+        prompt_lengths=(2048,),
+        tg=16,
+        pools=(0, 0.5, 1, 2),
+        runs=1,
+        mode=LoadMode.STEADY.value,
+        requests=REPEATED,
+    ),
 )
 BUILT_IN = tuple(replace(one, more_runs=not one.pools) for one in _LEVELS)
 """The built-in presets, in the order in which they are listed.

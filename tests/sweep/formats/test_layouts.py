@@ -17,7 +17,7 @@ from tests.sweep.made_results import made_series, simulated_sweep
 
 pytestmark = pytest.mark.long
 
-PRESETS = {preset.name: preset for preset in BUILT_IN}
+PRESETS = {preset.name: preset for preset in BUILT_IN if not preset.pools}
 MOST_SIMULATED = 256
 """A burst of a thousand takes seconds even in virtual time, and changes no layout."""
 
@@ -139,7 +139,7 @@ def simulated() -> Callable[[str], list[Series]]:
 
 
 def test_there_are_eight_presets() -> None:
-    """All of them are run below."""
+    """All of them are run below; one more sends prompts twice, which no layout has."""
     assert len(PRESETS) == 8
 
 
