@@ -13,7 +13,7 @@ from statistics import fmean, stdev
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint, OnAxis
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
-from sparktop.sweep.terms.definitions import ALL_LATENCIES, RATES
+from sparktop.sweep.terms.definitions import ALL_LATENCIES, GROWTH, RATES
 from sparktop.values import dataclass
 
 
@@ -211,6 +211,8 @@ def _of_level(level: LevelResult, pp: int | None, tg: int | None) -> SeriesLevel
     for name in ALL_LATENCIES:
         if (latency := level.latency(name)) is not None:
             figures[name] = Figure(latency.mean, latency.run_means)
+    if level.open_loop is not None and level.open_loop.ttft_growth is not None:
+        figures[GROWTH] = Figure(level.open_loop.ttft_growth)
     nodes = level.hardware.items()
     return SeriesLevel(
         load=_load(level, pp, tg),

@@ -19,6 +19,8 @@ RATES = (
 """Names of the metrics of a level that have one value per load run."""
 DUE_LATENCIES = ("ttft_due_ms", "e2e_due_ms", "client_wait_ms")
 """Latencies of an open loop, from the time at which a request was due; these judge it."""
+GROWTH = "ttft_growth"
+"""Name of the figure that a level has instead of latencies, if the server does not keep up with its rate."""
 LATENCIES = ("ttfr_ms", "ttft_ms", "first_answer_ms", "itl_ms", "tpot_ms", "e2e_ms", *DUE_LATENCIES)
 """Names of the metrics of a level that are statistics over its requests."""
 CALL_LATENCIES = ("ttft_tool_ms", "ttft_human_ms", "request_ms")
@@ -74,6 +76,14 @@ _ALL = (
     Metric("requests_per_s", "Completed", "req/s", "completed requests / duration", decimals=2),
     _latency("ttft_due_ms", "TTFT due", "first token - when the request was due, whatever it waited for"),
     _latency("e2e_due_ms", "E2E due", "end - when the request was due"),
+    Metric(
+        GROWTH,
+        "TTFT growth",
+        "s per s",
+        "seconds by which TTFT due grows each second, where the server does not keep up; no other latency",
+        more_is_better=False,
+        decimals=2,
+    ),
     _latency("client_wait_ms", "Client wait", "start - when the request was due", 1),
     _latency("ttft_tool_ms", "TTFT after tool", "TTFT of calls of agents with the output of a tool"),
     _latency("ttft_human_ms", "TTFT after person", "TTFT of calls of agents with a person's later request"),

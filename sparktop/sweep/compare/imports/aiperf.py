@@ -6,6 +6,8 @@ chunks are imported as ITL.
 
 from __future__ import annotations
 
+from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
+from sparktop.sweep.compare.imports.axes import by_axis
 from sparktop.sweep.compare.imports.reading import (
     ImportFormatError,
     concurrency_at,
@@ -13,12 +15,13 @@ from sparktop.sweep.compare.imports.reading import (
     listed,
     number,
     part,
+    rate_at,
     single,
     table,
     whole,
     words,
 )
-from sparktop.sweep.compare.series import Load, LoadShape, Series, SeriesLevel
+from sparktop.sweep.compare.series import LoadShape, Series, SeriesLevel, load_at
 
 _FIGURES = {
     "output_token_throughput": "output_tps",
@@ -27,6 +30,8 @@ _FIGURES = {
     "inter_token_latency": "tpot_ms",
     "request_latency": "e2e_ms",
 }
+_AT_RATES = {"poisson", "gamma", "constant"}
+"""Types of phases whose requests arrive at a rate; their concurrency is a limit."""
 _DEFINITIONS = {
     "output_tps": "generated tokens / benchmark duration",
     "total_tps": "prompt and generated tokens / benchmark duration",
@@ -34,6 +39,7 @@ _DEFINITIONS = {
     "itl_ms": "gap between chunks; mean over all gaps",
     "tpot_ms": "(latency - TTFT) / (tokens - 1) of a request; mean over requests",
     "e2e_ms": "end - start of the request, sending included; mean over requests",
+    "requests_per_s": "completed requests / benchmark duration, which lasts until the last answer",
 }
 
 
@@ -48,40 +54,47 @@ def read(data: object, name: str, source: str) -> list[Series]:
     `name` is the name of the series, `source` that of the file.
 
     Raises:
-        ImportFormatError: the file states no concurrency.
+        ImportFormatError: the file states neither a concurrency nor a rate.
     """
-    concurrency, phase = _concurrency(data)
+    point, phase = _point(data)
     figures = {ours: single(_mean(data, theirs)) for theirs, ours in _FIGURES.items()}
     figures["total_tps"] = single(_total_tps(data))
-    available = known(figures)
-    requests = whole(phase, "requests")
+    if point.kind is LoadKind.RATE:
+        figures["requests_per_s"] = single(number(data, "request_throughput", "avg"))
     failed = listed(data, "error_summary") or part(data, "was_cancelled") is True
     level = SeriesLevel(
-        load=Load(concurrency, _tokens(data, "input"), _tokens(data, "output")),
-        figures=available,
+        load=load_at(point, _tokens(data, "input"), _tokens(data, "output")),
+        figures=known(figures),
         runs=1,
         validity=("errors",) if failed else (),
     )
     models = listed(data, "input_config", "models", "items")
-    return [
+    return by_axis(
         Series(
             name=name,
             levels=(level,),
             source=source,
             tool=f"aiperf {words(data, 'aiperf_version') or '?'}",
             model=words(models[0], "name") if models else None,
-            shape=LoadShape.BURST if requests == concurrency else LoadShape.CLOSED_LOOP,
-            definitions={key: text for key, text in _DEFINITIONS.items() if key in available},
+            shape=LoadShape.BURST if whole(phase, "requests") == point.value else LoadShape.CLOSED_LOOP,
+            definitions=_DEFINITIONS,
         )
-    ]
+    )
 
 
-def _concurrency(data: object) -> tuple[int, object]:
+def _point(data: object) -> tuple[LoadPoint, object]:
+    """Return the point on the axis that the measured phase has, and this phase."""
     for phase in listed(data, "input_config", "phases"):
+        if words(phase, "kind") == "warmup":
+            continue
+        if words(phase, "type") in _AT_RATES and (rate := rate_at(phase, "rate")) is not None:
+            return rate, phase
         concurrency = concurrency_at(phase, "concurrency")
-        if concurrency is not None and words(phase, "kind") != "warmup":
-            return concurrency, phase
-    raise ImportFormatError("no phase of it has a concurrency; run it with --concurrency")
+        if concurrency is not None and words(phase, "type") not in _AT_RATES:
+            return concurrency_point(concurrency), phase
+    raise ImportFormatError(
+        "no phase of it has a concurrency or a rate; run it with --concurrency or --request-rate"
+    )
 
 
 def _mean(data: object, metric: str) -> float | None:

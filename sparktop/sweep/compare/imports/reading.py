@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.text import clean
 from sparktop.sweep.compare.series import Figure
+from sparktop.sweep.plan.arrivals import LEAST_RATE, MOST_RATE
 from sparktop.sweep.result.parts import LARGEST, MOST_CONCURRENCY
 
 
@@ -68,6 +70,12 @@ def concurrency_at(data: object, *path: str | int) -> int | None:
     """Return the concurrency at a path; None unless it is an integer from 1 to `MOST_CONCURRENCY`."""
     found = whole(data, *path)
     return found if found is not None and 1 <= found <= MOST_CONCURRENCY else None
+
+
+def rate_at(data: object, *path: str | int) -> LoadPoint | None:
+    """Return the requests per second at a path as a point; None unless it is a rate that a sweep may have."""
+    found = number(data, *path)
+    return None if found is None or not LEAST_RATE <= found <= MOST_RATE else LoadPoint(LoadKind.RATE, found)
 
 
 def words(data: object, *path: str | int) -> str | None:

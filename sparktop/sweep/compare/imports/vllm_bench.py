@@ -1,5 +1,8 @@
 """Import of `vllm bench serve`'s JSON result: one level per result in the file.
 
+A result with a finite request rate is a level at that rate; its `--max-concurrency` is then a limit. Such a
+request was due when the tool's loop woke for it, which is later than meant where the loop was busy.
+
 For files written with --save-detailed, all metrics are recomputed from the time stamps of the requests by
 sparktop's definitions. If a request has as many gaps as tokens, the tool has also counted a first event
 without text: its "TTFT" ends at this event, which sparktop calls TTFR, and its first gap ends at the first
@@ -9,6 +12,7 @@ token.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 from sparktop.model.failure import Failure, FailureKind
@@ -17,13 +21,17 @@ from sparktop.model.load import (
     FirstToken,
     Level,
     LoadEvent,
+    LoadKind,
     LoadMode,
+    LoadPoint,
     RequestEnded,
     RequestStarted,
     ResponseStarted,
     Tokens,
     TokenSource,
+    concurrency_point,
 )
+from sparktop.sweep.compare.imports.axes import by_axis
 from sparktop.sweep.compare.imports.reading import (
     ImportFormatError,
     concurrency_at,
@@ -33,14 +41,18 @@ from sparktop.sweep.compare.imports.reading import (
     number,
     numbers,
     part,
+    rate_at,
     single,
     whole,
     words,
 )
-from sparktop.sweep.compare.series import Figure, Load, LoadShape, Series, SeriesLevel
+from sparktop.sweep.compare.series import Figure, Load, LoadShape, Series, SeriesLevel, load_at
 from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.open_loop import windows
+from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.result.trace import collect
-from sparktop.sweep.terms.definitions import LATENCIES, RATES
+from sparktop.sweep.terms.definitions import GROWTH, LATENCIES, RATES
+from sparktop.sweep.terms.doubts import LATE_SENDS, OVERLOADED, UNSTABLE
 
 _FIGURES = {
     "output_throughput": "output_tps",
@@ -50,6 +62,7 @@ _FIGURES = {
     "mean_tpot_ms": "tpot_ms",
     "mean_e2el_ms": "e2e_ms",
 }
+_AT_RATES = {"request_throughput": "requests_per_s", "mean_e2el_including_client_queue_ms": "e2e_due_ms"}
 _DEFINITIONS = {
     "output_tps": "generated tokens / benchmark duration",
     "total_tps": "prompt and generated tokens / benchmark duration",
@@ -57,7 +70,10 @@ _DEFINITIONS = {
     "itl_ms": "gap between events; mean over all gaps",
     "tpot_ms": "(latency - TTFT) / (tokens - 1) of a request; mean over requests",
     "e2e_ms": "last event - start of the request; mean over requests",
+    "requests_per_s": "completed requests / benchmark duration, which lasts until the last answer",
+    "e2e_due_ms": "last event - when its loop woke for the request",
 }
+_DUE = "requests were due when its loop woke for them"
 _ANEW = "made anew from its detailed stamps, with sparktop's definitions"
 
 
@@ -70,20 +86,20 @@ def is_it(data: object) -> bool:
 
 
 def read(data: object, name: str, source: str) -> list[Series]:
-    """Convert the results of `vllm bench serve` to a list with one series.
+    """Convert the results of `vllm bench serve` to a list with one series, or with two for both axes.
 
     A file written with --append-result has several levels. `name` is the name of the series, `source` that of
     the file.
 
     Raises:
-        ImportFormatError: a result states no concurrency.
+        ImportFormatError: a result states neither a concurrency nor a rate.
     """
     results = data if isinstance(data, list) else [data]
     detailed = [_detailed(result) for result in results]
     levels = tuple(found or _summary(result) for found, result in zip(detailed, results, strict=True))
     anew = all(detailed)
-    used = {metric for level in levels for metric in level.figures}
-    return [
+    due = (_DUE,) if anew and any(one.load.position for one in levels) else ()
+    return by_axis(
         Series(
             name=name,
             levels=levels,
@@ -91,38 +107,47 @@ def read(data: object, name: str, source: str) -> list[Series]:
             tool="vllm bench serve",
             model=words(results[0], "model_id"),
             shape=LoadShape.CLOSED_LOOP if not _bursts(results) else LoadShape.BURST,
-            definitions={} if anew else {key: text for key, text in _DEFINITIONS.items() if key in used},
-            notes=(_ANEW,) if anew else (),
+            definitions={} if anew else _DEFINITIONS,
+            notes=(_ANEW, *due) if anew else (),
         )
-    ]
+    )
 
 
 def _bursts(results: Sequence[object]) -> bool:
     return all((whole(one, "num_prompts") or 0) <= (whole(one, "max_concurrency") or 0) for one in results)
 
 
-def _concurrency(result: object) -> int:
-    concurrency = concurrency_at(result, "max_concurrency")
-    if concurrency is None:
-        raise ImportFormatError("it names no max_concurrency; run it with --max-concurrency")
-    return concurrency
+def _point(result: object) -> LoadPoint:
+    """Return the point of a result on its axis: its rate if it has a finite one, else its concurrency."""
+    first, last = rate_at(result, "ramp_up_start_rps"), rate_at(result, "ramp_up_end_rps")
+    if words(result, "ramp_up_strategy") and first is not None and last is not None:
+        return replace(first, rises_to=last.value)
+    if (rate := rate_at(result, "request_rate")) is not None:
+        return rate
+    if (concurrency := concurrency_at(result, "max_concurrency")) is not None:
+        return concurrency_point(concurrency)
+    raise ImportFormatError(
+        "it names no max_concurrency and no rate; run it with --max-concurrency or --request-rate"
+    )
 
 
 def _load(result: object) -> Load:
     requests = whole(result, "completed") or 0
     prompt, output = whole(result, "total_input_tokens"), whole(result, "total_output_tokens")
     if not requests:
-        return Load(_concurrency(result))
-    return Load(
-        _concurrency(result),
+        return load_at(_point(result))
+    return load_at(
+        _point(result),
         None if prompt is None else round(prompt / requests),
         None if output is None else round(output / requests),
     )
 
 
 def _summary(result: object) -> SeriesLevel:
-    figures = {ours: single(number(result, theirs)) for theirs, ours in _FIGURES.items()}
-    return SeriesLevel(load=_load(result), figures=known(figures), runs=1, validity=_validity(result))
+    load = _load(result)
+    theirs_of = _FIGURES if load.position is None else _FIGURES | _AT_RATES
+    figures = {ours: single(number(result, theirs)) for theirs, ours in theirs_of.items()}
+    return SeriesLevel(load=load, figures=known(figures), runs=1, validity=_validity(result))
 
 
 def _validity(result: object) -> tuple[str, ...]:
@@ -138,12 +163,28 @@ def _detailed(result: object) -> SeriesLevel | None:
     if not events:
         return None
     load = _load(result)
-    mode = LoadMode.BURST if _bursts([result]) else LoadMode.STEADY
-    level = Level("", load.concurrency, load.pp or 0, load.tg or 0, mode)
-    made = level_result(level, collect(events))
+    made = level_result(_level(load, result), traces := collect(events), windows(events, traces))
     rates = {name: Figure(rate.mean, rate.values) for name in RATES if (rate := made.rate(name))}
     latencies = {name: Figure(one.mean, one.run_means) for name in LATENCIES if (one := made.latency(name))}
-    return SeriesLevel(load, {**rates, **latencies}, runs=1, validity=_validity(result))
+    growth = single(made.open_loop.ttft_growth) if made.open_loop is not None else None
+    validity = (*_validity(result), *_open_loop_codes(made))
+    return SeriesLevel(load, known({**rates, **latencies, GROWTH: growth}), runs=1, validity=validity)
+
+
+def _level(load: Load, result: object) -> Level:
+    pp, tg, limit = load.pp or 0, load.tg or 0, concurrency_at(result, "max_concurrency")
+    if load.position is not None:
+        most = whole(result, "num_prompts") or 0
+        return Level("", limit or most + 1, pp, tg, LoadMode.OPEN, position=load.position)
+    return Level("", load.concurrency, pp, tg, LoadMode.BURST if _bursts([result]) else LoadMode.STEADY)
+
+
+def _open_loop_codes(made: LevelResult) -> Iterator[str]:
+    """Yield the codes of the reasons to doubt a level at a rate, of which unstable ones have no latencies."""
+    found = made.open_loop
+    if found is not None:
+        marks = ((UNSTABLE, found.unstable), (OVERLOADED, found.overloaded), (LATE_SENDS, found.late))
+        yield from (code for code, holds in marks if holds)
 
 
 def _events(result: object) -> Iterator[LoadEvent]:
@@ -151,7 +192,8 @@ def _events(result: object) -> Iterator[LoadEvent]:
     starts, firsts, gaps, prompts, outputs, errors = (listed(result, name) for name in columns)
     if not starts or len({len(starts), len(firsts), len(gaps), len(prompts), len(outputs)}) != 1:
         return
-    latencies = listed(result, "latencies")
+    latencies, waits = listed(result, "latencies"), listed(result, "queue_times")
+    at_rate = _point(result).kind is LoadKind.RATE
     for index in range(len(starts)):
         start, first = finite(starts[index]), finite(firsts[index])
         error = errors[index] if index < len(errors) else ""
@@ -159,7 +201,8 @@ def _events(result: object) -> Iterator[LoadEvent]:
             continue
         name = str(index)
         prompt, output = whole(prompts, index), whole(outputs, index)
-        yield RequestStarted(name, start, 0, prompt)
+        wait = finite(waits[index]) if index < len(waits) else None
+        yield RequestStarted(name, start, 0, prompt, start - max(0.0, wait or 0.0) if at_rate else None)
         if error or first is None or not output:
             failure = Failure(FailureKind.INTERNAL, "as its tool reported", start)
             yield RequestEnded(name, start, EndReason.ERROR, error=failure)

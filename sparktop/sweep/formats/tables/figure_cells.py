@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.load import LoadKind
+from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.sweep.compare.series import Figure, Load, Series, load_at
 from sparktop.sweep.result.comparison import ComparisonRow
 from sparktop.sweep.result.results import LevelResult
@@ -64,7 +66,7 @@ def load_of(row: ComparisonRow) -> Load:
     return load_at(row.point, row.pp, row.tg, row.depth)
 
 
-HEADS = {
+_HEADS = {
     LoadKind.CONCURRENCY: "Concurrency",
     LoadKind.RATE: "Rate",
     LoadKind.USERS: "Users",
@@ -76,4 +78,10 @@ HEADS = {
 
 def axis_head(series: Series) -> str:
     """Return the heading of the column with the points of a series on its axis."""
-    return HEADS[series.levels[0].load.point.kind if series.levels else LoadKind.CONCURRENCY]
+    return points_head(level.load.point for level in series.levels)
+
+
+def points_head(points: Iterable[LoadPoint]) -> str:
+    """Return the heading of a column with points on an axis: "Rate", "Users"; "Load" for several axes."""
+    kinds = {point.kind for point in points} or {LoadKind.CONCURRENCY}
+    return _HEADS[kinds.pop()] if len(kinds) == 1 else "Load"

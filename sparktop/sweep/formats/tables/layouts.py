@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.load import LoadKind
 from sparktop.model.sweep_comparison import NO_DIFFERENCE, NO_WINNER, NONE_OF_LEADERS
 from sparktop.report.document.grid import Cell, Grid, Outside
 from sparktop.report.markdown import code
@@ -18,13 +17,13 @@ from sparktop.sweep.compare.independent import made_of
 from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, loads
 from sparktop.sweep.formats.tables.figure_cells import (
-    HEADS,
     axis_head,
     change,
     figure,
     load_of,
     load_words,
     mean_and_std,
+    points_head,
     tokens,
     with_unit,
 )
@@ -43,10 +42,7 @@ SERVING = ("total_tps", "output_tps", "ttft_ms", "itl_ms", "e2e_ms")
 
 
 def by_concurrency(series: Series, metrics: Sequence[str], title: str) -> Grid:
-    """Return a table of one series: the column "Concurrency", and one for each of `metrics` with values.
-
-    There is one row per level.
-    """
+    """Return a table of one series: its points, and each of `metrics` with values; one row per level."""
     shown_metrics = [METRICS[name] for name in metrics if name in series.metrics()]
     rows = tuple(
         (
@@ -60,7 +56,7 @@ def by_concurrency(series: Series, metrics: Sequence[str], title: str) -> Grid:
 
 
 def winners(comparison: ComparisonResult, metric: str, names: Sequence[str]) -> Grid:
-    """Return a table that compares series in one metric: Concurrency | each series | Winner (percent).
+    """Return a table that compares series in one metric: point | each series | Winner (percent).
 
     There is one row per compared load. `names` are the series in the order of columns; series without a
     value are left out.
@@ -81,7 +77,7 @@ def winners(comparison: ComparisonResult, metric: str, names: Sequence[str]) -> 
     )
     better = "higher" if meaning.more_is_better else "lower"
     heads: tuple[Cell, ...] = (
-        HEADS[rows[0].load if rows else LoadKind.CONCURRENCY],
+        points_head(row.point for row in rows),
         *(Outside(name) for name in shown),
         _winner_head(comparison, vs),
     )
@@ -102,7 +98,7 @@ def _winner_head(comparison: ComparisonResult, vs: str | None) -> Cell:
 
 
 def versus(comparison: ComparisonResult, metric: str, ours: str, theirs: Collection[str]) -> Grid:
-    """Return a table of one metric with the columns: Source | Concurrency | Theirs | Ours | Delta.
+    """Return a table of one metric with the columns: Source | point | Theirs | Ours | Delta.
 
     The series `ours` is compared with each series in `theirs`. If a value is a range, the difference in the
     column Delta is computed with the nearest end of the range.
@@ -121,14 +117,15 @@ def versus(comparison: ComparisonResult, metric: str, ours: str, theirs: Collect
         if row.metric == metric and name in theirs and ours in row.values
         if row.values.get(name) is not None
     )
-    heads = ("Source", "Concurrency", f"Theirs ({meaning.unit})", f"Ours ({meaning.unit})", "Delta")
+    axis = points_head(row.point for row in comparison.rows)
+    heads = ("Source", axis, f"Theirs ({meaning.unit})", f"Ours ({meaning.unit})", "Delta")
     return Grid(f"{meaning.title}: theirs and ours", heads, rows)
 
 
 def all_versus(
     comparison: ComparisonResult, metric: str, ours: Sequence[str], theirs: Collection[str]
 ) -> Grid:
-    """Return a table of one metric with the columns: Source | Concurrency | Theirs | each of `ours`.
+    """Return a table of one metric with the columns: Source | point | Theirs | each of `ours`.
 
     The value of each series in `ours` is followed by its difference from theirs.
     """
@@ -141,7 +138,8 @@ def all_versus(
                 own = {one: f"{_value(row, one, meaning)} ({_delta(row, one, name)})" for one in known}
                 cells = (own.get(one, UNKNOWN) for one in ours)
                 rows.append((Outside(name), load_words(load_of(row)), _value(row, name, meaning), *cells))
-    heads: list[Cell] = ["Source", "Concurrency", f"Theirs ({meaning.unit})", *map(Outside, ours)]
+    axis = points_head(row.point for row in comparison.rows)
+    heads: list[Cell] = ["Source", axis, f"Theirs ({meaning.unit})", *map(Outside, ours)]
     return Grid(f"{meaning.title}: theirs and ours", tuple(heads), tuple(rows))
 
 
@@ -269,7 +267,7 @@ def spread(first: Series, second: Series, metric: str = "decode_tps") -> Grid:
             rows.append(
                 (load_words(load, lengths=first.has_lengths), f"{stds[0]:.2f}", f"{stds[1]:.2f}", ratio)
             )
-    heads = ("Concurrency", Outside(first.name, " stdev"), Outside(second.name, " stdev"), "Ratio")
+    heads = (axis_head(first), Outside(first.name, " stdev"), Outside(second.name, " stdev"), "Ratio")
     return Grid(f"{meaning.title} ({meaning.unit}): spread over runs", heads, tuple(rows))
 
 
@@ -293,7 +291,7 @@ def gap(first: Series, second: Series, load: Load) -> Grid:
 
 
 def intervals(series: Series, metrics: Sequence[str]) -> Grid:
-    """Return a table of a series: the column "Concurrency" and one for each of `metrics`; a row per level.
+    """Return a table of a series: the column of its points and one for each of `metrics`; a row per level.
 
     The cells are "mean ± standard deviation over runs". Metrics without any standard deviation are left
     out.
@@ -311,7 +309,7 @@ def intervals(series: Series, metrics: Sequence[str]) -> Grid:
         for level in series.levels
     )
     heads = tuple(f"{metric.title} ({metric.unit})" for metric in shown_metrics)
-    return Grid("Mean ± standard deviation over runs", ("Concurrency", *heads), rows)
+    return Grid("Mean ± standard deviation over runs", (axis_head(series), *heads), rows)
 
 
 def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:

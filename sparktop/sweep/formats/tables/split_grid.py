@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.load import LoadKind
 from sparktop.report.document.grid import Cell, Grid, Outside
 from sparktop.report.markdown import code
-from sparktop.sweep.formats.tables.figure_cells import HEADS, load_of_level, load_words
+from sparktop.sweep.formats.tables.figure_cells import load_of_level, load_words, points_head
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import LevelResult, TargetResult
 from sparktop.sweep.result.run_split import level_split, run_shares
@@ -31,7 +30,7 @@ def split_grid(target: TargetResult) -> Grid:
     several = len({(level.point, level.depth) for level in target.levels}) < len(target.levels)
     levels = [level for level in target.in_order() if level.error is None]
     rows = tuple(_row(level, names, lengths=several) for level in levels)
-    heads: list[Cell] = [HEADS[levels[0].load if levels else LoadKind.CONCURRENCY]]
+    heads: list[Cell] = [points_head(level.point for level in levels)]
     for name in names:
         heads += [Outside(name, " requests"), Outside(name, " batch")]
     return Grid(title, (*heads, "Largest share of a run"), rows, notes=(_NOTE,))

@@ -212,6 +212,8 @@ READERS: dict[str, Callable[[object, str, str], list[Series]]] = {
     AIPERF: aiperf.read,
     VLLM: vllm_bench.read,
     GUIDELLM: guidellm.read,
+    "vllm-bench-serve-0.32-rate-detailed.json": vllm_bench.read,
+    "guidellm-0.8.1-rate.json": guidellm.read,
 }
 ODD = st.sampled_from([None, True, -1, 0, 1e300, "x\x1b[2J", [], {}, [None, "a"], {"a": [1]}, 10**400])
 
@@ -244,7 +246,7 @@ def test_odd_values_anywhere_cost_a_figure_never_a_traceback(name: str, data: st
             holder[data.draw(st.sampled_from(keys(holder)))] = data.draw(ODD)
     for series in read_or_nothing(name, told):
         assert series.model is None or series.model.isprintable()
-        assert all(level.load.concurrency >= 1 for level in series.levels)
+        assert all(level.load.point.value > 0 for level in series.levels)
 
 
 @pytest.mark.parametrize("name", ["completed", "total_input_tokens", "input_lens", "output_lens"])
