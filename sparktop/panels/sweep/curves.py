@@ -76,7 +76,7 @@ def line_letter(lines: Sequence[CurveLine], index: int) -> str:
     return str(1 + len(before) % 9)
 
 
-_AXES = {
+AXES = {
     LoadKind.CONCURRENCY: "c",
     LoadKind.RATE: "/s",
     LoadKind.USERS: "users",
@@ -116,7 +116,7 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     rows = [
         heading(f"{plot.title} in {plot.unit}", better, width),
         *body,
-        [label(fit(_AXES[points[0].kind], _EDGE - 1, "right") + " "), label(below)],
+        [label(fit(AXES[points[0].kind], _EDGE - 1, "right") + " "), label(below)],
     ]
     return [merged(fit_row(row, width)) for row in rows][:height]
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import BalanceWord
+from sparktop.model.load import LoadKind
 from sparktop.model.sweep_comparison import (
     NO_DIFFERENCE,
     NO_WINNER,
@@ -28,10 +29,10 @@ from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged, row_width
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import flowed, sentence_rows, wrapped
-from sparktop.panels.sweep.curves import legend_rows, plots_rows
+from sparktop.panels.sweep.curves import AXES, legend_rows, plots_rows
 from sparktop.panels.sweep.table import ALIKE, BEST
 
-MAIN = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_ms")
+MAIN = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_due_ms", "e2e_due_ms", "ttft_ms")
 """Metrics on the screen; other metrics are shown only if none of these was measured."""
 _LOAD = 5
 """Least width in cells of the level's name, which stands before all columns."""
@@ -164,7 +165,8 @@ def metric_rows(compared: Topologies, metric: ComparedMetric, width: int) -> lis
     load = max((_LOAD, *map(len, levels))) if compared.several_lengths else _LOAD
     columns, winner = _widths(compared.columns, width - load - 1)
     better = "higher is better" if metric.more_is_better else "lower is better"
-    head: Row = [label(fit("c", load, "right"))]
+    axis = AXES[metric.levels[0].point.kind if metric.levels else LoadKind.CONCURRENCY]
+    head: Row = [label(fit(axis, load, "right"))]
     for index, name in enumerate(compared.columns):
         head += [
             (" ", "text"),

@@ -21,6 +21,7 @@ from sparktop.model.sweep_comparison import (
 )
 from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.findable import USUAL_SPREAD_PERCENT, Design, runs_needed
+from sparktop.sweep.terms.definitions import in_sentence
 
 _BANDS = ((4, "few users, low latency"), (16, "moderate load"), (1_000_000, "many at once, throughput"))
 """(highest concurrency, use case) of each range of concurrencies, as in the topology benchmark of 2026-03."""
@@ -197,7 +198,7 @@ def leading_words(names: Sequence[str]) -> str:
 
 
 def _short(metric: ComparedMetric) -> str:
-    return metric.title if metric.title.isupper() else metric.title.lower()
+    return in_sentence(metric.title)
 
 
 def _against(metric: ComparedMetric, part: _Part) -> str:

@@ -20,6 +20,7 @@ from sparktop.model.text import names_in_words
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.proof import main_metrics
 from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.terms.definitions import in_sentence
 from sparktop.sweep.view.prefix import context_sentences
 from sparktop.sweep.view.result import Findings
 from sparktop.sweep.view.words.capacity import capacity_sentences
@@ -52,7 +53,7 @@ def _targets(compared: Topologies) -> Iterator[str]:
     known = {one.metric: one for one in compared.metrics}
     metrics = [known[name] for name in main_metrics(known)]
     if metrics and all(_state(level) == NO_DIFFERENCE for metric in metrics for level in metric.levels):
-        titles = [metric.title if metric.title.isupper() else metric.title.lower() for metric in metrics]
+        titles = [in_sentence(metric.title) for metric in metrics]
         *most, last = titles
         yield f"No difference between the targets is shown in {', '.join(most)}{' or ' if most else ''}{last}"
         return

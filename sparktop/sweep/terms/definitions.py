@@ -103,6 +103,12 @@ _ALL = (
 METRICS = {metric.name: metric for metric in _ALL}
 """Every metric by name, in the order of table columns."""
 
+
+def in_sentence(title: str) -> str:
+    """Return the title of a metric as within a sentence: "decode", "TTFT due"."""
+    return " ".join(word if word.isupper() else word.lower() for word in title.split())
+
+
 TERMS = {
     "❌": "the server refused requests of this length",
     "±": "standard deviation over runs",

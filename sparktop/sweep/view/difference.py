@@ -21,13 +21,16 @@ from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.findable import could_show_words
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, load_at
 from sparktop.sweep.result.comparison import Change, ComparisonResult, ComparisonRow, CouldShow
-from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.terms.definitions import METRICS, in_sentence
 from sparktop.sweep.view.curves import measured
 from sparktop.values import dataclass
 
-SHOWN = ("decode_tps", "sustained_tps", "prefill_tps", "peak_tps", "ttft_ms", "itl_ms", "e2e_ms")
+SHOWN = (
+    *("decode_tps", "sustained_tps", "prefill_tps", "peak_tps"),
+    *("ttft_due_ms", "e2e_due_ms", "ttft_ms", "itl_ms", "e2e_ms"),
+)
 """Names of the metrics that are compared."""
-_DECIDING = ("sustained_tps", "decode_tps")
+_DECIDING = ("sustained_tps", "decode_tps", "ttft_due_ms", "e2e_due_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +161,7 @@ def _verdict(rows: Sequence[DifferenceRow], could_show: Mapping[str, CouldShow])
     chosen = next(one for title in titles if (one := [row for row in both if row.title == title]))
     if all(row.significant is None for row in chosen):
         spans = _span([row.percent or 0.0 for row in chosen])
-        return f"{chosen[0].title.lower()} {spans}: single runs, no test possible"
+        return f"{in_sentence(chosen[0].title)} {spans}: single runs, no test possible"
     better = [row for row in chosen if row.better is True]
     worse = [row for row in chosen if row.better is False]
     parts = [
@@ -176,8 +179,9 @@ def _verdict(rows: Sequence[DifferenceRow], could_show: Mapping[str, CouldShow])
             (one for name, one in could_show.items() if METRICS[name].title == chosen[0].title), None
         )
         found = "" if limit is None or limit.percent is None else f" ({could_show_words(limit)})"
-        return f"{chosen[0].title.lower()}: {_rest_words(rest, 'level')}{found}{also}"
-    return f"{chosen[0].title.lower()}: {', '.join([*parts, *([_rest_words(rest, 'more')] if rest else [])])}"
+        return f"{in_sentence(chosen[0].title)}: {_rest_words(rest, 'level')}{found}{also}"
+    words = [*parts, *([_rest_words(rest, "more")] if rest else [])]
+    return f"{in_sentence(chosen[0].title)}: {', '.join(words)}"
 
 
 def _rest_words(rest: Mapping[str, int], what: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from sparktop.model.load import LoadKind, LoadMode
+from sparktop.panels.sweep.topology import topology_screen
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.formats.written import sweep_report
@@ -13,15 +14,20 @@ from sparktop.sweep.result.figures import Latency, Rate
 from sparktop.sweep.result.open_loop import OpenLoopResult
 from sparktop.sweep.result.replay.parts import ReplayResult, TracePlan
 from sparktop.sweep.result.results import LevelResult, Requests, SweepResult, TargetResult
+from sparktop.sweep.view.difference import Compared, labelled
 from sparktop.sweep.view.result import findings, plan_words
 
 TRACE = TracePlan(name="day.csv", path="day.csv", form="azure", speed=2.0, requests=400)
 
 
-def level(ttft_ms: float, *, unstable: bool = False) -> LevelResult:
-    """Return a level of three runs with about this TTFT from the due time."""
-    means = [ttft_ms * factor for factor in (0.99, 1.0, 1.01)]
-    ttft = Latency.of_values([value for value in means for _ in range(100)], means)
+def latency(mean_ms: float) -> Latency | None:
+    """Return a latency of three runs."""
+    means = [mean_ms * factor for factor in (0.99, 1.0, 1.01)]
+    return Latency.of_values([value for value in means for _ in range(100)], means)
+
+
+def level(ttft_ms: float, e2e_ms: float | None = None, *, unstable: bool = False) -> LevelResult:
+    """Return a level of three runs with about these latencies from the due time; E2E defaults to TTFT."""
     return LevelResult(
         concurrency=512,
         load=LoadKind.RATE,
@@ -30,8 +36,8 @@ def level(ttft_ms: float, *, unstable: bool = False) -> LevelResult:
         runs=3,
         requests=Requests(ok=1200),
         output_tps=Rate.of_runs([99.0, 100.0, 101.0]),
-        ttft_due_ms=None if unstable else ttft,
-        e2e_due_ms=None if unstable else ttft,
+        ttft_due_ms=None if unstable else latency(ttft_ms),
+        e2e_due_ms=None if unstable else latency(e2e_ms or ttft_ms),
         open_loop=OpenLoopResult(offered_per_s=2.5, unstable=unstable, ttft_growth=0.5 if unstable else None),
         replay=ReplayResult(prompt_tokens=1000, cached_tokens=870),
     )
@@ -67,6 +73,24 @@ def test_the_latencies_of_two_targets_on_one_trace_are_compared() -> None:
     report = sweep_report(result(a=level(500), b=level(400)), "md")
     assert "| Rate " in report
     assert "c0" not in report
+
+
+def test_the_longer_latency_alone_may_decide() -> None:
+    """Equal TTFT does not hide that one answers sooner."""
+    found = findings(result(a=level(500, 3000), b=level(500, 2000)))
+    assert found.headline == "b wins at 2.5 /s of day.csv: −33 % E2E due"
+    assert found.topologies is not None
+    text = "\n".join("".join(word for word, _ in row) for row in topology_screen(found.topologies, 80, 24))
+    assert "TTFT due in ms" in text
+    assert "E2E due in ms" in text
+
+
+def test_two_replays_of_one_trace_are_before_and_after() -> None:
+    """The latencies from the due time decide, with the interval of the change."""
+    before, after = (series_of(result(a=level(ms)))[0] for ms in (500, 400))
+    found = labelled(Compared("monday", (before,)), before, Compared("tuesday", (after,)), after)
+    assert "TTFT due" in found.verdict
+    assert "20 %" in found.verdict
 
 
 def test_a_target_that_does_not_keep_up_is_named_first_of_all() -> None:

@@ -22,7 +22,7 @@ from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT
 from sparktop.sweep.compare.proof import main_metrics
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.run.slo.judgement import quantile_interval
-from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.terms.definitions import DUE_LATENCIES, METRICS, in_sentence
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.prefix import context_sentences
 from sparktop.sweep.view.words.capacity import capacity_sentences
@@ -237,6 +237,8 @@ def _of_comparison(compared: Topologies, name: Callable[[str], str]) -> str:
     metrics = [known[one] for one in main_metrics(known)]
     if not metrics:
         return ""
+    if metrics[0].metric in DUE_LATENCIES:  # neither of them decides alone
+        metrics.sort(key=lambda one: all(level.winner is None for level in one.levels))
     first = metrics[0]
     winners = dict.fromkeys(level.winner for level in first.levels if level.winner is not None)
     if not winners:
@@ -326,4 +328,4 @@ def _percent(level: ComparedLevel) -> float | None:
 
 
 def _title(metric: ComparedMetric) -> str:
-    return " ".join(word if word.isupper() else word.lower() for word in metric.title.split())
+    return in_sentence(metric.title)
