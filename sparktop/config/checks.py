@@ -233,10 +233,10 @@ def _crossed_limits(data: Mapping[str, object]) -> Iterator[Problem]:
 def _crossed_axes(data: Mapping[str, object]) -> Iterator[Problem]:
     """Yield a problem for a sweep with two axes, or with a key that belongs to another axis."""
     for number, table in _tables(data, "sweeps"):
-        axes = [key for key in ("concurrency", "users", "agents") if table.get(key)]
+        axes = [key for key in ("concurrency", "rate", "users", "agents") if table.get(key)]
         for key in axes[1:]:
             yield Problem(("sweeps", number, key), f"stands beside {axes[0]}: a sweep has one of them")
-        for key, axis in (("think_s", "users"), ("workload", "agents")):
+        for key, axis in (("think_s", "users"), ("workload", "agents"), ("arrivals", "rate")):
             if key in table and axis not in table:
                 yield Problem(("sweeps", number, key), f"has no effect without {axis}")
 

@@ -229,6 +229,8 @@ class SweepTable(Strict):
     think_s: float | None = Field(default=None, ge=0.1, le=3600)
     agents: list[Count] = Field(default_factory=list)
     workload: Name | None = None
+    rate: Name | None = None
+    arrivals: Name | None = None
     trace: FileName | None = None
     trace_speed: float | None = Field(default=None, ge=0.001, le=1000)
     trace_range: Name | None = None

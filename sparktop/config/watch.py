@@ -168,6 +168,8 @@ def _sweep(one: Plain, path: Path, env: Mapping[str, str]) -> SweepSettings:
         think_s=one["think_s"],
         agents=tuple(one["agents"]),
         workload=one["workload"],
+        rate=one["rate"],
+        arrivals=one["arrivals"],
     )
 
 

@@ -194,6 +194,10 @@ class SweepSettings:
     agents: tuple[int, ...] = ()
     """Numbers of agents, instead of `concurrency`; `workload` is what they do."""
     workload: str | None = None
+    rate: str | None = None
+    """Requests per second instead of `concurrency`, such as "0.5,1,2", "0.5..4" or "auto"."""
+    arrivals: str | None = None
+    """How the gaps between requests at a rate vary, such as "poisson"."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,7 +235,7 @@ def _rates(arguments: argparse.Namespace) -> tuple[LoadPoint, ...] | None:
     Raises:
         UsageError: a rate is not valid, or another option contradicts rates.
     """
-    from sparktop.sweep.plan.arrivals import parse_pattern, parse_rates  # late: as above
+    from sparktop.sweep.plan.arrivals import parse_pattern, rates_or_auto  # late: as above
 
     if arguments.rate is None:
         if arguments.arrivals is not None:
@@ -250,7 +250,7 @@ def _rates(arguments: argparse.Namespace) -> tuple[LoadPoint, ...] | None:
     except UsageError as error:
         raise UsageError(f"--arrivals {error}") from None
     try:
-        return () if arguments.rate.strip() == "auto" else parse_rates(arguments.rate)
+        return rates_or_auto(arguments.rate)
     except UsageError as error:
         raise UsageError(f"--rate: {error}") from None
 

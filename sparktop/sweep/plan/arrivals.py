@@ -27,6 +27,8 @@ _TRAIN_GAP_S = (0.1, 2.0)
 _NAMED = {"poisson": 1.0, "constant": math.inf, "bursty": 0.25}
 """Shapes by name. The gaps of a recorded chat service had a coefficient of variation of 1.09 (Azure 2023,
 conversations), so that Poisson is right for chat."""
+AUTO = "auto"
+"""Stands for the search for the highest rate that a target keeps up with."""
 TRAINS = "trains"
 """Trains of requests: Poisson starts, geometric length of mean 8, gaps of 0.1 to 2 s, as agents send them."""
 
@@ -116,6 +118,15 @@ def parse_rates(text: str) -> tuple[LoadPoint, ...]:
     if twice is not None:
         raise UsageError(f"{twice.words} stands twice")
     return found
+
+
+def rates_or_auto(text: str) -> tuple[LoadPoint, ...]:
+    """Return the rates of a list as `parse_rates` does, and no rate for "auto", the search for the highest.
+
+    Raises:
+        UsageError: as `parse_rates`.
+    """
+    return () if text.strip() == AUTO else parse_rates(text)
 
 
 def rate_of(point: LoadPoint) -> Rate:

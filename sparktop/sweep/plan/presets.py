@@ -14,7 +14,7 @@ from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.model.targets import GuardLimits, SweepSettings
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
-from sparktop.sweep.plan.arrivals import check_arrivals, parse_pattern, rate_of
+from sparktop.sweep.plan.arrivals import check_arrivals, parse_pattern, rate_of, rates_or_auto
 from sparktop.sweep.plan.conversations.preset import ConversationPreset
 from sparktop.sweep.plan.people import (
     THINK_S,
@@ -187,15 +187,21 @@ def make_plan(
 
 
 def _on_axis(preset: SweepSettings, asked: Wishes) -> Wishes:
-    """Return `asked` with the recorded traffic, users or agents of a preset, unless another axis was chosen.
+    """Return `asked` with the trace, rates, users or agents of a preset, unless another axis was chosen.
 
     Raises:
-        UsageError: the preset's trace or workload cannot be used.
+        UsageError: the preset's trace, rate or workload cannot be used.
     """
     axes = (asked.concurrency, asked.points, asked.find_knee, asked.trace, asked.climb_to)
     if preset.trace is not None and all(one is None for one in (*axes, asked.mode)):
         part = preset.trace_speed, preset.trace_range
         return replace(asked, trace=find_replay(preset.trace, None, *part))
+    if preset.rate is not None and all(one is None for one in (*axes, asked.mode)):
+        points, arrivals = rates_or_auto(preset.rate), asked.arrivals or preset.arrivals
+        asked = replace(
+            asked, duration_s=asked.duration_s or preset.duration_s, runs=asked.runs or preset.runs
+        )
+        return replace(asked, points=points or None, find_knee=not points or None, arrivals=arrivals)
     if (not preset.users and not preset.agents) or any(one is not None for one in axes):
         return asked
     asked = replace(asked, duration_s=asked.duration_s or preset.duration_s)

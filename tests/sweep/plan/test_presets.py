@@ -148,6 +148,19 @@ def test_settings_that_contradict_rates_are_refused(wishes: dict[str, Any], mess
         rated(**wishes)
 
 
+def test_a_preset_has_rates() -> None:
+    """A preset of the configuration may be rates; -c on the command line chooses the other axis."""
+    preset = SweepSettings("r", rate="1,2", arrivals="bursty", duration_s=20.0, runs=3, prompt_lengths=(64,))
+    plan = make_plan(preset, (SOLO,))
+    assert [one.label for one in plan.points] == ["1 /s", "2 /s"]
+    assert (plan.mode, plan.arrivals, plan.duration_s, plan.runs) == (LoadMode.OPEN, "bursty", 20.0, 3)
+    assert make_plan(preset, (SOLO,), Wishes(arrivals="constant", runs=1)).arrivals == "constant"
+    assert make_plan(preset, (SOLO,), Wishes(concurrency=(4,))).kind is LoadKind.CONCURRENCY
+    assert make_plan(SweepSettings("a", rate="auto"), (SOLO,)).find_knee
+    with pytest.raises(UsageError, match="is not a rate"):
+        make_plan(SweepSettings("b", rate="0"), (SOLO,))
+
+
 def test_a_preset_has_agents_or_users() -> None:
     """The axis of a preset is that of the plan, unless a user chooses another."""
     agents = make_plan(SweepSettings("a", agents=(1, 4), workload="chat", duration_s=60.0), (SOLO,))
