@@ -11,7 +11,7 @@ from sparktop.model.load import LoadMode
 from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.order import Load, Stint, numbers
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
-from sparktop.sweep.run.conversations import ramp_s
+from sparktop.sweep.run.conversations.level import ramp_s
 from sparktop.sweep.run.open_loop.arrivals import warm_up_s
 from sparktop.values import dataclass
 

@@ -15,6 +15,7 @@ from sparktop.sweep.plan.plan import ENOUGH_S, Order, Plan
 from sparktop.sweep.plan.slo import runs_needed
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.capacity.forecast import most_levels, most_seconds
+from sparktop.sweep.run.conversations.forecast import conversation_forecast
 from sparktop.sweep.run.estimate import LEAST, MOST, between, climbs
 from sparktop.sweep.run.open_loop.forecast import open_forecast
 from sparktop.sweep.run.pace import AssumedPace, EarlierSweep, earlier_sweep
@@ -67,6 +68,8 @@ def forecast(plan: Plan, known: Sequence[SweepResult], slots: Mapping[str, int] 
         return Forecast(None, 0, None, None, None, "for the search", levels=levels, time=time)
     if plan.mode is LoadMode.OPEN:
         return Forecast(**open_forecast(plan))
+    if plan.mode is LoadMode.AGENTS:
+        return Forecast(**conversation_forecast(plan))
     found = [earlier_sweep(target, plan, known) for target in plan.targets]
     most = _most(plan, found, slots or {})
     count = _measured(plan)

@@ -11,7 +11,7 @@ from sparktop.sweep.plan.plan import ENOUGH_S, Plan
 from sparktop.sweep.result.axis import LevelLoad
 from sparktop.sweep.result.results import LevelResult, NodeSide, TargetResult, Validity
 from sparktop.sweep.run.context.depth import context_doubts
-from sparktop.sweep.run.conversations import conversation_doubts
+from sparktop.sweep.run.conversations.level import conversation_doubts
 from sparktop.sweep.run.load import BackendQueue, queue_reason
 from sparktop.sweep.run.open_loop.doubts import open_loop_doubts
 from sparktop.sweep.run.server_side import Counters

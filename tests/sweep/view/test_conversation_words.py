@@ -10,7 +10,7 @@ from sparktop.sweep.result.axis import PlanResult
 from sparktop.sweep.result.figures import Latency
 from sparktop.sweep.result.results import LevelResult, Requests, TargetResult
 from sparktop.sweep.result.user_bounds import user_bounds
-from sparktop.sweep.run.conversations import conversation_doubts
+from sparktop.sweep.run.conversations.level import conversation_doubts
 from sparktop.sweep.terms.doubts import FEW_CALLS
 from sparktop.sweep.view.result import plan_words
 from sparktop.sweep.view.words.conversations import (

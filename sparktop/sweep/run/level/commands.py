@@ -8,7 +8,7 @@ from sparktop.sweep.plan.order import Load, Stint
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.run.context.depth import context_of
 from sparktop.sweep.run.context.pools import repeated
-from sparktop.sweep.run.conversations import conversations_of
+from sparktop.sweep.run.conversations.level import conversations_of
 from sparktop.sweep.run.level.record import LevelRecord
 from sparktop.sweep.run.open_loop.arrivals import open_loop_of
 

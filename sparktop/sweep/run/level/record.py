@@ -17,7 +17,7 @@ from sparktop.sweep.result.open_loop import windows
 from sparktop.sweep.result.results import BackendSide, LevelResult, ServerSide, UncountedRequests
 from sparktop.sweep.result.trace import RequestTrace, collect
 from sparktop.sweep.run.context.depth import context_part
-from sparktop.sweep.run.conversations import with_servers
+from sparktop.sweep.run.conversations.level import with_servers
 from sparktop.sweep.run.level.counts import asked_of, sampled_span
 from sparktop.sweep.run.level.limit import limit_side
 from sparktop.sweep.run.load import BackendQueue, InFlight, backend_queue, busy_batch, same_moment

@@ -29,6 +29,11 @@ def ramp_s(plan: Plan) -> float:
     return min(_LONGEST_RAMP_S, _RAMP_SHARE * duration_s)
 
 
+def tail_s(plan: Plan) -> float:
+    """Return the most seconds for which a level waits for answers after the measured time."""
+    return min(_LONGEST_TAIL_S, max(_LEAST_TAIL_S, plan.duration_s or 0.0))
+
+
 def conversations_of(
     plan: Plan, load: Load, max_model_len: int | None, run: int = 0
 ) -> ConversationLoad | None:
@@ -49,7 +54,7 @@ def conversations_of(
         seed=seed,
         duration_s=duration_s,
         ramp_s=ramp_s(plan),
-        tail_s=min(_LONGEST_TAIL_S, max(_LEAST_TAIL_S, duration_s)),
+        tail_s=tail_s(plan),
         max_model_len=max_model_len,
         people=load.point.kind is LoadKind.USERS,
     )

@@ -1,0 +1,1 @@
+"""Levels of users and agents: what their runs do, their forecast, and reasons to doubt them."""

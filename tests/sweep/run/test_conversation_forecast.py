@@ -1,0 +1,40 @@
+"""Forecasts of sweeps of users and agents."""
+
+from __future__ import annotations
+
+from sparktop.commands.sweep.conversations import conversations_line
+from sparktop.model.targets import SweepSettings
+from sparktop.sweep.plan.plan import Plan, SweepTarget
+from sparktop.sweep.plan.presets import make_plan
+from sparktop.sweep.run.conversations.forecast import expected_requests
+from sparktop.sweep.run.forecast import forecast
+
+
+def plan_of(settings: SweepSettings) -> Plan:
+    """Return the plan of a preset for one server."""
+    return make_plan(settings, [SweepTarget("solo", "http://127.0.0.1:8000")])
+
+
+def test_the_duration_of_a_sweep_of_agents_is_that_of_its_levels() -> None:
+    """Three levels with their ramps, and at most the time in which answers are waited for."""
+    found = forecast(plan_of(SweepSettings("a", agents=(1, 4, 8), duration_s=100.0)), ())
+    assert (found.levels, found.warm_ups, found.requests) == (3, 13, None)
+    assert found.time is not None
+    assert (found.time.least_s, found.time.most_s) == (3 * 113.0, 3 * 213.0)
+
+
+def test_a_short_level_says_before_that_it_has_too_few_requests() -> None:
+    """The plan's line names how many requests the lowest level can have."""
+    line = conversations_line(plan_of(SweepSettings("a", agents=(1,), duration_s=20.0)))
+    assert line.startswith("1 agent (workload coder-quick): 1 level of 20 s, ")
+    assert "too few for a 90th percentile, which takes 36" in line
+    long = conversations_line(plan_of(SweepSettings("a", agents=(8, 16), duration_s=600.0)))
+    assert "too few" not in long
+
+
+def test_requests_grow_with_time_and_users() -> None:
+    """Twice the users send twice as many requests, and no server is faster than the pauses."""
+    plan = plan_of(SweepSettings("u", users=(4, 8), think_s=30.0, duration_s=300.0))
+    few, many = expected_requests(plan, 4), expected_requests(plan, 8)
+    assert 0 < few.least <= few.most <= 4 * 300 / 30
+    assert abs(many.most - 2 * few.most) <= 1
