@@ -28,6 +28,8 @@ AXES = {
     LoadKind.POOLS: "other traffic between, in sizes of the KV cache",
 }
 """Title of the horizontal axis."""
+_WITH_UPRIGHT = frozenset({CONCURRENCY, AXES[LoadKind.AGENTS]})
+"""Axes with limits that are upright lines."""
 DEPTH = "tokens of context and prompt"
 _HOLLOW = ("", "hollow: a mark casts doubt on the level")
 _CAP = 3.5
@@ -100,7 +102,7 @@ def curve_drawings(
     others = others if other_axis == axis else []
     limits = {plot.metric: plot.limits for plot in plots}
     for plot in curve_plots(own, beside=others):
-        kept = [one for one in limits.get(plot.metric, ()) if axis == CONCURRENCY or not one.upright]
+        kept = [one for one in limits.get(plot.metric, ()) if axis in _WITH_UPRIGHT or not one.upright]
         yield curve_drawing(replace(plot, limits=tuple(kept)), axis)
 
 

@@ -21,7 +21,7 @@ from sparktop.sweep.formats.privacy import SweepPrivacy
 from sparktop.sweep.formats.request_drawings import request_drawings
 from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.view.curves import sweep_plots
+from sparktop.sweep.view.curves import sweep_plots, without_waiting
 
 _FOR_PROGRAMS = {"csv": csv_table.render, "json": json_file.render, "llama-benchy": llama_benchy.render}
 _ON_SCREEN = ("html", "md")
@@ -46,7 +46,8 @@ def sweep_report(
     others = shown.of_series(beside)
     if form == "md":
         return markdown.render(result, others, _more(result, shown))
-    drawings = [*curve_drawings(series_of(result), others, sweep_plots(result)), *request_drawings(result)]
+    beside = [*others, *without_waiting(result)]
+    drawings = [*curve_drawings(series_of(result), beside, sweep_plots(result)), *request_drawings(result)]
     names = ", ".join(target.name for target in result.targets)
     about = f"{names} · {result.started_at:%Y-%m-%d %H:%M} UTC"
     if form == "svg":
