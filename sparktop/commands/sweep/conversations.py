@@ -92,9 +92,8 @@ def conversations_line(plan: Plan) -> str:
     """Return a line on what a sweep of users or agents is about to do, and how long it takes at least."""
     from sparktop.graphics.durations import range_words  # late: as above
     from sparktop.sweep.plan.people import think_s_of
-    from sparktop.sweep.run.conversations.forecast import expected_requests
+    from sparktop.sweep.run.conversations.forecast import requests_words
     from sparktop.sweep.run.forecast import forecast
-    from sparktop.sweep.terms.statistics import P90_FROM
 
     numbers = ", ".join(point.words for point in plan.axis)
     levels, each_s = len(plan.axis) * len(plan.targets), plan.duration_s or 0.0
@@ -105,8 +104,4 @@ def conversations_line(plan: Plan) -> str:
     names = plan.kind.value if len(plan.axis) > 1 or plan.axis[0].value != 1 else plan.kind.value[:-1]
     total = forecast(plan, ()).time
     time = "" if total is None else f", {range_words(total.least_s, total.most_s)}"
-    lowest = min(plan.axis)
-    found = expected_requests(plan, lowest.value)
-    few = f"; too few for a 90th percentile, which takes {P90_FROM}" if found.most < P90_FROM else ""
-    calls = f"about {found.least} to {found.most} requests at {lowest.label}{few}"
-    return f"{numbers} {names} ({what}): {levels} {noun} of {each_s:g} s{time}; {calls}"
+    return f"{numbers} {names} ({what}): {levels} {noun} of {each_s:g} s{time}; {requests_words(plan)}"

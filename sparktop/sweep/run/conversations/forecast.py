@@ -8,6 +8,7 @@ from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.conversations.preset import ConversationPreset
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.run.conversations.level import ramp_s, tail_s
+from sparktop.sweep.terms.statistics import P90_FROM
 from sparktop.values import dataclass
 
 _SLOW, _FAST = (15.0, 1000.0), (100.0, 8000.0)
@@ -32,6 +33,14 @@ def expected_requests(plan: Plan, number: float) -> Expected:
     duration_s = plan.duration_s or preset.duration_s
     least, most = (number * duration_s / _cycle_s(preset, *pace) for pace in (_SLOW, _FAST))
     return Expected(round(least), round(most))
+
+
+def requests_words(plan: Plan) -> str:
+    """Return how many requests the lowest level may have, and whether these are too few."""
+    lowest = min(plan.axis)
+    found = expected_requests(plan, lowest.value)
+    few = f"; too few for a 90th percentile, which takes {P90_FROM}" if found.most < P90_FROM else ""
+    return f"about {found.least} to {found.most} requests at {lowest.label}{few}"
 
 
 def _cycle_s(preset: ConversationPreset, output_tps: float, prompt_tps: float) -> float:
