@@ -125,11 +125,11 @@ async def test_the_batch_of_a_level_is_that_of_its_measured_runs(monkeypatch: py
         lambda *args, **options: lone(run_command(*args, **options)),
     )
     async with watched() as servers:
-        result = await servers.runner(servers.plan(concurrency=(4,), runs=1)).run()
+        result = await servers.runner(servers.plan(concurrency=(4,), runs=1, tg=64)).run()
     (level,) = result.targets[0].levels
     assert level.server is not None
-    assert level.server.generation_tokens == 4 * 16
-    assert level.busy_batch["spark-a"] > 3.0
+    assert level.server.generation_tokens == 4 * 64
+    assert level.busy_batch["spark-a"] > 2.2  # with the warm-up 1.6
     assert [one.code for one in level.validity if one.code in {"foreign_traffic", "count_mismatch"}] == []
 
 
@@ -253,11 +253,11 @@ async def test_the_search_for_the_most_agents_ends_at_the_slots() -> None:
     slow = replace(QUICK, max_num_seqs=2, cost=replace(QUICK.cost, weights_one_s=0.06, weights_all_s=0.06))
     async with watched(profile=slow) as servers:
         # A third request waits for 480 ms, so the mean of three is 220 ms and more; of two it is 60.
-        conditions = (SloCondition("ttft_mean_ms", 140.0),)
+        conditions = (SloCondition("ttft_mean_ms", 180.0),)
         plan = servers.plan(concurrency=(2,), tg=8, runs=4, slo=conditions, warmup=False)
         result = await servers.runner(plan).run()
     assert result.slo is not None
-    assert result.slo.conditions == ("ttft_mean_ms ≤ 140",)
+    assert result.slo.conditions == ("ttft_mean_ms ≤ 180",)
     assert result.slo.holds_to["spark-a"].concurrency == 2
     assert result.slo.holds_to["spark-a"].interval == (2, 2)
     assert [level.concurrency for level in result.targets[0].levels] == [2, 4, 3]
