@@ -7,8 +7,6 @@ reader never sees "queueing" beside 0 waiting, or "idle" beside a token rate, wi
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.progress import Progress, ProgressView
@@ -30,8 +28,14 @@ _FAILED = {
 
 _AT_WORK = frozenset(LimitKind) - {LimitKind.CLIENT, LimitKind.ROUTER, LimitKind.UNKNOWN}
 """Limits of an engine that computes all the time, however few requests run: it is busy, not bored."""
-_STOPPED = {Progress.SUSPECT: BackendState.SUSPECT, Progress.STUCK: BackendState.STUCK}
-"""The state of a backend by the verdict on its standstill."""
+_STOPPED = {
+    Progress.STILL: BackendState.STILL,
+    Progress.SUSPECT: BackendState.SUSPECT,
+    Progress.STUCK: BackendState.STUCK,
+}
+"""The state of a backend by what is known of its standstill."""
+_AT_REST = {BackendState.BORED, BackendState.IDLE}
+"""States that an engine in a long step does not have: it is busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +85,8 @@ def backend_state(load: LoadFigures, thresholds: StateThresholds) -> JudgedState
     """Return the first state of a backend whose rule is met, with its explanation.
 
     The order: unreachable, engine dead or loading (by the failure of the newest poll), connecting, asleep,
-    stuck or "stuck?", preempting, KV-full, queueing, unknown (running requests are not reported), busy,
-    bored, idle. A standstill without a verdict is added to the explanation.
+    by its standstill (stuck, "stuck?", no progress, or busy with a long step), preempting, KV-full, queueing,
+    unknown (running requests are not reported), busy, bored, idle.
     """
     if load.failure is not None:
         return JudgedState(_FAILED.get(load.failure.kind, BackendState.UNREACHABLE), load.failure.message)
@@ -91,13 +95,18 @@ def backend_state(load: LoadFigures, thresholds: StateThresholds) -> JudgedState
     if load.asleep:
         return JudgedState(BackendState.ASLEEP, "the engine sleeps")
     judged = _by_load(load, thresholds)
-    progress = load.progress
-    if progress is None:
-        return judged
-    reason = f"{progress.fact} ({progress.why})" if progress.why else progress.fact
+    return judged if load.progress is None else _standing(load.progress, judged)
+
+
+def _standing(progress: ProgressView, judged: JudgedState) -> JudgedState:
+    """Return the state of an engine without progress; `judged` is its state by its requests."""
+    still = progress.word is Progress.STILL
+    fact = f"nothing has moved for {progress.seconds:.0f} s" if still else progress.fact
+    reason = f"{fact} ({progress.why})" if progress.why else fact
     if progress.word in _STOPPED:
         return JudgedState(_STOPPED[progress.word], reason)
-    return replace(judged, rule=f"{reason}; {judged.rule}")
+    state = BackendState.BUSY if judged.state in _AT_REST else judged.state
+    return JudgedState(state, f"{reason}; {judged.rule}")
 
 
 def _by_load(load: LoadFigures, thresholds: StateThresholds) -> JudgedState:

@@ -54,6 +54,8 @@ class Verdict:
     """What to try; "" if that is not known."""
     key: str = ""
     """The key on the keyboard that shows more about the problem; "" for none."""
+    subject: str = ""
+    """Name of the backend or node that it is about; "" if it is about none or several."""
 
     @property
     def short_hint(self) -> str:
@@ -115,7 +117,7 @@ def _of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
     if condition == "stuck":
         said = next((_standing(view) for view in snapshot.backends if view.name == alert.subject), said)
     words = f"{alert.subject}: {said}" if len(said) <= _LONGEST else f"{alert.subject}: {known}"
-    return Verdict(alert.severity, words, f"{alert.subject} {known}", hint, key)
+    return Verdict(alert.severity, words, f"{alert.subject} {known}", hint, key, alert.subject)
 
 
 def _standing(view: BackendView) -> str:
@@ -134,7 +136,7 @@ def _still(snapshot: Snapshot) -> Verdict | None:
     if not standing:
         return None
     _, name, fact = max(standing)
-    return Verdict(Severity.INFO, f"{name}: {fact}", f"{name}: {fact}", key="z")
+    return Verdict(Severity.INFO, f"{name}: {fact}", f"{name}: {fact}", key="z", subject=name)
 
 
 def _without_alert(snapshot: Snapshot) -> Verdict:
@@ -155,7 +157,8 @@ def _without_alert(snapshot: Snapshot) -> Verdict:
         count = f"{most.waiting:.0f}"
         one = count == "1"
         words = f"{most.name}: {count} {'request waits' if one else 'requests wait'}"
-        return Verdict(Severity.INFO, words, f"{most.name}: {count} {'waits' if one else 'wait'}")
+        short = f"{most.name}: {count} {'waits' if one else 'wait'}"
+        return Verdict(Severity.INFO, words, short, subject=most.name)
     return _of_states(snapshot)
 
 
@@ -174,6 +177,11 @@ def _of_states(snapshot: Snapshot) -> Verdict:
         for one in snapshot.balance
         if one.within is None and not one.in_sweep and (one.word is BalanceWord.UNKNOWN or one.word_now.bad)
     ]
+    loaded = [view for view in backends if view.in_sweep]
+    if loaded:
+        swung = next((one for one in leading(snapshot.balance) if one.in_sweep and one.word.bad), None)
+        words = said if swung is None else f"{said}; {swung.group}: {swung.word.value} (sweep)"
+        return Verdict(Severity.INFO, words, said, key="" if swung is None else "w")
     if open_groups and any(view.running for view in backends):
         group = open_groups[0].group
         doubt = open_groups[0].word_now
@@ -196,4 +204,5 @@ def _silent(snapshot: Snapshot) -> Verdict | None:
         return _still(snapshot)
     words = loads[0].loading.words if loads[0].loading is not None else ""
     said = f"{loads[0].name} loads its model"
-    return Verdict(Severity.INFO, f"{said}: {words}" if words else said, said, key="z")
+    full = f"{said}: {words}" if words else said
+    return Verdict(Severity.INFO, full, said, key="z", subject=loads[0].name)

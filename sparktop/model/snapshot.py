@@ -36,6 +36,7 @@ class BackendState(StrEnum):
     ASLEEP = "asleep"
     STUCK = "stuck"
     SUSPECT = "stuck?"
+    STILL = "no progress"
     PREEMPTING = "preempting"
     KV_FULL = "KV-full"
     QUEUEING = "queueing"

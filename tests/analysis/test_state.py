@@ -9,6 +9,7 @@ import pytest
 
 from sparktop.analysis.state import JudgedState, LoadFigures, backend_state
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.progress import Progress, ProgressView
 from sparktop.model.snapshot import BackendState as Is
 from sparktop.model.targets import StateThresholds
 
@@ -150,3 +151,13 @@ def test_a_word_that_this_moment_contradicts_carries_its_window(
     judged = backend_state(replace(LoadFigures(seen=True, window_s=10.0), **load), LIMITS)
     assert (judged.state, judged.window_s) == expected
     assert judged.window_s is None or "10 s" in judged.rule
+
+
+def test_a_long_step_is_busy_and_a_standstill_is_neither_busy_nor_bored() -> None:
+    """One request that computes for long is no bored engine; of a standstill only the fact is known."""
+    running = LoadFigures(seen=True, running=1.0, running_mean=1.0, slots=48)
+    assert backend_state(running, LIMITS).state is Is.BORED
+    long_step = ProgressView(Progress.LONG_STEP, 30.0, "GPU works")
+    assert backend_state(replace(running, progress=long_step), LIMITS).state is Is.BUSY
+    still = backend_state(replace(running, progress=ProgressView(Progress.STILL, 12.0, "")), LIMITS)
+    assert (still.state, still.rule) == (Is.STILL, "nothing has moved for 12 s")

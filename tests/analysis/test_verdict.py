@@ -78,6 +78,7 @@ def test_every_alert_has_words_and_a_key() -> None:
         "a KV cache full",
         "fewer or shorter requests",
         "z",
+        "a",
     )
     assert shown(alert("node:n:gpu-lost/3")).short == "n GPU lost"
     assert shown(alert("node:n:brand-new")).short == "n brand new"
@@ -148,3 +149,11 @@ def test_nothing_is_well_before_the_balance_is_known(word: BalanceWord, now: Bal
     assert shown(balance=(settled,), backends=(loaded,)).words == "all well: 1 busy"
     resting = replace(loaded, running=0.0, state=BackendState.IDLE)
     assert shown(balance=(group,), backends=(resting,)).words == "all well: 1 idle"
+
+
+def test_the_load_of_a_sweep_is_neither_well_nor_a_fault() -> None:
+    """While a sweep loads servers, their states are named, and a swing that it causes; nothing is "well"."""
+    view = BackendView("a", "http://a:1", "g", state=BackendState.BORED, in_sweep=True)
+    assert shown(backends=(view,)).words == "1 bored"
+    swing = replace(SWING, in_sweep=True)
+    assert shown(backends=(view,), balance=(swing,)).words == "1 bored; proxy: oscillating (sweep)"

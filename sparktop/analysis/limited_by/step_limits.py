@@ -19,7 +19,7 @@ _ENOUGH_SPREAD = 0.08
 _FLAT, _STEEP = 0.55, 0.3
 """A decode step of which at least `_FLAT` is fixed is limited by reading weights, one of which at most
 `_STEEP` is fixed by computing."""
-_READS, _FEW_READS = 55.0, 35.0
+_READS, _FEW_READS = 55.0, 50.0
 """Percentages of the memory bandwidth: reads that name it as the limit, and reads that contradict it."""
 _FEW_ROWS = 64.0
 """Tokens in a step up to which a GPU that is busy all the time reads rather than computes: a GB10 computes

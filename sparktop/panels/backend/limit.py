@@ -18,7 +18,7 @@ def limit_rows(limit: Limit | None, width: int) -> list[Row]:
     if limit is None:
         return []
     last = "" if limit.window_s is None else f", last {limit.window_s:.0f} s"
-    rows: list[Row] = [[(limit.title, "title"), label(f"{last}: ")]]
+    rows: list[Row] = [[(limit.title, _role(limit)), label(f"{last}: ")]]
     used = cell_width(f"{limit.title}{last}: ")
     parts = limit.words.split("; ")
     for number, part in enumerate(parts):
@@ -35,6 +35,10 @@ def limit_rows(limit: Limit | None, width: int) -> list[Row]:
     return rows
 
 
+def _role(limit: Limit) -> str:
+    return "muted" if limit.kind is LimitKind.UNKNOWN else "title"
+
+
 def limit_note(limit: Limit | None, *, short: bool = False) -> Row:
     """Return the verdict for the edge of a frame; empty without one.
 
@@ -47,6 +51,6 @@ def limit_note(limit: Limit | None, *, short: bool = False) -> Row:
     first, *more = limit.words.split("; ")
     if short:
         clause, comma, rest = first.partition(", ")
-        return [(f" {limit.title}", "title"), (f": {clause}", "muted"), (f"{comma}{rest} ", "muted")]
+        return [(f" {limit.title}", _role(limit)), (f": {clause}", "muted"), (f"{comma}{rest} ", "muted")]
     last = "" if limit.window_s is None else f" {limit.window_s:.0f} s"
     return [(f" {limit.title}", "title"), (f"{last}: {' · '.join((first, *more))} ", "muted")]

@@ -33,7 +33,7 @@ from sparktop.values import dataclass
 
 _MIN_TOP_TPS = 10.0
 _MIN_TOP_LOAD = 4.0
-_STANDING_ROLES = {Progress.SUSPECT: "warn", Progress.STUCK: "bad"}
+_STANDING_ROLES = {Progress.STILL: "warn", Progress.SUSPECT: "warn", Progress.STUCK: "bad"}
 
 
 @dataclass(frozen=True, slots=True)

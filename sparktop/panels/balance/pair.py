@@ -114,7 +114,7 @@ def _speeds(shown: GroupSlots, width: int, half: int) -> list[Row]:
     )
     top = numbers.tick(shown.tps_top)
     ends = [
-        scale_end([*tps_words(sign, newest(values))], top)
+        scale_end([*tps_words(sign, shown.rate(values))], top)
         for sign, values in zip((UP, DOWN), shown.generation_tps, strict=True)
     ]
     gradients = ("generation", "generation")

@@ -25,6 +25,8 @@ MIN_TOP_LOAD = 4.0
 _MIN_TOP_TPS = 10.0
 _WORTH_A_LINE = 3.0
 """Least percentage of tokens lost for which the graph shows the token rate of an even split."""
+_RATE_S = 10.0
+"""Seconds that a token rate in words covers, as everywhere on the board; the graphs show seconds."""
 _SPACES = re.compile(" +")
 
 
@@ -43,6 +45,13 @@ class GroupSlots:
     even_tps: float | None
     """Estimated tokens per second of an even split; None where little or nothing was lost."""
     group_top: float
+    rate_slots: int
+    """Number of slots that a token rate in words covers."""
+
+    def rate(self, values: Slots) -> float | None:
+        """Return the mean of the newest of the token rates `values`; None if the newest is not known."""
+        known = [value for value in values[-self.rate_slots :] if value is not None]
+        return sum(known) / len(known) if known and newest(values) is not None else None
 
     def loads(self, width: int) -> list[Slots]:
         """Return each backend's running plus waiting requests, as one mean for each of `width` cells."""
@@ -70,6 +79,7 @@ def group_slots(balance: Balance, lines: Sequence[LoadLine], axis: TimeAxis, wid
         group_tps=group,
         even_tps=even,
         group_top=nice_ceiling(max(_peak([group]), even or 0.0), _MIN_TOP_TPS),
+        rate_slots=max(1, round(_RATE_S / axis.step)),
     )
 
 
@@ -172,7 +182,7 @@ def group_speed(shown: GroupSlots, width: int, height: int) -> list[Row]:
     if shown.even_tps is not None:
         more = f"┄ {numbers.rate(shown.even_tps, 6).strip()} if even · "
         rows = with_level(rows, shown.even_tps / shown.group_top)
-    words = [*tps_words("Σ", newest(shown.group_tps)), label(" tok/s")]
+    words = [*tps_words("Σ", shown.rate(shown.group_tps)), label(" tok/s")]
     gutter = [scale_end(words, numbers.tick(shown.group_top))]
     return [tps_heading("tok/s of the group", shown.group_top, width, more), *in_gutter(gutter, rows)]
 

@@ -19,6 +19,8 @@ from sparktop.panels.parts.sentences import sentence_rows
 _WORTH_A_FIGURE = 1.0
 """Percentage starved or lost below which no value is shown."""
 _WINDOW_BAR = 10
+_BEFORE_HINT = 2
+"""Values that stand before what to try: the period and the loss."""
 _CLAUSE = re.compile(r" \(|; |: |, ")
 """Matches the end of the first clause of a hint."""
 
@@ -103,12 +105,14 @@ def value_line(balance: Balance, width: int) -> Row:
     if not values:
         since = "" if balance.since is None else f"since {balance.since.astimezone():%H:%M:%S}"
         values = [[label(since or "–")], *_window_pieces(balance)]
-    row = _joined(values, width)
     clause = _CLAUSE.split(balance.hint or "")[0]
-    room = width - row_width(row) - 3
-    hints = (hint for hint in (clause, clause.partition(" or ")[0]) if hint and cell_width(hint) <= room)
-    hint = next(hints, None)
-    return row if hint is None else [*row, label(" · "), (hint, "accent")]
+    for hint in filter(None, (clause, clause.partition(" or ")[0])):
+        # What to try is worth more than the share of the backend that starves.
+        for known in (values, values[:_BEFORE_HINT]):
+            row = _joined(known, width)
+            if row_width(row) + 3 + cell_width(hint) <= width:
+                return [*row, label(" · "), (hint, "accent")]
+    return _joined(values, width)
 
 
 def _values(balance: Balance) -> list[Row]:
@@ -186,7 +190,7 @@ def _window_pieces(balance: Balance) -> list[Row]:
         pieces.append([label("seen "), *bar_runs(share, _WINDOW_BAR, "generation"), figure(words)])
     elif balance.window_s:
         pieces.append([label("last "), figure(f"{balance.window_s:.0f} s")])
-    if balance.sample_hz:
+    if balance.sample_hz and _complete(balance):
         pieces.append([label("polled every "), figure(f"{1 / balance.sample_hz:.2g} s")])
     return pieces
 

@@ -296,7 +296,8 @@ def _tile_forms(width: int, count: int) -> _Ladder:
 
     Where not even these fit, the backends are a list.
     """
-    wide, narrow = (max(1, min(count, width // least)) for least in _TILE_WIDTHS)
+    most_abreast = (max(1, min(count, width // least)) for least in _TILE_WIDTHS)
+    wide, narrow = (-(-count // -(-count // most)) for most in most_abreast)  # rows as full as they can be
     shapes = [(wide, 5), (wide, 4), (narrow, 5), (narrow, 4), (wide, 3), (narrow, 3)]
     tiles = [_panels("tile", count, columns, each) for columns, each in shapes]
     most = _columns(width, count, BACKEND_LEAST)
@@ -337,9 +338,7 @@ def _placed(form: _Form, count: int, y: int, width: int) -> list[Place]:
     places: list[Place] = []
     for index in range(count):
         row, column = divmod(index, form.columns)
-        # Fewer tiles in the last row are wider: no part of the screen stays empty.
-        abreast = min(form.columns, count - row * form.columns) if form.kind == "tile" else form.columns
-        x, end = (width * at // abreast for at in (column, column + 1))
+        x, end = (width * at // form.columns for at in (column, column + 1))
         each = form.height // rows
         places.append(Place(form.kind, index, x, y + row * each, end - x, each))
     return places

@@ -16,6 +16,7 @@ STATE_ROLES = {
     BackendState.ASLEEP: "muted",
     BackendState.STUCK: "bad",
     BackendState.SUSPECT: "warn",
+    BackendState.STILL: "warn",
     BackendState.PREEMPTING: "bad",
     BackendState.KV_FULL: "bad",
     BackendState.QUEUEING: "warn",
@@ -34,6 +35,7 @@ SHORT_STATES = {
     BackendState.UNREACHABLE: "down",
     BackendState.ENGINE_DEAD: "dead",
     BackendState.PREEMPTING: "preempts",
+    BackendState.STILL: "stalled",
 }
 """Words of eight letters or fewer for states with longer names, for narrow places."""
 

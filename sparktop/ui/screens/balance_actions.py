@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from textual.screen import Screen
 
+from sparktop.analysis.verdict import verdict
 from sparktop.config.keys import KEYS, Key
 from sparktop.model.balance import BalanceWord, leading
 from sparktop.model.snapshot import Snapshot
@@ -65,6 +66,14 @@ class BalanceActions(Screen[None]):
     def action_select(self, step: int) -> None:
         """Move the selection over the panels: 1 to the next panel, -1 to the previous one."""
         raise NotImplementedError
+
+    def in_header(self, kind: str) -> PanelKey | None:
+        """Return the "node" or "backend" that the header's words are about; None if it is neither."""
+        if self.shown is None:
+            return None
+        views = self.shown.nodes if kind == "node" else self.shown.backends
+        subject = verdict(self.shown).subject
+        return PanelKey(kind, subject) if subject in {view.name for view in views} else None
 
     def _group_keys(self) -> list[tuple[str, str]]:
         """Return (key, text) pairs that the footer shows first while a group is shown alone.

@@ -46,6 +46,7 @@ _WORDS = (
     ("asleep", "its weights are put away"),
     ("stuck", "it holds requests, but has made no progress for minutes while its GPUs wait"),
     ("stuck?", "the same for a shorter time: its panel says since when, and what the GPUs do"),
+    ("no progress", "it holds requests, and nothing has moved for 10 s or more: a fact, no verdict yet"),
     ("preempting", "requests were thrown out of the KV cache in the last 10 s"),
     ("KV-full", "98 % of the KV cache or more is used"),
     ("queueing", "requests waited for half of the last 10 s or more"),

@@ -286,7 +286,7 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
                     self._paint()
 
     def action_zoom(self) -> None:
-        """Show the selected panel alone, or the full screen of a selected sweep.
+        """Show the selected panel alone, else what the header is about; or a selected sweep's full screen.
 
         If a panel is shown alone already, show all panels again.
         """
@@ -295,10 +295,9 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
         elif self._opens_sweep():
             return
         elif self._drawn:
-            self.zoomed = self.selected or next(
-                (p.key for p in self._drawn if p.key.kind == "backend"), self._drawn[0].key
-            )
-            self.selected = self.zoomed
+            backends = (panel.key for panel in self._drawn if panel.key.kind == "backend")
+            first = self.in_header("backend") or next(backends, self._drawn[0].key)
+            self.zoomed = self.selected = self.selected or first
         self._scroll = 0
         self._paint()
 
@@ -340,14 +339,13 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
         self._scroll = self._first_row = 0
 
     def action_processes(self) -> None:
-        """Show the processes of the selected node (else of the first) alone; if they are shown, return."""
+        """Show the processes of the selected node, else of the header's, else of the first; or return."""
         if self.zoomed is not None and self.zoomed.kind == "processes":
             self._leave()
         else:
             names = [view.name for view in self._shown.nodes] if self._shown is not None else []
-            chosen = next(
-                (key.name for key in (self.zoomed, self.selected) if key and key.kind == "node"), None
-            )
+            keys = (self.zoomed, self.selected, self.in_header("node"))
+            chosen = next((key.name for key in keys if key and key.kind == "node"), None)
             if not names:
                 self.notify("no node to show the processes of", timeout=2)
                 return

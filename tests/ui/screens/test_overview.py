@@ -284,3 +284,11 @@ async def test_no_color_leaves_no_colour(monkeypatch: pytest.MonkeyPatch) -> Non
         styles = [s.style for y in range(24) for s in stage.app.overview.canvas.render_line(y)]
         assert all(style is not None and style.color is None and style.bgcolor is None for style in styles)
         assert any(style is not None and style.bold for style in styles)
+
+
+async def test_zoom_shows_what_the_header_is_about() -> None:
+    """Without a selection, z shows the backend that the header names, not the first one."""
+    stage = Stage(outage=Outage(1, 60))
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "z")
+        assert stage.app.overview.zoomed == PanelKey("backend", "spark-b")
