@@ -75,7 +75,8 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
     period_s = _period(balance)
     if period_s is not None:
         pieces.append([label("every "), figure(short_seconds(period_s))])
-    pieces += [[label("also "), (word.value, WORD_ROLES[word])] for word in balance.also]
+    also = [(word.value, "text" if balance.in_sweep else WORD_ROLES[word]) for word in balance.also]
+    pieces += [[label("also "), word] for word in also]
     if balance.word is not balance.word_now:
         role = word_role(replace(balance, word=balance.word_now))
         role = "warn" if role == "bad" else role  # red is what has an alert: the announced word
