@@ -132,11 +132,14 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
-def windows(events: Iterable[LoadEvent], traces: Sequence[RequestTrace]) -> dict[int, Span]:
+def windows(
+    events: Iterable[LoadEvent], traces: Sequence[RequestTrace], *, is_cut: bool = False
+) -> dict[int, Span]:
     """Return the time in which the measured requests of each run were due, by run number.
 
     A run that does not say is measured from the first of its due times to the mean gap after the last; a
-    single request until its end.
+    single request until its end. With `is_cut` the runs were interrupted: their time ends with their last
+    request.
     """
     found = {
         event.run: event.measured
@@ -150,7 +153,14 @@ def windows(events: Iterable[LoadEvent], traces: Sequence[RequestTrace]) -> dict
             found[run] = (begin, begin + (last - begin) * len(dues) / (len(dues) - 1))
         else:
             found[run] = (begin, max(trace.end for trace in traces if trace.run == run))
-    return found
+    return {run: _cut(span, run, traces) for run, span in found.items()} if is_cut else found
+
+
+def _cut(span: Span, run: int, traces: Sequence[RequestTrace]) -> Span:
+    """Return the part of a run's measured time up to the end of its last request."""
+    begin, end = span
+    last = max((trace.end for trace in traces if trace.run == run), default=begin)
+    return begin, min(end, max(begin, last))
 
 
 def measured(traces: Iterable[RequestTrace]) -> list[RequestTrace]:

@@ -52,6 +52,8 @@ def phases(
         if trace.ok and (place := _phase(trace.end, windows.get(trace.run))) is not None:
             ended[place] += 1
     length_s = fmean(to - at for at, to in windows.values()) / PHASES
+    if length_s <= 0:
+        return ()
     return tuple(
         _figures(
             due[place],

@@ -163,7 +163,8 @@ class LevelRecord:
         # An interrupted run is used only if there is no complete one: its time windows are cut short.
         events = self.events if self.runs else self.partial
         traces = self.traces if self.runs else self.cut
-        made = level_result(self.level, traces, windows(events, traces))
+        spans = windows(events, traces, is_cut=not self.runs)
+        made = level_result(self.level, traces, spans)
         if self.runs and self.cut:
             made = _with_partial(made, level_result(self.level, self.cut))
             made = made.model_copy(update={"uncounted": self._uncounted()})
@@ -179,7 +180,8 @@ class LevelRecord:
         grown = None if self.fell else self._sum(self.growth)
         made = with_servers(made, self.plan, self.prepared.kv_capacity_tokens, grown)
         measured = None if self.fell else self._sum(self.measured)
-        made = with_replay(made, self.plan, events, traces, self.prepared.max_model_len, measured)
+        context = self.prepared.max_model_len
+        made = with_replay(made, self.plan, traces, spans, context, measured, is_cut=not self.runs)
         made = made.model_copy(
             update={
                 "served_by": served,

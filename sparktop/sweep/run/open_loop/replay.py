@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sparktop.graphics.durations import duration_words
-from sparktop.model.load import LoadEvent
 from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.traces.replay import Replay
-from sparktop.sweep.result.open_loop import windows
+from sparktop.sweep.result.measure import Span
 from sparktop.sweep.result.replay.figures import cached_tokens, phases
 from sparktop.sweep.result.replay.parts import ReplayResult, TracePlan
 from sparktop.sweep.result.results import LevelResult
@@ -99,26 +98,28 @@ def replay_forecast(plan: Plan, replay: Replay) -> dict[str, Any]:
 def with_replay(
     level: LevelResult,
     plan: Plan,
-    events: Sequence[LoadEvent],
     traces: Sequence[RequestTrace],
+    spans: Mapping[int, Span],
     context_tokens: int | None,
     grown: Counters | None,
+    *,
+    is_cut: bool = False,
 ) -> LevelResult:
     """Return a level that replays recorded traffic with what it shows beside an open loop; others unchanged.
 
-    `grown` is the growth of the servers' counters over the measured runs, None if unknown.
+    `spans` has the measured time of each run, `grown` the growth of the servers' counters over these runs
+    (None if unknown). With `is_cut` the run was interrupted, so that the rest of the trace is not missing.
     """
     replay = plan.trace
     if replay is None:
         return level
     prompt, cached = cached_tokens(traces)
-    spans = windows(events, traces)
     counters = grown or Counters()
     share, choice = replay.summary.repeated_share, replay.choice
     stable = level.open_loop is not None and not level.open_loop.unstable
     sent = sum(trace.due is not None for trace in traces)
     found = ReplayResult(
-        not_due=max(0, replay.summary.requests * len(spans) - sent),
+        not_due=0 if is_cut else max(0, replay.summary.requests * len(spans) - sent),
         prompt_tokens=prompt,
         cached_tokens=cached,
         server_cached_tokens=counters.cache_hits,
