@@ -212,15 +212,16 @@ def _at_end(level: PlannedLevel, result: SweepResult) -> PlannedLevel:
 def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
     """Return the levels of a stored result with their state, also those planned but not measured."""
     plan = result.plan
+    searched = result.slo is not None or result.capacity is not None
     made: dict[LevelKey, PlannedLevel] = {}
     for target in result.targets:
-        for level in target.levels:
+        for level in target.levels if searched else target.in_order():
             key = result_key(target.name, level, plan.pp)
             cut = any(mark.code == CUT_SHORT for mark in level.validity)
             state = _measured_state(level, cut=cut)
             share = level.runs / plan.runs if cut and plan.runs else 1.0
             made[key] = PlannedLevel(key, state, level.runs, plan.runs, min(1.0, share))
-    if result.slo is not None or result.capacity is not None or plan.pp is None:
+    if searched or plan.pp is None:
         return tuple(made.values())
     names = plan.targets or tuple(target.name for target in result.targets)
     keys = [_key_at(name, point, plan) for name in names for point in plan.axis]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sparktop.model.sweep_view import LevelKey, SweepStatus
 from sparktop.sweep.compare.references import load_reference, reference_names
 from sparktop.sweep.view.evidence import stored_evidence
+from sparktop.sweep.view.levels import stored_levels
 from sparktop.sweep.view.stored import StoredView
 from tests.sweep.made_results import made_level, made_sweep
 
@@ -19,6 +20,13 @@ def test_a_stored_result_has_rows_curves_and_no_tracks() -> None:
     assert (shown.title, shown.status, shown.live) == ("quick today", SweepStatus.DONE, None)
     assert [row.key.concurrency for row in shown.rows] == [1, 2]
     assert shown.plots
+
+
+def test_levels_of_a_search_stand_in_the_order_of_the_axis() -> None:
+    """A search for the highest rate measures some between others; its table is sorted all the same."""
+    result = made_sweep(("a", [made_level(8), made_level(32), made_level(16)]))
+    shown = stored_levels(result)
+    assert [one.key.concurrency for one in shown][-3:] == [8, 16, 32]
 
 
 def test_the_view_is_made_once() -> None:
