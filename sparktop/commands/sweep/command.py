@@ -176,10 +176,23 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = asyncio.run(choose_targets(words, named, watch, arguments.model))
     guard = GuardLimits(0.0, 0.0) if arguments.no_guard else watch.guard
     plan = make_plan(preset, chosen.targets, wishes, guard=guard)
-    if form == "llama-benchy" and len(plan.targets) > 1:
-        raise UsageError("--format llama-benchy holds one target: sweep one, or choose json")
+    if form == "llama-benchy":
+        _check_llama_benchy(plan)
     ask_first(chosen.targets, is_sure=arguments.yes)
     return _make(plan, chosen, form, output)
+
+
+def _check_llama_benchy(plan: Plan) -> None:
+    """Check that llama-benchy's JSON can hold the result of a plan, before anything is sent.
+
+    Raises:
+        UsageError: it cannot; the message says why.
+    """
+    from sparktop.sweep.formats.llama_benchy import check_axis  # late: --help needs no formats
+
+    if len(plan.targets) > 1:
+        raise UsageError("--format llama-benchy holds one target: sweep one, or choose json")
+    check_axis(plan.kind)
 
 
 def wishes_of(arguments: argparse.Namespace) -> Wishes:

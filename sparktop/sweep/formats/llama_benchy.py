@@ -13,6 +13,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from sparktop.errors import UsageError
+from sparktop.model.load import LoadKind
 from sparktop.model.text import clean
 from sparktop.sweep.result.axis import PlanResult
 from sparktop.sweep.result.context import ContextPart
@@ -26,8 +27,10 @@ def render(result: SweepResult, target: str | None = None) -> str:
     `target` may be None if the sweep has a single target.
 
     Raises:
-        UsageError: there are several targets and none was named, or the named one does not exist.
+        UsageError: there are several targets and none was named, or the named one does not exist; or levels
+            are not numbers of requests at once.
     """
+    check_axis(result.plan.load)
     return json.dumps(to_json(result, target), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
@@ -48,6 +51,17 @@ def to_json(result: SweepResult, target: str | None = None) -> dict[str, Any]:
         "max_concurrency": max((level.concurrency for level in levels), default=0),
         "benchmarks": [entry for level in levels for entry in _entries(level, result.plan)],
     }
+
+
+def check_axis(kind: LoadKind) -> None:
+    """Check that llama-benchy's JSON can hold levels of this kind.
+
+    Raises:
+        UsageError: it has no field for their points.
+    """
+    if kind in {LoadKind.RATE, LoadKind.USERS, LoadKind.AGENTS}:
+        levels = "rates" if kind is LoadKind.RATE else kind.value
+        raise UsageError(f"llama-benchy's JSON holds requests at once, not {levels}: choose json, csv or md")
 
 
 def _chosen(result: SweepResult, name: str | None) -> TargetResult:

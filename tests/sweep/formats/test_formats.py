@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from sparktop.errors import UsageError
 from sparktop.graphics.cells import cell_width
+from sparktop.model.load import LoadKind
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.formats import csv_table, json_file, llama_benchy, markdown
 from sparktop.sweep.result import store as result_store
@@ -125,6 +126,14 @@ def test_names_with_commas_quotes_and_pipes_stay_one_cell() -> None:
 def test_llama_benchys_own_file_fits_the_model_of_it() -> None:
     """The shape that ours is held against is that of a real file."""
     assert REPORT.validate_json((RESULTS / "llama-benchy-0.4.0-c16.json").read_bytes()).max_concurrency == 16
+
+
+def test_levels_at_a_rate_are_not_exported_as_requests_at_once() -> None:
+    """llama-benchy has no field for a rate: its limit of requests in flight would stand for it."""
+    result = made_sweep()
+    at_rates = result.model_copy(update={"plan": result.plan.model_copy(update={"load": LoadKind.RATE})})
+    with pytest.raises(UsageError, match="holds requests at once, not rates"):
+        llama_benchy.render(at_rates)
 
 
 def test_our_export_fits_llama_benchys_model() -> None:
