@@ -128,7 +128,7 @@ async def prepare(
     # Servers may have reported their context since the first calibration.
     views = _views(target, snapshot())
     for length in list(asked.found):
-        if (why := beyond_context(length, plan.tg, views)) is not None:
+        if (why := beyond_context(length, plan.tg, views, plan.conversations)) is not None:
             asked.refused[length] = why
             del asked.found[length]
     longest: LongestPrompt | None = None
@@ -156,7 +156,7 @@ async def _ask_lengths(
     that is not a refusal, with `asked.error` set.
     """
     for length in plan.lengths:
-        if (why := beyond_context(length, plan.tg, views)) is not None:
+        if (why := beyond_context(length, plan.tg, views, plan.conversations)) is not None:
             asked.refused[length] = why
             continue
         calibrated = await _calibrate(plan, asks, length, worker)

@@ -87,7 +87,8 @@ class SweepActions(RewindActions):
         if self.desk is not None and not self.refuses():
             from sparktop.ui.screens.capacity import start_capacity
 
-            start_capacity(self.desk, self.zoomed or self.selected)
+            backends = () if self.shown is None else self.shown.backends
+            start_capacity(self.desk, self.zoomed or self.selected, backends)
 
     def action_preset(self, number: int) -> None:
         """Start the countdown of the configured preset `number` (from 0)."""

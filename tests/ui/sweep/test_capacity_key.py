@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sparktop.model.event import Severity
 from sparktop.model.load import LoadKind
+from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import Watch
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.ui.screens.capacity import start_capacity
@@ -39,3 +40,13 @@ def test_it_announces_a_search_for_agents() -> None:
     none = _Desk(None)
     start_capacity(none, None)  # type: ignore[arg-type]  # as above
     assert none.plans == []
+
+
+def test_a_short_context_is_asked_about_chats() -> None:
+    """Conversations that a server refuses from their first call on are not sent."""
+    desk = _Desk([SweepTarget("spark", "http://127.0.0.1:1")])
+    for context in (4096, 131_072):
+        view = BackendView("spark", "http://127.0.0.1:1", "g", max_model_len=context)
+        start_capacity(desk, None, [view])  # type: ignore[arg-type]  # what it calls
+    names = [plan.conversations.name for plan in desk.plans if plan.conversations is not None]
+    assert names == ["chat", "coder-quick"]

@@ -42,6 +42,12 @@ class ConversationPreset:
     """Seconds that a level of such conversations is measured, unless the user gives another duration."""
 
     @property
+    def start_tokens(self) -> int:
+        """Usual tokens of a conversation's first call, prompt and answer together."""
+        new = self.new_tokens.typical + self.output_tokens.typical
+        return round(self.shared_tokens + self.own_tokens.typical + new)
+
+    @property
     def calls(self) -> float:
         """Mean number of model calls of a conversation, roughly."""
         return max(1.0, self.human_requests.typical) * (1.0 + self.tool_steps.typical)

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from sparktop.model.snapshot import BackendView
 from sparktop.sweep.generator.wire.messages import Calibrated
+from sparktop.sweep.plan.conversations.preset import ConversationPreset
 from sparktop.sweep.terms.request_errors import HTTP, RequestFailure
 from sparktop.values import dataclass
 
@@ -44,12 +45,24 @@ class LongestPrompt:
         return f"{self.tokens} tokens fit{exact}"
 
 
-def beyond_context(length: int, output_tokens: int, views: Iterable[BackendView]) -> str | None:
+def beyond_context(
+    length: int,
+    output_tokens: int,
+    views: Iterable[BackendView],
+    conversations: ConversationPreset | None = None,
+) -> str | None:
     """Return a message if prompt `length` and output tokens together exceed the context of a server.
 
-    Return None if no server reports a context length that is exceeded.
+    The same for the first call of `conversations`, if these are sent. Return None if no server reports a
+    context length that is exceeded.
     """
     for view in views:
+        start = 0 if conversations is None else conversations.start_tokens
+        if conversations is not None and view.max_model_len is not None and start > view.max_model_len:
+            return (
+                f"{view.name} takes {view.max_model_len:,} tokens a request at most; a conversation of "
+                f"{conversations.name} begins with about {start:,}: choose shorter ones with --workload"
+            )
         if view.max_model_len is not None and length + output_tokens > view.max_model_len:
             return (
                 f"{view.name} takes {view.max_model_len} tokens a request at most; "

@@ -21,6 +21,7 @@ from sparktop.panels.sweep.table import table_rows
 from sparktop.store import SourceKey, Store
 from sparktop.sweep.formats import csv_table, llama_benchy, markdown
 from sparktop.sweep.generator.wire.messages import Calibrated, PromptLength
+from sparktop.sweep.plan.conversations.reading import find_conversations
 from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.context.length import beyond_context, longest_prompt, reported_context
@@ -232,3 +233,14 @@ def test_a_context_is_read_from_pages_and_refusals() -> None:
     assert reported_context([], ["too long"]) is None
     assert beyond_context(4000, 97, [view]) is not None
     assert beyond_context(4000, 96, [view]) is None
+
+
+def test_conversations_that_begin_beyond_a_context_are_refused() -> None:
+    """The first call decides: later ones are compacted to what the server takes."""
+    views = [BackendView("spark-a", "http://a:8000", "g", max_model_len=4096)]
+    assert beyond_context(60, 250, views, find_conversations("chat")) is None
+    why = beyond_context(400, 120, views, find_conversations("coder-quick"))
+    assert why is not None
+    assert why.startswith(
+        "spark-a takes 4,096 tokens a request at most; a conversation of coder-quick begins"
+    )
