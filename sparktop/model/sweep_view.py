@@ -378,6 +378,15 @@ class SweepView:
         return several_lengths(level.key.prompt_tokens for level in self.levels or self.rows)
 
     @property
+    def failed(self) -> int:
+        """Number of requests that failed so far, in all levels; those that were cancelled do not count."""
+        by_level = {row.key: row.failed for row in self.rows}
+        if self.moment is not None and self.moment.key is not None:
+            key = self.moment.key
+            by_level[key] = max(by_level.get(key, 0), self.moment.failed)
+        return sum(by_level.values())
+
+    @property
     def share(self) -> float | None:
         """Part of the plan that is done, 0 to 1; None where no share can be computed."""
         if not self.levels or self.progress is not None:

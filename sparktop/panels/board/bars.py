@@ -57,7 +57,8 @@ def header_row(
     interval: Row = [("-", "key"), label(f" {snapshot.interval_s:g} s "), ("+", "key"), label("  ")]
     now: Row = [figure("" if moment else f"{when:%H:%M:%S} ")]
     modes: list[Row] = [[("SIMULATED", "info")]] if snapshot.simulated else []
-    told = ((sweep, "accent"), (moment, "warn"), (notice, "warn"))
+    is_bad = sweep is not None and sweep.endswith(" failed")
+    told = ((sweep, "warn" if is_bad else "accent"), (moment, "warn"), (notice, "warn"))
     modes += [[(text, role)] for text, role in told if text]
     name: Row = [("sparktop", "accent")]
     rate, prompt, *load = _totals(snapshot)

@@ -28,9 +28,19 @@ _BAR = 20
 
 
 def status_run(view: SweepView) -> Row:
-    """Return a sweep's status as styled text for the right end of the frame's upper edge."""
+    """Return a sweep's status as styled text for the right end of the frame's upper edge.
+
+    The number of failed requests, if there are any, comes before the status.
+    """
     simulated: Row = [("simulated ", "warn")] if view.simulated else []
-    return [*simulated, ("┐", "border"), (view.status.value, STATUS_ROLES[view.status]), ("┌", "border")]
+    failed: Row = [(f"{view.failed} failed ", "warn")] if view.failed else []
+    return [
+        *simulated,
+        *failed,
+        ("┐", "border"),
+        (view.status.value, STATUS_ROLES[view.status]),
+        ("┌", "border"),
+    ]
 
 
 def title_run(view: SweepView) -> Row:

@@ -45,18 +45,20 @@ def _kind(mark: Mark) -> str:
 
 
 def _part(word: str, marks: list[tuple[LoadPoint, Mark]], count: int) -> str:
-    """Return how many levels have the mark `word`, as text: "NAME at 3 of 8", or "NAME at all".
+    """Return how many levels have the mark `word`, as text: "NAME (3 of 8 levels)".
 
     A mark is a reason to doubt a level, or why it is slow. `marks` are (point on the axis, mark) for all
     marks of all levels, `count` is the number of levels.
     """
     having = [(point, mark) for point, mark in marks if _kind(mark) == word]
-    where = "all" if len(having) == count > 1 else f"{len(having)} of {count}"
-    return f"{plain(word)} at {where}{_worst_lag(having)}"
+    where = f"all {count} levels" if len(having) == count > 1 else f"{len(having)} of {count} levels"
+    if count == 1:
+        where = "the only level"
+    return f"{plain(word)} ({where}{_worst_lag(having)})"
 
 
 def _worst_lag(having: list[tuple[LoadPoint, Mark]]) -> str:
-    """Return the largest lag of the load generator as text, " (worst p99 120 ms at c64)"; "" for none."""
+    """Return the largest lag of the load generator as text, ", worst p99 120 ms at c64"; "" for none."""
     lags = [
         (float(found[1]), point)
         for point, one in having
@@ -65,7 +67,7 @@ def _worst_lag(having: list[tuple[LoadPoint, Mark]]) -> str:
     if not lags:
         return ""
     worst, point = max(lags)
-    return f" (worst p99 {worst:.0f} ms at {point.short})"
+    return f", worst p99 {worst:.0f} ms at {point.short}"
 
 
 def details(result: SweepResult) -> Iterator[str]:

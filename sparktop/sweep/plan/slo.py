@@ -16,7 +16,7 @@ from sparktop.model.load import LoadMode
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
 from sparktop.sweep.plan.plan import Plan, SloCondition
-from sparktop.sweep.terms.definitions import LATENCIES, RATES
+from sparktop.sweep.terms.definitions import LATENCIES, METRICS, RATES
 from sparktop.sweep.terms.statistics import P90_FROM, P95_FROM, P99_FROM
 
 MOST_CONCURRENCY = 4096
@@ -98,6 +98,44 @@ def parts_of(figure: str) -> tuple[str, str]:
 def words_of(condition: SloCondition) -> str:
     """Return a condition as text, such as `ttft_p90_ms ≤ 2000`."""
     return f"{condition.figure} {'≥' if condition.at_least else '≤'} {condition.limit:g}"
+
+
+_CONDITION = re.compile(r"([a-z0-9_]+) ([≥≤]) ([0-9.e+]+)")
+_NAMES = {
+    "ttft": "first token",
+    "ttft_due": "first token after due",
+    "ttft_tool": "first token after a tool",
+    "ttft_human": "first token after a person",
+    "ttfr": "first response",
+    "first_answer": "first answer",
+    "tpot": "time per output token",
+    "e2e": "whole answer",
+    "e2e_due": "whole answer after due",
+}
+"""Quantities of conditions in words."""
+_SECOND_MS = 1000.0
+
+
+def plain_words(text: str) -> str:
+    """Return a condition as `words_of` writes it in plain words: `first token p90 ≤ 2 s`, `≥ 15 tok/s each`.
+
+    A text that is no such condition is returned as it is.
+    """
+    found = _CONDITION.fullmatch(text)
+    if found is None:
+        return text
+    name, sign, limit = found[1], found[2], float(found[3])
+    if name.startswith(STREAM):
+        part = name.removeprefix(STREAM).strip("_")
+        return f"{sign} {limit:,.6g} tok/s each{f' ({part})' if part else ''}"
+    if name in RATES:
+        metric = METRICS[name]
+        return f"{metric.title.lower()} {sign} {limit:,.6g} {metric.unit}"
+    latency = _LATENCY.fullmatch(name)
+    if latency is None:
+        return text
+    time = f"{limit:.6g} ms" if limit < _SECOND_MS else f"{limit / _SECOND_MS:.6g} s"
+    return f"{_NAMES.get(latency[1], latency[1])} {latency[2]} {sign} {time}"
 
 
 def rises(condition: SloCondition) -> bool:

@@ -11,6 +11,7 @@ from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, Li
 from sparktop.model.sweep_view import SweepView
 from sparktop.sweep.compare.references import Reference
 from sparktop.sweep.compare.series import Figure, Series, SeriesLevel, load_at, series_of
+from sparktop.sweep.plan.slo import plain_words
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.user_bounds import user_bounds
 from sparktop.sweep.terms.definitions import METRICS
@@ -171,9 +172,11 @@ def _conditions(result: SweepResult) -> Iterable[LimitLine]:
     for text in slo.conditions:
         found = _CONDITION.fullmatch(text)
         if found is not None and found["figure"].startswith("ttft"):
-            yield LimitLine("ttft_ms", f"wanted: {text}", float(found["limit"]))
+            yield LimitLine("ttft_ms", f"wanted: {plain_words(text)}", float(found["limit"]), short="wanted")
         elif found is not None and found["figure"] in METRICS:
-            yield LimitLine(found["figure"], f"wanted: {text}", float(found["limit"]))
+            yield LimitLine(
+                found["figure"], f"wanted: {plain_words(text)}", float(found["limit"]), short="wanted"
+            )
     for name, holds in slo.holds_to.items():
         for word, concurrency in (("from", holds.from_concurrency), ("to", holds.concurrency)):
             if concurrency is not None:

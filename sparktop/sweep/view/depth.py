@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 
 from sparktop.model.load import LoadPoint
-from sparktop.sweep.plan.slo import STREAM, parts_of
+from sparktop.sweep.plan.slo import STREAM, parts_of, plain_words
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.terms.definitions import RATES
 from sparktop.values import dataclass
@@ -78,7 +78,7 @@ def depth_sentences(result: SweepResult, name: Callable[[str], str] = str) -> It
             else:
                 yield f"{where}, context adds nothing measurable to an output token {ends}"
         for condition in result.plan.depth_slo:
-            yield f"{where}, {condition} {_holds_to(curve, condition)}"
+            yield f"{where}, {plain_words(condition)} {_holds_to(curve, condition)}"
 
 
 def _holds_to(curve: DepthCurve, condition: str) -> str:

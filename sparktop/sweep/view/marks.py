@@ -112,7 +112,7 @@ def _slow(level: LevelResult) -> Iterator[Mark]:
         yield Mark(UNBALANCED, word, message, doubt=False)
     elif (sentence := _bunched(level)) is not None:
         message = f"requests went to one backend after the other in bunches: {sentence}"
-        yield Mark(UNBALANCED, "bunched", message, doubt=False)
+        yield Mark(UNBALANCED, "one server at a time", message, doubt=False)
 
 
 def limit_words(level: LevelResult) -> str | None:

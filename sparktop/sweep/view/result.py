@@ -124,6 +124,8 @@ def end_words(status: SweepStatus, result: SweepResult) -> str:
     refused = sum(level.error is not None for target in result.targets for level in target.levels)
     kept = f"{made - refused} level{'' if made - refused == 1 else 's'}"
     kept += f", {refused} refused by the server" if refused else ""
+    failed = sum(level.requests.failed for target in result.targets for level in target.levels)
+    kept += f", {failed:,} request{'' if failed == 1 else 's'} failed" if failed else ""
     if status is SweepStatus.DONE:
         return f"done: {kept}"
     why = f": {result.stop_reason}" if result.stop_reason else ""

@@ -55,10 +55,12 @@ class SweepActions(RewindActions):
 
     @property
     def _word(self) -> str | None:
-        """The header's text on a sweep that is announced or running; None if there is none."""
+        """The header's text on a sweep: one that is announced or running, or in which requests failed."""
         band = self._band
         if isinstance(band, Countdown):
             return "sweep about to start"
+        if band is not None and band.failed:
+            return f"sweep: {band.failed:,} failed"
         if band is None or band.status.over:
             return None
         share = band.share

@@ -23,6 +23,7 @@ from sparktop.panels.sweep.live import live_rows
 from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.panels.sweep.table import columns_for, marks_words, table_rows
 from sparktop.panels.sweep.topology import topology_screen
+from sparktop.panels.sweep.words import status_run
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.history.rows import history_rows
 from sparktop.sweep.result.results import Validity
@@ -272,3 +273,16 @@ def test_the_board_shows_all_levels_of_a_finished_sweep(size: tuple[int, int], m
     assert "◆" in "\n".join(rows[2:])
     assert not any("…" in row for row in rows[1:-1])
     assert "! doubt" in rows[-1]
+
+
+def test_failed_requests_stand_in_the_frame_of_the_sweep() -> None:
+    """Their number is amber beside the status, while the sweep runs and after it."""
+    for view in (running(), done()):
+        rows = tuple(replace(row, failed=3) for row in view.rows)
+        moment = None if view.moment is None else replace(view.moment, key=view.rows[0].key, failed=5)
+        failing = replace(view, rows=rows, moment=moment)
+        assert failing.failed == 3 * len(rows) + (0 if moment is None else 2)
+        assert (f"{failing.failed} failed ", "warn") in status_run(failing)
+        assert not [
+            text for text, _ in status_run(replace(failing, rows=(), moment=None)) if "failed" in text
+        ]

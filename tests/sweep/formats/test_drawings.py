@@ -65,7 +65,7 @@ def test_marked_levels_are_hollow_and_limits_are_drawn() -> None:
     root = parsed(ttft)
     assert len(of_class(root, "doubt")) == 3
     words = [one.text for one in root.iter(f"{SVG}text")]
-    assert "wanted: ttft_p90_ms ≤ 2000" in words
+    assert "wanted: first token p90 ≤ 2 s" in words
     assert "proxy holds to c = 4" in words
     assert any(text and text.startswith("hollow: ") for text in words)
 

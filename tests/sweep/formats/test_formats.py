@@ -248,7 +248,7 @@ def test_markdown_says_what_is_wrong() -> None:
     assert "## sparktop sweep (simulated)" in text
     assert "**Not complete** (stopped_by_guard): `GPU at 95 C`" in text
     assert "`b`: `refused`" in text
-    assert "Reasons to doubt levels: few runs at 1 of 1." in text
+    assert "Reasons to doubt levels: few runs (the only level)." in text
     assert "- `a` c2: few runs: 2 of 3" in text
     plain = result.model_copy(update={"targets": (TargetResult(name="a", url="u", levels=(made_level(),)),)})
     assert "**The load generator was too slow**: `loop lag 30 ms`" in markdown.render(plain)
@@ -261,7 +261,7 @@ def test_markdown_begins_with_the_answer_of_a_search() -> None:
     holds = {"a": Holds(concurrency=4, interval=(4, 7))}
     slo = SloResult(conditions=("ttft_p90_ms ≤ 2000",), holds_to=holds)
     text = markdown.render(made_sweep(("a", levels)).model_copy(update={"slo": slo}))
-    assert text.splitlines()[2].startswith("**`a`: `ttft_p90_ms ≤ 2000` holds to c = 4, surely not beyond 7")
+    assert text.splitlines()[2].startswith("**`a`: first token p90 ≤ 2 s holds to c = 4, surely not beyond 7")
     for table in text.split("### ")[1:4]:
         assert re.findall(r"^\| (c\d+) ", table, flags=re.MULTILINE) == ["c2", "c4", "c8"]
 
@@ -290,7 +290,9 @@ def test_many_marks_are_one_sentence_and_a_line_each() -> None:
         for concurrency, lag in lags.items()
     ]
     text = markdown.render(made_sweep(("a", [*levels, made_level(2)])))
-    assert "client lag at 3 of 4 (worst p99 31 ms at c4); too short at 3 of 4." in text.replace("\n", " ")
+    assert "client lag (3 of 4 levels, worst p99 31 ms at c4); too short (3 of 4 levels)." in text.replace(
+        "\n", " "
+    )
     assert "- c1, c4, c16: too short: all runs together lasted 3 s" in text
     assert text.count("all runs together") == 1
 

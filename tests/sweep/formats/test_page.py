@@ -32,7 +32,7 @@ def page_of(result: SweepResult) -> tuple[str, Page]:
 def test_the_page_holds_everything_that_the_screen_knows() -> None:
     """Answer, plots, tables, machines, split, marks with codes, every level, command and definitions."""
     text, page = page_of(full_sweep())
-    assert "<strong><code>proxy</code>: <code>ttft_p90_ms ≤ 2000</code> holds to c = 4" in text
+    assert "<strong><code>proxy</code>: first token p90 ≤ 2 s holds to c = 4" in text
     headings = re.findall(r"<(?:h2|summary)[^>]*>(.*?)</(?:h2|summary)>", text)
     assert [re.sub(r"<[^>]*>", "", one) for one in headings] == [
         "When to use which",

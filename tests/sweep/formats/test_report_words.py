@@ -152,7 +152,7 @@ def test_each_reason_to_doubt_stands_in_every_report(code: str) -> None:
         ({"verdict": "uneven", "reasons": ["75 : 25"]}, "uneven", "was uneven: 75 : 25"),
         (
             {"runs_test": {"word": "bunched", "sentence": "2 runs"}},
-            "bunched",
+            "one server at a time",
             "one backend after the other in bunches: 2 runs",
         ),
     ],
@@ -163,8 +163,10 @@ def test_why_a_level_is_slow_stands_in_every_report(balance: Tree, word: str, me
     told = made_level(5).model_copy(update={"balance": balance, "validity": doubts, "padding_percent": 37.5})
     result = made_sweep(("a", [told]))
     text = markdown.render(result)
-    assert re.search(rf"^\| c5 .* errors, {word}, \+2 +\|$", text, flags=re.MULTILINE)
-    assert f"Why levels are slow: padding at 1 of 1; {word} at 1 of 1." in text.replace("\n", " ")
+    assert re.search(rf"^\| c5 .* errors, {word}, 2 more +\|$", text, flags=re.MULTILINE)
+    assert f"Why levels are slow: padding (the only level); {word} (the only level)." in text.replace(
+        "\n", " "
+    )
     items = " ".join(text.split("### Marks")[1].split())
     assert message in items
     assert "- c5: padding 38 %: a batch of 5 runs in a CUDA graph of 8" in items

@@ -90,12 +90,14 @@ def test_what_is_certain_comes_before_a_doubtful_maximum() -> None:
     assert ", c = 8 gives no more (doubt: throttled); " in answered(more)
 
 
-def test_only_doubtful_levels_have_no_certain_best() -> None:
-    """All throttled: the most is named with its doubt, and not as the best."""
+def test_of_doubtful_levels_what_holds_comes_first() -> None:
+    """All throttled: the most is named with its doubt, not as the best, after the limit that holds."""
     levels = [throttled(level(4, 80, 81, 82)), throttled(level(8, 110, 111, 112))]
-    assert answered(levels).startswith(
-        "no certain best: most at c = 8, 111 tok/s (doubt: throttled), still rising: try c = 16"
-    )
+    assert answered(levels).startswith("TTFT p90 stays under 2 s up to c = 8")
+    assert "; most tok/s at c = 8: 111 tok/s (perhaps more: throttled), still rising" in answered(levels)
+    late = [throttled(level(4, 80, 81, 82, ttft_ms=2500)), throttled(level(8, 110, 111, 112, ttft_ms=3000))]
+    assert answered(late).startswith("most tok/s at c = 8: 111 tok/s (perhaps more: throttled)")
+    assert answered(late).endswith("; TTFT p90 is over 2 s from c = 4 on")
 
 
 def test_the_table_marks_the_level_of_the_headline() -> None:
@@ -176,7 +178,7 @@ def test_a_search_is_answered_by_its_range() -> None:
     holds = {"a": Holds(concurrency=16, interval=(16, 16))}
     slo = SloResult(conditions=("ttft_p90_ms ≤ 2000",), holds_to=holds)
     result = made_sweep(("a", [level(4, 100, 101, 102)])).model_copy(update={"slo": slo})
-    assert findings(result).headline == "a: ttft_p90_ms ≤ 2000 holds to c = 16 and no further"
+    assert findings(result).headline == "a: first token p90 ≤ 2 s holds to c = 16 and no further"
 
 
 def test_every_report_begins_with_it() -> None:

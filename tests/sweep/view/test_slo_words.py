@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sparktop.sweep.plan.slo import plain_words
 from sparktop.sweep.result.figures import Rate
 from sparktop.sweep.result.results import Holds, LevelResult, SloResult
 from sparktop.sweep.view.words.slo import slo_sentences
@@ -35,14 +36,15 @@ def test_an_upper_end_is_said_with_its_interval(
     concurrency: int | None, interval: tuple[int | None, int | None], words: str
 ) -> None:
     """From a limit that is known exactly to one that is not known at all."""
-    assert said(Holds(concurrency=concurrency, interval=interval)) == f"ttft_p90_ms ≤ 2000 {words}"
+    assert said(Holds(concurrency=concurrency, interval=interval)) == f"first token p90 ≤ 2 s {words}"
 
 
 def test_a_range_is_said_with_both_ends() -> None:
     """Each end has what it may be, where that is more."""
     found = Holds(concurrency=40, interval=(40, 44), from_concurrency=24, from_interval=(21, 24))
     assert said(found, "output_tps ≥ 600", "ttft_p90_ms ≤ 2000") == (
-        "output_tps ≥ 600, ttft_p90_ms ≤ 2000 hold from c = 24 (perhaps from 21) to 40 (perhaps to 44)"
+        "output ≥ 600 tok/s and first token p90 ≤ 2 s hold from c = 24 (perhaps from 21) to 40 "
+        "(perhaps to 44)"
     )
     open_ended = Holds(concurrency=64, interval=(64, None), from_concurrency=24, from_interval=(24, 24))
     assert said(open_ended, "output_tps ≥ 600").endswith("holds from c = 24 to 64, the largest tried")
@@ -52,7 +54,7 @@ def test_a_throughput_out_of_reach_is_said_with_the_most_measured() -> None:
     """The reader sees how far away it is."""
     none = Holds(concurrency=None, interval=(None, None), from_concurrency=None, from_interval=(129, None))
     assert said(none, "output_tps ≥ 2000") == (
-        "output_tps ≥ 2000 holds at no concurrency for sure: it takes c = 129 at least; "
+        "output ≥ 2,000 tok/s holds at no concurrency for sure: it takes c = 129 at least; "
         "most output: 1,586 tok/s at c = 64"
     )
 
@@ -61,3 +63,19 @@ def test_conditions_that_exclude_each_other_are_said_with_both_bounds() -> None:
     """What one takes and the other allows."""
     none = Holds(concurrency=None, interval=(16, 18), from_concurrency=None, from_interval=(57, 64))
     assert "it takes c = 57 at least, and 18 at most" in said(none, "output_tps ≥ 600", "e2e_p90_ms ≤ 9")
+
+
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        ("ttft_p90_ms ≤ 2000", "first token p90 ≤ 2 s"),
+        ("ttft_tool_p90_ms ≤ 500", "first token after a tool p90 ≤ 500 ms"),
+        ("stream_tps ≥ 15", "≥ 15 tok/s each"),
+        ("stream_tps_p50 ≥ 15.5", "≥ 15.5 tok/s each (p50)"),
+        ("decode_tps ≥ 1200", "decode ≥ 1,200 tok/s"),
+        ("anything else", "anything else"),
+    ],
+)
+def test_a_condition_has_plain_words(condition: str, words: str) -> None:
+    """No key of the JSON on a screen."""
+    assert plain_words(condition) == words

@@ -208,15 +208,15 @@ def _marks(level: LevelResult) -> str:
     """Return the names of a level's most serious marks, and how many others there are; "–" without marks.
 
     A mark is a reason to doubt the level's metrics, or a reason why it is slow. At most `_MOST_MARKS` are
-    named, among them a reason why the level is slow if there is one. Padding and refusals are left out,
-    because the table shows them elsewhere.
+    named, among them a reason why the level is slow if there is one; the report's list of marks has all.
+    Padding and refusals are left out, because the table shows them elsewhere.
     """
     marks = [mark for mark in marks_of(level) if mark.code not in {PADDING, REFUSED}]
     named, left = marks[:_MOST_MARKS], marks[_MOST_MARKS:]
     if left and not left[-1].doubt and all(mark.doubt for mark in named):
         named[-1] = left[-1]
-    words = [mark_words(mark) for mark in named] + ([f"+{len(left)}"] if left else [])
-    return ", ".join(words) or UNKNOWN
+    more = f", {len(left)} more" if left else ""
+    return ", ".join(mark_words(mark) for mark in named) + more or UNKNOWN
 
 
 def _energy(level: LevelResult) -> str:

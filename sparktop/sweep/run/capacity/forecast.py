@@ -9,7 +9,7 @@ from sparktop.graphics.durations import duration_words
 from sparktop.model.load import LoadKind
 from sparktop.sweep.plan.capacity import arrivals_needed, longest_seconds, share_needed
 from sparktop.sweep.plan.plan import Capacity, Plan
-from sparktop.sweep.plan.slo import words_of
+from sparktop.sweep.plan.slo import plain_words, words_of
 from sparktop.sweep.run.capacity.kinds import new_search
 from sparktop.sweep.run.capacity.levels import LEVEL_OVERHEAD
 from sparktop.sweep.run.capacity.search import MOST_PROBES
@@ -62,7 +62,7 @@ def plan_sentences(plan: Plan, now: datetime) -> Iterator[str]:
 
 def conditions_words(capacity: Capacity) -> str:
     """Return the conditions as text, with the share of requests that must meet them."""
-    words = " and ".join(words_of(one) for one in capacity.conditions)
+    words = " and ".join(plain_words(words_of(one)) for one in capacity.conditions)
     if capacity.kind is LoadKind.RATE:
         return f"{100 * capacity.share:g} % of the requests meet {words}"
     shares = {share_needed(capacity, one) for one in capacity.conditions}

@@ -6,7 +6,7 @@ which concurrency the first token comes soon enough. For several targets it is w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from sparktop.model.sweep_comparison import (
     NO_DIFFERENCE,
@@ -23,6 +23,7 @@ from sparktop.sweep.compare.proof import main_metrics
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.run.slo.judgement import quantile_interval
 from sparktop.sweep.terms.definitions import DUE_LATENCIES, METRICS, in_sentence
+from sparktop.sweep.terms.doubts import CLIENT_LAG, FOREIGN_TRAFFIC, LATE_SENDS, QUEUE_LIMITED, THROTTLED
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.prefix import context_sentences
 from sparktop.sweep.view.words.capacity import capacity_sentences
@@ -36,6 +37,8 @@ _P90 = 0.9
 _MOST_FAILED = 0.01
 """A level in which a larger share of the requests failed is not recommended."""
 NOT_CERTAIN = "not certain"
+_SLOWING = {CLIENT_LAG, LATE_SENDS, THROTTLED, FOREIGN_TRAFFIC, QUEUE_LIMITED}
+"""Doubts of a level that may have made it slower than its server is."""
 
 
 def headline(
@@ -101,7 +104,10 @@ def _of_length(result: SweepResult, target: TargetResult, levels: Sequence[Level
         words += f"; {most.point.label} measured {_rate(most, metric)}, but is in doubt: {_doubts(most)[0]}"
     else:
         words += _end(result, target, good, best, metric)
-    return "; ".join((words, *_first_tokens(levels)))
+    holds, first = _first_tokens(levels)
+    # What holds comes before what is in doubt.
+    parts = (first, words) if holds and len(levels) > 1 and best not in sure else (words, first)
+    return "; ".join(filter(None, parts))
 
 
 def _lead_words(
@@ -120,8 +126,7 @@ def _lead_words(
         return f"{measured}, {rate}{_in_doubt(best)}"
     ended = result.status in {"done", None}
     if best not in sure:
-        start = "no certain best: " if ended else "nothing certain so far: "
-        return f"{start}most at {measured}, {rate}{_in_doubt(best)}"
+        return f"{'' if ended else 'so far '}most tok/s at {measured}: {rate}{_perhaps_more(best)}"
     start = "best: " if ended else "best of what was measured: "
     alike, untested = _alike(sure, best, metric)
     at_once = "1 request" if best.concurrency == 1 else f"{best.concurrency} requests"
@@ -139,6 +144,14 @@ def _doubts(level: LevelResult) -> list[str]:
 def _in_doubt(level: LevelResult) -> str:
     doubts = _doubts(level)
     return f" (doubt: {doubts[0]})" if doubts else ""
+
+
+def _perhaps_more(level: LevelResult) -> str:
+    """Return the first reason to doubt a level, and whether it may have made the level slower."""
+    first = next((mark for mark in marks_of(level) if mark.doubt), None)
+    if first is None or first.code not in _SLOWING:
+        return _in_doubt(level)
+    return f" (perhaps more: {first.word})"
 
 
 def _alike(levels: Sequence[LevelResult], best: LevelResult, metric: str) -> tuple[list[LevelResult], bool]:
@@ -175,9 +188,10 @@ def _more(percent: float) -> str:
     return "no more" if abs(percent) < NOISE_FLOOR_PERCENT else signed(percent)
 
 
-def _first_tokens(levels: Sequence[LevelResult]) -> Iterator[str]:
-    """Yield up to which concurrency the p90 of TTFT is within `TTFT_LIMIT_MS`, as text; nothing if unknown.
+def _first_tokens(levels: Sequence[LevelResult]) -> tuple[bool, str]:
+    """Return (whether any level's p90 of TTFT is within `TTFT_LIMIT_MS`, up to which concurrency, as text).
 
+    The text is "" if that is unknown.
     A level with too few requests for a 90th percentile counts as within if the TTFT of every request is.
     """
     holding: LevelResult | None = None
@@ -189,17 +203,15 @@ def _first_tokens(levels: Sequence[LevelResult]) -> Iterator[str]:
             break
         if longest > TTFT_LIMIT_MS:
             if holding is None:
-                yield f"TTFT p90 is over {limit} from {level.point.label} on"
-                return
+                return False, f"TTFT p90 is over {limit} from {level.point.label} on"
             break
         holding = level
     if holding is None or holding.ttft_ms is None or all(one.ttft_ms is None for one in levels):
-        return
+        return False, ""
     if holding.ttft_ms.p90 is None and holding is levels[-1]:
-        yield f"every TTFT under {limit}"
-        return
+        return True, f"every TTFT under {limit}"
     doubt = "" if _is_sure(holding) else f" ({NOT_CERTAIN})"
-    yield f"TTFT p90 stays under {limit} up to {holding.point.label}{doubt}"
+    return True, f"TTFT p90 stays under {limit} up to {holding.point.label}{doubt}"
 
 
 def _is_sure(level: LevelResult) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from sparktop.sweep.plan.slo import plain_words
 from sparktop.sweep.result.results import Holds, SweepResult, TargetResult
 from sparktop.sweep.terms.definitions import METRICS, RATES
 
@@ -13,12 +14,12 @@ _MORE_RUNS = "more runs narrow this"
 def slo_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iterator[str]:
     """Yield one sentence per target with the concurrencies at which it meets the SLO conditions.
 
-    `name` escapes the names of targets and the conditions for the output format. Yield nothing if the
+    `name` escapes the names of targets and unknown conditions for the output format. Yield nothing if the
     sweep has no SLO conditions.
     """
     if result.slo is None:
         return
-    wanted = name(", ".join(result.slo.conditions))
+    wanted = " and ".join(_plain(one, name) for one in result.slo.conditions)
     for target, holds in result.slo.holds_to.items():
         found = result.target(target)
         if holds.from_interval is not None:
@@ -29,6 +30,12 @@ def slo_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iter
             answer = _up_to(holds)
         verb = "hold" if len(result.slo.conditions) > 1 else "holds"
         yield f"{name(target)}: {wanted} {verb} {answer}"
+
+
+def _plain(condition: str, name: Callable[[str], str]) -> str:
+    """Return a condition in plain words; one that is not known is escaped by `name`."""
+    words = plain_words(condition)
+    return name(words) if words == condition else words
 
 
 def _up_to(holds: Holds) -> str:
