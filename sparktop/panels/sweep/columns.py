@@ -139,13 +139,24 @@ USER_COLUMNS = (
     Column("failed", 7, None, _failed),
 )
 """The columns for users: waits is the share of the time in which each waits for an answer or reads it."""
+TWICE_COLUMNS = (
+    Column("TTFT", 8, "ttft_ms", lambda row: _mean_ms(row, "ttft_ms")),
+    Column("cached", 6, None, _percent("cached_percent")),
+    Column("first", 8, None, lambda row: _ms(row.conversations.get("first_ms"))),
+    Column("counted", 7, None, _percent("counted_percent")),
+    Column("failed", 7, None, _failed),
+)
+"""The columns for prompts that are sent twice: counted is what the servers' counters say of the cache."""
 SHOWN = (
+    "first",
+    "TTFT",
     "tool p50",
     "tool p90",
     "human p50",
     "human p90",
     "answer p50",
     "cached",
+    "counted",
     "done /s",
     "output",
     "TTFT due",
@@ -171,4 +182,5 @@ COLUMNS_OF = {
     LoadKind.RATE: RATE_COLUMNS,
     LoadKind.USERS: USER_COLUMNS,
     LoadKind.AGENTS: AGENT_COLUMNS,
+    LoadKind.POOLS: TWICE_COLUMNS,
 }

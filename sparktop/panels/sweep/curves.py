@@ -137,6 +137,9 @@ def _worst_first(plot: CurvePlot) -> list[int]:
 
 def _axis(values: Sequence[float], width: int) -> PlotAxis:
     low, high = values[0], values[-1] if values[-1] > values[0] else values[0] + min(1, values[0])
+    if low <= 0:
+        apart = _MARGIN * ((high - low) or 1.0)
+        return PlotAxis(low - apart, low + ((high - low) or 1.0) + apart, width)
     wider = (high / low) ** _MARGIN
     return PlotAxis(low / wider, high * wider, width, ratios=True)
 

@@ -154,11 +154,14 @@ class Frame:
         return self.bottom + 40 + _NOTE_HEIGHT * len(self.notes)
 
     def x(self, value: float) -> float:
-        """Return the horizontal position of a value on the logarithmic axis, in SVG units."""
+        """Return the horizontal position of a value, in SVG units: logarithmic, linear from 0 on."""
         low, high = self.places[0], self.places[-1]
         if low == high:
             return (LEFT + self.right) / 2
-        share = math.log(max(value, low) / low) / math.log(high / low)
+        if low <= 0:
+            share = (max(value, low) - low) / (high - low)
+        else:
+            share = math.log(max(value, low) / low) / math.log(high / low)
         return LEFT + self.inset + min(1.0, share) * (self.right - LEFT - 2 * self.inset)
 
     def y(self, value: float) -> float:

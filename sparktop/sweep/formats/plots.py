@@ -61,13 +61,13 @@ def _plot(series: Sequence[Series], name: str, width: int, height: int, *, colou
     legend: list[str] = []
     for number, (label, points) in enumerate(curves):
         mark = _MARKS[number % len(_MARKS)]
-        xs, ys = [math.log2(one.value) for one in points], list(points.values())
+        xs, ys = [_place(one) for one in points], list(points.values())
         line = figure.signal(xs, ys, marker="braille")
         line.lines()
         figure.draw(line)
         figure.draw(figure.signal(xs, ys, marker=mark))
         legend.append(f"{mark} {clean(label, _LABEL_CELLS)}")
-    figure.ruler("x").ticks([math.log2(one.value) for one in places], [one.words for one in places])
+    figure.ruler("x").ticks([_place(one) for one in places], [one.words for one in places])
     highest = max(value for _, points in curves for value in points.values())
     top = nice_ceiling(highest)
     steps = [top * share / _STEPS for share in range(_STEPS + 1)]
@@ -102,3 +102,8 @@ def _points(series: Series, metric: str) -> dict[LoadPoint, float]:
         if figure is not None and math.isfinite(figure.mean):
             points.setdefault(level.load.point, figure.mean)
     return dict(sorted(points.items()))
+
+
+def _place(point: LoadPoint) -> float:
+    """Return where a point stands on its axis, which is linear for other traffic and else logarithmic."""
+    return point.value if point.kind is LoadKind.POOLS else math.log2(point.value)

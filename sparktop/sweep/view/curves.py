@@ -7,7 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
-from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, LimitLine, Measured
+from sparktop.model.sweep_comparison import (
+    CurveLine,
+    CurvePlot,
+    CurvePoint,
+    LimitLine,
+    Measured,
+    short_tokens,
+)
 from sparktop.model.sweep_view import SweepView
 from sparktop.sweep.compare.references import Reference
 from sparktop.sweep.compare.series import Figure, Series, SeriesLevel, load_at, series_of
@@ -48,8 +55,6 @@ def curve_plots(
     kinds = {level.load.point.kind for one in series for level in one.levels}
     others = [_of_kinds(one, kinds) for reference in references for one in reference.series]
     others += [_of_kinds(one, kinds) for one in beside]
-    if LoadKind.POOLS in kinds:
-        return ()  # one request at a time: its table says more than a curve
     plots = []
     known = {name for one in series for name in one.metrics()}
     for name in _curves_of(kinds, known):
@@ -78,6 +83,7 @@ def _curves_of(kinds: set[LoadKind], known: set[str]) -> tuple[str, ...]:
         (LoadKind.RATE, RATE_CURVES),
         (LoadKind.USERS, USER_CURVES),
         (LoadKind.AGENTS, AGENT_CURVES),
+        (LoadKind.POOLS, ("ttft_ms",)),
     ):
         if kind in kinds:
             return names
@@ -113,7 +119,9 @@ def by_depth(series: Iterable[Series]) -> Iterator[Series]:
         depths = sorted({level.load.depth for level in one.levels})
         for depth in depths:
             levels = tuple(level for level in one.levels if level.load.depth == depth)
-            yield replace(one, name=f"{one.name} @ {depth:,}" if len(depths) > 1 else one.name, levels=levels)
+            yield replace(
+                one, name=f"{one.name} @{short_tokens(depth)}" if len(depths) > 1 else one.name, levels=levels
+            )
 
 
 def _line(series: Series, metric: str, *, reference: bool) -> CurveLine | None:

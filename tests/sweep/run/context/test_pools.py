@@ -12,8 +12,10 @@ import pytest
 from sparktop.commands.sweep.progress import level_line, plan_line
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint
+from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.sweep.formats import csv_table, markdown
 from sparktop.sweep.formats.command import repeat_command
+from sparktop.sweep.formats.written import sweep_report
 from sparktop.sweep.plan.order import loads
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.presets import PREFIX_CACHE, Wishes, find_preset, make_plan
@@ -25,7 +27,7 @@ from sparktop.sweep.run.context.pools import UnknownPoolError, phases_before, re
 from sparktop.sweep.run.progress import Phase, PhaseChanged
 from sparktop.sweep.terms.doubts import NO_PREFIX_CACHE
 from sparktop.sweep.view.prefix import context_sentences
-from sparktop.sweep.view.result import findings
+from sparktop.sweep.view.result import findings, result_view
 from tests.sweep.watched_servers import QUICK, watched
 
 TARGETS = (SweepTarget("a", "http://a"),)
@@ -70,6 +72,10 @@ def _check_forms(result: SweepResult) -> None:
     assert rows[3]["context_found_percent"] == rows[3]["context_counted_percent"] == "0.0"
     assert f"--preset {PREFIX_CACHE} --pp 256" in repeat_command(result)
     assert SweepResult.model_validate_json(json.dumps(result.to_json())).targets == result.targets
+    screen = "\n".join("".join(text for text, *_ in row) for row in sweep_screen(result_view(result), 80, 24))
+    assert "+0.5 pool" in screen
+    assert "counted" in screen
+    assert sweep_report(result, "html")  # with its plots, which begin at 0
     line = level_line("a", result.targets[0].levels[1])
     assert line.startswith("a: after 0.5 pools · TTFT ")
     assert "from the cache" in line
