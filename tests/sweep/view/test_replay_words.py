@@ -101,6 +101,23 @@ def test_a_target_that_does_not_keep_up_is_named_first_of_all() -> None:
     assert "b: does not keep up with 2.5 /s of day.csv: TTFT grows 0.50 s per s" in headline
 
 
+def test_requests_beyond_the_context_are_no_lack_of_speed() -> None:
+    """They are named; a target that refused some is not compared with one that served all."""
+    short = level(400).model_copy(
+        update={
+            "requests": Requests(ok=1080, failed=120),
+            "replay": ReplayResult(context_tokens=4096, beyond_context=40),
+        }
+    )
+    assert findings(result(a=short)).headline == (
+        "keeps up with 2.5 /s of day.csv (100.0 tok/s, TTFT due p90 404 ms, 120 of 1200 requests beyond its "
+        "context)"
+    )
+    headline = findings(result(a=short, b=level(500))).headline
+    assert headline is not None
+    assert headline.startswith("a: keeps up with 2.5 /s of day.csv (")
+
+
 def test_equal_targets_show_no_difference() -> None:
     """Without a winner the sentence says what was compared."""
     headline = findings(result(a=level(500), b=level(500))).headline

@@ -24,7 +24,8 @@ def is_one_trace(targets: Sequence[TargetResult]) -> bool:
     """
     levels = [level for target in targets for level in target.levels]
     points = {level.point for level in levels}
-    return len(points) == 1 and levels[0].trace is not None and not any(map(_fails, levels))
+    whole = not any(_fails(level) or _too_long(level) for level in levels)
+    return len(points) == 1 and levels[0].trace is not None and whole
 
 
 def rate_sentence(target: TargetResult) -> str | None:
@@ -62,8 +63,17 @@ def _fails(level: LevelResult) -> bool:
 
 
 def _many_failed(level: LevelResult) -> bool:
-    """Return whether more requests failed than a server may lose that keeps up."""
-    return level.requests.failed > ERROR_SHARE * (level.requests.ok + level.requests.failed)
+    """Return whether more requests failed than a server may lose that keeps up.
+
+    Requests of a trace that are longer than the server's context say nothing about its speed.
+    """
+    ended = level.requests.ok + level.requests.failed
+    return level.requests.failed - _too_long(level) > ERROR_SHARE * ended
+
+
+def _too_long(level: LevelResult) -> int:
+    """Return how many requests of a level's trace are longer than the server's context, in all runs."""
+    return (level.replay.beyond_context or 0) * max(1, level.runs) if level.replay is not None else 0
 
 
 def _why(level: LevelResult) -> str:
@@ -86,6 +96,9 @@ def _figures(level: LevelResult) -> str:
         parts.append(f"TTFT due {which} {METRICS['ttft_due_ms'].text(value)} ms")
     if level.replay is not None and (cached := level.replay.cached_percent) is not None:
         parts.append(f"{cached:.0f} % of the prompt tokens cached")
+    if too_long := _too_long(level):
+        ended = level.requests.ok + level.requests.failed
+        parts.append(f"{too_long} of {ended} requests beyond its context")
     return f" ({', '.join(parts)})" if parts else ""
 
 
