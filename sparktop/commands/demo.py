@@ -27,6 +27,7 @@ SCENARIOS = {
     "topologies": "one machine, two as one (TP=2), two behind simple-shuffle, two behind least-busy",
     "recipes": "two recipes of one machine, with and without CUDA graphs for batches of 5 and 10",
     "long-context": "a server that takes 131,072 tokens, and one that takes 20,480",
+    "agents": "agents at work: growing contexts from the prefix cache, pauses for tools and people",
     "hang-a": "ranks diverge in a collective call: the GPUs spin at low power",
     "hang-b": "a kernel never ends: the GPU spins at low power",
     "hang-blocked": "the engine waits for a lock: GPU and CPU rest",

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 
 import aiohttp
 
+from sparktop.demo.agent_load import DemoAgent, streamed_text
 from sparktop.demo.engine.tokens import answer_words, tokenize_chat
 from sparktop.demo.scenario import Rests, Scenario, lengths_of
 from sparktop.demo.visitors import MARKED, GivingWay
@@ -44,6 +46,7 @@ class Driver:
         self._url = f"{url}/v1/chat/completions"
         self._scenario = scenario
         self._lengths = lengths_of(scenario)
+        self._seed = seed
         # Load needs no cryptographic randomness.
         self._random = random.Random(f"load/{seed}")  # noqa: S311
         self.totals = Totals()
@@ -62,8 +65,8 @@ class Driver:
             aiohttp.ClientSession(timeout=timeout, connector=connector) as session,
             asyncio.TaskGroup() as clients,
         ):
-            for _ in range(self._scenario.load):
-                clients.create_task(self._client(session))
+            for number in range(self._scenario.load):
+                clients.create_task(self._client(session, number))
             if self._scenario.rests is not None:
                 await self._rest(self._scenario.rests)
 
@@ -76,12 +79,21 @@ class Driver:
             await asyncio.sleep(rests.for_s)
             self._present.set()
 
-    async def _client(self, session: aiohttp.ClientSession) -> None:
+    async def _client(self, session: aiohttp.ClientSession, number: int) -> None:
+        scenario, agent = self._scenario, None
+        if scenario.agents:
+            agent = DemoAgent(scenario.profile.model, seed=self._seed, number=number)
         while True:
+            if agent is not None:
+                await asyncio.sleep(agent.pause_s())
             await self._present.wait()
             if self._way is not None:
                 await self._way.wait()
-            if await self._ask(session):
+            if agent is not None:
+                complete = await agent.call(partial(self._answer, session))
+            else:
+                complete = await self._answer(session, self._body()) is not None
+            if complete:
                 self.totals.done += 1
             elif self._way is not None and self._way.paused:
                 self.totals.broken_off += 1
@@ -94,19 +106,24 @@ class Driver:
         for limit in self._asking:
             limit.reschedule(asyncio.get_running_loop().time())
 
-    async def _ask(self, session: aiohttp.ClientSession) -> bool:
-        """Send one request and read its streamed response; return True if the response was complete."""
-        complete = False
+    async def _answer(self, session: aiohttp.ClientSession, body: dict[str, object]) -> str | None:
+        """Send one request and read its streamed response; return its text, None if it is not complete.
+
+        Only agents need the text; for other loads it is empty.
+        """
+        complete, parts = False, []
         limit = asyncio.timeout(None)
         try:
             async with limit:
                 self._asking.add(limit)
-                async with session.post(self._url, json=self._body(), headers=MARKED) as response:
+                async with session.post(self._url, json=body, headers=MARKED) as response:
                     async for part in response.content.iter_any():
                         complete = part.endswith(b"data: [DONE]\n\n")
-                    return complete and response.status == _OK
+                        if self._scenario.agents:
+                            parts.append(part)
+                    return streamed_text(b"".join(parts)) if complete and response.status == _OK else None
         except (aiohttp.ClientError, TimeoutError, OSError):
-            return False
+            return None
         finally:
             self._asking.discard(limit)
 

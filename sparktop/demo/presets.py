@@ -40,6 +40,10 @@ def demo_sweeps(
     return router, replace(_compared(scenario, servers, routed), key="f6")
 
 
+_AGENTS_S = 60.0
+"""Seconds of a level of agents: some calls of each."""
+
+
 def _compared(scenario: str, servers: tuple[str, ...], routers: tuple[str, ...]) -> SweepSettings:
     """Return the sweep that compares a scenario's targets, which are named by `servers` and `routers`.
 
@@ -64,6 +68,8 @@ def _compared(scenario: str, servers: tuple[str, ...], routers: tuple[str, ...])
             tg=128,
             duration_s=_LEVEL_S,
         )
+    if scenario == "agents":
+        return SweepSettings("agents at work", targets=servers[:1], agents=(2, 8), duration_s=_AGENTS_S)
     if scenario == "long-context":
         # Up to 39,000 as in spark-dgx-benchmark; the second server refuses prompts beyond its context.
         return SweepSettings(

@@ -97,6 +97,8 @@ class Scenario:
     spread: float = 0.0
     """Variation of lengths: a random factor between 1 - `spread` and 1 + `spread` for the prompt and the
     answer of each request; 0: all requests are equal."""
+    agents: bool = False
+    """Whether the clients are agents, each with a conversation and pauses; else they send single requests."""
     counts: RouterSettings = _FRESH_COUNTS
     faults: Faults = _NO_FAULTS
     profile: EngineProfile = SOLO
@@ -282,6 +284,17 @@ SCENARIOS = {
             spread=0.5,
             profile=LONG_CONTEXT,
             named=(Server("spark-131k", LONG_CONTEXT), Server("spark-20k", SHORT_CONTEXT)),
+        ),
+        Scenario(
+            "agents",
+            "agents at work: growing contexts from the prefix cache, pauses for tools and people",
+            strategy="simple-shuffle",
+            load=6,
+            prompt_tokens=4096,
+            output_tokens=150,
+            spread=0.5,
+            agents=True,
+            profile=GX10_PATCHED,
         ),
         _failing(kinds.HANG_A, CLUSTER_TP2),
         _failing(kinds.HANG_B),

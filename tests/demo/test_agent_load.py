@@ -1,0 +1,48 @@
+"""Agents of the demo's own load."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+from sparktop.demo.agent_load import DemoAgent, streamed_text
+
+
+async def test_each_prompt_holds_what_was_answered_before() -> None:
+    """A call's messages begin with those of the call before and its answer, until the conversation ends."""
+    sent: list[list[dict[str, str]]] = []
+
+    async def send(body: dict[str, object]) -> str | None:
+        sent.append(json.loads(json.dumps(body["messages"])))
+        return f"answer {len(sent)}"
+
+    agent = DemoAgent("m", seed=1, number=0)
+    for _ in range(30):
+        assert 0 <= agent.pause_s() <= 10
+        assert await agent.call(send)
+    goes_on = [
+        after[: len(before) + 1] == [*before, {"role": "assistant", "content": f"answer {number}"}]
+        for number, (before, after) in enumerate(pairwise(sent), start=1)
+    ]
+    assert goes_on.count(False) in {1, 2}
+    assert all(messages[0] == sent[0][0] for messages in sent)
+
+
+async def test_a_failed_call_ends_the_conversation() -> None:
+    """The next call begins anew with the shared start."""
+    lengths: list[int] = []
+
+    async def send(body: dict[str, object]) -> str | None:
+        lengths.append(len(json.loads(json.dumps(body["messages"]))))
+        return None if len(lengths) == 2 else "yes"
+
+    agent = DemoAgent("m", seed=2, number=1)
+    assert [await agent.call(send) for _ in range(3)] == [True, False, True]
+    assert lengths == [2, 4, 2]
+
+
+def test_the_text_of_a_stream_is_put_together() -> None:
+    """Chunks without text and the end of the stream add nothing."""
+    chunks = [{"choices": [{"delta": {"content": word}}]} for word in ("a", " b")]
+    lines = [f"data: {json.dumps(chunk)}" for chunk in (*chunks, {"choices": []})]
+    assert streamed_text("\n\n".join([*lines, "data: [DONE]"]).encode()) == "a b"
