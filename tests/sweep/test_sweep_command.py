@@ -199,7 +199,7 @@ async def test_too_many_failures_are_a_bad_result(command: Command, server: Stre
     words = [server.url, "-c", "20", *SMALL]
     code, out, err = await command.run(*words)
     assert code == 1, err
-    assert "requests failed: more than 1.0%" in err
+    assert "requests failed: more than 1.0 %" in err
     assert json.loads(out)["targets"][0]["levels"][0]["requests"]["errors"] == {"http:500": 4}
     code, _, err = await command.run(*words, "--max-errors", "0.5")
     assert code == 0, err

@@ -364,7 +364,7 @@ def verdict(result: SweepResult, plan: Plan) -> int:
     failed = sum(level.requests.failed for level in levels)
     bad = failed > plan.max_error_share * ended
     if bad:
-        tell(f"{failed} of {ended} requests failed: more than {plan.max_error_share:.1%}")
+        tell(f"{failed} of {ended} requests failed: more than {100 * plan.max_error_share:.1f} %")
     refused = sum(level.error is not None for level in levels)
     if refused:
         tell(f"{refused} of {len(levels)} levels were refused by the server and have no figures")

@@ -28,7 +28,7 @@ _LevelKey = tuple[LoadPoint, int | None, int]
 _LOAD, _VALUE, _CHANGE = 5, 11, 10
 _SPAN_FROM = 66
 """Width in cells from which on confidence intervals are written as numbers."""
-_BAR_MOST = 101
+_BAR_MOST = 141
 """Greatest width in cells of the drawn intervals."""
 _BAR_FROM = 96
 """Width in cells from which on confidence intervals are drawn, too."""

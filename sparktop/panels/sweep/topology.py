@@ -311,20 +311,20 @@ def advice_rows(compared: Topologies, width: int) -> list[Row]:
         sure = _SURE[item.sure][:2]
         target = item.target or _undecided_words(item, len(compared.columns))
         role = "title" if item.target is not None else "muted"
-        head: Row = [sure, (f" {fit(item.loads, 10)}", "text"), (target, role), label(f"  {item.wish}")]
+        head: Row = [sure, (f" {fit(item.loads, 10)}", "text"), (target, role), label(f" · {item.wish}")]
         rows.append(fit_row(head, width))
         rows += [fit_row([label(" " * 12 + line)], width) for line in wrapped(item.why, max(20, width - 12))]
     return rows
 
 
 def _undecided_words(item: AdviceRow, targets: int) -> str:
-    """Return a short text on which targets to use where none is best: names, "either", "any" or "not shown".
+    """Return a short text on which targets to use where none is best: names, "either", "any" or `NO_WINNER`.
 
     `targets` is the number of targets compared.
     """
     if item.leaders:
         return " or ".join(item.leaders)
-    return "not shown" if item.unproven else "either" if targets == _PAIR else "any"
+    return NO_WINNER if item.unproven else "either" if targets == _PAIR else "any"
 
 
 def rest_rows(compared: Topologies, width: int) -> list[Row]:

@@ -158,7 +158,7 @@ class GuardWatch:
         limit = self._guard.max_error_share
         if ended < ENOUGH_ENDED or failed <= limit * ended:
             return None
-        return f"{failed} of {ended} requests to {target} failed, the limit is {limit:.0%}: {reason}"
+        return f"{failed} of {ended} requests to {target} failed, the limit is {100 * limit:.0f} %: {reason}"
 
     def check_run(self, target: str, ok: int, words: Iterable[str], reason: str) -> str | None:
         """Return why to stop if the server seems to be down because all requests of a run failed; else None.

@@ -52,7 +52,7 @@ def test_advice_says_how_many_runs_a_large_difference_needs() -> None:
     assert (row.target, row.unproven) == (None, True)
     assert row.why == "decode: b's +84 % against a may be chance (2 runs cannot decide it, 3 would)"
     text = "\n".join("".join(text for text, _ in line) for line in topology_screen(compared, 80, 24))
-    assert "not shown" in text
+    assert "no winner shown" in text
     assert "either" not in text
 
 
