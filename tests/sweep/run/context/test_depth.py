@@ -73,7 +73,7 @@ def _check_forms(result: SweepResult) -> None:
     assert "c2 @ 512" in text
     costs = re.compile("10,000 tokens of context add |context adds nothing measurable")  # as the noise has it
     assert costs.search(text)
-    assert "tpot_mean_ms ≤ 1000 holds to a depth of 512 at least" in text
+    assert "holds to a depth of 512 at least" in text
     assert "| In the cache |" in text
     rows = list(csv.DictReader(io.StringIO(csv_table.render(result))))
     assert [row["depth"] for row in rows] == ["0", "0", "512", "512"]
