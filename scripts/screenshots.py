@@ -23,13 +23,17 @@ from textual.pilot import Pilot
 
 from sparktop.colors.palette import shipped_palettes
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
+from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
+from sparktop.simulation.calibration import SOLO
 from sparktop.store import Store
 from sparktop.sweep.compare.references import Reference
 from sparktop.sweep.history.history import History
-from sparktop.sweep.plan.order import Load
+from sparktop.sweep.plan.order import Load, load_at
 from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.plan.presets import Wishes
+from sparktop.sweep.plan.searched import default_capacity, make_capacity_plan
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import new_file, save
 from sparktop.ui.app import SparktopApp
@@ -54,6 +58,8 @@ PP, TG, RUNS = 512, 64, 5
 LEVELS = (1, 4, 16, 48)
 HALT = Halt(RIVAL, Load(PP, 16), run=2, after_s=2.0)
 """The moment of a running sweep that is drawn."""
+SEARCH_S, SEARCHED = 60.0, 6.0
+"""Seconds of a level of the search for how many agents, and the number that is tried on its picture."""
 WHEN = START + timedelta(days=4)
 """When somebody looks at the history."""
 
@@ -134,6 +140,9 @@ class Played:
 
     running: RehearsedSweep
     done: RehearsedSweep
+    searching: RehearsedSweep
+    """A search for how many agents one server can take, and its answer."""
+    found: RehearsedSweep
     history: Mapping[datetime, SweepResult]
     """Results by when they began; the newest two are before and after a change of the router."""
 
@@ -164,7 +173,20 @@ async def play() -> Played:
     assert stopped.result is not None  # noqa: S101 - its first levels are done
     update = {"status": "cancelled", "stop_reason": "stopped by hand"}
     found[START + timedelta(days=1.4)] = stopped.result.model_copy(update=update)
-    return Played(running, done, found)
+    return Played(running, done, *(await searches()), found)
+
+
+async def searches() -> tuple[RehearsedSweep, RehearsedSweep]:
+    """Search for how many agents one server can take; return it in the run of a level, and at its end."""
+    profile = replace(SOLO, max_model_len=49_152, max_num_seqs=16)
+    scenario = replace(SCENARIOS[DEFAULT_SCENARIO], profile=profile)
+    running, done = (RehearsedSweep(scenario=scenario) for _ in range(2))
+    target = running.targets["spark-a"]
+    plan = make_capacity_plan(default_capacity(), [target], Wishes(duration_s=SEARCH_S, seed=7))
+    load = load_at(plan, LoadPoint(LoadKind.AGENTS, SEARCHED), plan.pp)
+    await running.play(plan, halt=Halt("spark-a", load, run=0, after_s=0.8 * SEARCH_S))
+    await done.play(plan)
+    return running, done
 
 
 def keep(folder: Path, results: Mapping[datetime, SweepResult]) -> History:
@@ -199,6 +221,8 @@ class Pictures:
             f"topologies-{name}": await self._screen(size, done, "t"),
             f"timeline-{name}": await self._timeline(size),
             f"sweep-editor-{name}": await self._editor(size),
+            f"capacity-{name}": await self._screen(size, self._played.searching),
+            f"capacity-done-{name}": await self._screen(size, self._played.found),
             f"history-{name}": await self._history(size),
             f"difference-{name}": await self._history(size, "space", "space", "c"),
         }

@@ -20,6 +20,7 @@ from sparktop.model.load import (
     TokenSource,
 )
 from sparktop.simulation.closed_loop import ClosedLoop, DirectWay, Way
+from sparktop.simulation.conversations import Conversations
 from sparktop.simulation.engine import EngineEvent
 from sparktop.simulation.routed import ProxyHabits, RoutedWay
 from sparktop.simulation.routers import make_router
@@ -36,6 +37,7 @@ from sparktop.sweep.generator.wire.messages import (
     RunLoad,
     WorkerMessage,
 )
+from sparktop.sweep.plan.conversations.lane import planned_turns
 from sparktop.sweep.run.worker_process import SweepWorker
 from stage.rehearsal import Rehearsal
 
@@ -176,12 +178,8 @@ class RehearsedWorker(SweepWorker):
         self._runs += 1
         # Not the sweep's own ids: these differ each time, and would change the random draws.
         name = f"run{self._runs}"
-        level = Level(
-            name, load.concurrency, load.prompt_tokens, load.output_tokens, load.mode, 1, load.duration_s
-        )
         way = self._ways[load.target.url]
-        loop = ClosedLoop(rehearsal.time, way, level)
-        loop.start()
+        loop = self._begin(load, name, way)
         seen = 0
         while not loop.done or seen < len(loop.events):
             if not loop.done:
@@ -192,6 +190,25 @@ class RehearsedWorker(SweepWorker):
             if self._called_off:
                 for request_id in tuple(self._in_flight(loop.events)):
                     way.abort(request_id)
+
+    def _begin(self, load: RunLoad, name: str, way: Way) -> ClosedLoop | Conversations:
+        """Start the load of a run, named `name`, on `way`."""
+        plan, time = load.conversations, self._rehearsal.time
+        if plan is None or load.warm_up:
+            level = Level(
+                name, load.concurrency, load.prompt_tokens, load.output_tokens, load.mode, 1, load.duration_s
+            )
+            loop = ClosedLoop(time, way, level)
+            loop.start()
+            return loop
+        profile = self._rehearsal.scenario.profile
+        most = min(plan.max_model_len or profile.max_model_len, profile.max_model_len)
+        turns = [planned_turns(plan.preset, plan.seed, lane, most) for lane in range(load.concurrency)]
+        agents = Conversations(
+            time, way, turns, name=name, block_tokens=profile.block_tokens, salt=self._runs
+        )
+        agents.start(plan.duration_s, ramp_s=plan.ramp_s, tail_s=plan.tail_s)
+        return agents
 
     @staticmethod
     def _in_flight(events: list[LoadEvent]) -> dict[str, None]:
@@ -210,7 +227,7 @@ class RehearsedWorker(SweepWorker):
                 case RunStarted() | RunEnded():
                     log.add(replace(event, run=log.run))
                 case RequestStarted():
-                    log.request_started(event.request_id, event.at, event.prompt_tokens)
+                    log.request_started(event.request_id, event.at, event.prompt_tokens, call=event.call)
                     self._arrivals[event.request_id] = _Arrivals()
                 case FirstToken():
                     self._arrivals[event.request_id].add(event.at, event.count)

@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from sparktop.model.activity import Activities
 from sparktop.model.balance import Balance
+from sparktop.model.capacity_view import SearchView
 from sparktop.model.load import LoadPoint, OnAxis
 from sparktop.model.sweep_comparison import CurvePlot, Measured, Topologies, several_lengths
 from sparktop.model.time_range import TimeRange
@@ -360,6 +361,8 @@ class SweepView:
     topologies: Topologies | None = None
     """None for a single target."""
     slo: Slo | None = None
+    searches: tuple[SearchView, ...] = ()
+    """Searches for the largest load; while it runs only the one that is being made."""
     notices: tuple[str, ...] = ()
     """Messages for the user, newest last."""
     doubts: tuple[str, ...] = ()
@@ -389,7 +392,7 @@ class SweepView:
     @property
     def share(self) -> float | None:
         """Part of the plan that is done, 0 to 1; None where no share can be computed."""
-        if not self.levels or self.progress is not None:
+        if not self.levels or self.progress is not None or (self.searches and not self.status.over):
             return self.progress
         known = [level.share for level in self.levels]
         done = sum(share or 0.0 for share in known)

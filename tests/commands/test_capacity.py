@@ -67,8 +67,8 @@ def test_the_plan_says_levels_time_and_end() -> None:
     plan = make_capacity_plan(default_capacity(), [SweepTarget("s", "http://127.0.0.1:1")], Wishes())
     first, second = plan_sentences(plan, datetime(2026, 1, 2, 15, 0, tzinfo=UTC))
     assert first == (
-        "how many agents (coder-quick)? The largest number for which ttft_p90_ms ≤ 2000 and stream_tps ≥ 15 "
-        "for 90 % of the requests"
+        "how many agents (coder-quick)? The largest number for which first token p90 ≤ 2 s and ≥ 15 tok/s "
+        "each for 90 % of the requests"
     )
     assert "1, doubled until one fails or to 64, then between" in second
     assert "at most" in second

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sparktop.model.sweep_view import SweepStatus, SweepView
 from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.rows import Row, fit_row, merged
+from sparktop.panels.sweep.capacity import capacity_rows
 from sparktop.panels.sweep.curves import plots_rows
 from sparktop.panels.sweep.live import live_rows
 from sparktop.panels.sweep.table import level_row, levels_beside, marks_key, table_heading
@@ -51,6 +52,9 @@ def _running(view: SweepView, width: int, height: int) -> list[Row]:
         cells = max(_WORDS, int(_WORDS_SHARE * width))
         tracks = live_rows(view.live, names, width - cells - 2, height, lengths=view.several_lengths)
         return _beside(_words(view, cells, height), tracks)
+    if view.searches and height > _LEAST_TRACKS:
+        rows = capacity_rows(view.searches, width, height - 2, named=len(view.targets) > 1)
+        return [*_words(view, width, height - len(rows)), *rows]
     if view.live is not None and height >= _LEAST_TRACKS + 2:
         tracks = live_rows(view.live, names, width, height - 2, lengths=view.several_lengths)
         return [*_words(view, width, 2), *tracks]

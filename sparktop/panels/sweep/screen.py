@@ -8,6 +8,8 @@ from sparktop.model.sweep_view import LevelKey, SweepView
 from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sections import heading
+from sparktop.panels.sweep.capacity import capacity_rows
+from sparktop.panels.sweep.conversations import conversations_height, conversations_rows
 from sparktop.panels.sweep.curves import legend_rows, plots_rows
 from sparktop.panels.sweep.live import live_rows
 from sparktop.panels.sweep.table import all_levels, shown_levels, table_rows
@@ -26,6 +28,8 @@ _LEAST_TRACKS, _LEAST_CURVES, _LEAST_PICTURE = 9, 7, 5
 """Least rows of graphs over time, of curves above a table with all levels, and of curves where no more are
 left."""
 _LEAST_TABLE = 6
+_LEAST_BELOW, _LEAST_GRAPHS = 3, 7
+"""Least rows below a capacity search for any picture, and for graphs or curves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +161,29 @@ def _picture(view: SweepView, width: int, height: int, *, curves: bool) -> list[
     Curves are drawn if there is no time series, or if the sweep is over, `curves` is True and there are
     plots.
     """
+    if view.searches:
+        several, over = len(view.targets) > 1, view.status.over
+        rows = capacity_rows(view.searches, width, height if over else height - 1, named=several)
+        rest = height - len(rows)
+        if rest < _LEAST_BELOW:
+            return [*rows, *([[]] * rest)]
+        return [*rows, *_load_picture(view, width, rest, curves=curves)]
+    return _load_picture(view, width, height, curves=curves)
+
+
+def _load_picture(view: SweepView, width: int, height: int, *, curves: bool) -> list[Row]:
+    """Draw graphs or curves below a search, if there is one: of a few rows what each agent does."""
     live = view.live
+    doing = None if live is None else live.activities
+    if view.searches and live is not None and doing is not None and not view.status.over:
+        agents = conversations_height(doing, height)
+        if height - agents < _LEAST_GRAPHS:
+            return conversations_rows(doing, width, height)
+        names = letters([target.name for target in view.targets])
+        graphs = live_rows(replace(live, activities=None), names, width, height - agents)
+        return [*graphs, *conversations_rows(doing, width, agents)]
+    if view.searches and view.status.over and height < _LEAST_GRAPHS:
+        return [[]] * height
     if live is not None and not (view.status.over and curves and view.plots):
         names = letters([target.name for target in view.targets])
         return live_rows(live, names, width, height, lengths=view.several_lengths)

@@ -14,7 +14,8 @@ from sparktop.model.sweep_comparison import level_name
 from sparktop.model.sweep_view import LevelKey, LevelState, PlannedLevel, Rank, ResultRow, SweepView
 from sparktop.panels.parts.figures import bar_runs, label
 from sparktop.panels.parts.roles import part_role
-from sparktop.panels.parts.rows import Row, fit_row, row_width, spread_row
+from sparktop.panels.parts.rows import Row, Run, fit_row, row_width, spread_row
+from sparktop.panels.sweep.capacity import verdict_sign
 from sparktop.panels.sweep.columns import COLUMNS, COLUMNS_OF, SHOWN, Column
 from sparktop.panels.sweep.tracks import letters
 
@@ -226,7 +227,7 @@ def level_row(
     view: SweepView, level: PlannedLevel, row: ResultRow | None, width: int, *, chosen: bool = False
 ) -> Row:
     """Return one level of a sweep as a row: its values or, if it has none, its state with a progress bar."""
-    sign, role = STATES[level.state]
+    sign, role = _sign(view, level)
     name = _name_width(view)
     start: Row = [("▶" if chosen else " ", "selected"), (sign, role), (" ", "text")]
     if len(view.targets) > 1:
@@ -249,6 +250,16 @@ def level_row(
     if not row.complete:
         result += [*bar_runs(level.share, 8, "generation"), (" ", "text")]
     return fit_row([*result, *marks_words(row, width - row_width(result))], width)
+
+
+def _sign(view: SweepView, level: PlannedLevel) -> Run:
+    """Return (sign, role) of a level's state; of a complete one in a search whether it holds."""
+    if level.state is LevelState.DONE:
+        for search in view.searches:
+            for one in search.tried:
+                if one.point == level.key.point and search.target == level.key.target:
+                    return verdict_sign(one)
+    return STATES[level.state]
 
 
 def _state(level: PlannedLevel) -> Row:

@@ -12,6 +12,7 @@ from sparktop.model.load import FirstToken, LoadEvent, RequestEnded, RequestStar
 from sparktop.model.time_range import TimeRange
 from sparktop.sweep.generator.wire.messages import TokenBin
 from sparktop.sweep.plan.order import Load
+from sparktop.sweep.result.capacity import CapacityResult
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.values import dataclass
 
@@ -96,6 +97,13 @@ class LevelMeasured:
 
 
 @dataclass(frozen=True, slots=True)
+class CapacityTold:
+    """Event: a run of a capacity search was judged; `found` has the answers so far."""
+
+    found: CapacityResult
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """Event: a message to the user, one line of text."""
 
@@ -116,7 +124,7 @@ class SweepEnded:
     result: SweepResult
 
 
-SweepEvent = PhaseChanged | LoadTold | RunTold | LevelMeasured | Notice | GuardSet | SweepEnded
+SweepEvent = PhaseChanged | LoadTold | RunTold | LevelMeasured | CapacityTold | Notice | GuardSet | SweepEnded
 """Every event of a sweep."""
 
 

@@ -268,6 +268,8 @@ def _length(plan: Plan, level: LevelResult, facts: LevelFacts) -> Iterator[Valid
             code=TOO_SHORT,
             message=f"all runs together lasted {level.duration_s or 0.0:.1f} s, it takes {ENOUGH_S:.0f} s",
         )
+    if plan.capacity is not None:
+        return  # a search has intervals of its own
     if level.agents is not None or level.users is not None:
         yield from conversation_doubts(level)
     elif level.runs < LEAST_RUNS:

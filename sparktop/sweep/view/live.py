@@ -44,6 +44,7 @@ from sparktop.sweep.run.result_book import plan_result
 from sparktop.sweep.run.server_side import watched_backends, watched_nodes
 from sparktop.sweep.view.ahead import expected_of
 from sparktop.sweep.view.bars import BarLedger, stored_prefill_s
+from sparktop.sweep.view.capacity import CapacityLedger
 from sparktop.sweep.view.evidence import bare_row, level_balance, level_facts, level_of
 from sparktop.sweep.view.grid import TimeGrid
 from sparktop.sweep.view.levels import PlanLedger, key_of
@@ -122,6 +123,7 @@ class LiveView:
         self._bars = BarLedger()
         self._ledger = PlanLedger(plan)
         self._progress = SweepProgress()
+        self._capacity = CapacityLedger(plan.capacity)
         self._looks: dict[LevelKey, LevelLooks] = {}
         self._backends: dict[str, tuple[str, ...]] = {}
         """Names of the watched servers that the load on each target reaches."""
@@ -152,6 +154,7 @@ class LiveView:
 
     def take(self, event: SweepEvent) -> None:
         """Update the view from an event of the sweep."""
+        self._capacity.take(event)
         match event:
             case LoadTold():
                 self._load(event)
@@ -216,6 +219,7 @@ class LiveView:
             plots=found.plots,
             topologies=found.topologies,
             slo=found.slo,
+            searches=found.searches if over else self._capacity.views(),
             notices=tuple(self._notices),
             doubts=found.doubts,
             headline=found.headline,

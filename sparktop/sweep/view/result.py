@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from sparktop.model.capacity_view import SearchView
 from sparktop.model.load import LoadKind, LoadMode
 from sparktop.model.sweep_comparison import CurvePlot, Topologies
 from sparktop.model.sweep_view import (
@@ -21,6 +22,7 @@ from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.plan.plan import Order
 from sparktop.sweep.result.axis import PlanResult
 from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.view.capacity import stored_searches
 from sparktop.sweep.view.curves import sweep_plots
 from sparktop.sweep.view.levels import stored_levels
 from sparktop.sweep.view.rows import result_rows
@@ -49,6 +51,7 @@ class Findings:
     verdict: tuple[str, ...] = ()
     targets: tuple[SweptTarget, ...] = ()
     slo: Slo | None = None
+    searches: tuple[SearchView, ...] = ()
     doubts: tuple[str, ...] = ()
     simulated: bool = False
 
@@ -79,6 +82,7 @@ def findings(
             SweptTarget(one.name, one.kind.value, one.model, one.engine, one.error) for one in result.targets
         ),
         slo=_slo(result),
+        searches=stored_searches(result),
         doubts=result.client.reasons,
         simulated=result.simulated,
     )
@@ -112,6 +116,7 @@ def result_view(result: SweepResult, *, title: str = "", references: Sequence[Re
         plots=found.plots,
         topologies=found.topologies,
         slo=found.slo,
+        searches=found.searches,
         doubts=found.doubts,
         headline=found.headline,
         verdict=found.verdict,

@@ -41,7 +41,7 @@ def capacity_answer(
     seen = fails if fails is not None else holds
     level = None if seen is None else levels.get(seen)
     return CapacityAnswer(
-        holds=holds if holds is not None or not complete else 0.0,
+        holds=0.0 if holds is None and fails is not None and complete else holds,
         fails=fails,
         at_least=search.at_least,
         complete=complete,
@@ -72,7 +72,8 @@ def ran_out(level: LevelResult, value: float) -> RanOut:
             count = f"{server.preemptions:.0f}"
             figures.append(f"{count} preemption{'' if count == '1' else 's'}")
         if server.waiting_max:
-            figures.append(f"up to {server.waiting_max:.0f} requests waited")
+            count = f"{server.waiting_max:.0f}"
+            figures.append(f"up to {count} request{'' if count == '1' else 's'} waited")
     if limit is not None and limit.kind != LimitKind.UNKNOWN.value:
         evidence = "; ".join([limit.reason, *figures])
         return RanOut(kind=limit.kind, evidence=evidence, hint=limit.hint, server=limit.server, value=value)
@@ -92,11 +93,12 @@ def _probe(value: float, judged: Judged, search: CapacitySearch, *, holds: bool)
         certain=search.certainty(value) is (Verdict.HOLDS if holds else Verdict.FAILS),
         trouble=judged.trouble or None,
         requests=judged.requests,
-        conditions=tuple(map(_condition, judged.shares)),
+        conditions=tuple(map(condition_result, judged.shares)),
     )
 
 
-def _condition(shares: Shares) -> ConditionResult:
+def condition_result(shares: Shares) -> ConditionResult:
+    """Return how many requests met a condition as a result file stores it."""
     condition = shares.condition
     return ConditionResult(
         condition="all" if condition is None else words_of(condition),

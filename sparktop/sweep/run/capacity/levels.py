@@ -20,7 +20,7 @@ from sparktop.sweep.run.level.maker import LevelMaker, LevelRefusedError, Target
 from sparktop.sweep.run.level.record import LevelRecord
 from sparktop.sweep.run.open_loop.knee import alone_per_s
 from sparktop.sweep.run.preparation import PreparedTarget
-from sparktop.sweep.run.progress import Phase, PhaseChanged
+from sparktop.sweep.run.progress import CapacityTold, Phase, PhaseChanged
 from sparktop.sweep.run.result_book import ResultBook
 from sparktop.sweep.run.worker_process import SweepWorker
 from sparktop.values import dataclass
@@ -89,6 +89,8 @@ class CapacityLevels:
         capacity = self.maker.plan.capacity
         if capacity is not None:
             self.book.capacity(capacity_result(capacity, {self.prepared.target.name: answer}))
+            if (found := self.book.result.capacity) is not None:
+                self.maker.tell(CapacityTold(found))
 
     async def _first(self, plan: Plan, worker: SweepWorker) -> float:
         """Return the rate of requests one after the other, with which the search begins."""

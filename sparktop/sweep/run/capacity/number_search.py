@@ -42,9 +42,19 @@ class NumberSearch(CapacitySearch):
         return crossing(conditions, self.most, troubled)
 
     @property
+    def holds(self) -> float | None:
+        """The largest measured number that holds, below all that fail; None if there is none so far."""
+        return super().holds if self._is_known else None
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether any request was judged."""
+        return any(one.trouble or any(part.count for part in one.shares) for one in self.judged.values())
+
+    @property
     def fails(self) -> float | None:
         """The smallest measured number that fails; None if none does so far."""
-        if not self.judged:
+        if not self._is_known:
             return None
         likely = self.likely
         return min((value for value in self.judged if likely.fails(value) > _HALF), default=None)
@@ -52,14 +62,14 @@ class NumberSearch(CapacitySearch):
     @property
     def interval(self) -> tuple[float | None, float | None]:
         """(largest number that certainly holds, smallest that certainly fails); None where there is none."""
-        if not self.judged:
+        if not self._is_known:
             return None, None
         low, high = self.likely.quantile(_LOW), self.likely.quantile(_HIGH)
         return low or None, None if high >= self.most else high + 1
 
     def certainty(self, value: float) -> Verdict:
         """Return whether `value` holds or fails for certain."""
-        chance = self.likely.fails(value)
+        chance = self.likely.fails(value) if self._is_known else _HALF
         if chance <= _LOW:
             return Verdict.HOLDS
         return Verdict.FAILS if chance >= _HIGH else Verdict.UNSURE
@@ -77,6 +87,8 @@ class NumberSearch(CapacitySearch):
         if not self.judged:
             return self._first
         top = max(self.judged)
+        if not self._is_known and top >= self.most:
+            return None
         if self.fails is None and top < self.most:
             return self._rounded(min(2 * top, self.most))
         answer = self.likely.quantile(_HALF)

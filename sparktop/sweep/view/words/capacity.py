@@ -16,6 +16,7 @@ from sparktop.sweep.result.results import SweepResult
 
 _RUN_OUT = {LimitKind.KV.value, LimitKind.SLOTS.value, LimitKind.BANDWIDTH.value}
 """Limits that are used up; others hold a server back."""
+_MINIMUM = "at least "
 _MS, _SECONDS_FROM = 1000.0, 1000.0
 _NAMES = {
     "ttft": "TTFT",
@@ -64,7 +65,7 @@ def _held(found: CapacityResult, answer: CapacityAnswer) -> str:
     kind, fails = found.load, answer.probe(answer.fails)
     if fails is None:
         if not answer.holds:
-            return "unknown: no level was completed"
+            return "unknown: " + ("no request was measured" if answer.probes else "no level was completed")
         how = "at least " if answer.at_least else "so far "
         return how + _verb(kind, answer.holds, "hold", amount(kind, answer.holds))
     why = why_words(found, fails)
@@ -119,14 +120,18 @@ def _room(one: ConditionResult) -> float:
 
 def condition_words(one: ConditionResult) -> str:
     """Return a condition with its value as text: "p90 TTFT after a tool 3.6 s (limit 2 s)"."""
-    figure = one.figure or "all"
+    name, value, limit = condition_parts(one)
+    return f"{name} {value} (limit {limit.removeprefix(_MINIMUM)})"
+
+
+def condition_parts(one: ConditionResult) -> tuple[str, str, str]:
+    """Return (name, value, limit) of a condition as text: ("p90 TTFT", "3.6 s", "2 s")."""
     if one.at_least:
         value = "–" if one.value is None else f"{one.value:.1f} tok/s"
-        return f"{_quantile(one)} stream {value} (limit {one.limit:g} tok/s)"
-    name, _, _ = figure.removesuffix("_ms").rpartition("_")
-    limit = one.limit or 0.0
+        return f"{_quantile(one)} stream", value, f"{_MINIMUM}{one.limit:g} tok/s"
+    name, _, _ = (one.figure or "all").removesuffix("_ms").rpartition("_")
     value = "beyond all answers" if one.value is None else time_words(one.value)
-    return f"{_quantile(one)} {_NAMES.get(name, name)} {value} (limit {time_words(limit)})"
+    return f"{_quantile(one)} {_NAMES.get(name, name)}", value, time_words(one.limit or 0.0)
 
 
 def _quantile(one: ConditionResult) -> str:

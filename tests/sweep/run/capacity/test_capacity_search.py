@@ -143,3 +143,17 @@ def test_a_close_decision_is_repeated_until_it_is_certain_within_one() -> None:
         low, high = search.interval
         assert (low or 0) <= 8 < (high or 65)
     assert made[0] > 1.5 * made[1]
+
+
+def test_levels_without_requests_decide_nothing() -> None:
+    """Neither holds nor fails is known; the search ends at the largest number."""
+    none = Shares(CONDITIONS[0], 0.9, 0, 0, 0.0, 1.0)
+    search = new_search(Capacity(LoadKind.AGENTS, CONDITIONS, most=4.0))
+    made = []
+    while (probe := search.next()) is not None:
+        made.append(probe.point.value)
+        unknown = Judged(holds=False, certain=Verdict.UNSURE, shares=(none,), requests=0, median_s=None)
+        search.add(probe.point.value, unknown)
+    assert made == [1, 2, 4]
+    assert (search.holds, search.fails, search.interval) == (None, None, (None, None))
+    assert search.certainty(2.0) is Verdict.UNSURE

@@ -1,0 +1,56 @@
+"""A capacity search as a screen shows it: tried loads, conditions against their limits, what follows."""
+
+from __future__ import annotations
+
+from sparktop.model.load import LoadPoint
+from sparktop.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TriedLoad:
+    """A load that the search has tried, or tries now."""
+
+    label: str
+    """The number alone, such as "8" or "1.5 /s"."""
+    holds: bool | None = None
+    """None before its first run has ended."""
+    certain: bool = False
+    """Whether the 95 % intervals leave no doubt."""
+    point: LoadPoint | None = None
+    now: bool = False
+    """Whether a run of it is being made."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionBar:
+    """A condition with its value at one load."""
+
+    name: str
+    """Such as "p90 TTFT after a tool"."""
+    value: str
+    """With its unit; "–" if unknown."""
+    limit: str
+    """With its unit, and "at least" where it is a minimum."""
+    ratio: float | None = None
+    """How far the limit is used: value ÷ limit, or limit ÷ value of a minimum; above 1 it is not met. None if
+    unknown."""
+    met_percent: float | None = None
+    needed_percent: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchView:
+    """The search on one target."""
+
+    target: str
+    tried: tuple[TriedLoad, ...] = ()
+    """Ascending by load."""
+    ahead: str = ""
+    """What may come, in words; "" at the end."""
+    bars: tuple[ConditionBar, ...] = ()
+    at: str = ""
+    """The load at which the values of `bars` were seen, with their number of requests, in words."""
+    answer: tuple[str, ...] = ()
+    """The answer in sentences: what holds, its certainty, what ran out first; empty while it is sought."""
+    hint: str = ""
+    """What may help against what ran out first; "" if nothing is known."""

@@ -1,0 +1,64 @@
+"""A capacity search as rows: tried loads, conditions as bars against their limits, what follows."""
+
+from __future__ import annotations
+
+from sparktop.model.capacity_view import ConditionBar, SearchView, TriedLoad
+from sparktop.panels.parts.rows import Row, row_text, row_width
+from sparktop.panels.sweep.capacity import capacity_rows
+
+TRIED = (
+    TriedLoad("1", holds=True, certain=True),
+    TriedLoad("2", holds=True, certain=True),
+    TriedLoad("4", holds=True),
+    TriedLoad("5", now=True),
+    TriedLoad("6", holds=False),
+    TriedLoad("8", holds=False, certain=True),
+)
+BARS = (
+    ConditionBar("p90 TTFT", "463 ms", "2 s", 0.23, 100.0, 90.0),
+    ConditionBar("p10 stream", "14.1 tok/s", "at least 15 tok/s", 1.06, 56.0, 90.0),
+    ConditionBar("p90 E2E", "–", "9 s"),
+)
+SEARCH = SearchView("spark", TRIED, "between 4 and 5", BARS, "5 agents, 17 requests so far")
+
+
+def drawn(view: SearchView, width: int, most: int = 20) -> list[str]:
+    """Return the rows as text."""
+    return [row_text(row).rstrip() for row in capacity_rows([view], width, most, named=False)]
+
+
+def roles(row: Row) -> set[str]:
+    """Return the colours of the filled cells of a bar."""
+    return {role for text, role in row if "█" in text}
+
+
+def test_tried_loads_have_their_verdicts() -> None:
+    """✓ and ✗ where it is certain, ? where it is not, ▸ where a run is being made."""
+    assert drawn(SEARCH, 76)[0] == "tried   1✓  2✓  4?  ▸5   6?  8✗"
+
+
+def test_the_smallest_are_left_out_where_they_do_not_fit() -> None:
+    """What is tried now stays in sight."""
+    first = drawn(SEARCH, 28)[0]
+    assert first.startswith("tried   … ")
+    assert first.endswith("8✗")
+
+
+def test_conditions_are_bars_against_their_limits() -> None:
+    """The limit is at two thirds; the colour says how near it is; unknown values have no bar."""
+    rows = capacity_rows([SEARCH], 100, 20, named=False)
+    text = [row_text(row) for row in rows]
+    assert text[1].startswith("5 agents, 17 requests so far:")
+    assert "463 ms of 2 s" in text[2]
+    assert "met by 56 %, 90 % must" in text[3]
+    assert [roles(row) for row in rows[2:5]] == [{"good"}, {"bad"}, set()]
+    assert len({row.index("┃") for row in text[2:5]}) == 1
+    assert text[5].startswith("next    between 4 and 5")
+    assert {row_width(row) for row in rows} == {100}
+
+
+def test_an_answer_has_its_hint() -> None:
+    """Wrapped below the bars; the rows never exceed what they get."""
+    over = SearchView("spark", TRIED[:2], bars=BARS[:1], at="2 agents", answer=("2 hold",), hint="more " * 30)
+    assert [row.split()[0] for row in drawn(over, 60)] == ["tried", "2", "p90", "hint", "more", "more"]
+    assert len(drawn(over, 60, 3)) == 3

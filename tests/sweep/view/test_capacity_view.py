@@ -1,0 +1,62 @@
+"""The view of a capacity search, played in virtual time: while it runs and at its end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
+from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.simulation.calibration import SOLO
+from sparktop.sweep.plan.order import load_at
+from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.plan.presets import Wishes
+from sparktop.sweep.plan.searched import default_capacity, make_capacity_plan
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.view.result import result_view
+from stage.sweep import Halt, RehearsedSweep
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def rehearsed(most: float, kind: LoadKind = LoadKind.AGENTS) -> tuple[RehearsedSweep, Plan]:
+    """Return a simulated server and a search on it for up to `most`, with levels of 20 s."""
+    profile = replace(SOLO, max_model_len=49_152, max_num_seqs=16)
+    sweep = RehearsedSweep(scenario=replace(SCENARIOS[DEFAULT_SCENARIO], profile=profile))
+    capacity = replace(default_capacity(kind), most=most, fixed_s=True)
+    plan = make_capacity_plan(capacity, [sweep.targets["spark-a"]], Wishes(duration_s=20.0, seed=7))
+    return sweep, plan
+
+
+async def test_a_running_search_shows_what_it_tries_and_the_conditions_so_far() -> None:
+    """In the second level: the first with its verdict, the second with values of its requests."""
+    sweep, plan = rehearsed(4.0)
+    second = load_at(plan, LoadPoint(LoadKind.AGENTS, 2.0), plan.pp)
+    await sweep.play(plan, halt=Halt("spark-a", second, run=0, after_s=30.0))
+    view = sweep.view()
+    (search,) = view.searches
+    assert [(one.label, one.holds, one.now) for one in search.tried] == [
+        ("1", True, False),
+        ("2", None, True),
+    ]
+    assert search.ahead == "4 if it holds, and so on up to 4"
+    assert search.at.startswith("2 agents, ")
+    assert [one.name for one in search.bars] == ["p90 TTFT", "p10 stream"]
+    assert all(one.ratio for one in search.bars)
+    assert view.share is None
+    assert view.left is not None
+    assert view.left.least_s < view.left.most_s
+
+
+async def test_an_answer_is_the_same_from_its_file() -> None:
+    """With all verdicts, the values at the level that says most, and the sentences of the answer."""
+    sweep, plan = rehearsed(2.0)
+    await sweep.play(plan)
+    assert sweep.result is not None
+    stored = result_view(SweepResult.model_validate(sweep.result.to_json()))
+    (search,) = sweep.view().searches
+    assert stored.searches == (search,)
+    assert search.answer[0] == "at least 2 agents hold"
+    assert search.ahead == ""
+    assert [one.label for one in search.tried] == ["1", "2"]
