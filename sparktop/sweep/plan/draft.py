@@ -14,6 +14,7 @@ from sparktop.errors import UsageError
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import GuardLimits, SweepSettings
 from sparktop.model.text import clean
+from sparktop.sweep.plan.arrivals import parse_pattern, rates_or_auto
 from sparktop.sweep.plan.plan import Api, Order, Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import BUILT_IN, DEFAULT, STEADY_S, Wishes, make_plan
 from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
@@ -33,6 +34,7 @@ _LONGEST_MODEL = 200
 _BOUNDS = {"runs": "runs", "duration": "seconds", "requests": "requests"}
 """The fields that can limit a level in burst mode, with their names in error messages."""
 
+_PER_S = "/s"
 _POOLS = {one.name: one.pools for one in BUILT_IN if one.pools}
 """Levels of presets that send prompts twice, which no field shows."""
 
@@ -46,7 +48,8 @@ class Draft:
     targets: tuple[str, ...] = ()
     """Names of the selected targets, in the order in which they are listed."""
     concurrency: str = ""
-    """Concurrencies, and after ".." the limit to which the sweep goes on while tokens/s rise: "1,4..256"."""
+    """Concurrencies, and after ".." the limit to which the sweep goes on while tokens/s rise: "1,4..256". Or
+    rates, with their unit and perhaps how requests arrive: "0.5,1,2 /s", "auto /s bursty"."""
     pp: str = ""
     """Prompt tokens: one number, or several."""
     tg: str = ""
@@ -91,11 +94,12 @@ def draft_of(preset: SweepSettings, targets: tuple[str, ...], guard: GuardLimits
     duration_s = preset.duration_s
     if steady and duration_s is None and preset.requests is None:
         duration_s = STEADY_S
-    bounded = not steady and (duration_s is not None or preset.requests is not None)
+    is_burst = not steady and preset.rate is None
+    bounded = is_burst and (duration_s is not None or preset.requests is not None)
     return Draft(
         preset=preset.name,
         targets=targets,
-        concurrency=_climbing(preset.concurrency or plan.concurrency, preset.climb_to),
+        concurrency=_rated(preset) or _climbing(preset.concurrency or plan.concurrency, preset.climb_to),
         pp=_listed(preset.prompt_lengths or plan.lengths),
         tg=_shown(preset.tg or plan.tg),
         depth=_listed(preset.depths),
@@ -221,16 +225,24 @@ class _Form:
     def settings(self) -> SweepSettings:
         """Parse those fields that a preset can also set, and return their values as a preset."""
         mode, order = self.choice("mode", LoadMode), self.choice("order", Order)
-        concurrency, climb_to = self.read(
-            "concurrency",
-            lambda text: climbing_numbers(text, 1, MOST_CONCURRENCY),
-            "write one number or several, as in 1,4,16",
-        ) or ((), None)
+        rate, arrivals = self._rate()
+        concurrency, climb_to = (
+            ((), None)
+            if rate is not None
+            else self.read(
+                "concurrency",
+                lambda text: climbing_numbers(text, 1, MOST_CONCURRENCY),
+                "write one number or several, as in 1,4,16",
+            )
+            or ((), None)
+        )
         runs, more_runs = self.read("runs", lambda text: number_or_more(text, 1, MOST_RUNS)) or (None, False)
         return SweepSettings(
             self.draft.preset,
             concurrency=concurrency,
             climb_to=climb_to,
+            rate=rate,
+            arrivals=arrivals,
             prompt_lengths=self.read(
                 "pp",
                 lambda text: whole_numbers(text, 1, MOST_TOKENS),
@@ -247,6 +259,18 @@ class _Form:
             requests=self.read("requests", lambda text: whole_number(text, 1, MOST_TOKENS)),
             order=None if order is None else order.value,
         )
+
+    def _rate(self) -> tuple[str | None, str | None]:
+        """Return (rates, arrivals) of a concurrency field with "/s"; None for what it does not state."""
+        rates, unit, arrivals = (part.strip() for part in self.draft.concurrency.partition(_PER_S))
+        if not unit:
+            return None, None
+        try:
+            rates_or_auto(rates)
+            parse_pattern(arrivals or Plan(()).arrivals)
+        except UsageError as error:
+            self.problems["concurrency"] = str(error)
+        return rates, arrivals or None
 
     def slo(self) -> tuple[SloCondition, ...] | None:
         from sparktop.sweep.plan.slo import parse_slo  # late: it loads the modules of result files
@@ -265,6 +289,10 @@ class _Form:
         Steady mode needs runs, and a duration or requests. Burst mode needs exactly one of the three.
         """
         given = [name for name in _BOUNDS if str(getattr(self.draft, name)).strip()]
+        if _PER_S in self.draft.concurrency:
+            if "requests" in given:
+                self._add_problem("requests", "a level at a rate ends by seconds: empty this")
+            return
         if self.draft.mode == LoadMode.STEADY.value:
             if "runs" not in given:
                 self._add_problem("runs", "write how many, as in 3")
@@ -303,6 +331,12 @@ def _words(error: UsageError) -> str:
 
 def _listed(values: Sequence[int]) -> str:
     return ",".join(map(str, values))
+
+
+def _rated(preset: SweepSettings) -> str:
+    """Return the rates of a preset as typed; "" if it has none."""
+    parts = (preset.rate, _PER_S, preset.arrivals) if preset.rate is not None else ()
+    return " ".join(part for part in parts if part)
 
 
 def _climbing(values: Sequence[int], climb_to: int | None) -> str:

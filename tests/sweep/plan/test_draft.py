@@ -101,6 +101,20 @@ def test_a_limit_and_more_runs_are_typed_behind() -> None:
     assert found.problems == {"concurrency": "the limit after '..' must be 16 or more, not 8"}
 
 
+def test_rates_are_typed_with_their_unit() -> None:
+    """A preset of rates fills the field so that it makes the same plan; other fields end its levels."""
+    preset = SweepSettings("r", rate="1,2", arrivals="bursty", duration_s=20.0, runs=2, prompt_lengths=(64,))
+    draft = draft_of(preset, ("a",), GUARD)
+    assert draft.concurrency == "1,2 /s bursty"
+    plan = plan_of(draft)
+    assert [one.label for one in plan.points] == ["1 /s", "2 /s"]
+    assert (plan.arrivals, plan.duration_s, plan.runs) == ("bursty", 20.0, 2)
+    assert plan_of(replace(draft, concurrency="auto/s")).find_knee
+    assert "is not a rate" in problems(concurrency="0 /s")["concurrency"]
+    assert "poisson" in problems(concurrency="1 /s often")["concurrency"]
+    assert "ends by seconds" in problems(concurrency="1 /s", requests="5")["requests"]
+
+
 def test_numbers_may_be_typed_loosely() -> None:
     """Commas, spaces, both; twice the same counts once; the order stays."""
     plan = plan_of(replace(QUICK, concurrency=" 16, 1  4,16 ", pp="128 1024", tg=" 32 "))
