@@ -294,7 +294,9 @@ def _check_context(plan: Plan) -> None:
     if plan.kind is LoadKind.POOLS and (plan.mode is not LoadMode.STEADY or plan.depths or plan.slo):
         raise UsageError(f"--preset {PREFIX_CACHE} sends prompts twice: leave out --mode, --depth and --slo")
     if plan.depths and plan.mode is not LoadMode.BURST:
-        raise UsageError("--depth sends bursts: the context first, then the prompts; leave out --mode")
+        raise UsageError(
+            "--depth sends bursts, each after its context: leave out --mode, --rate, --users, --agents"
+        )
     if plan.depths and plan.longest:
         raise UsageError("--longest looks for the longest prompt without context: leave out --depth")
     if plan.whole and not plan.depths:
