@@ -94,9 +94,9 @@ def test_of_doubtful_levels_what_holds_comes_first() -> None:
     """All throttled: the most is named with its doubt, not as the best, after the limit that holds."""
     levels = [throttled(level(4, 80, 81, 82)), throttled(level(8, 110, 111, 112))]
     assert answered(levels).startswith("TTFT p90 stays under 2 s up to c = 8")
-    assert "; most tok/s at c = 8: 111 tok/s (perhaps more: throttled), still rising" in answered(levels)
+    assert "; most at c = 8: 111 tok/s (perhaps more: throttled), still rising" in answered(levels)
     late = [throttled(level(4, 80, 81, 82, ttft_ms=2500)), throttled(level(8, 110, 111, 112, ttft_ms=3000))]
-    assert answered(late).startswith("most tok/s at c = 8: 111 tok/s (perhaps more: throttled)")
+    assert answered(late).startswith("most at c = 8: 111 tok/s (perhaps more: throttled)")
     assert answered(late).endswith("; TTFT p90 is over 2 s from c = 4 on")
 
 

@@ -126,7 +126,7 @@ def _lead_words(
         return f"{measured}, {rate}{_in_doubt(best)}"
     ended = result.status in {"done", None}
     if best not in sure:
-        return f"{'' if ended else 'so far '}most tok/s at {measured}: {rate}{_perhaps_more(best)}"
+        return f"{'' if ended else 'so far '}most at {measured}: {rate}{_perhaps_more(best)}"
     start = "best: " if ended else "best of what was measured: "
     alike, untested = _alike(sure, best, metric)
     at_once = "1 request" if best.concurrency == 1 else f"{best.concurrency} requests"
