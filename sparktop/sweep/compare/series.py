@@ -23,9 +23,14 @@ class LoadShape(StrEnum):
     BURST = "bursts: each run starts all requests at once"
     CLOSED_LOOP = "closed loop: one that ends is replaced at once"
     OPEN_LOOP = "open loop: requests come at a rate, however many are in flight"
+    PAUSES = "users or agents: each pauses after an answer before its next request"
 
 
-_SHAPES = {LoadMode.BURST: LoadShape.BURST, LoadMode.OPEN: LoadShape.OPEN_LOOP}
+_SHAPES = {
+    LoadMode.BURST: LoadShape.BURST,
+    LoadMode.OPEN: LoadShape.OPEN_LOOP,
+    LoadMode.AGENTS: LoadShape.PAUSES,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from sparktop.model.load import LoadKind
 from sparktop.model.sweep_comparison import HistoryRow
 from sparktop.model.text import clean
 from sparktop.sweep.compare.series import Series
+from sparktop.sweep.plan.presets import DEFAULT
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.result.store import StoredSweep
 from sparktop.sweep.view.result import status_of
@@ -49,7 +51,7 @@ def stored_row(one: StoredSweep, key: str | None = None) -> HistoryRow:
     return HistoryRow(
         key=wanted,
         started_at=result.started_at,
-        name=_trace_name(result) or result.plan.preset or name,
+        name=_traffic_name(result) or result.plan.preset or name,
         status=status_of(result).value,
         targets=tuple(target.name for target in result.targets),
         model=", ".join(models) or None,
@@ -62,9 +64,14 @@ def stored_row(one: StoredSweep, key: str | None = None) -> HistoryRow:
     )
 
 
-def _trace_name(result: SweepResult) -> str | None:
-    trace = result.plan.trace
-    return None if trace is None else clean(f"trace {trace.name}", _NAME_LENGTH)
+def _traffic_name(result: SweepResult) -> str | None:
+    """Return the name of recorded traffic or of a workload; None for a sweep that its preset names."""
+    plan = result.plan
+    if plan.trace is not None:
+        return clean(f"trace {plan.trace.name}", _NAME_LENGTH)
+    if plan.load is LoadKind.AGENTS and plan.preset in {None, DEFAULT}:
+        return clean(f"agents {plan.workload or ''}", _NAME_LENGTH)
+    return "users" if plan.load is LoadKind.USERS and plan.preset in {None, DEFAULT} else None
 
 
 def imported_row(key: str, series: Sequence[Series], started_at: datetime | None) -> HistoryRow:
@@ -91,7 +98,7 @@ def imported_row(key: str, series: Sequence[Series], started_at: datetime | None
 
 def _best_decode(levels: Sequence[LevelResult]) -> float | None:
     rates = [level.sustained_tps or level.decode_tps for level in levels]
-    rates += [level.output_tps for level in levels if level.open_loop is not None]
+    rates += [one.output_tps for one in levels if one.open_loop or one.agents or one.users]
     return max((rate.mean for rate in rates if rate is not None), default=None)
 
 
