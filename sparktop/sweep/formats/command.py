@@ -5,9 +5,11 @@ from __future__ import annotations
 import shlex
 
 from sparktop.model.load import LoadKind, LoadMode
+from sparktop.sweep.plan.capacity import default_seconds
 from sparktop.sweep.plan.conversations.reading import BUILT_IN
 from sparktop.sweep.plan.presets import PREFIX_CACHE
 from sparktop.sweep.result.axis import PlanResult
+from sparktop.sweep.result.capacity import CapacityResult
 from sparktop.sweep.result.replay.parts import TracePlan
 from sparktop.sweep.result.results import SweepResult
 
@@ -20,6 +22,8 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
     """
     if any(target.name.startswith("-") for target in result.targets):
         return ""
+    if result.capacity is not None:
+        return _capacity_command(result, result.capacity, addresses=addresses)
     words = ["sparktop", "sweep"]
     for target in result.targets:
         words += ["--target", f"{target.name}={target.url}"] if addresses else [target.name]
@@ -55,6 +59,30 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
         words += [] if value in {None, ""} else [name, str(value)]
     words += ["--whole-prompt"] if plan.bases else []
     return shlex.join([*words, *([] if plan.warmup or people else ["--no-warm-up"])])
+
+
+def _capacity_command(result: SweepResult, found: CapacityResult, *, addresses: bool) -> str:
+    """Return the command that searches again; lengths that the search chose itself are left out."""
+    plan = result.plan
+    agents, rate = found.load is LoadKind.AGENTS, found.load is LoadKind.RATE
+    words = ["sparktop", "capacity", *(one.url if addresses else one.name for one in result.targets)]
+    chosen = plan.duration_s is not None and plan.duration_s != default_seconds(found.load)
+    options = {
+        "--preset": found.limits,
+        "--slo": ",".join("=".join(one.split()[::2]) for one in found.conditions if found.limits is None),
+        "--workload": _people_options(plan).get("--workload") if agents else None,
+        "--think": _people_options(plan).get("--think") if found.load is LoadKind.USERS else None,
+        "--arrivals": plan.arrivals if rate else None,
+        "--pp": None if agents else ",".join(map(str, result.prompt_lengths())),
+        "--tg": None if agents else plan.tg,
+        "--most": None if found.most is None else f"{found.most:g}",
+        "--duration": f"{plan.duration_s:g}" if chosen else None,
+        "--api": plan.api.value,
+        "--seed": plan.seed,
+    }
+    for name, value in options.items():
+        words += [] if value in {None, ""} else [name, str(value)]
+    return shlex.join([*words, f"--{found.load.value}"])
 
 
 def _people_options(plan: PlanResult) -> dict[str, str | None]:

@@ -7,6 +7,7 @@ import pytest
 from sparktop.model.load import LoadKind, LoadMode
 from sparktop.sweep.formats.command import repeat_command
 from sparktop.sweep.result.axis import PlanResult
+from sparktop.sweep.result.capacity import CapacityResult
 from sparktop.sweep.result.results import SweepResult
 from tests.sweep.made_results import made_level, made_sweep
 
@@ -38,3 +39,13 @@ def with_plan(plan: PlanResult) -> SweepResult:
 def test_users_and_agents_are_repeated_with_their_own_options(plan: PlanResult, words: str) -> None:
     """No concurrency and no mode: the axis is that of users or agents; a workload sets the lengths."""
     assert repeat_command(with_plan(plan)) == f"sparktop sweep a {words}"
+
+
+def test_a_search_for_the_largest_load_is_repeated_as_such() -> None:
+    """With its kind of load and its conditions; the levels are the search's own choice."""
+    made = with_plan(PlanResult(load=LoadKind.AGENTS, points=("1",), workload="chat", duration_s=90))
+    found = CapacityResult(load=LoadKind.AGENTS, conditions=("ttft_p90_ms ≤ 2000",), most=64)
+    command = repeat_command(made.model_copy(update={"capacity": found}))
+    assert command == (
+        "sparktop capacity a --slo ttft_p90_ms=2000 --workload chat --most 64 --api chat --seed 5 --agents"
+    )
