@@ -9,6 +9,7 @@ import pytest
 from sparktop.analysis.verdict import verdict
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.event import Severity
 from sparktop.model.limit import LimitKind
 from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.panels.backend.limit import limit_note
@@ -61,7 +62,7 @@ def test_what_a_sweep_fills_is_no_alert(world: World) -> None:
             shown = swept(world, at, **full | {"preemptions": 3.0 + (at > 1010)})
             assert shown.alerts == ()
             assert shown.backends[0].state_text.endswith(" (sweep)")
-            assert verdict(shown).severity is None
+            assert verdict(shown).severity is Severity.INFO
         assert shown.backends[0].state is BackendState.PREEMPTING
     assert swept(world, 1025, **full | {"preemptions": 4.0}).alerts == ()
     shown = swept(world, 1040, **full | {"preemptions": 4.0})
