@@ -177,9 +177,10 @@ def _of_states(snapshot: Snapshot) -> Verdict:
         for one in snapshot.balance
         if one.within is None and not one.in_sweep and (one.word is BalanceWord.UNKNOWN or one.word_now.bad)
     ]
-    loaded = [view for view in backends if view.in_sweep]
-    if loaded:
-        swung = next((one for one in leading(snapshot.balance) if one.in_sweep and one.word.bad), None)
+    # The balance covers a sweep for longer than the states do.
+    swept = [one for one in snapshot.balance if one.within is None and one.in_sweep and not _is_settled(one)]
+    if swept or any(view.in_sweep for view in backends):
+        swung = next((one for one in leading(swept) if one.word.bad), None)
         words = said if swung is None else f"{said}; {swung.group}: {swung.word.value} (sweep)"
         return Verdict(Severity.INFO, words, said, key="" if swung is None else "w")
     if open_groups and any(view.running for view in backends):
@@ -190,6 +191,12 @@ def _of_states(snapshot: Snapshot) -> Verdict:
     if all(state in _WELL or by_sweep for state, by_sweep in states):
         return Verdict(None, f"all well: {said}", "all well")
     return Verdict(Severity.INFO, said, said)
+
+
+def _is_settled(balance: Balance) -> bool:
+    """Return whether the newest window confirms a verdict that is not bad."""
+    known = balance.word is not BalanceWord.UNKNOWN and balance.word is balance.word_now
+    return known and not balance.word.bad
 
 
 def _silent(snapshot: Snapshot) -> Verdict | None:

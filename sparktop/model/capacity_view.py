@@ -34,6 +34,8 @@ class ConditionBar:
     ratio: float | None = None
     """How far the limit is used: value ÷ limit, or limit ÷ value of a minimum; above 1 it is not met. None if
     unknown."""
+    at_least: bool = False
+    """Whether the limit is a minimum."""
     met_percent: float | None = None
     needed_percent: float | None = None
 

@@ -157,3 +157,14 @@ def test_the_load_of_a_sweep_is_neither_well_nor_a_fault() -> None:
     assert shown(backends=(view,)).words == "1 bored"
     swing = replace(SWING, in_sweep=True)
     assert shown(backends=(view,), balance=(swing,)).words == "1 bored; proxy: oscillating (sweep)"
+
+
+def test_nothing_is_well_while_the_balance_still_covers_a_sweep() -> None:
+    """After a sweep the states are those of the present, the balance is not yet."""
+    view = BackendView("a", "http://a:1", "g", state=BackendState.IDLE)
+    swing = replace(SWING, in_sweep=True)
+    assert shown(backends=(view,), balance=(swing,)).words == "1 idle; proxy: oscillating (sweep)"
+    even = replace(SWING, word=BalanceWord.BALANCED, word_now=BalanceWord.BALANCED, in_sweep=True)
+    assert shown(backends=(view,), balance=(even,)).words == "all well: 1 idle"
+    open_ = replace(even, word_now=BalanceWord.OSCILLATING)
+    assert shown(backends=(view,), balance=(open_,)).words == "1 idle"

@@ -37,7 +37,7 @@ def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = Fal
             width,
             height,
             role=frame_role("sweep", selected=selected),
-            title=title_run(view),
+            title=title_run(view, width),
             status=status_run(view),
             footnote=legend,
             note=[(whole, "muted")],

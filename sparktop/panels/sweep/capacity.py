@@ -85,7 +85,7 @@ def _bars(view: SearchView, width: int) -> list[Row]:
     bar = max(_LEAST_BAR, min(_MOST_BAR, bar))
     rows: list[Row] = []
     for one, text, share in zip(view.bars, words, met, strict=True):
-        row = [*fit_row([label(one.name)], names), *_bar(one.ratio, bar)]
+        row = [*fit_row([label(one.name)], names), *_bar(one, bar)]
         rows.append([*row, *fit_row([(text, "text")], texts), label(share)])
     return [[label(f"{view.at}:")], *rows] if view.at else rows
 
@@ -98,10 +98,11 @@ def _met(one: ConditionBar) -> str:
     )
 
 
-def _bar(ratio: float | None, width: int) -> Row:
-    """Draw how far a limit is used; the limit is at two thirds of the bar."""
-    at = round((width - 1) / _SHOWN)
-    filled = 0 if ratio is None else max(1, min(width, round(ratio * at)))
+def _bar(one: ConditionBar, width: int) -> Row:
+    """Draw a value beside its limit, which is at two thirds of the bar; the colour says how near it is."""
+    at, ratio = round((width - 1) / _SHOWN), one.ratio
+    size = 0.0 if ratio is None else 1 / ratio if one.at_least and ratio else ratio
+    filled = 0 if ratio is None else max(1, min(width, round(size * at)))
     role = "muted" if ratio is None else "good" if ratio < _NEAR else "warn" if ratio <= 1 else "bad"
     cells = [(_FULL, role) if cell < filled else (_EMPTY, "bar_empty") for cell in range(width)]
     cells[at] = (_LIMIT, "title")

@@ -89,7 +89,7 @@ def drawn_sweep(
         width,
         height,
         role=frame_role("sweep"),
-        title=title_run(view),
+        title=title_run(view, width),
         status=status_run(view),
         note=[(f" {note} ", "muted")] if note else [],
     )

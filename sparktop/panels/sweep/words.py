@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from sparktop.graphics import numbers
@@ -25,6 +26,9 @@ STATUS_ROLES = {
 }
 """The role (colour) of each status; the status is always written out, too."""
 _BAR = 20
+_CORNERS = 6
+"""Cells of an upper edge that are no text."""
+_LAST_CLAUSE = re.compile(r"(, | and | for )(?!.*(, | and | for )).*$")
 
 
 def status_run(view: SweepView) -> Row:
@@ -43,10 +47,17 @@ def status_run(view: SweepView) -> Row:
     ]
 
 
-def title_run(view: SweepView) -> Row:
-    """Return a sweep's title and plan as styled text for the left end of the frame's upper edge."""
-    name = fit(view.title, min(30, cell_width(view.title)))
-    return [*name_tab("sweep", name), label(f" {view.plan_words} " if view.plan_words else "")]
+def title_run(view: SweepView, width: int) -> Row:
+    """Return a sweep's title and plan for the upper edge of a frame of `width` cells.
+
+    The last clauses of the plan are left out where its status would have no room.
+    """
+    tab = name_tab("sweep", fit(view.title, min(30, cell_width(view.title))))
+    room = width - _CORNERS - row_width(tab) - row_width(status_run(view))
+    words = view.plan_words
+    while words and cell_width(words) + 2 > room:
+        words = _LAST_CLAUSE.sub("", words) if _LAST_CLAUSE.search(words) else ""
+    return [*tab, label(f" {words} " if words else "")]
 
 
 def progress_pieces(view: SweepView) -> list[Row]:

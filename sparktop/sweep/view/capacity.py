@@ -153,7 +153,15 @@ def _ahead(found: CapacityResult, answer: CapacityAnswer, now: float | None, mos
 
 def _bar(one: ConditionResult) -> ConditionBar:
     name, value, limit = condition_parts(one)
-    return ConditionBar(name, value, limit, _ratio(one), one.met_percent, one.needed_percent)
+    return ConditionBar(
+        name,
+        value,
+        limit,
+        _ratio(one),
+        at_least=one.at_least,
+        met_percent=one.met_percent,
+        needed_percent=one.needed_percent,
+    )
 
 
 def _ratio(one: ConditionResult) -> float | None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sparktop.model.capacity_view import ConditionBar, SearchView, TriedLoad
+from sparktop.model.sweep_view import SweepStatus, SweepView
 from sparktop.panels.parts.rows import Row, row_text, row_width
 from sparktop.panels.sweep.capacity import capacity_rows
+from sparktop.panels.sweep.words import title_run
 
 TRIED = (
     TriedLoad("1", holds=True, certain=True),
@@ -15,8 +19,16 @@ TRIED = (
     TriedLoad("8", holds=False, certain=True),
 )
 BARS = (
-    ConditionBar("p90 TTFT", "463 ms", "2 s", 0.23, 100.0, 90.0),
-    ConditionBar("p10 stream", "14.1 tok/s", "at least 15 tok/s", 1.06, 56.0, 90.0),
+    ConditionBar("p90 TTFT", "463 ms", "2 s", 0.23, met_percent=100.0, needed_percent=90.0),
+    ConditionBar(
+        "p10 stream",
+        "14.1 tok/s",
+        "at least 15 tok/s",
+        1.06,
+        at_least=True,
+        met_percent=56.0,
+        needed_percent=90.0,
+    ),
     ConditionBar("p90 E2E", "–", "9 s"),
 )
 SEARCH = SearchView("spark", TRIED, "between 4 and 5", BARS, "5 agents, 17 requests so far")
@@ -62,3 +74,22 @@ def test_an_answer_has_its_hint() -> None:
     over = SearchView("spark", TRIED[:2], bars=BARS[:1], at="2 agents", answer=("2 hold",), hint="more " * 30)
     assert [row.split()[0] for row in drawn(over, 60)] == ["tried", "2", "p90", "hint", "more", "more"]
     assert len(drawn(over, 60, 3)) == 3
+
+
+def test_a_minimum_that_is_missed_ends_before_its_mark() -> None:
+    """The bar is the value, whatever side of the limit is good."""
+    missed, kept = (replace(BARS[1], ratio=ratio) for ratio in (1.06, 0.9))
+    rows = [
+        row_text(row) for row in capacity_rows([replace(SEARCH, bars=(missed, kept))], 100, 20, named=False)
+    ]
+    assert "·┃" in rows[2]
+    assert "█┃" in rows[3]
+
+
+def test_a_long_plan_leaves_room_for_the_status() -> None:
+    """Clauses of the plan go first; what is simulated and whether it runs stay."""
+    plan = "first token p90 ≤ 2 s and ≥ 15 tok/s each for 90 % of the requests"
+    view = SweepView("capacity", SweepStatus.RUNNING, "runs", plan_words=plan, simulated=True)
+    wide, narrow = (row_text(title_run(view, width)) for width in (120, 80))
+    assert wide.endswith(f" {plan} ")
+    assert narrow.endswith(" first token p90 ≤ 2 s ")
