@@ -73,7 +73,8 @@ async def test_one_key_gives_a_table_with_a_verdict(tmp_path: Path) -> None:
             assert "4 of 4 done" in drawn
             await pilot.press("down", "enter")
             await pilot.pause()
-            assert re.search("┐why\\?┌ spark-[ab] c = 4", text(app)), "the best level is selected first"
+            # The best level without doubts: on a machine at its limit that may be c = 1.
+            assert re.search("┐why\\?┌ spark-[ab] c = [14]", text(app)), "the best level is selected first"
     (kept,) = stored(sweeps_folder(env))
     assert kept.result is not None
     assert kept.result.status == "done"
