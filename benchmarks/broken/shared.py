@@ -56,7 +56,17 @@ def cluster(folder: Path) -> Iterator[Path]:
 
 def started(config: Path, output: Path, *more: str, wrapper: tuple[str, ...] = ("-m", "sparktop")) -> Child:
     """Start recording what `config` lists."""
-    words = [sys.executable, *wrapper, "record", "--config", str(config), "-o", str(output), *more]
+    words = [
+        sys.executable,
+        *wrapper,
+        "record",
+        "--config",
+        str(config),
+        "--append",
+        "-o",
+        str(output),
+        *more,
+    ]
     return subprocess.Popen(words, stderr=subprocess.PIPE, env=environment(config.parent))
 
 

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     Warnings about the file are printed to standard error.
 
     Raises:
-        ConfigError: the file is invalid, or there is none.
+        ConfigError: the file is invalid, or there is none; with --check also if a preset's load is unusable.
     """
     from sparktop.config import schema as config  # late: it loads pydantic
 
@@ -50,12 +50,35 @@ def run(arguments: argparse.Namespace) -> int:
         places = ", ".join(clean(place, 300) for place in config.usual_places(os.environ))
         raise ConfigError(f"no configuration file: looked for {places}; sparktop config --default prints one")
     loaded = config.load(path)
+    if arguments.check is not None:
+        _check_sweeps(loaded)
     for line in loaded.warnings(os.environ):
         tell(line)
     write_out(
         f"{clean(path, 500)}: valid: {_summary(loaded)}\n" if arguments.check is not None else loaded.text
     )
     return 0
+
+
+def _check_sweeps(loaded: Config) -> None:
+    """Check the loads of all presets, with the files that they name.
+
+    Raises:
+        ConfigError: a preset cannot be used; a line for each fault.
+    """
+    from sparktop.config.checks import Problem, config_error
+    from sparktop.sweep.plan.preset_check import preset_faults
+
+    presets = loaded.watch(os.environ).sweeps
+    faults = [
+        Problem(
+            ("sweeps", number, key), message if message.startswith("must") else f"is not usable: {message}"
+        )
+        for number, preset in enumerate(presets)
+        for key, message in preset_faults(preset)
+    ]
+    if faults:
+        raise config_error(clean(loaded.path, 500), loaded.text, faults)
 
 
 def _summary(loaded: Config) -> str:

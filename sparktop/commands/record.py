@@ -38,7 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the recorder."""
     add_targets(parser)
     parser.add_argument(
-        "-o", "--output", metavar="FILE", help="write there; an existing recording is continued"
+        "-o", "--output", metavar="FILE", help="write there; a file that exists is left alone"
+    )
+    parser.add_argument(
+        "--append", action="store_true", help="continue the recording in FILE if there is one"
     )
     parser.add_argument(
         "--seconds",
@@ -82,6 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.output is None:
         raise UsageError("sparktop record needs -o FILE")
+    if not arguments.append:
+        _check_new(Path(arguments.output))
     open_log(os.environ)
     watch = choose(arguments, os.environ)
     limits = Limits(arguments.seconds, arguments.max_bytes)
@@ -91,6 +96,24 @@ def run(arguments: argparse.Namespace) -> int:
     names = ", ".join(clean(path, 200) for path in written)
     tell(f"recorded {total / _UNITS['K']:,.0f} KiB in {names or 'no file'}")
     return 0
+
+
+def _check_new(path: Path) -> None:
+    """Check that a file does not exist, or is empty.
+
+    Raises:
+        OutputError: the file holds something; the message says what to do.
+    """
+    from sparktop.recording.file import is_recording  # late: --help needs none of it
+
+    try:
+        has_content = path.stat().st_size > 0
+    except OSError:
+        return
+    if has_content and is_recording(path):
+        raise OutputError(f"{clean(path, 300)} is a recording: continue it with --append, or name a new file")
+    if has_content:
+        raise OutputError(f"{clean(path, 300)} exists and is not a recording: choose another name")
 
 
 def _check(path: Path, output: str | None) -> int:
@@ -125,7 +148,7 @@ Wants=network-online.target time-sync.target
 
 [Service]
 Type=exec
-ExecStart={program} record --config /etc/sparktop/sparktop.toml -o {file}
+ExecStart={program} record --config /etc/sparktop/sparktop.toml --append -o {file}
 Restart=on-failure
 RestartSec=10
 StateDirectory=sparktop

@@ -41,6 +41,25 @@ _LIMITS = {
 }
 
 
+_NEEDED = {
+    "think_s": "users",
+    "workload": "agents",
+    "arrivals": "rate",
+    "trace_speed": "trace",
+    "trace_range": "trace",
+}
+"""Keys of a sweep that belong to one axis."""
+_CLOSED_LOOP = ("climb_to", "more_runs", "mode", "requests", "depths")
+_LENGTHS = ("pp", "prompt_lengths", "tg")
+_UNUSED = {
+    "rate": _CLOSED_LOOP,
+    "users": _CLOSED_LOOP,
+    "agents": (*_CLOSED_LOOP, *_LENGTHS),
+    "trace": (*_CLOSED_LOOP, *_LENGTHS, "duration_s"),
+}
+"""Axes of a sweep other than its concurrency, with the keys that have no effect beside each."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A fault in the configuration file: the path of the key, and a message."""
@@ -231,14 +250,17 @@ def _crossed_limits(data: Mapping[str, object]) -> Iterator[Problem]:
 
 
 def _crossed_axes(data: Mapping[str, object]) -> Iterator[Problem]:
-    """Yield a problem for a sweep with two axes, or with a key that belongs to another axis."""
+    """Yield a problem for a sweep with two axes, or with a key that has no effect on its axis."""
     for number, table in _tables(data, "sweeps"):
-        axes = [key for key in ("concurrency", "rate", "users", "agents") if table.get(key)]
+        axes = [key for key in ("concurrency", *_UNUSED) if table.get(key)]
         for key in axes[1:]:
             yield Problem(("sweeps", number, key), f"stands beside {axes[0]}: a sweep has one of them")
-        for key, axis in (("think_s", "users"), ("workload", "agents"), ("arrivals", "rate")):
+        for key, axis in _NEEDED.items():
             if key in table and axis not in table:
                 yield Problem(("sweeps", number, key), f"has no effect without {axis}")
+        for key in _UNUSED.get(axes[0], ()) if axes else ():
+            if table.get(key):
+                yield Problem(("sweeps", number, key), f"has no effect beside {axes[0]}: leave it out")
 
 
 def _unusable_keys(data: Mapping[str, object]) -> Iterator[Problem]:

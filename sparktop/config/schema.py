@@ -158,6 +158,7 @@ Command = Annotated[str, AfterValidator(_command)]
 WebhookUrl = Annotated[str, AfterValidator(_webhook_url)]
 Argument = Annotated[str, AfterValidator(_argument)]
 Count = Annotated[int, Field(ge=1)]
+Number = Annotated[int, Field(ge=1, le=65_536)]
 Depth = Annotated[int, Field(ge=0, le=10_000_000)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Percent = Annotated[float, Field(gt=0, le=100)]
@@ -213,21 +214,21 @@ class SweepTable(Strict):
     name: Name
     key: Name | None = None
     targets: list[str] = Field(default_factory=list)
-    concurrency: list[Count] = Field(default_factory=list)
+    concurrency: list[Number] = Field(default_factory=list)
     pp: Count | None = None
     prompt_lengths: list[Count] = Field(default_factory=list)
     tg: Count | None = None
     depths: list[Depth] = Field(default_factory=list)
     runs: Count | None = None
-    climb_to: Count | None = None
+    climb_to: Number | None = None
     more_runs: bool = False
     mode: Literal["burst", "steady"] | None = None
     duration_s: float | None = Field(default=None, gt=0, le=86_400)
     requests: Count | None = None
     order: Literal["ascending", "abba"] | None = None
-    users: list[Count] = Field(default_factory=list)
+    users: list[Number] = Field(default_factory=list)
     think_s: float | None = Field(default=None, ge=0.1, le=3600)
-    agents: list[Count] = Field(default_factory=list)
+    agents: list[Number] = Field(default_factory=list)
     workload: Name | None = None
     rate: Name | None = None
     arrivals: Name | None = None

@@ -167,10 +167,16 @@ def _sweep(one: Plain, path: Path, env: Mapping[str, str]) -> SweepSettings:
         users=tuple(one["users"]),
         think_s=one["think_s"],
         agents=tuple(one["agents"]),
-        workload=one["workload"],
+        workload=_workload(one["workload"], path, env),
         rate=one["rate"],
         arrivals=one["arrivals"],
     )
+
+
+def _workload(name: str | None, path: Path, env: Mapping[str, str]) -> str | None:
+    """Return the name of a workload, or the absolute path of its TOML file."""
+    is_file = name is not None and name.endswith(".toml")
+    return _file(name, path, env) if is_file else name
 
 
 def _value(variable: str | None, env: Mapping[str, str]) -> str | None:

@@ -15,6 +15,7 @@ import pytest
 
 from sparktop.cli import main
 from sparktop.commands.record import unit
+from sparktop.model.targets import Watch
 from sparktop.recording.frames import MAGIC
 from sparktop.recording.player import Player, Recording
 
@@ -70,9 +71,40 @@ def test_a_killed_recorder_loses_a_second_at_most(tmp_path: Path, seed: int) -> 
     *_, last = recording.records(recording.frames[0])
     assert killed_at - last.instant.wall.timestamp() < 3.5
     assert recording.damage == []
-    with started(tmp_path, "--seconds", "2") as again:
+    with started(tmp_path, "--append", "--seconds", "2") as again:
         assert again.wait(40) == 0
     assert main(["record", "--check", str(path)]) == 0
+
+
+def test_a_recording_is_continued_only_on_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without --append an existing recording stays as it is, in one line with both ways out."""
+    from tests.recording.conftest import Made
+
+    begun: list[Path] = []
+
+    async def record(_: Watch, path: Path, *__: object) -> list[Path]:
+        begun.append(path)
+        return []
+
+    monkeypatch.setattr("sparktop.recording.session.record", record)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "sparktop.toml").write_text(NODE)
+    path = Path("night.rec.zst")
+    path.write_bytes(Made().data)
+    assert main(["record", "-o", path.name]) == 1
+    wanted = "night.rec.zst is a recording: continue it with --append, or name a new file"
+    assert capsys.readouterr().err == f"sparktop: {wanted}\n"
+    assert main(["record", "--append", "-o", path.name]) == 0
+    assert begun == [path]
+    Path("notes.txt").write_text("mine")
+    assert main(["record", "-o", "notes.txt"]) == 1
+    assert "notes.txt exists and is not a recording: choose another name" in capsys.readouterr().err
+    Path("empty").touch()
+    assert main(["record", "-o", "empty"]) == 0
+    assert begun == [path, Path("empty")]
 
 
 def test_a_damaged_recording_is_rescued(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,6 +161,9 @@ def test_bad_arguments_get_one_line(
 def test_the_unit_records_what_the_configuration_lists() -> None:
     """It comes after time synchronization and is spared when memory runs out."""
     text = unit(Path("/opt/sparktop/bin/sparktop"), None)
-    assert "ExecStart=/opt/sparktop/bin/sparktop record --config /etc/sparktop/sparktop.toml -o /var" in text
+    assert (
+        "ExecStart=/opt/sparktop/bin/sparktop record --config /etc/sparktop/sparktop.toml --append -o /var"
+        in text
+    )
     assert "OOMScoreAdjust=-900" in text
     assert "After=network-online.target time-sync.target" in text

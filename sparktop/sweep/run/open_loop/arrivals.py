@@ -8,6 +8,8 @@ from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.presets import OPEN_S
 
 _WARM_UP_SHARE, _LONGEST_WARM_UP_S = 0.25, 120.0
+"""A level that begins with an empty queue looks too good: with answers of 30 s at 80 % of the load that 16
+slots can carry, the mean wait of a level of 600 s is 4 % low after a warm-up of 30 s, right after 120 s."""
 _LEAST_TAIL_S, _LONGEST_TAIL_S = 30.0, 120.0
 
 

@@ -1,0 +1,97 @@
+"""`sparktop config --check`: what presets of sweeps ask for is checked, not only how it is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparktop.cli import main
+
+UNUSABLE = "3: key 'sweeps[0].rate' is not usable:"
+RATE = "is not a rate: write requests per second from 0.001 to 10,000, as in 0.5,1,2 or 0.5..4"
+
+
+def said(folder: Path, lines: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Return the exit code and what is printed to standard error for a preset with these `lines`."""
+    path = folder / "sparktop.toml"
+    path.write_text(f'[[sweeps]]\nname = "mine"\n{lines}\n', encoding="utf-8")
+    code = main(["config", "--check", str(path)])
+    return code, capsys.readouterr().err.strip().replace(f"sparktop: {path}:", "")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ('rate = "0"', f"3: key 'sweeps[0].rate' is not usable: 0 {RATE}"),
+        ('rate = "-1"', f"3: key 'sweeps[0].rate' is not usable: -1 {RATE}"),
+        ('rate = "1e9"', f"3: key 'sweeps[0].rate' is not usable: 1e9 {RATE}"),
+        ('rate = "1,x"', f"3: key 'sweeps[0].rate' is not usable: x {RATE}"),
+        ('rate = "1,1"', "3: key 'sweeps[0].rate' is not usable: 1 stands twice"),
+        ("rate = 0", "3: key 'sweeps[0].rate' must be text in quotes, not 0"),
+        (
+            'rate = "1"\narrivals = "often"',
+            "4: key 'sweeps[0].arrivals' must be poisson, constant, bursty, trains or gamma:B",
+        ),
+        ('rate = "1"\nmode = "steady"', "4: key 'sweeps[0].mode' has no effect beside rate: leave it out"),
+        (
+            'rate = "10000"\nduration_s = 3600',
+            f"{UNUSABLE} 10000 /s for 3600 s are 36,000,000 requests: at most 1,000,000 fit",
+        ),
+        (
+            'rate = "auto"\norder = "abba"',
+            f"{UNUSABLE} rate auto looks for each target's limit by itself: leave out order abba",
+        ),
+        ("agents = [0]", "3: key 'sweeps[0].agents[0]' must be at least 1, not 0"),
+        ("users = [1000000]", "3: key 'sweeps[0].users[0]' must be at most 65536, not 1000000"),
+        (
+            'agents = [1]\nworkload = "codr"',
+            "4: key 'sweeps[0].workload' is not usable: there is no workload 'codr': did you mean 'coder'?",
+        ),
+        ("agents = [1]\ntg = 64", "4: key 'sweeps[0].tg' has no effect beside agents: leave it out"),
+        ('trace_range = "1..2"', "3: key 'sweeps[0].trace_range' has no effect without trace"),
+    ],
+)
+def test_a_load_that_cannot_be_used_is_a_line(
+    lines: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """File, line, key, the fault, and what to write instead; exit code 2."""
+    assert said(tmp_path, lines, capsys) == (2, message)
+
+
+def test_a_trace_and_a_workload_are_read_from_the_folder_of_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Relative names lead from the configuration, wherever the program runs; faults in them are shown."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    code, message = said(tmp_path, 'trace = "day.jsonl"', capsys)
+    assert code == 2
+    assert message.startswith("3: key 'sweeps[0].trace' is not usable: ")
+    (tmp_path / "day.jsonl").write_text(
+        '{"timestamp": 0, "input_length": 5, "output_length": 5}\n', encoding="utf-8"
+    )
+    assert said(tmp_path, 'trace = "day.jsonl"', capsys)[0] == 0
+    code, message = said(tmp_path, 'trace = "day.jsonl"\ntrace_range = "9..1"', capsys)
+    assert (
+        message == "4: key 'sweeps[0].trace_range' is not usable: '9..1' is empty: it ends before it begins"
+    )
+    (tmp_path / "mine.toml").write_text(
+        "new_tokens = 9\noutput_tokens = 9\nhuman_requests = 0\nmax_context_tokens = 900\n", encoding="utf-8"
+    )
+    code, message = said(tmp_path, 'agents = [1]\nworkload = "mine.toml"', capsys)
+    assert code == 2
+    assert "human_requests must be a number from 1" in message
+    assert message.startswith("4: key 'sweeps[0].workload' is not usable: ")
+
+
+def test_good_presets_of_every_kind_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rates, users, agents, depths and plain concurrencies."""
+    for lines in (
+        'rate = "0.5..4"\narrivals = "gamma:0.5"\npp = 64\nduration_s = 20.0',
+        "users = [1, 4]\nthink_s = 5.0\ntg = 9",
+        'agents = [1]\nworkload = "rag"\nduration_s = 60',
+        "depths = [0, 4096]\nconcurrency = [1, 2]",
+        "concurrency = [1, 4]\nclimb_to = 64\nmore_runs = true\nruns = 2",
+    ):
+        assert said(tmp_path, lines, capsys) == (0, "")
