@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 
-from sparktop.model.targets import MAX_INTERVAL_S, MIN_INTERVAL_S
+from sparktop.model.instant import MAX_INTERVAL_S, MIN_INTERVAL_S
 from sparktop.model.text import clean
 from sparktop.values import dataclass
 

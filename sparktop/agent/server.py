@@ -1,6 +1,6 @@
 """HTTP server of the agent: routes, authentication and refusals.
 
-GET /v1/sample?since=&processes=1&interval_s=   JSON of `sparktop.sources.wire`
+GET /v1/sample?since=&processes=1&interval_s=   JSON of `sparktop.sources.wire.reply`
 GET /v1/ranks                                   what NCCL here says of its ranks; asks it, so on request only
 GET /metrics                                    the newest sample for Prometheus
 GET /healthz                                    liveness, without a token
@@ -26,8 +26,9 @@ from sparktop.agent.rate import Rates
 from sparktop.agent.sampler import Sampler
 from sparktop.hardware.ras.reader import RasReader
 from sparktop.model.failure import Failure
-from sparktop.sources.ranks_wire import encode_ranks
-from sparktop.sources.wire import encode, make_reply
+from sparktop.sources.wire.decode import encode_fast
+from sparktop.sources.wire.ranks import encode_ranks
+from sparktop.sources.wire.reply import make_reply
 
 _log = logging.getLogger(__name__)
 
@@ -162,7 +163,7 @@ class AgentServer:
             interval_s=self._sampler.interval_s,
             simulated=self._simulated,
         )
-        return _json(encode(reply))
+        return _json(encode_fast(reply))
 
     async def _metrics(self, request: web.BaseRequest) -> web.Response:
         from sparktop.agent.exposition import page  # late: many agents are never scraped

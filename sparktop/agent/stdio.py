@@ -2,7 +2,7 @@
 
 Its first output line is a greeting: a reply without samples. Each input line is a request, `{"since": 5120.0,
 "processes": false, "interval_s": 1.0}`, and gets one output line: a `Reply` of `sparktop.sources.wire` or an
-error. The request `{"ranks": true}` makes the agent ask NCCL; the reply is of `sparktop.sources.ranks_wire`.
+error. The request `{"ranks": true}` makes the agent ask NCCL; the reply is of `sparktop.sources.wire.ranks`.
 The program ends at the end of the input, when the output is closed, on a signal, or after a while without a
 request, so that no process is left when the connection is gone.
 """
@@ -19,8 +19,9 @@ from sparktop.agent.stopping import stopped_by_signals
 from sparktop.hardware.ras.reader import RasReader
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeSample
-from sparktop.sources.ranks_wire import encode_ranks
-from sparktop.sources.wire import encode, encode_error, make_reply
+from sparktop.python310.timeouts import timeout
+from sparktop.sources.wire.ranks import encode_ranks
+from sparktop.sources.wire.reply import encode, encode_error, make_reply
 
 IDLE_S = 180.0
 """The program ends after this many seconds without a request, or without the viewer reading a response."""
@@ -59,16 +60,16 @@ async def _talk(sampler: Sampler, ranks: RasReader, source: int, sink: int, idle
     """
     lines, output = Lines(source), Output(sink)
     try:
-        async with asyncio.timeout(idle_s):
+        async with timeout(idle_s):
             await output.write(_reply(sampler, ()))
         while True:
-            async with asyncio.timeout(idle_s):
+            async with timeout(idle_s):
                 line = await lines.next()
             if line is None:
                 return
             if line.strip():
                 answer = await _answer(sampler, ranks, line)
-                async with asyncio.timeout(idle_s):
+                async with timeout(idle_s):
                     await output.write(answer)
     except (OSError, TimeoutError):
         return  # the reader is gone, or no requests come

@@ -79,20 +79,13 @@ def _run_stdio(arguments: argparse.Namespace) -> int:
     others = ("listen", "token_file", "tls_cert", "tls_key", "insecure")
     if any(getattr(arguments, name) for name in others):
         raise UsageError("--stdio goes without other arguments: ssh says who may ask")
-    # Late: --help needs none of them.
-    import asyncio
-    import logging
-
-    from sparktop.agent.sampler import Sampler
-    from sparktop.agent.stdio import serve
-    from sparktop.sources.local import LocalSource
-
-    logging.getLogger().addHandler(logging.NullHandler())
     try:
         source, sink = sys.stdin.fileno(), sys.stdout.fileno()
     except (AttributeError, OSError, ValueError):  # closed before the start
         raise UsageError("--stdio needs standard input and output") from None
-    return asyncio.run(serve(Sampler(LocalSource("agent")), source, sink))
+    from sparktop.agent.reader import run as run_reader  # late: --help does not need it
+
+    return run_reader(source, sink)
 
 
 def _prepared(arguments: argparse.Namespace) -> Service:

@@ -8,7 +8,7 @@ from typing import NoReturn, TypeVar
 
 from sparktop import typed as typed_numbers
 from sparktop.errors import UsageError
-from sparktop.model.targets import MAX_INTERVAL_S, MIN_INTERVAL_S
+from sparktop.model.instant import MAX_INTERVAL_S, MIN_INTERVAL_S
 from sparktop.model.text import clean
 
 Value = TypeVar("Value")

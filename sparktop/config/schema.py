@@ -19,10 +19,9 @@ from sparktop.engines import ENGINES
 from sparktop.errors import ConfigError
 from sparktop.files import find_config, usual_places
 from sparktop.model.event import ALERT_KINDS
+from sparktop.model.instant import MAX_INTERVAL_S, MIN_INTERVAL_S
 from sparktop.model.targets import (
     INCIDENTS,
-    MAX_INTERVAL_S,
-    MIN_INTERVAL_S,
     NodeTarget,
     NodeThresholds,
     StateThresholds,

@@ -31,7 +31,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 def way_in(target: NodeTarget) -> Source:
     """Return the source through which the monitor would read the node `target`: an agent or ssh."""
     if target.via == "ssh":
-        from sparktop.sources.ssh import SshSource  # late: most examinations have no node elsewhere
+        from sparktop.sources.ssh.source import SshSource  # late: most examinations have no node elsewhere
 
         return SshSource(target)
     from sparktop.sources.agent import AgentSource  # as above

@@ -70,6 +70,20 @@ _NOTES: dict[int | None, str] = {
 _NO_DEVICE = "no NVIDIA GPU on this machine"
 
 
+def has_library() -> bool:
+    """Return whether the driver's library is on this machine: without it, pynvml is not worth its loading.
+
+    Its 330 kB take 0.2 s of CPU time where no compiled copy of it can be kept.
+    """
+    import ctypes  # late: 3 ms that reading a machine's files does not need
+
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return False
+    return True
+
+
 class NvmlModule(Protocol):
     """The part of nvidia-ml-py's module `pynvml` that is used; a substitute module must behave like it.
 
@@ -237,6 +251,10 @@ class Nvml:
         """
         self.note, self.driver, self._unknown, self._kept, self.lost = None, None, {}, {}, {}
         self.generation += 1
+        if self._module is None and not has_library():
+            self.note = _NOTES[NvmlReturn.LIBRARY_NOT_FOUND]
+            self._open_again_at = now + _OPEN_AGAIN_S
+            return
         try:
             module = self._load()
             module.nvmlInit()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
+from sparktop.python310.str_enum import StrEnum
 from sparktop.values import dataclass
 
 

@@ -1,10 +1,14 @@
-"""A moment as a time of this machine's monotonic clock and of its wall clock."""
+"""A moment on two clocks, and the bounds of the interval between two polls."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
 from sparktop.values import dataclass
+
+MIN_INTERVAL_S = 0.25
+MAX_INTERVAL_S = 60.0
+"""Bounds of the seconds between two polls, whether a user or a viewer elsewhere asks for them."""
 
 
 @dataclass(frozen=True, slots=True)

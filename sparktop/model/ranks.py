@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from enum import StrEnum
 
+from sparktop.python310.str_enum import StrEnum
 from sparktop.values import dataclass
 
 ALL_OPERATIONS = "operations"

@@ -14,9 +14,6 @@ ENGINE_PORTS = (8000, 8001, 8080, 8888, 30000, 11434)
 ROUTER_PORT = 4000
 """The usual port of LiteLLM."""
 AGENT_PORT = 9750
-MIN_INTERVAL_S = 0.25
-MAX_INTERVAL_S = 60.0
-"""Bounds of `Watch.interval_s`, wherever it comes from."""
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 

@@ -26,7 +26,7 @@ from sparktop.model.sweep_view import SweepView
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Thresholds
 from sparktop.model.text import clean
 from sparktop.recording.record import MAX_BODY_BYTES, Kind, Record, RecordError
-from sparktop.sources.wire import WireError, checked
+from sparktop.sources.wire.decode import WireError, checked
 from sparktop.store import Reading, SourceKey, SourceKind
 from sparktop.store.journal import Call, Change
 

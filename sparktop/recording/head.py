@@ -32,7 +32,7 @@ from sparktop.model.targets import (
 from sparktop.model.text import clean
 from sparktop.recording.calls import Target, adapter, read_target, target_fields
 from sparktop.recording.record import Kind, Record, RecordError
-from sparktop.sources.wire import WireError, checked
+from sparktop.sources.wire.decode import WireError, checked
 from sparktop.store import SourceKey, SourceKind, Store
 from sparktop.store.journal import Call, Change
 from sparktop.values import dataclass

@@ -20,9 +20,9 @@ from sparktop.sources.http.body import BodyCollector
 from sparktop.sources.http.failure import AnswerError, status_error, timeout_error, transport_error
 from sparktop.sources.http.session import SharedSession
 from sparktop.sources.node_replies import NodeReplies
-from sparktop.sources.ranks_wire import decode_ranks
 from sparktop.sources.server_words import server_words
-from sparktop.sources.wire import MOST_BYTES, Reply, WireError, decode
+from sparktop.sources.wire.decode import MOST_BYTES, WireError, decode, decode_ranks
+from sparktop.sources.wire.reply import Reply
 
 SAMPLE_PATH, RANKS_PATH = "/v1/sample", "/v1/ranks"
 _OK = 200

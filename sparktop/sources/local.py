@@ -16,6 +16,7 @@ from sparktop.hardware.nvml import NvmlModule
 from sparktop.hardware.ras.reader import Found, RasReader
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import MemoryReading, MemorySample, NodeIdentity, NodeSample
+from sparktop.python310.timeouts import timeout
 
 _CLOSING_S = 1.0
 """Seconds that closing waits for the thread; a thread that hangs in a driver is abandoned."""
@@ -90,7 +91,7 @@ class LocalSource:
         A query may harm a job: it is made only on request, see `RasReader`.
         """
         try:
-            async with asyncio.timeout(deadline_s):
+            async with timeout(deadline_s):
                 return await self._ras.ask()
         except TimeoutError:
             return self._late(f"NCCL on this machine gave no answer within {deadline_s:g} s")

@@ -9,7 +9,8 @@ from dataclasses import replace
 from sparktop import __version__
 from sparktop.model.failure import FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
-from sparktop.sources.wire import Reply, WireError, place
+from sparktop.sources.wire.decode import WireError, place
+from sparktop.sources.wire.reply import Reply
 
 _USUAL_INTERVAL_S = 1.0
 _LATE_S = 0.02

@@ -35,7 +35,7 @@ def read_starts(path: Path) -> tuple[tuple[PastStart, ...], str | None]:
     """Return (earlier starts, why the file cannot be read); a missing file has no starts."""
     from pydantic import TypeAdapter, ValidationError  # late: it takes 20 ms
 
-    from sparktop.sources.wire import WireError, checked
+    from sparktop.sources.wire.decode import WireError, checked
 
     try:
         with path.open("rb") as file:

@@ -12,6 +12,13 @@ if TYPE_CHECKING:
     from sparktop.sources.source import Source
     from sparktop.watch.discovery import Found
 
+_NODE_MODULES = {
+    "local": "sparktop.sources.local",
+    "agent": "sparktop.sources.agent",
+    "ssh": "sparktop.sources.ssh.source",
+}
+"""The module of a node's source, by `NodeTarget.via`."""
+
 
 @runtime_checkable
 class ShowsProcesses(Protocol):
@@ -64,7 +71,7 @@ class RealWays:
         Loading httpx alone takes as long as drawing an empty screen.
         """
         names = ["sparktop.sources.engine_http"]
-        names += sorted({f"sparktop.sources.{node.via}" for node in watch.nodes})
+        names += sorted({_NODE_MODULES[node.via] for node in watch.nodes})
         if watch.routers:
             names.append("sparktop.sources.router")
         if watch.discover:
@@ -88,7 +95,7 @@ class RealWays:
             self._agents = self._agents or SharedSession()
             return AgentSource(target, session=self._agents)
         if target.via == "ssh":
-            from sparktop.sources.ssh import SshSource
+            from sparktop.sources.ssh.source import SshSource
 
             return SshSource(target)
         from sparktop.sources.local import LocalSource

@@ -18,7 +18,8 @@ from sparktop.agent.pipes import LONGEST_LINE
 from sparktop.agent.sampler import Sampler
 from sparktop.agent.stdio import serve
 from sparktop.model.failure import FailureKind
-from sparktop.sources.wire import Reply, WireError, decode
+from sparktop.sources.wire.decode import WireError, decode
+from sparktop.sources.wire.reply import Reply
 from tests.agent.agent_process import COMMAND, END_S, environment, ran
 from tests.agent.fake_machine import BOOT_ID, TABLE, FakeMachine, hung
 

@@ -28,7 +28,7 @@ from sparktop.demo.scenario import backend_name, rival_of
 from sparktop.engines import read_page
 from sparktop.errors import SparktopError
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, SweepSettings, Watch
-from sparktop.sources.wire import decode
+from sparktop.sources.wire.decode import decode
 
 pytestmark = pytest.mark.outside
 

@@ -12,8 +12,8 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import GpuReading, NodeIdentity, NodeSample
 from sparktop.model.targets import NodeTarget
 from sparktop.sources.agent import AgentSource
-from sparktop.sources.ssh import SshSource
-from sparktop.sources.wire import encode, make_reply
+from sparktop.sources.ssh.source import SshSource
+from sparktop.sources.wire.reply import encode, make_reply
 
 Serve = Callable[[Mapping[str, bytes] | bytes], Awaitable[Any]]
 

@@ -16,6 +16,7 @@ from sparktop.hardware.ras.text_form import parse_text
 from sparktop.model.failure import FailureKind
 from sparktop.model.ranks import RanksAnswer
 from sparktop.model.text import clean
+from sparktop.python310.timeouts import timeout
 
 MOST_BYTES = 4 << 20
 """Most bytes of an answer: one rank of one communicator takes about 500 bytes of JSON."""
@@ -46,7 +47,7 @@ async def query(address: Address, deadline_s: float) -> RanksAnswer:
     """
     where = place(address)
     try:
-        async with asyncio.timeout(deadline_s):
+        async with timeout(deadline_s):
             return await _asked(address, where)
     except TimeoutError:
         message = f"NCCL at {where} gave no complete answer within {deadline_s:g} s: is its process stopped?"
@@ -82,7 +83,7 @@ async def _connected(address: Address, where: str) -> tuple[asyncio.StreamReader
         QueryError: nothing listens there.
     """
     try:
-        async with asyncio.timeout(_CONNECT_S):
+        async with timeout(_CONNECT_S):
             return await asyncio.open_connection(*address, limit=_LONGEST_LINE)
     except TimeoutError:
         raise QueryError(FailureKind.TIMEOUT, f"no connection to {where} within {_CONNECT_S:g} s") from None
@@ -95,7 +96,7 @@ async def _said(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, comm
     writer.write(command)
     await writer.drain()
     try:
-        async with asyncio.timeout(_LINE_S):
+        async with timeout(_LINE_S):
             line = await reader.readline()
     except TimeoutError:
         message = f"it accepts connections but acknowledged nothing within {_LINE_S:g} s"

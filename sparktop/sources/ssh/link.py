@@ -14,9 +14,9 @@ from contextlib import suppress
 from sparktop.hardware.ras.reader import Found
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
-from sparktop.sources.ranks_wire import decode_ranks
-from sparktop.sources.ssh_failure import Ending, LinkError, explain
-from sparktop.sources.wire import MOST_BYTES, Reply, WireError, decode
+from sparktop.sources.ssh.failure import Ending, LinkError, explain
+from sparktop.sources.wire.decode import MOST_BYTES, WireError, decode, decode_ranks
+from sparktop.sources.wire.reply import Reply
 
 _OPTIONS = {
     "BatchMode": "yes",  # never prompt: the screen belongs to the viewer

@@ -12,9 +12,10 @@ from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.targets import NodeTarget
 from sparktop.model.text import clean
 from sparktop.sources.node_replies import NodeReplies
-from sparktop.sources.ssh_failure import LinkError
-from sparktop.sources.ssh_link import SshLink
-from sparktop.sources.wire import Reply, WireError
+from sparktop.sources.ssh.failure import LinkError
+from sparktop.sources.ssh.link import SshLink
+from sparktop.sources.wire.decode import WireError
+from sparktop.sources.wire.reply import Reply
 
 BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds before each further connection attempt; the last value repeats."""

@@ -18,8 +18,8 @@ import pytest
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeSample
 from sparktop.model.targets import NodeTarget
-from sparktop.sources.ssh import SshSource
-from tests.sources.sshd import Sshd, sshd
+from sparktop.sources.ssh.source import SshSource
+from tests.sources.ssh.sshd import Sshd, sshd
 
 pytestmark = pytest.mark.process
 
@@ -169,7 +169,7 @@ async def test_a_killed_viewer_takes_the_other_half_with_it(server: Sshd, tmp_pa
     program = (
         "import asyncio, sys\n"
         "from sparktop.model.targets import NodeTarget\n"
-        "from sparktop.sources.ssh import SshSource\n"
+        "from sparktop.sources.ssh.source import SshSource\n"
         "async def run():\n"
         "    target = NodeTarget('n', 'ssh', ssh='spark', command=sys.argv[1])\n"
         "    source = SshSource(target, ssh_options=sys.argv[2:])\n"

@@ -1,0 +1,1 @@
+"""Nodes read over the system's ssh."""
