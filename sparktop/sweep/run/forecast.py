@@ -15,15 +15,12 @@ from sparktop.sweep.plan.plan import ENOUGH_S, Order, Plan
 from sparktop.sweep.plan.slo import runs_needed
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.capacity.forecast import most_levels, most_seconds
+from sparktop.sweep.run.context.pools import pools_time
 from sparktop.sweep.run.conversations.forecast import conversation_forecast
 from sparktop.sweep.run.estimate import LEAST, MOST, between, climbs
 from sparktop.sweep.run.open_loop.forecast import open_forecast
-from sparktop.sweep.run.pace import AssumedPace, EarlierSweep, earlier_sweep
+from sparktop.sweep.run.pace import FASTEST, SLOWEST, AssumedPace, EarlierSweep, earlier_sweep
 from sparktop.values import dataclass
-
-_SLOW_TPS, _FAST_TPS = 15, 100
-"""Assumed range of the tokens per second of a single request on a target without an earlier sweep."""
-_SLOW_PREFILL_TPS, _FAST_PREFILL_TPS = 1000, 8000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +50,19 @@ class Forecast:
     """Range of the sweep's duration, with warm-ups and the levels that it may add; None for an SLO search."""
 
 
-def forecast(plan: Plan, known: Sequence[SweepResult], slots: Mapping[str, int] | None = None) -> Forecast:
+def forecast(
+    plan: Plan,
+    known: Sequence[SweepResult],
+    slots: Mapping[str, int] | None = None,
+    pools: Mapping[str, float] | None = None,
+) -> Forecast:
     """Return the forecast of a plan from the results `known` of earlier sweeps, in any order.
 
     For each target, the result with the most similar loads is used; of several, the newest. If this result
     lacks a concurrency, the duration is interpolated on logarithmic scales. If it lacks a length, the time to
     first token is scaled with the prompt length and the remaining time with the output length. For each
     level, the result's mean time between two levels is added. `slots` are the numbers of requests that the
-    targets can run at once, by target name, as far as known.
+    targets can run at once, `pools` the tokens that their KV caches hold, by target name, as far as known.
     """
     if plan.capacity is not None:
         levels, seconds = most_levels(plan) * len(plan.targets), most_seconds(plan)
@@ -85,11 +87,11 @@ def forecast(plan: Plan, known: Sequence[SweepResult], slots: Mapping[str, int] 
         prompt_tokens=None if count is None else sum(map(math.prod, each)) * len(plan.targets),
         output_tokens=None if count is None else (count + contexts) * plan.tg,
         seconds=_seconds(plan, sure) if sure and len(sure) == len(found) and not twice else None,
-        why=_why(plan, found),
+        why=_why(plan, found, pools or {}),
         at_least=twice or plan.searches or plan.more_runs or most is not None,
         levels=len(loads(plan)) * len(plan.targets),
         most_concurrency=most,
-        time=_time(plan, found, most),
+        time=pools_time(plan, found, pools or {}) if twice else _time(plan, found, most),
     )
 
 
@@ -154,21 +156,24 @@ def _time(plan: Plan, found: Sequence[EarlierSweep | None], top: int | None) -> 
     `top` is the highest concurrency that the sweep may go on to. Where no earlier sweep is known (None in
     `found`), the range is that from fast to slow servers.
     """
-    if plan.searches or not plan.targets or plan.kind is LoadKind.POOLS:
+    if plan.searches or not plan.targets:
         return None
     farthest = plan if top is None else _farthest(plan, top)
-    fast = [one or AssumedPace(_FAST_TPS, _FAST_PREFILL_TPS) for one in found]
-    slow = [one or AssumedPace(_SLOW_TPS, _SLOW_PREFILL_TPS) for one in found]
+    fast = [one or FASTEST for one in found]
+    slow = [one or SLOWEST for one in found]
     # Assumed speeds are the ends of a range already.
     least, most = (1.0, 1.0) if None in found else (LEAST, MOST)
     return TimeRange(least * _seconds(plan, fast), most * _seconds(farthest, slow))
 
 
-def _why(plan: Plan, found: Sequence[EarlierSweep | None]) -> str:
+def _why(plan: Plan, found: Sequence[EarlierSweep | None], pools: Mapping[str, float]) -> str:
     """Return the source of a forecast's duration and how reliable it is."""
     if plan.kind is LoadKind.POOLS:
-        pools = sum(point.value for point in plan.axis)
-        return f"depends on the size of the KV cache: {pools:g} times as many tokens are sent in between"
+        times = sum(point.value for point in plan.axis)
+        held = [pools[one.name] for one in plan.targets if one.name in pools]
+        if held and len(held) == len(plan.targets):
+            return f"{times * sum(held):,.0f} tokens are sent in between, {times:g} times the KV cache"
+        return f"depends on the size of the KV cache: {times:g} times as many tokens are sent in between"
     unknown = [target.name for target, one in zip(plan.targets, found, strict=True) if one is None]
     if not plan.targets:
         return "unknown: no target"

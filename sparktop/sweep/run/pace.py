@@ -95,6 +95,10 @@ class AssumedPace:
         return prefill_s + float(output_tokens / self.decode_tps * load.concurrency**_GROWTH)
 
 
+SLOWEST, FASTEST = AssumedPace(15, 1000), AssumedPace(100, 8000)
+"""The assumed range of a target without an earlier sweep."""
+
+
 def earlier_sweep(target: SweepTarget, plan: Plan, known: Sequence[SweepResult]) -> EarlierSweep | None:
     """Return the earlier sweep of `target` whose loads are nearest to the plan; None if no result is usable.
 

@@ -26,6 +26,7 @@ from sparktop.sweep.run.context.length import (
     longest_prompt,
     reported_context,
 )
+from sparktop.sweep.run.context.pools import pool_words
 from sparktop.sweep.run.served_by import BackendNames
 from sparktop.sweep.run.server_side import is_mdns, watched_backends, watched_nodes
 from sparktop.sweep.run.worker_process import SweepWorker
@@ -225,14 +226,6 @@ def _with_servers(
     )
 
 
-def _pool_words(plan: Plan, size: float | None) -> str:
-    """Return how much other traffic is sent to a server whose KV cache holds `size` tokens."""
-    if size is None:
-        return "reports no size of its KV cache: prompts are sent again at once only"
-    pools = sum(point.value for point in plan.axis)
-    return f"its KV cache holds {size:,.0f} tokens, {size * pools:,.0f} are sent as other traffic"
-
-
 def _kv_capacity(views: Sequence[BackendView]) -> float | None:
     known = [view.kv_capacity_tokens for view in views if view.kv_capacity_tokens is not None]
     return sum(known) if known and len(known) == len(views) else None
@@ -328,15 +321,16 @@ def _notes(
             yield f"{name}: prompts of {length} tokens cannot be made exactly: {got}"
     if first.token_source is TokenSource.CHUNKS:
         yield f"{name}: reports no token counts: each chunk counts as one token"
-    yield from _capacity(plan, name, max(found), views)
+    yield from _capacity(plan, target, max(found), views)
 
 
-def _capacity(plan: Plan, name: str, longest: int, views: list[BackendView]) -> Iterator[str]:
+def _capacity(plan: Plan, target: SweepTarget, longest: int, views: list[BackendView]) -> Iterator[str]:
+    name = clean(target.name, 64)
     context = min((view.max_model_len for view in views if view.max_model_len is not None), default=None)
     if plan.trace is not None and (words := plan.trace.too_long(context)) is not None:
         yield f"{name}: {words}"
     if plan.kind is LoadKind.POOLS:
-        yield f"{name}: {_pool_words(plan, _kv_capacity(views))}"
+        yield f"{name}: {pool_words(plan, target, _kv_capacity(views))}"
     if plan.kind is not LoadKind.CONCURRENCY:
         return  # how many requests are in flight is what the sweep finds out
     most = plan.highest_concurrency

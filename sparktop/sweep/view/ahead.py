@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sparktop.graphics.durations import range_words
 from sparktop.model.countdown import Countdown
 from sparktop.model.snapshot import Snapshot
 from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.forecast import Forecast, forecast
-from sparktop.sweep.run.server_side import watched_slots
+from sparktop.sweep.run.server_side import watched_backends, watched_slots
 
 
-def expected_of(plan: Plan, snapshot: Snapshot) -> Forecast:
-    """Return the forecast of a plan without earlier sweeps, within the slots of the watched servers."""
-    return forecast(plan, (), watched_slots(plan, snapshot))
+def expected_of(plan: Plan, snapshot: Snapshot, known: Sequence[SweepResult] = ()) -> Forecast:
+    """Return the forecast of a plan from the slots and KV caches of the watched servers.
+
+    `known` are results of earlier sweeps.
+    """
+    return forecast(plan, known, watched_slots(plan, snapshot), _pools(plan, snapshot))
+
+
+def _pools(plan: Plan, snapshot: Snapshot) -> dict[str, float]:
+    """Return how many tokens the KV caches of each target hold, where all of its servers report it."""
+    sizes = {view.name: view.kv_capacity_tokens for view in snapshot.backends}
+    found: dict[str, float] = {}
+    for target in plan.targets:
+        each = [sizes.get(name) for name in watched_backends(target, snapshot)]
+        known = [size for size in each if size is not None]
+        if known and len(known) == len(each):
+            found[target.name] = sum(known)
+    return found
 
 
 def countdown_of(

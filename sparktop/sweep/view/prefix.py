@@ -13,7 +13,11 @@ from sparktop.sweep.view.depth import depth_sentences
 _OFF_PERCENT = 1.0
 _HALF_PERCENT = 50.0
 _DEVIATIONS = 2.0
-"""Standard deviations of a difference within which it is noise."""
+"""Standard errors of a difference of means within which it is noise."""
+_NOISE_SHARE = 0.03
+"""Share of the cold TTFT within which a difference is noise, however many prompts there were."""
+_ENOUGH = 8
+"""Prompts from which on the TTFT cold and warm are compared."""
 
 
 def context_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iterator[str]:
@@ -40,7 +44,9 @@ def _of_target(target: TargetResult, levels: Sequence[LevelResult]) -> Iterator[
             yield _off_words(first)
             return
         cold = first.context.ttft_ms
-        if cold is not None and first.ttft_ms.mean:
+        if first.context.found_percent is None and (few := _too_few(cold, first.ttft_ms)):
+            yield f"{few}; no hits reported"
+        elif cold is not None and first.ttft_ms.mean:
             length = f"{first.pp:,} tokens" if first.pp is not None else "unknown length"
             yield (
                 f"a prompt of {length} has its first token after {cold.mean:,.0f} ms cold and "
@@ -65,15 +71,27 @@ def is_off(level: LevelResult) -> bool:
         return False
     if context.found_percent is not None:
         return context.found_percent < _OFF_PERCENT
-    return _alike(context.ttft_ms, level.ttft_ms)
+    return not _too_few(context.ttft_ms, level.ttft_ms) and _alike(context.ttft_ms, level.ttft_ms)
+
+
+def _too_few(cold: Latency | None, warm: Latency | None) -> str:
+    """Return that the prompts are too few to compare their TTFT cold and warm, with both; else ""."""
+    if cold is None or warm is None:
+        return ""
+    count = min(cold.count or _ENOUGH, warm.count or _ENOUGH)
+    if count >= _ENOUGH:
+        return ""
+    are = "prompt is" if count == 1 else "prompts are"
+    return f"{count} {are} too few: TTFT {cold.mean:,.0f} ms cold, {warm.mean:,.0f} ms warm"
 
 
 def _alike(first: Latency | None, second: Latency | None) -> bool:
     """Return whether the means of two latencies differ by no more than the noise."""
     if first is None or second is None:
         return False
-    noise = sqrt((first.std or 0.0) ** 2 + (second.std or 0.0) ** 2)
-    return abs(first.mean - second.mean) <= _DEVIATIONS * noise
+    error = sqrt(sum((one.std or 0.0) ** 2 / (one.count or _ENOUGH) for one in (first, second)))
+    noise = max(_DEVIATIONS * error, _NOISE_SHARE * first.mean)
+    return abs(first.mean - second.mean) <= noise
 
 
 def _off_words(level: LevelResult) -> str:
@@ -83,6 +101,8 @@ def _off_words(level: LevelResult) -> str:
     )
     if cold is None or level.ttft_ms is None:
         return f"prefix cache is off: {counted}"
+    if few := _too_few(cold, level.ttft_ms):
+        return f"prefix cache is off: {counted}; {few}"
     alike = "warm = cold within the noise" if _alike(cold, level.ttft_ms) else "TTFT"
     return f"prefix cache is off: {alike} ({level.ttft_ms.mean:,.0f} and {cold.mean:,.0f} ms), {counted}"
 

@@ -37,7 +37,7 @@ from sparktop.sweep.plan.plan import ENOUGH_S, Plan
 from sparktop.sweep.run.brake import Brake
 from sparktop.sweep.run.context.depth import context_command
 from sparktop.sweep.run.context.length import REFUSING
-from sparktop.sweep.run.context.pools import UnknownPoolError, phases_before, traffic_command
+from sparktop.sweep.run.context.pools import UnknownPoolError, needed_runs, phases_before, traffic_command
 from sparktop.sweep.run.estimate import MOST_RUNS, Estimate
 from sparktop.sweep.run.guard import GuardWatch
 from sparktop.sweep.run.level.commands import run_command
@@ -196,7 +196,9 @@ class LevelMaker:
         if stint.runs is not None:
             yield from stint.runs
             run = len(stint.runs)
-            while self.plan.more_runs and record.lasted_s < ENOUGH_S and run < MOST_RUNS:
+            needed = needed_runs(self.plan, stint.load, record.prepared.kv_capacity_tokens)
+            short = self.plan.more_runs
+            while run < MOST_RUNS and (run < needed or (short and record.lasted_s < ENOUGH_S)):
                 yield run
                 run += 1
             return

@@ -23,11 +23,19 @@ from sparktop.sweep.result.context import ContextPart
 from sparktop.sweep.result.figures import Latency
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.run.context.depth import context_doubts
-from sparktop.sweep.run.context.pools import UnknownPoolError, phases_before, repeated
+from sparktop.sweep.run.context.pools import (
+    UnknownPoolError,
+    needed_runs,
+    phases_before,
+    pool_words,
+    repeated,
+)
+from sparktop.sweep.run.forecast import forecast
 from sparktop.sweep.run.progress import Phase, PhaseChanged
 from sparktop.sweep.terms.doubts import NO_PREFIX_CACHE
 from sparktop.sweep.view.prefix import context_sentences
 from sparktop.sweep.view.result import findings, result_view
+from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.watched_servers import QUICK, watched
 
 TARGETS = (SweepTarget("a", "http://a"),)
@@ -49,12 +57,12 @@ async def test_the_cache_keeps_a_prompt_until_its_size_has_passed() -> None:
         made = make_plan(PRESET, servers.targets[:1], wishes)
         result = await servers.runner(replace(made, timeouts=servers.plan().timeouts)).run()
     phases = [one.phase for one in servers.events if isinstance(one, PhaseChanged)]
-    assert (phases.count(Phase.CONTEXT), phases.count(Phase.TRAFFIC)) == (4, 3)
+    assert (phases.count(Phase.CONTEXT), phases.count(Phase.TRAFFIC)) == (8, 6)
     levels = result.targets[0].levels
     assert [(one.load, one.value) for one in levels] == [(LoadKind.POOLS, one) for one in (0, 0.5, 1, 2)]
     for level in levels:
         assert level.context is not None
-        assert level.requests.ok == level.context.ok == 4  # a quarter of the cache
+        assert level.requests.ok == level.context.ok == 8  # two runs of a quarter of the cache each
         found, counted = level.context.found_percent, level.context.counted_percent
         assert (found or 0.0) > 90.0 if (level.value or 0.0) < 1.0 else found == 0.0
         assert counted == pytest.approx(found)
@@ -93,7 +101,34 @@ def test_the_plan_says_what_is_sent_before_it_starts() -> None:
     assert {one.concurrency for one in loads(plan)} == {1}
     line = plan_line(plan)
     assert line.startswith("prompts of 2,048 tokens, sent again at once, after 0.5 pools, ")
-    assert "time depends on the size of the KV cache: 3.5 times as many tokens are sent in between" in line
+    assert line.endswith(
+        "1 to 64 min: 4 levels; depends on the size of the KV cache: 3.5 times as many tokens are sent "
+        "in between"
+    )
+
+
+def test_a_known_cache_narrows_the_time() -> None:
+    """The server's own size, and the pace of an earlier sweep; the notice before the first level has it."""
+    plan = plan_of()
+    held = forecast(plan, (), None, {"a": 100_000.0})
+    assert held.time is not None
+    assert 40 < held.time.least_s < 90 < held.time.most_s < 600
+    assert held.why == "350,000 tokens are sent in between, 3.5 times the KV cache"
+    assert pool_words(plan, TARGETS[0], 100_000.0) == (
+        "its KV cache holds 100,000 tokens, 350,000 are sent as other traffic; about 1 to 10 min"
+    )
+    earlier = made_sweep(("a", (made_level(1),)))
+    url = earlier.targets[0].model_copy(update={"url": "http://a"})
+    known = forecast(plan, (earlier.model_copy(update={"targets": (url,)}),), None, {"a": 100_000.0}).time
+    assert known is not None
+    assert known.most_s / known.least_s == pytest.approx(3.0)
+
+
+def test_a_small_cache_takes_several_runs() -> None:
+    """Until each level has repeated as many prompts as the plan asks for."""
+    at_once = loads(plan_of())[0]
+    assert [needed_runs(plan_of(), at_once, pool) for pool in (None, 1e6, 20_000, 3000)] == [1, 1, 4, 8]
+    assert needed_runs(plan_of(Wishes(requests=3)), at_once, 20_000) == 2
 
 
 @pytest.mark.parametrize(
@@ -117,15 +152,15 @@ def test_prompts_fit_into_the_cache_together() -> None:
 
 
 def level_of(
-    value: float, ttft: float, first: float, percent: float | None, *, std: float = 2.0
+    value: float, ttft: float, first: float, percent: float | None, *, std: float = 2.0, count: int = 8
 ) -> LevelResult:
     return LevelResult(
         concurrency=1,
         load=LoadKind.POOLS,
         value=value,
         pp=2048,
-        ttft_ms=Latency(mean=ttft, std=std),
-        context=ContextPart(ttft_ms=Latency(mean=first, std=std), found_percent=percent),
+        ttft_ms=Latency(mean=ttft, std=std, count=count),
+        context=ContextPart(ttft_ms=Latency(mean=first, std=std, count=count), found_percent=percent),
     )
 
 
@@ -143,6 +178,21 @@ def test_a_cache_that_is_off_is_named() -> None:
     (silent,) = sentences(level_of(0, 601.0, 600.0, None))
     assert silent.endswith("no hits reported")
     assert "8.0 × sooner" in sentences(level_of(0, 75.0, 600.0, None))[0]
+
+
+def test_a_few_prompts_show_no_difference_and_no_likeness() -> None:
+    """Three prompts are too few, whatever their spread; eight with the same spread show the difference."""
+    few = level_of(0, 1167.0, 1971.0, 0.0, std=600.0, count=3)
+    (only,) = sentences(few)
+    assert only == (
+        "prefix cache is off: no hits counted; 3 prompts are too few: TTFT 1,971 ms cold, 1,167 ms warm"
+    )
+    (silent,) = sentences(level_of(0, 1167.0, 1971.0, None, std=600.0, count=3))
+    assert silent == "3 prompts are too few: TTFT 1,971 ms cold, 1,167 ms warm; no hits reported"
+    (enough,) = sentences(level_of(0, 1167.0, 1971.0, 0.0, std=600.0))
+    assert enough == "prefix cache is off: TTFT (1,167 and 1,971 ms), no hits counted"
+    (alike,) = sentences(level_of(0, 1867.0, 1971.0, 0.0, std=600.0))
+    assert "warm = cold within the noise (1,867 and 1,971 ms)" in alike
 
 
 def test_a_larger_cache_than_reported_outlasts_it() -> None:
