@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import repeat
 
+from sparktop.graphics.scale import CLIPPED
+
 _DOTS = 4
 """Dots in a cell's column."""
 _LEFT = (0x40, 0x04, 0x02, 0x01)
@@ -142,6 +144,21 @@ def area(values: Values, width: int, height: int, top: float, *, end_slot: int =
     return _rows(list(map(_area_column, slots[::2], slots[1::2], repeat(height))), height)
 
 
+def clipped_cells(values: Values, width: int, top: float, *, end_slot: int = 1) -> list[int]:
+    """Return the indexes of the cells of a graph of `width` cells that have a value far above `top`.
+
+    The values and their time slots are those of `area`. A little above, the highest dot says enough.
+    """
+    far = CLIPPED * top
+    if max((value for value in values if value is not None), default=0.0) <= far:
+        return []
+    last = width - 1
+    newest = end_slot % 2
+    places = enumerate(reversed(_newest(values, width)))
+    cells = {last - (age + 1 - newest) // 2 for age, value in places if value is not None and value > far}
+    return sorted(cell for cell in cells if cell >= 0)
+
+
 def _stack_levels(lower: Values, upper: Values, dots: int, top: float) -> list[tuple[int, int]]:
     """Return (height of the lower area, height of both areas) in dots for each time slot.
 
@@ -186,9 +203,9 @@ def _inside(level: int, base: int) -> int:
 def _layers(left: tuple[int, int], right: tuple[int, int], height: int) -> list[int]:
     """Return what each cell in one column of a stacked graph shows: `LOWER`, `UPPER` or `NOTHING`.
 
-    The cells are in order from the bottom up; a cell shows the area that has more of its dots. `left` and
-    `right` describe the two dot columns of the cells: (height of the lower area, height of both areas), in
-    dots.
+    The cells are in order from the bottom up; a cell shows the area that has more of its dots. If the upper
+    area would be in no cell, it has the cell of its highest dot. `left` and `right` describe the two dot
+    columns of the cells: (height of the lower area, height of both areas), in dots.
     """
     layers = [NOTHING] * height
     for row in range((max(left[1], right[1]) + _DOTS - 1) // _DOTS):
@@ -196,6 +213,9 @@ def _layers(left: tuple[int, int], right: tuple[int, int], height: int) -> list[
         low = _inside(left[0], base) + _inside(right[0], base)
         both = _inside(left[1], base) + _inside(right[1], base)
         layers[row] = LOWER if 2 * low >= both else UPPER
+    highest = max((both for low, both in (left, right) if both > low), default=0)
+    if highest and UPPER not in layers:
+        layers[(highest - 1) // _DOTS] = UPPER
     return layers
 
 
@@ -208,20 +228,37 @@ def _stack_column(left: tuple[int, int], right: tuple[int, int], height: int) ->
     """
     layers = _layers(left, right, height)
     solid = _column(left[1], right[1], height, _SOLID)
-    sparse = _column(left[1], right[1], height, _SPARSE)
     chars = [
-        solid[row] if layer != UPPER else _sparse_cell(left[1], right[1], row, sparse[row])
-        for row, layer in enumerate(layers)
+        solid[row] if layer != UPPER else _upper_cell(left, right, row) for row, layer in enumerate(layers)
     ]
     return "".join(reversed(chars)), "".join(map(str, reversed(layers)))
 
 
-def _sparse_cell(left: int, right: int, row: int, edge: str) -> str:
+def _upper_cell(left: tuple[int, int], right: tuple[int, int], row: int) -> str:
+    """Return the character of a cell of the upper layer, in the row `row` counted from the bottom.
+
+    The cell is sparse if the upper area has more of its dots. Else it has nearly all dots, with a gap below
+    the dot of the upper area.
+    """
     base = row * _DOTS
-    if min(left, right) > base + _DOTS:
+    (low, both), (low_2, both_2) = ((_inside(a, base), _inside(b, base)) for a, b in (left, right))
+    if 2 * (low + low_2) >= both + both_2:
+        return chr(0x2800 + _notched(_LEFT, low, both) + _notched(_RIGHT, low_2, both_2))
+    if min(left[1], right[1]) > base + _DOTS:
         return _SPARSE_INSIDE
     # In the bottom row, a dot column without a dot would be a gap, so both columns stay.
-    return _DOTTED if row and left == right == base + 1 else edge
+    if row and left[1] == right[1] == base + 1:
+        return _DOTTED
+    return _SPARSE[5 * both + both_2]
+
+
+def _notched(dots: tuple[int, ...], low: int, both: int) -> int:
+    """Return the bits of a dot column that is `both` dots high, without the dot below the highest one.
+
+    It is solid where it is too low for a gap, or where nothing of the upper area is above the `low` dots of
+    the lower one.
+    """
+    return _bits(dots, (*range(both - 2), both - 1) if both > max(low, 2) else range(both))
 
 
 def _stacked_cells(
@@ -252,7 +289,8 @@ def stacked(
     """Draw an area graph of `upper` on top of one of `lower`; return rows of (text, layer) segments.
 
     There are `height` rows of `width` cells. Layer 0 is `lower` in solid dots, 1 is `upper` in sparse dots,
-    and 2 is an empty row. A cell has the layer that has more of the cell's dots, `lower` when equal.
+    and 2 is an empty row. A cell has the layer that has more of the cell's dots, `lower` when equal; but
+    wherever `upper` is above 0, at least one cell of that column has its layer.
     `end_slot` is the number of the newest values' time slot: an odd slot is the right dot column of a cell,
     an even slot the left one.
     """

@@ -90,12 +90,36 @@ def test_a_stack_shows_both_layers(
 
 @pytest.mark.parametrize(
     ("running", "waiting", "layer"),
-    [(3.0, 1.0, LOWER), (2.0, 2.0, LOWER), (1.0, 3.0, UPPER), (0.0, 1.0, UPPER)],
+    [(7.0, 5.0, LOWER), (6.0, 6.0, LOWER), (5.0, 7.0, UPPER), (4.0, 6.0, UPPER)],
 )
 def test_a_cell_has_the_colour_of_most_of_its_dots(running: float, waiting: float, layer: int) -> None:
-    """Where run and wait share a cell, the larger part gives it its colour: a single dot never does."""
-    (row,) = stacked([running, running], [waiting, waiting], 1, 1, 4.0)
-    assert [drawn for _, drawn in row] == [layer]
+    """Where run and wait share a cell below others that wait, the larger part gives it its colour."""
+    rows = stacked([running, running], [waiting, waiting], 1, 3, 12.0)
+    assert [drawn for _, drawn in rows[1]] == [layer]
+
+
+@moderate
+@given(lower=VALUES, upper=VALUES, top=TOP, **SIZE)
+@example(lower=[31.0, 31.0], upper=[1.0, 0.0], top=32.0, width=1, height=1, end_slot=1)
+@example(lower=[1.0, 1.0], upper=[0.01, 0.0], top=32.0, width=1, height=2, end_slot=1)
+def test_waiting_is_never_invisible(
+    lower: list[float | None], upper: list[float | None], width: int, height: int, end_slot: int, top: float
+) -> None:
+    """However small its share: each column of cells in which a request waited has a cell of its colour."""
+    rows = stacked(lower, upper, width, height, top, end_slot=end_slot)
+    layers = [[layer for text, layer in row for _ in text] for row in rows]
+    waited = [bool(known(value)) for value in slots(upper, width, end_slot)]
+    for cell in range(width):
+        if waited[2 * cell] or waited[2 * cell + 1]:
+            assert any(row[cell] == UPPER for row in layers)
+
+
+def test_a_few_that_wait_stand_apart_from_the_many_that_run() -> None:
+    """One row: with or without colour, a gap below the highest dot shows that some waited."""
+    assert stacked([3.0, 3.0], [1.0, 1.0], 1, 1, 4.0) == [[("⣭", UPPER)]]
+    assert stacked([4.0, 4.0], [0.0, 0.0], 1, 1, 4.0) == [[("⣿", LOWER)]]
+    assert stacked([1.0, 1.0], [3.0, 3.0], 1, 1, 4.0) == [[("⠭", UPPER)]]
+    assert stacked([3.0, 2.0], [1.0, 0.0], 1, 1, 4.0) == [[("⣥", UPPER)]]
 
 
 @moderate
@@ -206,15 +230,15 @@ def test_a_stack_looks_like_this() -> None:
     assert stacked(lower, upper, 6, 3, 12.0) == [
         [("    ⠤⠤", UPPER)],
         [("  ⡀⠭⡪⡪", UPPER)],
-        [("⣤⣶⣿⣿", LOWER), ("⡪⡪", UPPER)],
+        [("⣤", LOWER), ("⣒", UPPER), ("⣿⣿", LOWER), ("⡪⡪", UPPER)],
     ]
 
 
-def test_what_waits_shows_where_it_has_a_cell_of_its_own() -> None:
-    """However little waits, a dot above a full cell is drawn as waiting; a shared cell is its majority's."""
+def test_what_waits_has_the_highest_dot() -> None:
+    """However little waits, its highest dot has its colour, and cells below are their majority's."""
     assert stacked([4.0, 4.0], [0.01, 0.01], 1, 2, 8.0) == [[("⡀", UPPER)], [("⣿", LOWER)]]
-    assert stacked([8.0, 8.0], [1.0, 1.0], 1, 2, 8.0) == [[("⣿", LOWER)], [("⣿", LOWER)]]
-    assert stacked([2.0, 2.0], [0.01, 0.01], 1, 2, 8.0) == [[(" ", NOTHING)], [("⣶", LOWER)]]
+    assert stacked([8.0, 8.0], [1.0, 1.0], 1, 2, 8.0) == [[("⣭", UPPER)], [("⣿", LOWER)]]
+    assert stacked([2.0, 2.0], [0.01, 0.01], 1, 2, 8.0) == [[(" ", NOTHING)], [("⣒", UPPER)]]
 
 
 def test_a_cell_of_two_halves_belongs_to_the_lower_layer() -> None:

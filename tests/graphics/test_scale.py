@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.graphics.scale import nice_ceiling
+from sparktop.graphics.scale import Top, nice_ceiling, top_without_spikes, widest_top
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,42 @@ def test_strange_values_have_a_top() -> None:
     assert nice_ceiling(math.inf) == sys.float_info.max
     assert nice_ceiling(-5) == 1
     assert nice_ceiling(0, 0) == 1
+
+
+def test_a_spike_at_the_start_does_not_flatten_the_rest() -> None:
+    """The scale fits the level after the spike, also if it lies across two slots; its height is known."""
+    spike = [0.0, 90.0, 250.0, *[8.0] * 40]
+    assert top_without_spikes([spike, [10.0] * 43]) == Top(10.0, 250.0)
+    assert top_without_spikes([spike[1:30]], 4.0) == Top(8.0, 250.0)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [*[8.0] * 30, *[250.0] * 3, *[8.0] * 30],  # it lasts
+        [*[8.0] * 40, 250.0],  # it may last
+        [*[8.0] * 9, 250.0, 8.0, 8.0],  # too few values
+        [*[200.0] * 30, 250.0, *[200.0] * 30],  # no spike
+        [None] * 40 + [250.0] * 3,
+    ],
+)
+def test_a_level_that_lasts_is_never_clipped(values: list[float | None]) -> None:
+    """Three slots of 40, the newest slots, and any of few values hold for the scale."""
+    assert top_without_spikes([[8.0] * 60, values]) == Top(250.0)
+
+
+def test_one_backend_of_many_that_is_higher_for_a_while_counts() -> None:
+    """However many backends are calm: each graph by itself says what lasts."""
+    assert top_without_spikes([*[[4.0] * 50] * 200, [4.0] * 40 + [90.0] * 5 + [4.0] * 5]) == Top(100.0)
+
+
+def test_nothing_known_has_the_least_top() -> None:
+    """Empty graphs have a scale, and so has a list of none."""
+    assert top_without_spikes([[], [None, None], [0.0]], 4.0) == Top(4.0)
+    assert top_without_spikes([], 4.0) == Top(4.0) == widest_top([], 4.0)
+
+
+def test_the_widest_of_several_scales_may_hold_the_spikes_of_others() -> None:
+    """What lies above the widest end is clipped there, too."""
+    assert widest_top([Top(10.0, 90.0), Top(40.0)], 4.0) == Top(40.0, 90.0)
+    assert widest_top([Top(10.0, 90.0), Top(100.0)], 4.0) == Top(100.0)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from sparktop.analysis.verdict import balance_cost
 from sparktop.graphics import numbers
-from sparktop.graphics.scale import nice_ceiling
+from sparktop.graphics.scale import Top, top_without_spikes, widest_top
 from sparktop.model.balance import Balance
 from sparktop.model.progress import Progress
 from sparktop.model.snapshot import BackendState, BackendView
@@ -26,7 +26,15 @@ from sparktop.panels.parts.figures import (
     tokens_rate,
 )
 from sparktop.panels.parts.frame import frame_role, framed, name_tab
-from sparktop.panels.parts.graph import TimeAxis, TimeWindow, area_rows, caption, stacked_rows, with_time_axis
+from sparktop.panels.parts.graph import (
+    TimeAxis,
+    TimeWindow,
+    area_rows,
+    caption,
+    stacked_rows,
+    top_words,
+    with_time_axis,
+)
 from sparktop.panels.parts.roles import WORD_ROLES, alarm, state_role, wait_role
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
 from sparktop.values import dataclass
@@ -40,34 +48,40 @@ _STANDING_ROLES = {Progress.STILL: "warn", Progress.SUSPECT: "warn", Progress.ST
 class GroupScale:
     """Values at the graphs' upper edges, the same for all backends of a group to make them comparable."""
 
-    generation_tps: float
-    load: float
+    generation_tps: Top
+    load: Top
 
 
 def group_scale(backends: list[BackendView], axis: TimeAxis, width: int) -> GroupScale:
     """Return common upper ends for the graphs of a group's backends, in tokens/s and in requests.
 
-    The scales include all values of the backends in the time that a graph of `width` cells shows.
+    The scales include all values of the backends in the time that a graph of `width` cells shows, except for
+    short spikes.
     """
-    rate = load = 0.0
+    rates: list[Sequence[float | None]] = []
+    loads: list[Sequence[float | None]] = []
     for backend in backends:
         history = backend.history
         running, waiting, tokens = (
             axis.values(series, width)
             for series in (history.running, history.waiting, history.generation_tps)
         )
-        both = ((r or 0.0) + (w or 0.0) for r, w in zip(running, waiting, strict=True))
-        load = max(load, max(both, default=0.0))
-        rate = max(rate, max((value or 0.0 for value in tokens), default=0.0))
-    return GroupScale(nice_ceiling(max(rate, _MIN_TOP_TPS)), nice_ceiling(max(load, _MIN_TOP_LOAD)))
+        rates.append(tokens)
+        loads.append(
+            [
+                None if r is None and w is None else (r or 0.0) + (w or 0.0)
+                for r, w in zip(running, waiting, strict=True)
+            ]
+        )
+    return GroupScale(top_without_spikes(rates, _MIN_TOP_TPS), top_without_spikes(loads, _MIN_TOP_LOAD))
 
 
 def widest_scale(scales: Iterable[GroupScale]) -> GroupScale:
     """Return the largest upper ends of `scales`, for a list with the backends of several groups."""
     known = list(scales)
     return GroupScale(
-        max((scale.generation_tps for scale in known), default=_MIN_TOP_TPS),
-        max((scale.load for scale in known), default=_MIN_TOP_LOAD),
+        widest_top([scale.generation_tps for scale in known], _MIN_TOP_TPS),
+        widest_top([scale.load for scale in known], _MIN_TOP_LOAD),
     )
 
 
@@ -215,16 +229,16 @@ def lanes_words(lanes: Balance) -> str:
     return ", ".join(part for part in (lanes.word.value, cost) if part)
 
 
-def token_caption(top: float, width: int) -> Row:
+def token_caption(top: Top, width: int) -> Row:
     """Return the row above a graph of the token rate with the scale 0 to `top`."""
-    return caption([("tok/s", "generation")], f"max {numbers.tick(top)}", width)
+    return caption([("tok/s", "generation")], top_words(top), width)
 
 
-def load_caption(top: float, width: int) -> Row:
+def load_caption(top: Top, width: int) -> Row:
     """Return the row above a graph of the running and waiting requests with the scale 0 to `top`."""
     words: list[Run] = [("⣿run", "running"), label("+"), ("⡪wait", "waiting")]
     short: list[Run] = [("run", "running"), label("+"), ("wait", "waiting")]
-    return caption(words, f"max {numbers.tick(top)}", width, short, [("load", "running")])
+    return caption(words, top_words(top), width, short, [("load", "running")])
 
 
 def token_rows(view: BackendView, width: int, height: int, axis: TimeAxis, top: float) -> list[Row]:
@@ -256,8 +270,8 @@ def graph_rows(
     if not count:
         return []
     axis = window.axis(each)
-    load = load_rows(view, each, height, axis, scale.load)
-    return [load] if count == 1 else [token_rows(view, each, height, axis, scale.generation_tps), load]
+    load = load_rows(view, each, height, axis, scale.load.end)
+    return [load] if count == 1 else [token_rows(view, each, height, axis, scale.generation_tps.end), load]
 
 
 def name_and_state(view: BackendView) -> tuple[Row, Run]:

@@ -158,7 +158,9 @@ class Table:
     ) -> list[Row]:
         height = len(figures)
         if self.wide:
-            graph = load_rows(view, spark, height, self.window.axis(spark), self.scale.load) if spark else []
+            graph = (
+                load_rows(view, spark, height, self.window.axis(spark), self.scale.load.end) if spark else []
+            )
             dots = graph or [[] for _ in figures]
             return [
                 self._beside(row, dots[index], spark, lead=leads[index]) for index, row in enumerate(figures)

@@ -359,7 +359,7 @@ class Scene:
             from sparktop.panels.backend.tile import tile_panel  # late: most boards have none
 
             tile = self.snapshot.backends[place.index]
-            top = self._scales[tile.group].load
+            top = self._scales[tile.group].load.end
             rows = tile_panel(tile, width, height, self._window, top, selected=selected)
         elif place.kind == "events":
             rows = events_panel(self.snapshot, width, height, selected=selected)

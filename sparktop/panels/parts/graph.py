@@ -8,9 +8,11 @@ from dataclasses import field
 from itertools import product
 
 from sparktop.colors.palette import LEVELS
+from sparktop.graphics import numbers
 from sparktop.graphics.axis import time_axis
-from sparktop.graphics.braille import area, stacked
+from sparktop.graphics.braille import area, clipped_cells, stacked
 from sparktop.graphics.cells import cell_width
+from sparktop.graphics.scale import Top
 from sparktop.model.series import Series
 from sparktop.panels.parts.columns import graph_columns, graph_starts
 from sparktop.panels.parts.rows import Row, Run, merged, row_width, spread_row
@@ -31,6 +33,8 @@ def _topmost(row: int) -> str:
     return "".join(chr(0x2800 + bits) for bits in range(256) if bits & _DOT_ROWS[row] and not bits & above)
 
 
+CLIPPED = "↑"
+"""Highest cell of a column of a graph with a value above the end of the scale."""
 _BY_HEIGHT = re.compile(f"([ {_topmost(0)}]+)|([{_topmost(1)}]+)|([{_topmost(2)}]+)|([{_topmost(3)}]+)")
 
 
@@ -119,8 +123,26 @@ def area_rows(
     """
     lines = area(values, width, height, top, end_slot=end_slot)
     if height == 1:
-        return [_by_height(lines[0], gradient)]
-    return [[(line, row_role(gradient, index, height))] for index, line in enumerate(lines)]
+        rows = [_by_height(lines[0], gradient)]
+    else:
+        rows = [[(line, row_role(gradient, index, height))] for index, line in enumerate(lines)]
+    return _clip_marked(rows, clipped_cells(values, width, top, end_slot=end_slot))
+
+
+def _clip_marked(rows: list[Row], cells: Sequence[int]) -> list[Row]:
+    """Return the rows of a graph with the mark of a clipped value in `cells` of the uppermost row."""
+    if not cells or not rows:
+        return rows
+    first: Row = []
+    at = 0
+    for text, role in rows[0]:
+        chars = list(text)
+        for cell in cells:
+            if at <= cell < at + len(chars):
+                chars[cell - at] = CLIPPED
+        first.append(("".join(chars), role))
+        at += len(chars)
+    return [first, *rows[1:]]
 
 
 def _by_height(line: str, gradient: str) -> Row:
@@ -146,14 +168,22 @@ def stacked_rows(
     The scale goes from 0 to `top`. The upper curve has sparser dots, so that the curves differ in more
     than colour. `end_slot` is the number of the newest value's time slot.
     """
-    if height == 1:
-        (cells,) = stacked(lower, upper, width, height, top, end_slot=end_slot)
-        return [[run for text, layer in cells for run in _by_height(text, (*gradients, gradients[0])[layer])]]
     rows: list[Row] = []
-    for index, runs in enumerate(stacked(lower, upper, width, height, top, end_slot=end_slot)):
+    drawn = stacked(lower, upper, width, height, top, end_slot=end_slot)
+    if height == 1:
+        named = (*gradients, gradients[0])
+        rows = [[run for text, layer in drawn[0] for run in _by_height(text, named[layer])]]
+    for index, runs in enumerate(drawn if height > 1 else ()):
         roles = (row_role(gradients[0], index, height), row_role(gradients[1], index, height), "text")
         rows.append(merged((text, roles[layer]) for text, layer in runs))
-    return rows
+    totals = [(a or 0.0) + (b or 0.0) for a, b in zip(lower, upper, strict=True)]
+    return _clip_marked(rows, clipped_cells(totals, width, top, end_slot=end_slot))
+
+
+def top_words(top: Top) -> str:
+    """Return the label of the upper end of a graph's scale: "max 40", or "40 ↑ 250" if it clips a spike."""
+    end = numbers.tick(top.end)
+    return f"max {end}" if top.highest is None else f"{end} {CLIPPED} {numbers.tick(top.highest)}"
 
 
 def caption(label: Sequence[Run], top: str, width: int, *shorter: Sequence[Run]) -> Row:

@@ -107,6 +107,8 @@ _SWEEP_SIGNS = (
 _GRAPHS = (
     ("", "Backends of one group share scale and time axis. A gap is a gap: nothing was read."),
     ("", "Rates are over 10 s, latencies over 60 s. – is unknown, never zero. Dimmed: stale."),
+    ("⡪ wait", "a cell shows what has more of its dots, but any waiting request colours its highest dot"),
+    ("↑", "a short spike above the scale: 40 ↑ 250 is a scale to 40 and a highest value of 250"),
 )
 _SWEEP_FIGURES = (
     ("decode", "tokens a second of all requests together"),

@@ -222,7 +222,7 @@ def test_all_graphs_show_the_same_time(twelve: Snapshot, size: tuple[int, int], 
         assert max(abs(a - b) for a, b in zip(ends(found["node"]), ends(found["backend"]), strict=True)) <= 1
 
 
-FULL = set("⣿⣾⣷⣶⣦⣴⡆⢰⢸⡇⣧⣼⣇⣸")
+FULL = set("⣿⣾⣷⣶⣦⣴⡆⢰⢸⡇⣧⣼⣇⣸⣭⡅⢨")
 
 
 def ends(columns: list[int]) -> tuple[int, int]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sparktop.colors.palette import LEVELS
+from sparktop.graphics.scale import Top
 from sparktop.model.series import HistoryTable, Series
-from sparktop.panels.parts.graph import TimeAxis, TimeWindow, area_rows, caption, stacked_rows
+from sparktop.panels.parts.graph import TimeAxis, TimeWindow, area_rows, caption, stacked_rows, top_words
 from sparktop.panels.parts.rows import row_text
 
 
@@ -52,6 +53,33 @@ def test_a_stack_of_one_row_is_coloured_by_value() -> None:
     assert row == [("⣀", "running/0"), ("⣿", f"running/{LEVELS - 1}")]
     (row,) = stacked_rows([4.0, 4.0], [36.0, 36.0], 1, 1, 40.0, gradients, end_slot=1)
     assert [role.partition("/")[0] for _, role in row] == ["waiting"]
+
+
+@pytest.mark.parametrize("height", [1, 2, 3])
+@pytest.mark.parametrize(("end_slot", "marked"), [(1, "  ↑ "), (2, " ↑  ")])
+def test_a_clipped_spike_is_marked_at_the_upper_edge(height: int, end_slot: int, marked: str) -> None:
+    """Its column has an arrow in the uppermost row, and nothing else has one."""
+    values = [5.0, 5.0, 5.0, 5.0, 250.0, 5.0, 5.0, 5.0]
+    zeros = [0.0] * len(values)
+    single = area_rows(values, 4, height, 10.0, "generation", end_slot=end_slot)
+    stack = stacked_rows(values, zeros, 4, height, 10.0, ("running", "waiting"), end_slot=end_slot)
+    for rows in (single, stack):
+        first, *rest = (row_text(row) for row in rows)
+        assert "".join("↑" if char == "↑" else " " for char in first) == marked
+        assert len(first) == 4
+        assert not any("↑" in row for row in rest)
+
+
+def test_a_little_above_the_scale_is_no_spike() -> None:
+    """A value that rounding lifts above the end of the scale has no mark."""
+    (row,) = area_rows([11.0] * 4, 2, 1, 10.0, "generation", end_slot=1)
+    assert row_text(row) == "⣿⣿"
+
+
+def test_the_scale_says_how_high_a_clipped_spike_is() -> None:
+    """The end of the scale, the mark as in the graph, and the true maximum."""
+    assert top_words(Top(40.0)) == "max 40"
+    assert top_words(Top(40.0, 1870.0)) == "40 ↑ 1.87k"
 
 
 @pytest.mark.parametrize(
