@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.output import tell, write_out
+from sparktop.commands.output import tell, write_out, write_parts
 from sparktop.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,17 +36,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--stdio", action="store_true", help="answer on standard output, for ssh")
     way.add_argument("--systemd-unit", action="store_true", help="print a unit with these arguments")
+    way.add_argument(
+        "--print-bundle",
+        action="store_true",
+        help='print the reader that nodes with via = "ssh" are sent, a zip file (> reader.pyz)',
+    )
+    parser.add_argument(
+        "--digest",
+        action="store_true",
+        help="with --print-bundle: print its SHA-256 instead, as on a node's screen",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve samples until a signal arrives or standard input of `--stdio` closes; or print the systemd unit.
+    """Serve samples until a signal arrives or standard input of `--stdio` closes.
 
-    Return the exit code.
+    Or print the systemd unit or the reader that is sent over ssh. Return the exit code.
 
     Raises:
         UsageError: an argument, the token or the certificate cannot be used, or the port is taken.
-        OutputError: the unit cannot be written.
+        OutputError: what is to be printed cannot be written.
     """
+    if arguments.digest and not arguments.print_bundle:
+        raise UsageError("--digest goes with --print-bundle")
+    if arguments.print_bundle:
+        return _print_bundle(arguments)
     if arguments.stdio:
         return _run_stdio(arguments)
     if arguments.systemd_unit:
@@ -76,9 +90,7 @@ def _run_stdio(arguments: argparse.Namespace) -> int:
     Raises:
         UsageError: other arguments were given, or standard input or output is closed.
     """
-    others = ("listen", "token_file", "tls_cert", "tls_key", "insecure")
-    if any(getattr(arguments, name) for name in others):
-        raise UsageError("--stdio goes without other arguments: ssh says who may ask")
+    _need_no_others(arguments, "--stdio goes without other arguments: ssh says who may ask")
     try:
         source, sink = sys.stdin.fileno(), sys.stdout.fileno()
     except (AttributeError, OSError, ValueError):  # closed before the start
@@ -86,6 +98,31 @@ def _run_stdio(arguments: argparse.Namespace) -> int:
     from sparktop.agent.reader import run as run_reader  # late: --help does not need it
 
     return run_reader(source, sink)
+
+
+def _print_bundle(arguments: argparse.Namespace) -> int:
+    """Print the reader that is sent over ssh, or its digest; return the exit code.
+
+    Raises:
+        UsageError: other arguments were given, or the zip file would go to a terminal.
+        OutputError: it cannot be written.
+    """
+    _need_no_others(arguments, "--print-bundle goes without other arguments than --digest")
+    from sparktop.sources.ssh.bundle import reader_bundle  # late: --help does not need it
+
+    if arguments.digest:
+        write_out(f"{reader_bundle().sha256}\n")
+        return 0
+    if sys.stdout is not None and sys.stdout.isatty():
+        raise UsageError("--print-bundle writes a zip file: send it to one (> reader.pyz), or add --digest")
+    write_parts(None, [reader_bundle().data])
+    return 0
+
+
+def _need_no_others(arguments: argparse.Namespace, message: str) -> None:
+    """Raise `UsageError` with `message` if an option for serving over HTTP was given."""
+    if any(getattr(arguments, name) for name in ("listen", "token_file", "tls_cert", "tls_key", "insecure")):
+        raise UsageError(message)
 
 
 def _prepared(arguments: argparse.Namespace) -> Service:

@@ -1,0 +1,201 @@
+"""The reader that is sent over ssh: which modules it holds, and that they suffice there."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparktop.cli import main
+from sparktop.sources.ssh.bundle import reader_bundle
+from sparktop.sources.wire.decode import WireError, decode, decode_ranks
+from tests.agent.agent_process import ROOT, environment, ran
+from tests.sources.ssh.pythons import VERSIONS, python
+
+NEWER_THAN_310 = frozenset(
+    {
+        "StrEnum",
+        "UTC",
+        "timeout",
+        "timeout_at",
+        "TaskGroup",
+        "Runner",
+        "Self",
+        "assert_never",
+        "tomllib",
+        "batched",
+    }
+)
+"""Names of the standard library that Python 3.10 lacks, as far as they are near at hand here."""
+STAND_INS = frozenset({"sparktop/python310/str_enum.py", "sparktop/python310/timeouts.py"})
+IMPORT_ALL = """
+import sys
+sys.path[:] = [sys.argv[1], *[one for one in sys.path if not one.endswith("-packages")]]
+for name in sys.argv[2:]:
+    __import__(name)
+print(*sorted(name for name in sys.modules if name.split(".")[0] == "sparktop"))
+"""
+
+
+def sources() -> dict[str, str]:
+    """Every file of the zip file, by name."""
+    with zipfile.ZipFile(io.BytesIO(reader_bundle().data)) as archive:
+        return {name: archive.read(name).decode() for name in archive.namelist()}
+
+
+def own() -> dict[str, str]:
+    """The modules of this package in it, by path."""
+    return {name: text for name, text in sources().items() if name.startswith("sparktop/")}
+
+
+def module(path: str) -> str:
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node but what only a type checker sees."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            for other in node.orelse:
+                yield other
+                yield from statements(other)
+            continue
+        yield node
+        yield from statements(node)
+
+
+def file_of(name: str) -> Path | None:
+    path = ROOT / name.replace(".", "/")
+    return next((one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()), None)
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Names that a module of this package imports, early or late, and the packages above them."""
+    for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        for name in names:
+            parts = name.split(".")
+            yield from (".".join(parts[:end]) for end in range(1, len(parts) + 1) if parts[0] == "sparktop")
+
+
+def closure(start: str) -> set[str]:
+    """Every module of this package that `start` needs, itself and its packages included."""
+    found: set[str] = set()
+    waiting = [start.rpartition(".")[0], start]
+    while waiting:
+        name = waiting.pop()
+        path = file_of(name)
+        if name not in found and path is not None:
+            found.add(name)
+            waiting += imported(path)
+    return found
+
+
+def test_it_holds_what_the_reader_imports_and_nothing_else() -> None:
+    """The list of modules is the closure of the reader's imports, also of those that come late."""
+    assert {module(path) for path in own()} == closure("sparktop.agent.reader")
+
+
+@pytest.mark.outside
+def test_its_modules_load_without_any_package(tmp_path: Path) -> None:
+    """In a Python without site packages every module loads from the file, and brings no other of ours."""
+    file = tmp_path / "reader.pyz"
+    file.write_bytes(reader_bundle().data)
+    names = sorted(module(path) for path in own())
+    command = [sys.executable, "-I", "-S", "-c", IMPORT_ALL, str(file), *names]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, cwd=tmp_path)  # noqa: S603 - fixed
+    assert done.stdout.split() == names
+
+
+def test_it_is_the_source_as_it_stands_here() -> None:
+    """Each file is that of this installation; pynvml's licence travels with it."""
+    for name, text in own().items():
+        assert text == (ROOT / name).read_text(encoding="utf-8"), name
+    assert set(sources()) - set(own()) == {"__main__.py", "pynvml.py"}
+    assert "Redistribution and use in source and binary forms" in sources()["pynvml.py"]
+
+
+def test_it_keeps_to_python_310() -> None:
+    """Syntax and names are those of Python 3.10, but in the two modules that stand in for newer ones."""
+    for name, text in {**own(), "__main__.py": sources()["__main__.py"]}.items():
+        tree = ast.parse(text, feature_version=(3, 10))
+        if name in STAND_INS:
+            continue
+        newer = {
+            alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and not (node.module or "").startswith("sparktop")
+            for alias in node.names
+        } | {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        assert newer & NEWER_THAN_310 == set(), name
+
+
+@pytest.mark.process
+def test_it_is_printed_with_the_same_bytes_each_time(tmp_path: Path) -> None:
+    """`--print-bundle` writes the file that is sent, `--digest` its SHA-256, in any process and locale."""
+    said = [ran(tmp_path, "--print-bundle", "--digest", PYTHONHASHSEED=seed) for seed in ("1", "2")]
+    assert said == [(0, f"{reader_bundle().sha256}\n", "")] * 2
+    done = subprocess.run(
+        [sys.executable, "-m", "sparktop", "agent", "--print-bundle"],
+        env=environment(tmp_path),
+        capture_output=True,
+        timeout=30,
+        check=True,
+    )
+    assert done.stdout == reader_bundle().data
+    assert hashlib.sha256(done.stdout).hexdigest() == reader_bundle().sha256
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--digest"], "--digest goes with --print-bundle"),
+        (["--print-bundle", "--insecure"], "goes without other arguments"),
+    ],
+)
+def test_arguments_that_contradict_are_refused(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line says which."""
+    assert main(["agent", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_no_zip_file_goes_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would leave the terminal unusable."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert main(["agent", "--print-bundle"]) == 2
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("version", VERSIONS)
+def test_it_runs_with_each_python(version: str, tmp_path: Path) -> None:
+    """As a program of its own it greets, answers with a sample and about ranks, and ends with its input."""
+    file = tmp_path / "reader.pyz"
+    file.write_bytes(reader_bundle().data)
+    done = subprocess.run(  # noqa: S603 - our own program
+        [python(version), "-I", "-S", "-B", str(file)],
+        input=b'{"processes": true}\n{"ranks": true}\n',
+        capture_output=True,
+        cwd=tmp_path,
+        timeout=60,
+        check=True,
+    )
+    hello, answer, ranks = done.stdout.splitlines()
+    assert decode(hello).samples == ()
+    (sample,) = decode(answer).samples
+    assert sample.memory.total_bytes
+    assert sample.processes is not None
+    with pytest.raises(WireError, match="no RAS thread of NCCL listens"):
+        decode_ranks(ranks)
+    assert done.stderr == b""
+    assert list(tmp_path.iterdir()) == [file]
