@@ -1,12 +1,8 @@
-"""Draw the pictures of screenshots/ from the demo in virtual time: the same bytes on every run.
-
-usage: screenshots.py [--check] [FOLDER]
-
-With --check nothing is written, and pictures whose text differs from that of the program exit 1.
-"""
+"""Draw the pictures of screenshots/ from the demo in virtual time: the same bytes on every run."""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import re
@@ -332,13 +328,16 @@ def stale(folder: Path, pictures: dict[str, str]) -> list[str]:
 
 def main() -> int:
     """Write or check every picture."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a picture differs")
+    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
+    chosen = parser.parse_args()
+    folder: Path = chosen.folder
     os.environ["TZ"] = "UTC"  # the clock on the pictures must not depend on where they are drawn
     time.tzset()
     os.environ.pop("NO_COLOR", None)
-    paths = [Path(word) for word in sys.argv[1:] if word != "--check"]
-    folder = paths[0] if paths else FOLDER
     pictures = asyncio.run(draw())
-    if "--check" in sys.argv:
+    if chosen.check:
         old = stale(folder, pictures)
         if old:
             print(f"stale: run `make screenshots` ({', '.join(old)})", file=sys.stderr)

@@ -13,6 +13,7 @@ from sparktop.commands.output import check_file, tell, write_markdown, write_out
 from sparktop.commands.sweep.command import FORMATS as SWEEP_FORMATS
 from sparktop.commands.sweep.command import ask_first, counts, verdict
 from sparktop.commands.sweep.command import render as render_sweep
+from sparktop.commands.sweep.conversations import add_shape_options
 from sparktop.errors import UsageError
 from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_S, MOST_TOKENS
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", *SWEEP_FORMATS[:4])
 _BY_SUFFIX = {".md": "md", ".json": "json", ".html": "html", ".htm": "html", ".csv": "csv"}
-_LEAST_THINK_S, _LONGEST_THINK_S = 0.1, 3600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,17 +75,7 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     kind.add_argument("--users", action="store_true", help="people who send, think, and send again")
     kind.add_argument("--rate", action="store_true", help="requests per second, however many are in flight")
     kind.add_argument("--concurrency", action="store_true", help="requests at the same time")
-    parser.add_argument(
-        "--workload",
-        metavar="NAME",
-        help="of agents: chat, coder, coder-quick (default), rag, or a TOML file of your own",
-    )
-    parser.add_argument(
-        "--think",
-        type=number(_LEAST_THINK_S, _LONGEST_THINK_S, " seconds"),
-        metavar="S",
-        help="of users: median seconds between an answer and the next request (default 30)",
-    )
+    add_shape_options(parser)
     parser.add_argument(
         "--arrivals", metavar="HOW", help="of a rate: poisson (default), constant, bursty, trains or gamma:B"
     )

@@ -10,10 +10,10 @@ from sparktop.analysis.roofline import bandwidth_gb_per_s, read_percent
 from sparktop.analysis.state import shown_limit
 from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.progress import Progress
-from sparktop.model.snapshot import BackendState, BackendView
+from sparktop.model.snapshot import BackendView
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.node.track import NodeTrack
-from sparktop.store.router import Group, RouterTrack
+from sparktop.store.router import STUCK, Group, RouterTrack
 
 EVERY_S = 5.0
 MOST_AT_ONCE = 16
@@ -135,7 +135,7 @@ def _peers(
 
 def _serves(track: BackendTrack) -> bool:
     """Return whether a backend answers and makes progress: a router did not choose what a stuck one holds."""
-    return track.health.failure is None and track.view.state not in (BackendState.STUCK, BackendState.SUSPECT)
+    return track.health.failure is None and track.view.state not in STUCK
 
 
 def _extremes(tracks: Iterable[BackendTrack]) -> Iterable[Peer]:

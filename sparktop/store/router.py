@@ -16,7 +16,7 @@ from sparktop.values import dataclass
 
 _COUNTS_KEPT = 130
 """Samples whose counters are kept: enough for the widest window of a balance with a sample every 5 s."""
-_STUCK = {BackendState.STUCK, BackendState.SUSPECT}
+STUCK = {BackendState.STUCK, BackendState.SUSPECT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class RouterTrack:
             deployments=group.deployments,
             told=sample.deployments,
             running={name: loads.get(name) for name in group.backends},
-            stuck={view.name: self._stuck(at, view, group) for view in behind if view.state in _STUCK},
+            stuck={view.name: self._stuck(at, view, group) for view in behind if view.state in STUCK},
             cooldown_s=sample.cooldown_s,
             cooldowns_disabled=sample.cooldowns_disabled,
             failures=sample.failures,

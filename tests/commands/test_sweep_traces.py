@@ -41,10 +41,10 @@ def test_what_cannot_be_replayed_is_exit_2(
     """One line says what is wrong; nothing was sent."""
     monkeypatch.delenv("SPARKTOP_CONFIG", raising=False)
     assert main(["sweep", *words]) == 2
-    told = capsys.readouterr()
-    assert message in told.err
-    assert told.err.count("\n") == 1
-    assert told.out == ""
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_file_that_is_no_trace_is_named_with_its_line(
     path = tmp_path / "day.jsonl"
     path.write_bytes(data)
     assert main(["sweep", "--trace", str(path)]) == 2
-    told = capsys.readouterr()
-    assert f"{path}" in told.err
-    assert message in told.err
-    assert told.err.count("\n") == 1
+    printed = capsys.readouterr()
+    assert f"{path}" in printed.err
+    assert message in printed.err
+    assert printed.err.count("\n") == 1

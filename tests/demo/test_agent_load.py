@@ -29,7 +29,7 @@ async def test_each_prompt_holds_what_was_answered_before() -> None:
 
 
 async def test_a_failed_call_ends_the_conversation() -> None:
-    """The next call begins anew with the shared start."""
+    """The next call has the shared start alone."""
     lengths: list[int] = []
 
     async def send(body: dict[str, object]) -> str | None:

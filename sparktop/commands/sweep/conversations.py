@@ -26,22 +26,27 @@ def add_conversation_options(
         help="people at work, level by level: each sends a request, thinks, and sends the next",
     )
     parser.add_argument(
-        "--think",
-        type=number(_LEAST_THINK_S, _LONGEST_THINK_S, " seconds"),
-        metavar="S",
-        help="with --users: median seconds between an answer and the next request (default 30)",
-    )
-    parser.add_argument(
         "--agents",
         type=numbers,
         metavar="N[,N…]",
         help="conversations at the same time, level by level, with pauses for tools and people; the "
         "server's answers become part of the next prompt",
     )
+    add_shape_options(parser)
+
+
+def add_shape_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for what agents do and how long users think."""
     parser.add_argument(
         "--workload",
         metavar="NAME",
-        help="with --agents: chat, coder, coder-quick (default), rag, or a TOML file of your own",
+        help="of agents: chat, coder, coder-quick (default), rag, or a TOML file of your own",
+    )
+    parser.add_argument(
+        "--think",
+        type=number(_LEAST_THINK_S, _LONGEST_THINK_S, " seconds"),
+        metavar="S",
+        help="of users: median seconds between an answer and the next request (default 30)",
     )
 
 

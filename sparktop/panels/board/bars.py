@@ -58,8 +58,8 @@ def header_row(
     now: Row = [figure("" if moment else f"{when:%H:%M:%S} ")]
     modes: list[Row] = [[("SIMULATED", "info")]] if snapshot.simulated else []
     is_bad = sweep is not None and sweep.endswith(" failed")
-    told = ((sweep, "warn" if is_bad else "accent"), (moment, "warn"), (notice, "warn"))
-    modes += [[(text, role)] for text, role in told if text]
+    texts = ((sweep, "warn" if is_bad else "accent"), (moment, "warn"), (notice, "warn"))
+    modes += [[(text, role)] for text, role in texts if text]
     name: Row = [("sparktop", "accent")]
     rate, prompt, *load = _totals(snapshot)
     verdicts, head = _verdicts(snapshot), modes or [name]

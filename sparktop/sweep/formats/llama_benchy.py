@@ -87,35 +87,40 @@ def _entries(level: LevelResult, plan: PlanResult) -> Iterator[dict[str, Any]]:
     each = level.each or EachRequest()
     counts = [None if one is None else max(0, one - level.depth) for one in each.prompt_tokens]
     refused = {} if level.error is None else {"error": level.error}
-    yield _sizes(level, plan) | {
-        "pp_throughput": _rate(level.prefill_tps),
-        "pp_req_throughput": _metric(_speeds(counts, each.ttfr_ms)),
-        "tg_throughput": _rate(level.decode_tps),
-        "tg_req_throughput": _metric(_known(each.stream_tps)),
-        "peak_throughput": _rate(level.peak_tps),
-        "peak_req_throughput": None,
-        "ttfr": _metric(_known(each.ttfr_ms)),
-        "est_ppt": _metric(_known(each.ttfr_ms)),
-        "e2e_ttft": _metric(_known(each.ttft_ms)),
-        "throughput_over_time": None,
-        "requests_throughput_over_time": None,
-        **refused,
-    }
+    figures = _figures(level, counts, each.ttfr_ms, each.ttft_ms, each.stream_tps)
+    yield _sizes(level, plan) | figures | refused
 
 
 def _context_entry(level: LevelResult, context: ContextPart, plan: PlanResult) -> dict[str, Any]:
     """Return the entry of the runs that sent the context of a level with depth."""
-    return _sizes(level, plan) | {
-        "is_context_prefill_phase": True,
-        "pp_throughput": _rate(context.prefill_tps),
-        "pp_req_throughput": _metric(_speeds(context.each_prompt_tokens, context.each_ttfr_ms)),
-        "tg_throughput": _rate(context.decode_tps),
-        "tg_req_throughput": _metric(_known(context.each_stream_tps)),
-        "peak_throughput": _rate(context.peak_tps),
+    figures = _figures(
+        context,
+        context.each_prompt_tokens,
+        context.each_ttfr_ms,
+        context.each_ttft_ms,
+        context.each_stream_tps,
+    )
+    return _sizes(level, plan) | {"is_context_prefill_phase": True} | figures
+
+
+def _figures(
+    measured: LevelResult | ContextPart,
+    prompt_tokens: Sequence[int | None],
+    ttfr_ms: Sequence[float | None],
+    ttft_ms: Sequence[float | None],
+    stream_tps: Sequence[float | None],
+) -> dict[str, Any]:
+    """Return an entry's figures from those of a level or context, and from those of each of its requests."""
+    return {
+        "pp_throughput": _rate(measured.prefill_tps),
+        "pp_req_throughput": _metric(_speeds(prompt_tokens, ttfr_ms)),
+        "tg_throughput": _rate(measured.decode_tps),
+        "tg_req_throughput": _metric(_known(stream_tps)),
+        "peak_throughput": _rate(measured.peak_tps),
         "peak_req_throughput": None,
-        "ttfr": _metric(_known(context.each_ttfr_ms)),
-        "est_ppt": _metric(_known(context.each_ttfr_ms)),
-        "e2e_ttft": _metric(_known(context.each_ttft_ms)),
+        "ttfr": _metric(_known(ttfr_ms)),
+        "est_ppt": _metric(_known(ttfr_ms)),
+        "e2e_ttft": _metric(_known(ttft_ms)),
         "throughput_over_time": None,
         "requests_throughput_over_time": None,
     }

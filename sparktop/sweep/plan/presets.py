@@ -164,10 +164,10 @@ def make_plan(
     plan = replace(plan, **_of_preset(preset))
     asked = _on_axis(preset, wishes or Wishes())
     think_s = asked.think_s
-    told = _chosen(asked)
+    settings = _chosen(asked)
     if asked.trace is not None and preset.trace is None:
-        told["preset"] = None  # nothing of it is left
-    plan = _fitted(replace(plan, **told))
+        settings["preset"] = None  # nothing of it is left
+    plan = _fitted(replace(plan, **settings))
     if plan.mode is LoadMode.STEADY and plan.duration_s is None and plan.requests is None:
         plan = replace(plan, duration_s=STEADY_S)
     if plan.mode is LoadMode.OPEN and plan.duration_s is None:
@@ -217,22 +217,22 @@ def _on_axis(preset: SweepSettings, asked: Wishes) -> Wishes:
 
 def _chosen(asked: Wishes) -> dict[str, Any]:
     """Return the plan settings that a user chose, and those that follow from them, by field name."""
-    told = {one.name: value for one in fields(asked) if (value := getattr(asked, one.name)) is not None}
-    if told.pop("think_s", None) is not None:
-        told = {**users_settings(), **told}
-    elif (conversations := told.get("conversations")) is not None:
-        told = {**agents_settings(conversations), **told}
+    settings = {one.name: value for one in fields(asked) if (value := getattr(asked, one.name)) is not None}
+    if settings.pop("think_s", None) is not None:
+        settings = {**users_settings(), **settings}
+    elif (conversations := settings.get("conversations")) is not None:
+        settings = {**agents_settings(conversations), **settings}
     elif asked.trace is not None:
-        told = {**_OPEN, **told, **asked.trace.settings()}
-    elif told.keys() & {"points", "find_knee"}:
-        told = {**_OPEN, **told}
-    if "runs" in told and "requests" not in told:
-        told["requests"] = None
-    if "concurrency" in told:
-        told.setdefault("climb_to", None)
-    if told.keys() & {"runs", "duration_s", "requests"}:
-        told.setdefault("more_runs", False)
-    return told
+        settings = {**_OPEN, **settings, **asked.trace.settings()}
+    elif settings.keys() & {"points", "find_knee"}:
+        settings = {**_OPEN, **settings}
+    if "runs" in settings and "requests" not in settings:
+        settings["requests"] = None
+    if "concurrency" in settings:
+        settings.setdefault("climb_to", None)
+    if settings.keys() & {"runs", "duration_s", "requests"}:
+        settings.setdefault("more_runs", False)
+    return settings
 
 
 def _fitted(plan: Plan) -> Plan:

@@ -164,7 +164,7 @@ class RecentRates:
     _completed: deque[float] = field(default_factory=deque)
 
     def take(self, event: LoadEvent) -> None:
-        """Count an event of a request; begin anew with a run."""
+        """Count an event of a request; a run starts from zero."""
         match event:
             case RunStarted():
                 self._began = event.at

@@ -163,7 +163,7 @@ def test_more_than_two_have_a_row_each_on_one_scale(count: int) -> None:
 
 
 def test_what_an_even_spread_would_make_is_a_line_over_the_tokens() -> None:
-    """With a loss the group's tokens lie below a dotted line, whose height is told; else there is none."""
+    """With a loss the group's tokens lie below a dotted line, whose height is argued; else there is none."""
     rows = picture(traced("cooldown-c64"), 120, 34)
     heading = next(row for row in rows if "tok/s of the group" in row)
     found = re.search(r"┄ (\d+) if even · max 600 tok/s", heading)
@@ -184,7 +184,7 @@ def test_what_is_missing_is_said_while_nothing_is_known() -> None:
 
 
 def test_too_little_load_is_said() -> None:
-    """With two clients there is no verdict, and the number of requests is told with what is needed."""
+    """With two clients there is no verdict, and the number of requests is argued with what is needed."""
     shown = few()
     assert shown.balance[0].word is BalanceWord.UNKNOWN
     assert "too little load: 2.0 requests on average" in " ".join(picture(shown, 80, 22))
@@ -295,5 +295,5 @@ def test_what_to_try_is_in_sight_at_every_size(width: int, height: int) -> None:
     shown = scene("leastbusy-c16")
     (balance,) = shown.balance
     hint = "try simple-shuffle (a router that sends at random), unless the log of the router shows cooldowns"
-    told = replace(shown, balance=(replace(balance, hint=hint, reasons=("much evidence " * 20,)),))
-    assert any("hint   try simple-shuffle" in row for row in picture(told, width, height))
+    argued = replace(shown, balance=(replace(balance, hint=hint, reasons=("much evidence " * 20,)),))
+    assert any("hint   try simple-shuffle" in row for row in picture(argued, width, height))

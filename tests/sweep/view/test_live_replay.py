@@ -67,7 +67,7 @@ def test_the_line_of_the_command_says_the_same() -> None:
 
 
 def test_rates_need_a_few_seconds() -> None:
-    """The first seconds of a run say nothing, and a new run begins anew."""
+    """The first seconds of a run say nothing, and a new run starts from zero."""
     rates = RecentRates()
     assert rates.per_s(5.0) is None
     for event in events(10):

@@ -74,7 +74,7 @@ _DEFINITIONS = {
     "e2e_due_ms": "last event - when its loop woke for the request",
 }
 _DUE = "requests were due when its loop woke for them"
-_ANEW = "made anew from its detailed stamps, with sparktop's definitions"
+_COMPUTED = "computed from its detailed stamps, with sparktop's definitions"
 
 
 def is_it(data: object) -> bool:
@@ -97,8 +97,8 @@ def read(data: object, name: str, source: str) -> list[Series]:
     results = data if isinstance(data, list) else [data]
     detailed = [_detailed(result) for result in results]
     levels = tuple(found or _summary(result) for found, result in zip(detailed, results, strict=True))
-    anew = all(detailed)
-    due = (_DUE,) if anew and any(one.load.position for one in levels) else ()
+    computed = all(detailed)
+    due = (_DUE,) if computed and any(one.load.position for one in levels) else ()
     return by_axis(
         Series(
             name=name,
@@ -107,8 +107,8 @@ def read(data: object, name: str, source: str) -> list[Series]:
             tool="vllm bench serve",
             model=words(results[0], "model_id"),
             shape=LoadShape.CLOSED_LOOP if not _bursts(results) else LoadShape.BURST,
-            definitions={} if anew else _DEFINITIONS,
-            notes=(_ANEW, *due) if anew else (),
+            definitions={} if computed else _DEFINITIONS,
+            notes=(_COMPUTED, *due) if computed else (),
         )
     )
 

@@ -32,12 +32,12 @@ def captured(path: Path) -> Any:  # noqa: ANN401 - it may be any JSON
 
 def at_rate() -> Any:  # noqa: ANN401 - as above
     """Return aiperf's result as it is with --request-rate 2 and --concurrency 16: the latter is a limit."""
-    told = deepcopy(captured(AIPERF))
-    told["input_config"]["phases"] = [
+    content = deepcopy(captured(AIPERF))
+    content["input_config"]["phases"] = [
         {"name": "warmup", "kind": "warmup", "type": "concurrency", "concurrency": 4},
         {"name": "profiling", "kind": "profiling", "type": "poisson", "rate": 2.0, "concurrency": 16},
     ]
-    return told
+    return content
 
 
 def means(series: Series) -> dict[str, float]:
@@ -49,10 +49,10 @@ def means(series: Series) -> dict[str, float]:
 
 def test_vllms_requests_were_due_when_its_loop_woke() -> None:
     """Latencies from the due time are its own plus the wait that it stamps for each request."""
-    told = captured(VLLM)
+    content = captured(VLLM)
     (series,) = read_file(VLLM)
     made = means(series)
-    wait_ms = 1000 * sum(told["queue_times"]) / 20
+    wait_ms = 1000 * sum(content["queue_times"]) / 20
     assert made["client_wait_ms"] == pytest.approx(wait_ms, rel=1e-3)
     assert made["ttft_due_ms"] == pytest.approx(made["ttft_ms"] + wait_ms, rel=1e-3)
     assert made["e2e_due_ms"] == pytest.approx(made["e2e_ms"] + wait_ms, rel=1e-3)
@@ -61,10 +61,10 @@ def test_vllms_requests_were_due_when_its_loop_woke() -> None:
 
 def test_vllms_summary_has_the_rate_reached() -> None:
     """Without stamps there are its own figures; with a limit on requests in flight, E2E with the wait."""
-    told = {key: value for key, value in captured(VLLM).items() if key not in {"itls", "start_times"}}
-    told |= {"max_concurrency": 4, "mean_e2el_including_client_queue_ms": 2500.0}
-    made = means(*vllm_bench.read(told, "n", "f"))
-    assert made["requests_per_s"] == told["request_throughput"]
+    content = {key: value for key, value in captured(VLLM).items() if key not in {"itls", "start_times"}}
+    content |= {"max_concurrency": 4, "mean_e2el_including_client_queue_ms": 2500.0}
+    made = means(*vllm_bench.read(content, "n", "f"))
+    assert made["requests_per_s"] == content["request_throughput"]
     assert made["e2e_due_ms"] == 2500.0
     assert "ttft_due_ms" not in made
 
@@ -78,9 +78,9 @@ def test_vllms_ramp_is_a_rising_rate() -> None:
 
 def test_a_server_that_does_not_keep_up_has_a_growth_in_vllms_file_too() -> None:
     """Requests that wait longer and longer have no mean."""
-    told = deepcopy(captured(VLLM))
-    told["ttfts"] = [0.2 + 2.0 * place for place in range(20)]
-    (level,) = vllm_bench.read(told, "n", "f")[0].levels
+    content = deepcopy(captured(VLLM))
+    content["ttfts"] = [0.2 + 2.0 * place for place in range(20)]
+    (level,) = vllm_bench.read(content, "n", "f")[0].levels
     assert "unstable" in level.validity
     assert level.figures["ttft_growth"].mean > 1
     assert not level.figures.keys() & set(LATENCIES)
@@ -88,24 +88,24 @@ def test_a_server_that_does_not_keep_up_has_a_growth_in_vllms_file_too() -> None
 
 def test_guidellms_scheduler_says_when_requests_were_due() -> None:
     """Its means of the delay and of the latency from the time that it meant."""
-    told = captured(GUIDELLM)["benchmarks"][0]
+    content = captured(GUIDELLM)["benchmarks"][0]
     made = means(*read_file(GUIDELLM))
-    delay = told["metrics"]["request_dispatch_delay"]["successful"]["mean"]
+    delay = content["metrics"]["request_dispatch_delay"]["successful"]["mean"]
     assert made["client_wait_ms"] == pytest.approx(1000 * delay)
     assert made["ttft_due_ms"] == pytest.approx(made["ttft_ms"] + 1000 * delay)
     assert made["e2e_due_ms"] == pytest.approx(made["e2e_ms"] + 1000 * delay, rel=1e-3)
-    times = told["scheduler_metrics"]
+    times = content["scheduler_metrics"]
     took_s = times["measure_end_time"] - times["measure_start_time"]
     assert made["requests_per_s"] == pytest.approx(20 / took_s)
 
 
 def test_a_sweep_of_guidellm_is_two_series() -> None:
     """One request at a time, then rates between: points of two axes never share a series."""
-    told = deepcopy(captured(GUIDELLM))
-    alone = deepcopy(told["benchmarks"][0])
+    content = deepcopy(captured(GUIDELLM))
+    alone = deepcopy(content["benchmarks"][0])
     alone["config"]["strategy"] = {"type_": "synchronous"}
-    told["benchmarks"].insert(0, alone)
-    streams, rates = guidellm.read(told, "g", "f")
+    content["benchmarks"].insert(0, alone)
+    streams, rates = guidellm.read(content, "g", "f")
     assert (streams.name, [one.load.point.label for one in streams.levels]) == ("g", ["c = 1"])
     assert (rates.name, [one.load.point.label for one in rates.levels]) == ("g at rates", ["2 /s"])
     assert "client_wait_ms" not in streams.definitions
