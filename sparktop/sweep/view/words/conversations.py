@@ -155,7 +155,8 @@ def _agent_facts(found: AgentsResult) -> Iterator[tuple[str, str]]:
                 name,
                 f"TTFT {METRICS['ttft_ms'].text(latency.p50 or latency.mean)} ms, {latency.count} calls",
             )
-    turns = [f"{one.name}: {one.ttft_ms.p50 or 0:.0f}" for one in found.turns if one.ttft_ms is not None]
+    medians = [(one.name, None if one.ttft_ms is None else one.ttft_ms.p50) for one in found.turns]
+    turns = [f"{name}: {p50:.0f}" for name, p50 in medians if p50 is not None]
     if turns:
         yield "TTFT by turn", f"{', '.join(turns)} ms (p50)"
     shares = ((found.cached_percent, "as answers report"), (found.server_cached_percent, "by counters"))
@@ -179,7 +180,7 @@ def _agent_facts(found: AgentsResult) -> Iterator[tuple[str, str]]:
             (time.tool, "tool"),
             (time.human, "person"),
         )
-        yield "Time", ", ".join(f"{share or 0.0:.0f} % {name}" for share, name in parts)
+        yield "Time", ", ".join(f"{share:.0f} % {name}" for share, name in parts if share is not None)
 
 
 def _user_words(found: UsersResult) -> str:
