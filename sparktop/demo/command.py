@@ -176,13 +176,15 @@ def _serve(watch: Watch) -> int:
         each for each in (*_SERVE_CODES, signal.SIGCHLD) if signal.getsignal(each) is not signal.SIG_IGN
     ]
     before = {each: signal.signal(each, note) for each in wanted}
+    # Before anything is printed: a terminal that goes away after that is not a terminal any more.
+    terminal = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
     try:
         _print(as_toml(watch))
         count = len(watch.backends)
         servers = "1 simulated server is" if count == 1 else f"{count} simulated servers are"
         sys.stderr.write(f"sparktop demo: {servers} ready; Ctrl+C ends\n")
         sys.stderr.flush()
-        got = _first_signal(reading)
+        got = _first_signal(reading, terminal)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -206,16 +208,16 @@ def _print(configuration: str) -> None:
         raise OutputError(f"standard output: {clean(error.strerror or error)}") from None
 
 
-def _first_signal(noted: int) -> int:
+def _first_signal(noted: int, terminal: int | None) -> int:
     """Wait for a signal and return its number.
 
     The signal handler writes the number to a pipe, which is read through the file descriptor `noted`. If
-    standard input is a terminal and is closed, return SIGHUP.
+    the terminal with the descriptor `terminal` is closed, even before this call, return SIGHUP.
     """
     ends = select.poll()
     ends.register(noted, select.POLLIN)
-    if sys.stdin is not None and sys.stdin.isatty():
+    if terminal is not None:
         # A session leader that waits for this process, such as make, does not pass the hang-up on.
-        ends.register(sys.stdin.fileno(), 0)
+        ends.register(terminal, 0)
     ready = [descriptor for descriptor, _ in ends.poll()]
     return os.read(noted, 1)[0] if noted in ready else signal.SIGHUP

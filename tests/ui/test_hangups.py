@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sparktop.demo.command import _first_signal
 from tests.ui.pseudo_terminal import WAITS, Terminal
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(60)]
@@ -90,13 +91,14 @@ async def test_sigcont_starts_nothing_twice(tmp_path: Path) -> None:
     async with terminal.running(VIEWER) as process:
         await terminal.until(DRAWN)
         counts = []
-        for time in range(2, 6):
+        for time in range(2, 12):
             process.send_signal(signal.SIGCONT)
             while terminal.seen.count(ENTERED) < time:
                 await terminal.more()
             await terminal.until(DRAWN, after=terminal.seen.rindex(ENTERED))
             counts.append(threads(process.pid))
-        assert counts[-1] <= counts[0]
+        # The pool of threads grows by a few when it is busy; a thread for each signal would be nine more.
+        assert counts[-1] - counts[0] <= len(counts) // 2
         terminal.type(b"q")
         assert await process.wait() == 0
 
@@ -141,3 +143,15 @@ async def test_serving_ends_with_its_terminal(tmp_path: Path, leader: tuple[str,
             assert await process.wait() == 129
             for descriptor in descriptors:
                 await ended(descriptor)
+
+
+def test_a_terminal_that_went_away_before_the_wait_ends_it() -> None:
+    """A terminal that was closed before the wait for its end counts as closed."""
+    reading, writing = os.pipe()
+    master, slave = os.openpty()
+    os.close(master)
+    try:
+        assert _first_signal(reading, slave) == signal.SIGHUP
+    finally:
+        for descriptor in (reading, writing, slave):
+            os.close(descriptor)

@@ -88,9 +88,11 @@ class OpenLoopResult(Part):
         """How latencies grow, as text: "TTFT grows 0.80 s per s"; "" unless unstable."""
         if not self.unstable:
             return ""
-        if self.ttft_growth is None:
-            return f"no first token, the queue grows {self.queue_growth_per_s or 0.0:.2f} requests per s"
-        return f"TTFT grows {self.ttft_growth:.2f} s per s"
+        if self.ttft_growth is not None:
+            return f"TTFT grows {self.ttft_growth:.2f} s per s"
+        if self.queue_growth_per_s is not None:
+            return f"no first token, the queue grows {self.queue_growth_per_s:.2f} requests per s"
+        return "no first token"
 
 
 def open_loop_result(

@@ -151,7 +151,9 @@ def queue_reason(queue: BackendQueue, concurrency: int) -> str | None:
     all_ran = queue.running_max is not None and queue.running_max >= wanted
     if (all_ran or slots is not None) and not beyond and not full:
         return None
-    seen = f"up to {queue.waiting_max or 0:.0f} requests waited"
+    seen = (
+        "requests waited" if queue.waiting_max is None else f"up to {queue.waiting_max:.0f} requests waited"
+    )
     seen += f" ({queue.looks_waiting} of {queue.looks} polls)" if queue.looks else ""
     if beyond and queue.at_once is not None:
         return f"{seen}: {wanted} requests at once exceed its {slots} slots"

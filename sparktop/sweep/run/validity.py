@@ -263,11 +263,11 @@ def _length(plan: Plan, level: LevelResult, facts: LevelFacts) -> Iterator[Valid
         if shortest < needed:
             message = f"the window is {shortest:.1f} s; it takes {needed:.0f} s (10 s, and three lifetimes)"
             yield Validity(code=TOO_SHORT, message=message)
-    elif (level.duration_s or 0.0) < ENOUGH_S:
-        yield Validity(
-            code=TOO_SHORT,
-            message=f"all runs together lasted {level.duration_s or 0.0:.1f} s, it takes {ENOUGH_S:.0f} s",
-        )
+    elif level.duration_s is None:
+        yield Validity(code=TOO_SHORT, message=f"nothing was measured, it takes {ENOUGH_S:.0f} s")
+    elif level.duration_s < ENOUGH_S:
+        message = f"all runs together lasted {level.duration_s:.1f} s, it takes {ENOUGH_S:.0f} s"
+        yield Validity(code=TOO_SHORT, message=message)
     if plan.capacity is not None:
         return  # a search has intervals of its own
     if level.agents is not None or level.users is not None:

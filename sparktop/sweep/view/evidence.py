@@ -150,10 +150,15 @@ def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
 
 def _arrivals_words(found: OpenLoopResult) -> str:
     """Return the rates of an open-loop level, its requests in flight, and how its TTFT grows."""
-    words = f"{found.arrived_per_s or 0.0:.2f} /s, {found.completed_per_s or 0.0:.2f} /s completed"
-    words += f"; in flight {found.in_flight_mean or 0.0:.1f}, at most {found.in_flight_max or 0.0:.0f}"
-    words += f"; {found.unanswered} unanswered" if found.unanswered else ""
-    return words + (f"; {found.growth_words}" if found.unstable else "")
+    figures = (
+        (found.arrived_per_s, "{:.2f} /s arrived"),
+        (found.completed_per_s, "{:.2f} /s completed"),
+        (found.in_flight_mean, "in flight {:.1f}"),
+        (found.in_flight_max, "at most {:.0f} in flight"),
+        (found.unanswered or None, "{:.0f} unanswered"),
+    )
+    parts = [words.format(value) for value, words in figures if value is not None]
+    return "; ".join([*parts, found.growth_words] if found.unstable else parts)
 
 
 def _replay_words(name: str | None, found: ReplayResult) -> str:

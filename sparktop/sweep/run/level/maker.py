@@ -187,7 +187,8 @@ class LevelMaker:
                 continue
             self.rest[name] = point
             if not point.idle:
-                busy.append(f"{name} ran {point.running or 0:.0f} requests")
+                count = "" if point.running is None else f"{point.running:.0f} "
+                busy.append(f"{name} ran {count}requests")
         what = ", ".join(busy) or "the counters still moved"
         return f"the servers did not come to rest within {limit_s:.0f} s of our last request: {what}"
 

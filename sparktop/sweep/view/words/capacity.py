@@ -104,7 +104,7 @@ def why_words(found: CapacityResult, probe: ProbeResult) -> str:
         low = together.interval_percent[0] if together.interval_percent else None
         surely = "" if low is None else f", for certain {low:.1f} %"
         share = f"{together.met_percent:.1f} % of {together.requests} requests met the conditions{surely}"
-        share += f", {together.needed_percent or 0.0:g} % must"
+        share += "" if together.needed_percent is None else f", {together.needed_percent:g} % must"
         return share if worst is None else f"{share}; {condition_words(worst)}"
     short = [one for one in single if (one.met_percent or 0.0) < (one.needed_percent or 0.0)]
     worst = min(short or single, key=_room, default=None)
