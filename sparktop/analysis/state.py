@@ -63,6 +63,8 @@ class LoadFigures:
     tokens_moved: bool = False
     """True while a token rate that is shown beside the state is above 0."""
     slots: int | None = None
+    prefill_s: float | None = None
+    """Seconds up to now in which it has only computed prompts; None while it generates tokens."""
     limit: LimitKind | None = None
     """What holds the server back; None while that is not judged."""
     note: str | None = None
@@ -168,11 +170,15 @@ def _busy_or_bored(
     """Return (busy or bored, the rule that decided as text) for a number of running requests.
 
     `running` is compared with the requests that the server can run at once, or if this is unknown with a
-    fixed number. With fewer requests it is busy too if the engine itself is known to be the limit.
+    fixed number. With fewer requests it is busy too while it computes a long prompt, or if the engine itself
+    is known to be the limit.
     """
     slots = load.slots
     enough = slots * thresholds.busy_share if slots else thresholds.busy_running
     said = f"running {_count(running)} of {slots} slots" if slots else f"running {_count(running)}"
+    if running < enough and load.prefill_s is not None:
+        reason = f"prefill: no token in the last {load.prefill_s:.0f} s while its KV cache fills"
+        return BackendState.BUSY, f"{said}, {reason}"
     if running < enough and load.limit in _AT_WORK:
         return BackendState.BUSY, f"{said}, limited by {load.limit}"
     if slots:

@@ -161,3 +161,12 @@ def test_a_long_step_is_busy_and_a_standstill_is_neither_busy_nor_bored() -> Non
     assert backend_state(replace(running, progress=long_step), LIMITS).state is Is.BUSY
     still = backend_state(replace(running, progress=ProgressView(Progress.STILL, 12.0, "")), LIMITS)
     assert (still.state, still.rule) == (Is.STILL, "nothing has moved for 12 s")
+
+
+def test_one_long_prompt_is_busy() -> None:
+    """One request of many slots, no token, a KV cache that grows: the engine computes."""
+    load = LoadFigures(seen=True, running=1.0, waiting=0.0, slots=256, window_s=10.0, prefill_s=12.0)
+    found = backend_state(load, LIMITS)
+    assert found.state is Is.BUSY
+    assert found.rule == "running 1 of 256 slots, prefill: no token in the last 12 s while its KV cache fills"
+    assert backend_state(replace(load, prefill_s=None), LIMITS).state is Is.BORED

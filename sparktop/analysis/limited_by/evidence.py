@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from sparktop.model.snapshot import SpeedState
 from sparktop.values import dataclass
 
 _NOT_SEEN = SpeedState()
+_LEAST_PREFILL_S = 3.0
+"""Shorter times without a token are those of a usual prompt."""
+_GREW_S = 15.0
+"""The KV cache has grown within these last seconds while a prompt is computed: a chunk may take as long."""
 
 
 class Look(NamedTuple):
@@ -103,3 +109,26 @@ class Evidence:
     """Seconds up to the newest poll over which the load is judged."""
     speculates: bool = False
     """Whether it decodes speculatively: a step then yields several tokens for each request."""
+
+
+def prefill_s(looks: Sequence[Look]) -> float | None:
+    """Return for how many seconds a server has computed prompts and generated nothing, up to the newest poll.
+
+    Its KV cache grows with each chunk of a prompt, while tokens and prompt tokens are counted at its end.
+    None if it generates, holds no request, or its KV cache does not grow.
+    """
+    last = looks[-1] if looks else None
+    if last is None or not last.running or last.generated is None:
+        return None
+    begin, grew_at = last.at, None
+    for later, look in pairwise(reversed(looks)):
+        if look.generated != last.generated or look.kv_percent is None or later.kv_percent is None:
+            break
+        if later.kv_percent < look.kv_percent:
+            break
+        grew_at = later.at if grew_at is None and later.kv_percent > look.kv_percent else grew_at
+        if not look.running:
+            break
+        begin = look.at
+    is_recent = grew_at is not None and last.at - grew_at <= _GREW_S
+    return last.at - begin if is_recent and last.at - begin >= _LEAST_PREFILL_S else None

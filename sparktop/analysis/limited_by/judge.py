@@ -19,6 +19,7 @@ from sparktop.analysis.limited_by.step_limits import (
     IDLE_SHARE,
     PROMPTS_ALONE,
     client_limit,
+    long_prefill_limit,
     prefill_limit,
     step_limit,
 )
@@ -65,9 +66,9 @@ def _outside(evidence: Evidence, load: Load) -> Limit | None:
 def _inside(evidence: Evidence, load: Load) -> Limit:
     """Return the limit that the engine's queue shows, or else the limit of its steps or its client."""
     queued = 0.0 if load.is_passing and _has_room(evidence, load) else load.queued
-    client = client_limit(load) if queued < _SELDOM_QUEUED else None
-    if client is not None:
-        return client
+    found = (long_prefill_limit(load) or client_limit(load)) if queued < _SELDOM_QUEUED else None
+    if found is not None:
+        return found
     cost = step_cost(evidence.looks, speculates=evidence.speculates)
     if queued >= _QUEUED:
         return _of_queue(evidence, load, cost)
@@ -91,6 +92,7 @@ def _of_queue(evidence: Evidence, load: Load, cost: StepCost | None) -> Limit:
         return Limit(LimitKind.UNKNOWN, reason)
     compute = None if load.preempted else prefill_limit(load, cost, PROMPTS_ALONE)
     found = compute or slots_limit(evidence, load) or kv_limit(evidence, load) or prefill_limit(load, cost)
+    found = found or long_prefill_limit(load)
     if found is not None:
         return found
     free = "" if load.kv_percent is None else f", the KV cache has {100 - load.kv_percent:.0f} % free"

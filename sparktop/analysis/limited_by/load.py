@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median_high
 
-from sparktop.analysis.limited_by.evidence import Look
+from sparktop.analysis.limited_by.evidence import Look, prefill_s
 from sparktop.values import dataclass
 
 FEWEST_LOOKS = 8
@@ -49,6 +49,8 @@ class Load:
     """Mean number of tokens that a step generated."""
     passing: float | None
     """Requests that arrive during one step and wait for its end, on average; None if unknown."""
+    prefill_s: float | None = None
+    """Seconds up to the newest poll in which only prompts were computed; None while tokens are generated."""
 
     @property
     def is_passing(self) -> bool:
@@ -99,6 +101,7 @@ def load_of(looks: Sequence[Look], window_s: float = 30.0) -> Load | None:
         step_s=span_s / steps if steps else None,
         batch=generated / steps if generated is not None and steps else None,
         passing=finished / steps if finished is not None and steps else None,
+        prefill_s=prefill_s(looks),
     )
 
 

@@ -40,6 +40,14 @@ def client_limit(load: Load) -> Limit | None:
     return Limit(LimitKind.CLIENT, reason, None, percent, 100.0, "%")
 
 
+def long_prefill_limit(load: Load) -> Limit | None:
+    """Return the limit by the prompts that are computed now, while no token comes; None if there are none."""
+    if load.prefill_s is None:
+        return None
+    reason = f"no token in the last {load.prefill_s:.0f} s while the KV cache fills: prompts are computed"
+    return Limit(LimitKind.PREFILL, reason, None, 100.0, 100.0, "%")
+
+
 def prefill_limit(load: Load, cost: StepCost | None, least: float = PROMPTS) -> Limit | None:
     """Return the limit by computing prompts, if they take at least the share `least` of the time."""
     if cost is None or cost.unexplained > _UNEXPLAINED or cost.prompt_share < least:

@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import fields, replace
 from datetime import datetime
 
+from sparktop.analysis.limited_by.evidence import prefill_s
 from sparktop.analysis.roles import Role
 from sparktop.analysis.speed_state import StepPace
 from sparktop.analysis.standstill import StandstillClock
@@ -336,6 +337,7 @@ class BackendTrack:
                 (view.generation_tps, view.generation_tps_1s, view.prompt_tps, view.prompt_cached_tps)
             ),
             slots=view.slots,
+            prefill_s=prefill_s(self.work.looks),
             limit=self._limit,
             note=sample.note,
         )

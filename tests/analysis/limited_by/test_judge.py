@@ -7,7 +7,7 @@ from itertools import cycle
 
 import pytest
 
-from sparktop.analysis.limited_by.evidence import Evidence, Look, Peer
+from sparktop.analysis.limited_by.evidence import Evidence, Look, Peer, prefill_s
 from sparktop.analysis.limited_by.judge import limited_by
 from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.snapshot import SpeedState
@@ -300,3 +300,46 @@ def test_deferred_requests_do_not_wait_for_room() -> None:
     assert found is not None
     assert found.kind is LimitKind.UNKNOWN
     assert "wait for other than room" in found.reason
+
+
+def long_prompt(idle_s: int, prefill_s: int, *, kv_per_s: float = 0.2) -> tuple[Look, ...]:
+    """Return polls of a server that rests for `idle_s` seconds, then computes one prompt."""
+    return tuple(
+        Look(
+            100.0 + second,
+            running=float(second >= idle_s),
+            waiting=0.0,
+            kv_percent=max(0, second - idle_s) * kv_per_s,
+            steps=0.0,
+            generated=500.0,
+            prompted=900.0,
+            finished=3.0,
+        )
+        for second in range(idle_s + prefill_s + 1)
+    )
+
+
+@pytest.mark.parametrize(("idle_s", "prefill_s"), [(40, 5), (40, 20), (40, 60), (0, 12)])
+def test_one_long_prompt_is_prefill_from_its_first_seconds_on(idle_s: int, prefill_s: int) -> None:
+    """No token yet, but the KV cache grows: neither the client nor unknown, however long it rested before."""
+    found = judged(Served(), looks=long_prompt(idle_s, prefill_s))
+    assert found.kind is LimitKind.PREFILL
+    assert found.reason == (
+        f"no token in the last {prefill_s} s while the KV cache fills: prompts are computed"
+    )
+    unseen = judged(Served(), looks=long_prompt(idle_s, prefill_s), machines=())
+    assert unseen.kind is LimitKind.UNKNOWN
+    assert unseen.reason.startswith("looks like prefill compute: no token in the last")
+
+
+def test_without_growth_or_with_tokens_it_is_no_long_prompt() -> None:
+    """A KV cache that stays as it is, a token in the last second, and a first second of a request."""
+    still = long_prompt(40, 20, kv_per_s=0.0)
+    assert prefill_s(still) is None
+    grown = long_prompt(40, 20)
+    assert prefill_s((*grown, grown[-1]._replace(at=161.0, generated=501.0))) is None
+    assert prefill_s(long_prompt(40, 2)) is None
+    assert prefill_s(long_prompt(40, 3)) == 3.0
+    stopped = (grown[-1]._replace(at=grown[-1].at + second) for second in range(1, 17))
+    assert prefill_s((*grown, *stopped)) is None
+    assert prefill_s(()) is None
