@@ -1,21 +1,18 @@
 """Lines and points in braille on a grid of terminal cells, in several layers (one for each curve).
 
-A cell shows the dots of all its layers, but only in one colour: that of the layer drawn last.
+A cell has one layer, that drawn last in it, and shows only its dots: the dots of two curves in one colour
+would look like one curve that breaks apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import groupby
 
 NOTHING = -1
 """Layer of empty cells."""
-SOLID, DASHED, DOTTED, DASH_DOTTED, SPARSE = (1,), (5, 3), (1, 2), (6, 2, 1, 2), (1, 4)
-"""Dot patterns of lines: lengths in dots of drawn and omitted stretches in turn; the pattern repeats."""
-PATTERNS = (SOLID, DASHED, DOTTED, DASH_DOTTED)
-"""Patterns to use for one layer after another; `SPARSE` is reserved for values that this program did not
-measure."""
-
+_SPARSE = 5
+"""Of a sparse line, one of so many dots is drawn."""
 _BITS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
 """Bits of a cell's left and right dots, from the bottom up (Unicode, braille patterns)."""
 Runs = list[tuple[str, int]]
@@ -46,30 +43,32 @@ class DotGrid:
         return 4 * self.height
 
     def dot(self, x: int, y: int, layer: int) -> None:
-        """Draw the dot at (x, y) in a layer; ignore dots outside the grid."""
+        """Draw the dot at (x, y) in a layer over what its cell has; ignore dots outside the grid."""
         if 0 <= x < 2 * self.width and 0 <= y < 4 * self.height:
             place = (self.height - 1 - y // 4) * self.width + x // 2
-            self._masks[place] |= _BITS[x % 2][y % 4]
+            kept = self._masks[place] if self._layers[place] == layer else 0
+            self._masks[place] = kept | _BITS[x % 2][y % 4]
             self._layers[place] = layer
+            self._chars.pop(place, None)
 
     def dots(self, x: int, heights: Iterable[int], layer: int) -> None:
         """Draw dots of the dot column `x` at several heights in a layer; ignore dots outside the grid."""
         for y in heights:
             self.dot(x, y, layer)
 
-    def line(self, start: tuple[int, int], end: tuple[int, int], layer: int, pattern: Sequence[int]) -> None:
-        """Draw a line of dots from `start` to `end`, both (x, y), in a layer.
+    def line(self, start: tuple[int, int], end: tuple[int, int], layer: int, *, sparse: bool = False) -> None:
+        """Draw a line from `start` to `end`, both (x, y), in a layer: two dots high, or single sparse dots.
 
-        `pattern` has the lengths, in dots, of drawn and omitted stretches in turn, such as `SOLID` or
-        `DASHED`.
+        Two dots are seen as a line in every font; single ones are seen as dots.
         """
         (x0, y0), (x1, y1) = start, end
         steps = max(abs(x1 - x0), abs(y1 - y0))
-        on = _drawn(pattern, steps + 1)
-        for step in range(steps + 1):
-            if on[step]:
-                share = step / steps if steps else 0.0
-                self.dot(round(x0 + (x1 - x0) * share), round(y0 + (y1 - y0) * share), layer)
+        for step in range(0, steps + 1, _SPARSE if sparse else 1):
+            share = step / steps if steps else 0.0
+            x, y = round(x0 + (x1 - x0) * share), round(y0 + (y1 - y0) * share)
+            self.dot(x, y, layer)
+            if not sparse:
+                self.dot(x, y + 1 if y + 1 < self.levels else y - 1, layer)
 
     def put(self, column: int, row: int, char: str, layer: int) -> None:
         """Show a character instead of dots in a cell; `column` counts from the left, `row` from the top."""
@@ -110,11 +109,3 @@ class DotGrid:
         for layer, group in groupby(range(self.width), key=lambda index: self._layers[start + index]):
             runs.append(("".join(text[index] for index in group), layer))
         return runs
-
-
-def _drawn(pattern: Sequence[int], count: int) -> list[bool]:
-    """Return, for each of the first `count` dots of a line, whether `pattern` draws the dot."""
-    if len(pattern) < 2:  # noqa: PLR2004 - a single count is never off
-        return [True] * count
-    cycle = [not number % 2 for number, length in enumerate(pattern) for _ in range(length)]
-    return [cycle[index % len(cycle)] for index in range(count)]

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sparktop.model.sweep_view import SweepStatus, SweepView
 from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.sweep.capacity import capacity_rows
 from sparktop.panels.sweep.curves import plots_rows
 from sparktop.panels.sweep.live import live_rows
-from sparktop.panels.sweep.table import level_row, levels_beside, marks_key, table_heading
+from sparktop.panels.sweep.table import level_row, levels_beside, marks_key, newest_levels, table_heading
 from sparktop.panels.sweep.tracks import letters
-from sparktop.panels.sweep.words import found_rows, headline_rows, now_rows, status_run, title_run
+from sparktop.panels.sweep.words import (
+    found_sentences,
+    guard_rows,
+    headline_rows,
+    now_rows,
+    status_run,
+    title_run,
+)
 
 _BESIDE_FROM = 110
 """Width in cells from which on text and graphs stand side by side."""
-_WORDS, _WORDS_SHARE = 44, 0.3
+_WORDS, _WORDS_SHARE = 44, 0.36
 """Least width in cells of the text beside graphs, and its share of the width of wide panels."""
 _LEAST_TRACKS = 4
 _TABLE, _TABLE_SHARE = 52, 0.48
@@ -86,19 +95,30 @@ def levels_and_findings(view: SweepView, width: int, height: int) -> list[Row]:
     room = height - len(rows)
     if view.rows and room > 1:
         rows += levels_beside(view, width, room)
-    rows += [*end, *found_rows(view, width)]
+    rows += [*end, *_that_fit(found_sentences(view, width), height - len(rows) - len(end))]
     return [fit_row(rows[index] if index < len(rows) else (), width) for index in range(height)]
 
 
+def _that_fit(sentences: Sequence[list[Row]], room: int) -> list[Row]:
+    """Return the rows of the first `sentences` that fit whole into `room` rows."""
+    rows: list[Row] = []
+    for sentence in sentences:
+        if len(rows) + len(sentence) > room:
+            break
+        rows += sentence
+    return rows
+
+
 def _words(view: SweepView, width: int, height: int) -> list[Row]:
-    """Return `height` rows of text on a running sweep: its progress, and newest levels if they fit."""
+    """Return `height` rows of text on a running sweep: its progress, then its levels, then what guards it.
+
+    Of levels that do not fit, those that have begun last are shown; levels ahead only where rows are left.
+    """
     rows = now_rows(view, width)
-    room = height - len(rows)
-    if room >= 3 and view.rows:
+    room = height - len(rows) - 1
+    if room >= _LEAST_LEVELS - 1 and view.rows:
+        made = {row.key: row for row in view.rows}
         rows.append(table_heading(view, width))
-        planned = {level.key: level for level in view.levels}
-        newest = [row for row in view.rows if row.key in planned][-(room - 1) :]
-        rows += [level_row(view, planned[row.key], row, width) for row in newest]
-    else:
-        rows += found_rows(view, width)
+        rows += [level_row(view, one, made.get(one.key), width) for one in newest_levels(view, room)]
+    rows += _that_fit([guard_rows(view, width), *found_sentences(view, width)], height - len(rows))
     return [fit_row(rows[index] if index < len(rows) else (), width) for index in range(height)]

@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.curve import PlotAxis, labelled
-from sparktop.graphics.dots import NOTHING, SOLID, SPARSE, DotGrid
+from sparktop.graphics.dots import NOTHING, DotGrid
 from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.load import LoadKind
 from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, LimitLine
 from sparktop.model.sweep_view import SweepView
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import frame_role, framed
-from sparktop.panels.parts.roles import part_letter, part_role
+from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged, spread_row
 from sparktop.panels.parts.sections import heading
-from sparktop.panels.parts.sentences import flowed, wrapped
+from sparktop.panels.sweep.legend import legend_rows, line_letter
 from sparktop.values import dataclass
 
 _EDGE = 7
@@ -35,6 +36,8 @@ _LEAST_GRAPH = 28
 """Least width in cells of curves beside their names."""
 _WIDE = 56
 """Least width in cells of a plot beside another plot."""
+_ROUND = tuple(step * 10.0**power for step in (1, 5, 2) for power in range(-3, 7))
+"""Values that a logarithmic scale labels, the roundest first."""
 _LIMIT = 1000
 """Number of the layer of limit lines in the dot grid; curves have the index of their line."""
 _AROUND = 3
@@ -55,7 +58,7 @@ class _Place:
 
     def x(self, concurrency: float) -> int:
         """Return the index of the dot column for a concurrency; outside the plot, the nearest one."""
-        columns = self.grid.columns
+        columns = 2 * self.axis.width
         return min(columns - 1, max(0, int(self.axis.place(concurrency) * columns)))
 
     def y(self, value: float) -> int:
@@ -66,14 +69,6 @@ class _Place:
         else:
             share = math.log(max(value, self.bottom) / self.bottom) / math.log(self.top / self.bottom)
         return min(highest, max(0, round(share * highest)))
-
-
-def line_letter(lines: Sequence[CurveLine], index: int) -> str:
-    """Return the character of line `index`: "A", "B" … for targets, "1", "2" … for published references."""
-    before = [line for line in lines[:index] if (line.reference is None) == (lines[index].reference is None)]
-    if lines[index].reference is None:
-        return part_letter(len(before))
-    return str(1 + len(before) % 9)
 
 
 AXES = {
@@ -91,9 +86,15 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     tall = max(2, height - 2)
     points = sorted({point.point for line in plot.lines for point in line.points})
     beside = _names_width(plot, width)
-    axis = _axis([one.value for one in points], max(4, width - _EDGE - beside))
-    grid = DotGrid(axis.width, tall)
-    place = _Place(axis, grid, *plot_ends(plot))
+    values, cells = [one.value for one in points], max(4, width - _EDGE - beside)
+    grid = DotGrid(cells, tall)
+    place = _Place(_axis(values, cells), grid, *plot_ends(plot))
+    met = _met_ends(place, plot)
+    if met and cells >= _LEAST_GRAPH:
+        first, longest = place.x(values[-1]) // 2, max(len(text) for text in met.values())
+        # A narrower axis leaves room for the letters; a cell more, because its margin shrinks, too.
+        over = first + longest - cells
+        place = replace(place, axis=_axis(values, cells - over - 1 if over > 0 else cells))
     for limit in plot.limits:
         if not _is_met(place, plot, limit):
             _draw_limit(place, limit)
@@ -107,9 +108,12 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
             _draw_interval(place, point, index)
     for limit in plot.limits:
         _label_limit(place, limit)
+    if cells >= _LEAST_GRAPH:
+        _draw_met_ends(place, plot, met)
     names = _names(plot, place, worst_first[::-1], beside) if beside else [[]] * tall
-    body = [[*_scale(row, tall, place), *_colored(runs), *names[row]] for row, runs in enumerate(grid.rows())]
-    below = labelled([(one.value, one.words) for one in points], axis)
+    parts = zip(_scale(tall, place), grid.rows(), names, strict=True)
+    body = [[*scale, *_colored(runs), *name] for scale, runs, name in parts]
+    below = labelled([(one.value, one.words) for one in points], place.axis)
     better = "higher is better" if plot.more_is_better else "lower is better"
     if place.bottom:
         better = f"logarithmic, {better}"
@@ -168,17 +172,27 @@ def plot_ends(plot: CurvePlot) -> tuple[float, float]:
     smallest = min(point.value.mean for line in plot.lines for point in line.points)
     if plot.more_is_better or smallest <= 0 or top < _TENFOLD * smallest:
         return top, 0.0
-    steps = (step * 10.0**power for power in range(-3, 7) for step in (1, 2, 5))
-    return top, max(step for step in steps if step <= smallest)
+    return top, max(value for value in _ROUND if value <= smallest)
 
 
-def _scale(row: int, tall: int, place: _Place) -> Row:
+def _scale(tall: int, place: _Place) -> list[Row]:
+    """Return the vertical axis as `tall` rows, with labels at its ends and in between.
+
+    On a logarithmic scale these are round values, as far as they do not touch one another.
+    """
     edges = {0: place.top, tall - 1: place.bottom}
-    if tall % 2 and tall > 4:
-        edges[tall // 2] = math.sqrt(place.top * place.bottom) if place.bottom else place.top / 2
-    if row in edges:
-        return spread_row([], [label(numbers.tick(edges[row])), ("┤", "muted")], _EDGE)
-    return spread_row([], [("│", "muted")], _EDGE)
+    if place.bottom:
+        for value in _ROUND:
+            row = place.grid.row_of(place.y(value))
+            if place.bottom < value < place.top and all(abs(row - other) > 1 for other in edges):
+                edges[row] = value
+    elif tall % 2 and tall > 4:
+        edges[tall // 2] = place.top / 2
+    rows: list[Row] = []
+    for row in range(tall):
+        parts: Row = [label(numbers.tick(edges[row])), ("┤", "muted")] if row in edges else [("│", "muted")]
+        rows.append(spread_row([], parts, _EDGE))
+    return rows
 
 
 def _role(layer: int) -> str:
@@ -217,28 +231,29 @@ def _is_met(place: _Place, plot: CurvePlot, limit: LimitLine) -> bool:
 
 
 def _label_limit(place: _Place, limit: LimitLine) -> None:
-    """Write a limit's label into free cells, as near to its line as possible; nowhere without room."""
+    """Write a limit's label into free cells at the end of its line, or in a row that touches the line.
+
+    Without such room the legend alone explains the line.
+    """
     grid = place.grid
     at = grid.row_of(place.y(limit.value))
     drawn = [column for column in range(grid.width) if grid.char_at(column, at) == "┄"]
     if not limit.short or limit.upright or not drawn:
         return
-    for row in sorted(range(grid.height), key=lambda row: abs(row - at)):
-        first = drawn[-1] + 1 if row == at else drawn[0]
-        # Away from the line, its sign says which one is meant.
-        text = f" {limit.short} " if row == at else f"┄ {limit.short} "
+    for row, first in ((at, drawn[-1] + 1), (at - 1, drawn[0]), (at + 1, drawn[0])):
+        text = f" {limit.short} "
         cells = range(first, first + cell_width(text))
-        if cells.stop <= grid.width and all(grid.is_empty(column, row) for column in cells):
+        in_grid = cells.stop <= grid.width and 0 <= row < grid.height
+        if in_grid and all(grid.is_empty(column, row) for column in cells):
             for column, char in zip(cells, text.rstrip(), strict=False):
                 grid.put(column, row, char, _LIMIT)
             return
 
 
 def _draw_line(place: _Place, line: CurveLine, index: int) -> None:
-    pattern = SPARSE if line.reference is not None else SOLID
     dots = [(place.x(point.point.value), place.y(point.value.mean)) for point in line.points]
     for start, end in pairwise(dots):
-        place.grid.line(start, end, index, pattern)
+        place.grid.line(start, end, index, sparse=line.reference is not None)
 
 
 def _draw_interval(place: _Place, point: CurvePoint, index: int) -> None:
@@ -305,45 +320,31 @@ def _draw_marks(place: _Place, plot: CurvePlot, worst_first: Sequence[int]) -> N
             place.grid.put(column, row, line_letter(plot.lines, index), index)
 
 
-def legend_pieces(plots: Sequence[CurvePlot], *, short: bool = False) -> list[Row]:
-    """Return the legend of the plots as pieces of text: letter, line, and name of each line.
+def _met_ends(place: _Place, plot: CurvePlot) -> dict[int, str]:
+    """Return {row: letters} such as "A=C" for the ends of lines that share a cell; {} if none do.
 
-    The name of a published reference is followed by its source. With `short`, lines that were measured here
-    have their letter only.
+    Of more than three lines only the first two letters are included, and the number of the others.
     """
-    lines = max((plot.lines for plot in plots), key=len, default=())
-    pieces: list[Row] = []
-    for index, line in enumerate(lines):
-        sample = "⠄ ⠄ " if line.reference is not None else "" if short else "⠤⠤⠤ "
-        name = fit(line.name, min(24, cell_width(line.name)))
-        where = [label(f" ({line.reference})")] if line.reference is not None else []
-        letter = line_letter(lines, index)
-        pieces.append([(f"{letter} {sample}", part_role(index)), (name, "text"), *where])
-    if any(point.value.low is not None for line in lines for point in line.points):
-        pieces.append(
-            [("┬┴", "text"), label(f" 95 %{'' if short else ' interval'}, where wider than a cell")]
-        )
-    return pieces
+    last = max(line.points[-1].point for line in plot.lines)
+    rows: dict[int, list[str]] = {}
+    for index, line in enumerate(plot.lines):
+        if line.points[-1].point == last:
+            row = place.grid.row_of(place.y(line.points[-1].value.mean))
+            rows.setdefault(row, []).append(line_letter(plot.lines, index))
+    return {
+        row: "=".join(found) if len(found) < 4 else f"{found[0]}={found[1]}+{len(found) - 2}"
+        for row, found in rows.items()
+        if len(found) > 1
+    }
 
 
-def legend_rows(plots: Sequence[CurvePlot], width: int) -> list[Row]:
-    """Return rows with the plots' legend, their limits, and definitions of metrics that differ by source."""
-    rows = flowed(legend_pieces(plots), width)
-    if len(rows) > 1:
-        rows = flowed(legend_pieces(plots, short=True), width)
-    limits = dict.fromkeys(limit.words for plot in plots for limit in plot.limits)
-    for words in limits:
-        upright = any(limit.upright for plot in plots for limit in plot.limits if limit.words == words)
-        rows.append([("┊ " if upright else "┄ ", "title"), label(words)])
-    own = dict.fromkeys(
-        f"{plot.title} of {line.reference or line.name}: {line.definition}"
-        for plot in plots
-        for line in plot.lines
-        if line.definition is not None
-    )
-    for text in own:
-        rows += [[label(part)] for part in wrapped(text, width)]
-    return [fit_row(row, width) for row in rows]
+def _draw_met_ends(place: _Place, plot: CurvePlot, met: Mapping[int, str]) -> None:
+    """Write the letters of `_met_ends` beside the last points, each in the colour of its line."""
+    layers = {line_letter(plot.lines, index): index for index in range(len(plot.lines))}
+    first = place.x(max(line.points[-1].point.value for line in plot.lines)) // 2
+    for row, text in met.items():
+        for offset, char in enumerate(text):
+            place.grid.put(first + offset, row, char, layers.get(char, NOTHING))
 
 
 def plots_rows(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]:

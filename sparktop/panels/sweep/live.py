@@ -234,7 +234,8 @@ def _ttft(axis: SweepAxis, height: int) -> list[Row]:
     rows: list[Row] = [[(text, roles[layer]) for text, layer in runs] for runs in grid.rows()]
     now = _newest(live.ttft_p50_ms)
     words = value_now(numbers.duration(None if now is None else now / 1000, 7), "p50")
-    ends = [numbers.duration(edge / 1000, 6).strip() for edge in (high, low)]
+    # Round numbers: 5 s, not 5.00 s.
+    ends = [f"{edge / 1000:g} s" if edge >= 1000 else f"{edge:g} ms" for edge in (high, low)]
     left = gutter(("TTFT", "accent"), words, ends[0], ends[1], height)
     return beside_gutter(left, with_edges(rows, axis.edges))
 

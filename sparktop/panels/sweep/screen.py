@@ -10,7 +10,8 @@ from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.sweep.capacity import capacity_rows
 from sparktop.panels.sweep.conversations import conversations_height, conversations_rows
-from sparktop.panels.sweep.curves import legend_rows, plots_rows
+from sparktop.panels.sweep.curves import plots_rows
+from sparktop.panels.sweep.legend import legend_rows
 from sparktop.panels.sweep.live import live_rows
 from sparktop.panels.sweep.table import all_levels, shown_levels, table_rows
 from sparktop.panels.sweep.topology import words_rows

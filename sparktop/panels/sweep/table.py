@@ -42,7 +42,7 @@ _WORDS, _MOST_WORDS, _WIDE_WORDS = 10, 24, 30
 """Least and greatest width in cells of the column of marks in narrow tables, and its width in wide ones."""
 _SIGNS = 4
 """Width in cells of the column of marks in tables beside one another, which show only the signs."""
-_WIDE = 100
+_WIDE = 90
 _NARROW = 48
 """Width in cells below which a table shows only the signs of marks."""
 _APART = 2
@@ -56,8 +56,7 @@ def columns_for(view: SweepView, width: int) -> list[Column]:
     """
     room = width - _name_width(view) - _marks_width(view, width)
     chosen: list[Column] = []
-    kind = next((level.key.point.kind for level in all_levels(view)), LoadKind.CONCURRENCY)
-    for column in COLUMNS_OF[kind]:
+    for column in COLUMNS_OF[_kind(view)]:
         if view.rows and all(column.text(row) == numbers.UNKNOWN for row in view.rows):
             continue
         if column.width + 1 <= room:
@@ -69,13 +68,22 @@ def columns_for(view: SweepView, width: int) -> list[Column]:
 
 
 def _marks_width(view: SweepView, width: int) -> int:
-    """Return the width in cells of the column of marks: the first mark of each level is whole."""
-    if width >= _WIDE:
-        return _WIDE_WORDS
+    """Return the width in cells of the column of marks: the first mark of each level is whole.
+
+    It has only their signs where words would leave no room for the two most important values.
+    """
+    values = sum(column.width + 1 for column in COLUMNS_OF[_kind(view)][:2])
     if width < _NARROW:
         return _SIGNS
+    if width >= _WIDE:
+        return _WIDE_WORDS
     longest = max((row_width(marks_words(row, 0)) for row in view.rows), default=0)
-    return min(_MOST_WORDS, max(_WORDS, 2 + longest))
+    words = min(_MOST_WORDS, max(_WORDS, 2 + longest))
+    return words if _name_width(view) + values + words <= width else _SIGNS
+
+
+def _kind(view: SweepView) -> LoadKind:
+    return next((level.key.point.kind for level in all_levels(view)), LoadKind.CONCURRENCY)
 
 
 def _name_width(view: SweepView) -> int:
@@ -100,7 +108,7 @@ def table_heading(view: SweepView, width: int) -> Row:
     columns = columns_for(view, width)
     row: Row = [(fit("   level", name), "muted")]
     row += [label(" " + fit(column.heading, column.width, "right")) for column in columns]
-    return fit_row([*row, label("  marks" if width >= _NARROW else "")], width)
+    return fit_row([*row, label("  marks" if _marks_width(view, width) > _SIGNS else "")], width)
 
 
 def levels_beside(view: SweepView, width: int, height: int) -> list[Row]:
@@ -145,6 +153,8 @@ def marks_key(view: SweepView, room: int) -> Row:
     ]
     for complete in (True, False):
         row: Row = []
+        for sign, word in _ranks(view):
+            row += [(f" {sign}", "good"), label(f" {word} ")]
         for sign, words, meaning in found:
             row += [
                 (f" {sign}", "warn"),
@@ -153,6 +163,13 @@ def marks_key(view: SweepView, room: int) -> Row:
         if row_width(row) <= room:
             return row
     return []
+
+
+def _ranks(view: SweepView) -> list[tuple[str, str]]:
+    """Return (sign, meaning) of the signs of ranks that the table of levels has."""
+    known = {rank for row in view.rows for rank in row.ranks.values()}
+    signs = ((Rank.BEST, BEST, "best"), (Rank.LEVEL, ALIKE, "no clear difference"))
+    return [(sign, word) for rank, sign, word in signs if rank in known]
 
 
 def table_rows(view: SweepView, width: int, height: int, *, chosen: LevelKey | None = None) -> list[Row]:
@@ -165,8 +182,8 @@ def table_rows(view: SweepView, width: int, height: int, *, chosen: LevelKey | N
     made = {row.key: row for row in view.rows}
     shown = shown_levels(view, height, chosen)
     rows = [level_row(view, level, made.get(level.key), width, chosen=level.key == chosen) for level in shown]
-    hidden = len(levels) - len(shown)
-    key = _key(hidden, width)
+    above = levels.index(shown[0]) if shown else 0
+    key = _key(view, above, len(levels) - len(shown) - above, width)
     blank: list[Row] = [[]] * (room - len(rows))
     return [fit_row(row, width) for row in [table_heading(view, width), *rows, *blank, key]][:height]
 
@@ -184,6 +201,13 @@ def shown_levels(view: SweepView, height: int, chosen: LevelKey | None) -> tuple
     at = keys.index(wanted) if wanted in keys else 0
     first = max(0, min(len(levels) - room, at - room // 2))
     return levels[first : first + room]
+
+
+def newest_levels(view: SweepView, count: int) -> tuple[PlannedLevel, ...]:
+    """Return at most `count` levels in their order: up to the one begun last, and those ahead if few have."""
+    levels = all_levels(view)
+    first = max(0, _newest_begun(levels) + 1 - count)
+    return levels[first : first + count]
 
 
 def default_key(view: SweepView) -> LevelKey | None:
@@ -211,12 +235,19 @@ def _newest_begun(levels: Sequence[PlannedLevel]) -> int:
     return max(begun, default=0)
 
 
-def _key(hidden: int, width: int) -> Row:
-    """Return the legend of the table's marks, as far as it fits, with the number of hidden levels."""
-    more: Row = [label(f"{hidden} more")] if hidden else []
+def _key(view: SweepView, above: int, below: int, width: int) -> Row:
+    """Return the legend of the signs in the table, as far as it fits, and how many levels are hidden.
+
+    `above` and `below` are the numbers of levels that are hidden there.
+    """
+    hidden = [f"{sign} {count}" for sign, count in (("↑", above), ("↓", below)) if count]
+    more: Row = [label(f"{' '.join(hidden)} more, {'PgDn' if below else 'PgUp'}")] if hidden else []
+    marks = [mark.doubt for row in view.rows for mark in row.marks]
+    signs = [(sign, "good", word) for sign, word in _ranks(view)]
+    signs += [(DOUBT, "warn", "doubt")] if True in marks else []
+    signs += [(SLOW, "warn", "why slow")] if False in marks else []
     row: Row = [label("  ")]
-    marks = ((BEST, "good", "best"), (ALIKE, "good", "no clear difference"))
-    for sign, role, word in (*marks, (DOUBT, "warn", "doubt"), (SLOW, "warn", "why slow")):
+    for sign, role, word in signs:
         piece: Row = [(f" {sign}", role), label(f" {word} ")]
         if row_width([*row, *piece, *more]) <= width:
             row += piece
@@ -242,7 +273,7 @@ def level_row(
     if row is not None and row.error is not None:
         return fit_row([*result, (" refused: ", "bad"), (row.error, "text")], width)
     if row is None or not row.figures:
-        return fit_row([*result, *_state(level)], width)
+        return fit_row([*result, *_state(level, width - row_width(result))], width)
     columns = columns_for(view, width)
     for column in columns:
         result += _cell(row, column)
@@ -262,17 +293,15 @@ def _sign(view: SweepView, level: PlannedLevel) -> Run:
     return STATES[level.state]
 
 
-def _state(level: PlannedLevel) -> Row:
-    sign_role = STATES[level.state][1]
+def _state(level: PlannedLevel, room: int) -> Row:
+    """Return a level's state with its progress in at most `room` cells: the bar goes first, then the runs."""
+    state, sign_role = level.state.value, STATES[level.state][1]
     if level.state in _WITHOUT_RUNS:
-        return [(f" {level.state.value}", "muted")]
+        return [(f" {state}", "muted")]
     of = "" if level.runs is None else f"/{level.runs}"
-    return [
-        (" ", "text"),
-        *bar_runs(level.share, _BAR, "generation"),
-        (f" {level.state.value}", sign_role),
-        label(f" {level.runs_done}{of} runs"),
-    ]
+    bar: Row = [(" ", "text"), *bar_runs(level.share, _BAR, "generation")]
+    words: Row = [(f" {state}", sign_role), label(f" {level.runs_done}{of} runs")]
+    return next((row for row in ([*bar, *words], words) if row_width(row) <= room), words[:1])
 
 
 def _cell(row: ResultRow, column: Column) -> Row:

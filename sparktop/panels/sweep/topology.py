@@ -29,7 +29,8 @@ from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged, row_width
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import flowed, sentence_rows, wrapped
-from sparktop.panels.sweep.curves import AXES, legend_rows, plots_rows
+from sparktop.panels.sweep.curves import AXES, plots_rows
+from sparktop.panels.sweep.legend import legend_rows
 from sparktop.panels.sweep.table import ALIKE, BEST
 
 MAIN = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_due_ms", "e2e_due_ms", "ttft_ms")

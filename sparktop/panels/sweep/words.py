@@ -186,8 +186,3 @@ def found_sentences(view: SweepView, width: int) -> list[list[Row]]:
         return [sentence_rows(("· ", "muted"), one, "muted", width) for one in view.notices[-1:]]
     found = [sentence_rows(("· ", "muted"), one, "muted", width) for one in view.verdict]
     return found + [sentence_rows(("! ", "warn"), one, "warn", width) for one in view.doubts]
-
-
-def found_rows(view: SweepView, width: int) -> list[Row]:
-    """Return all rows of `found_sentences`."""
-    return [row for rows in found_sentences(view, width) for row in rows]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparktop.graphics.dots import SOLID, DotGrid
+from sparktop.graphics.dots import DotGrid
 from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, LimitLine, Measured
 from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import row_text
@@ -19,7 +19,7 @@ def plot(*lines: CurveLine, limits: tuple[LimitLine, ...] = (), more_is_better: 
 
 
 def test_points_in_one_cell_have_the_letter_of_the_best_line() -> None:
-    """No letters stand beside each other where curves meet, whether more or less is better."""
+    """No letters stand beside each other where curves meet on their way, whether more or less is better."""
     lines = (line("x", c1=10.0, c2=90.0), line("y", c1=10.0, c2=20.0))
     for better, more in (("A", True), ("B", False)):
         shown = curve_rows(plot(*lines, more_is_better=more), 80, 20)[1:-1]
@@ -27,6 +27,21 @@ def test_points_in_one_cell_have_the_letter_of_the_best_line() -> None:
         assert "AB" not in cells
         assert "BA" not in cells
         assert cells.count(better) == 2
+
+
+def test_lines_that_end_in_one_cell_have_all_their_letters_there() -> None:
+    """Else a target whose curve is under another one would have no letter in the plot at all."""
+    lines = [line(name, c1=10.0 + at, c16=60.0) for at, name in enumerate(("proxy", "shuffle", "spark-a"))]
+    for width, height in ((76, 7), (56, 8), (96, 14)):
+        rows = curve_rows(plot(*lines), width, height)[1:-1]
+        (row,) = [row for row in rows if "A=B=C" in row_text(row)]
+        assert {(letter, part_role(at)) for at, letter in enumerate("ABC")} <= {
+            (text[0], role) for text, role in row
+        }
+    many = [line(f"t{at}", c1=10.0, c16=60.0) for at in range(7)]
+    assert any("A=B+5" in row_text(row) for row in curve_rows(plot(*many), 80, 12))
+    apart = (line("x", c1=10.0, c16=90.0), line("y", c1=10.0, c16=20.0))
+    assert not any("=" in row_text(row) for row in curve_rows(plot(*apart), 80, 12))
 
 
 def test_each_name_stands_at_the_end_of_its_line() -> None:
@@ -46,14 +61,12 @@ def test_a_single_line_needs_no_name_beside_it() -> None:
     assert "x" not in "".join(row_text(row) for row in curve_rows(plot(line("x", c1=1.0, c2=2.0)), 80, 9)[1:])
 
 
-def test_a_cell_of_two_curves_has_the_colour_of_the_one_drawn_last() -> None:
-    """Two curves with the same course are one line in one colour, not a chain of dots in two."""
+def test_a_cell_of_two_curves_shows_only_the_one_drawn_last() -> None:
+    """Two curves in one cell are one line in one colour, not a chain of dots of both."""
     grid = DotGrid(10, 1)
-    for layer in (0, 1):
-        grid.line((0, 1), (19, 1), layer, SOLID)
-    (runs,) = grid.rows()
-    assert [layer for _, layer in runs] == [1]
-    assert len("".join(text for text, _ in runs).strip()) == 10
+    grid.line((0, 2), (19, 2), 0)
+    grid.line((0, 0), (19, 0), 1)
+    assert grid.rows() == [[(10 * "⣤", 1)]]
 
 
 def test_the_best_curve_is_drawn_over_the_others() -> None:
@@ -91,7 +104,19 @@ def test_a_limit_for_one_request_has_its_label_beside_it() -> None:
     """A short line without words would be a riddle; the label stands in free cells only."""
     drawn = plot(line("x", c1=10.0, c16=90.0), limits=(ALLOWED,))
     rows = [row_text(row) for row in curve_rows(drawn, 80, 20)]
-    assert any("┄ one request: at most 70" in row for row in rows)
+    assert any(" one request: at most 70" in row for row in rows)
+
+
+def test_the_label_of_a_limit_stands_at_its_line_or_nowhere() -> None:
+    """Rows away it would look like the name of another curve; the legend has the words anyway."""
+    for height in range(5, 24):
+        rows = [
+            row_text(row)
+            for row in curve_rows(plot(line("x", c1=50.0, c16=90.0), limits=(ALLOWED,)), 80, height)
+        ]
+        drawn = [at for at, row in enumerate(rows) if "┄" in row]
+        named = [at for at, row in enumerate(rows) if ALLOWED.short in row]
+        assert all(abs(at - drawn[0]) <= 1 for at in named), "\n".join(rows)
 
 
 def test_a_limit_that_cannot_be_told_from_the_curve_is_left_out() -> None:
