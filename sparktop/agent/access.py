@@ -27,17 +27,17 @@ _MOST_PORT = 65_535
 _HOST_PORT = re.compile(r"(?:\[(?P<literal>[^\[\]]+)\]|(?P<host>[^\[\]:]*))(?::(?P<port>[0-9]{1,5}))?")
 
 
-def parse_listen(text: str) -> tuple[str, int]:
-    """Parse HOST:PORT or [IPv6 ADDRESS]:PORT into (host, port); without a port, use `AGENT_PORT`.
+def parse_listen(text: str, usual_port: int = AGENT_PORT) -> tuple[str, int]:
+    """Parse HOST:PORT or [IPv6 ADDRESS]:PORT into (host, port); without a port, use `usual_port`.
 
     Raises:
         UsageError: the text has another form or the port is out of range.
     """
     found = _HOST_PORT.fullmatch(text.strip())
     host = (found["literal"] or found["host"]) if found else ""
-    port = int(found["port"]) if found and found["port"] else AGENT_PORT
+    port = int(found["port"]) if found and found["port"] else usual_port
     if not host or port > _MOST_PORT:
-        advice = "write HOST:PORT, as 127.0.0.1:9750, [::1]:9750 or 0.0.0.0:9750"
+        advice = f"write HOST:PORT, as 127.0.0.1:{usual_port}, [::1]:{usual_port} or 0.0.0.0:{usual_port}"
         raise UsageError(f"--listen {clean(text, 80)}: {advice}")
     return host, port
 
@@ -94,18 +94,20 @@ def reachable_from_outside(host: str) -> bool:
     return not all(_is_loopback(str(place[0])) for *_, place in found)
 
 
-def read_token(file: str | None, env: Mapping[str, str]) -> tuple[str | None, str | None]:
+def read_token(
+    file: str | None, env: Mapping[str, str], variable: str = TOKEN_VARIABLE
+) -> tuple[str | None, str | None]:
     """Return (token or None, warning or None).
 
-    The token is read from `file`; if `file` is None, from the variable `TOKEN_VARIABLE` in `env`. The warning
+    The token is read from `file`; if `file` is None, from the variable `variable` in `env`. The warning
     says that other users can read the file.
 
     Raises:
         UsageError: the file cannot be read, or its first line or the variable is not a valid token.
     """
     if file is None:
-        given = env.get(TOKEN_VARIABLE)
-        return (None, None) if given is None else (checked_token(given, TOKEN_VARIABLE), None)
+        given = env.get(variable)
+        return (None, None) if given is None else (checked_token(given, variable), None)
     name = f"--token-file {clean(file, 300)}"
     try:
         with Path(file).open("rb") as stream:

@@ -32,10 +32,10 @@ class Service:
         scheme = "http" if self.tls is None else "https"
         return [f"{scheme}://{address(*listener.getsockname()[:2])}" for listener in self.listeners]
 
-    def about(self) -> str:
-        """Return a line for the user: the URLs, and whether a token is required."""
+    def about(self, name: str = "agent") -> str:
+        """Return a line for the user: the name of the server, its URLs, and whether a token is required."""
         who = "no token wanted" if self.token is None else "token wanted"
-        return f"agent on {' and '.join(self.urls)}: {who}; Ctrl+C ends"
+        return f"{name} on {' and '.join(self.urls)}: {who}; Ctrl+C ends"
 
     def warning(self) -> str | None:
         """Return a warning for the user that TLS or a token is missing.
@@ -50,9 +50,17 @@ class Service:
 
 
 def prepare(
-    listen: tuple[str, int], token: str | None, *, cert: str | None, key: str | None, insecure: bool
+    listen: tuple[str, int],
+    token: str | None,
+    *,
+    cert: str | None,
+    key: str | None,
+    insecure: bool,
+    variable: str = TOKEN_VARIABLE,
 ) -> Service:
     """Bind the sockets and load the certificate; return them as a `Service`.
+
+    `variable` is the environment variable that the message about a missing token names.
 
     Raises:
         UsageError: a socket or a file cannot be used, or the agent would be reachable from outside without a
@@ -69,7 +77,7 @@ def prepare(
             listener.close()
         raise UsageError(
             f"--listen {address(*listen)} is reachable from outside and wants a token: "
-            f"--token-file FILE or {TOKEN_VARIABLE} ({HOW_TO_MAKE_ONE}), or --insecure to do without"
+            f"--token-file FILE or {variable} ({HOW_TO_MAKE_ONE}), or --insecure to do without"
         )
     return Service(listeners, token, tls)
 

@@ -7,17 +7,12 @@ values have no series.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, count
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
+from prometheus_client.core import InfoMetricFamily, Metric
 
 from sparktop import __version__
+from sparktop.agent.families import LABEL_LIMIT, Figure, Labels, Part, encoded, families, named
 from sparktop.model.node import (
     CoreGroup,
     CpuReading,
@@ -32,27 +27,10 @@ from sparktop.model.node import (
     SensorReading,
 )
 from sparktop.model.text import clean
-from sparktop.values import dataclass
 
 PREFIX = "sparktop_node_"
-_LABEL_LIMIT = 120
-_ACCEPT_LIMIT = 1000
 _BITS = 8
 _MEGA = 1e6
-
-Part = TypeVar("Part")
-Labels = Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Figure(Generic[Part]):
-    """A Prometheus metric: its name, its help text, and how to read its value from a part of the sample."""
-
-    name: str
-    """Name without the prefix `sparktop_node_`, and for a counter without the suffix `_total`."""
-    text: str
-    read: Callable[[Part], float | None]
-    is_counter: bool = False
 
 
 def page(
@@ -62,59 +40,28 @@ def page(
 
     If `sample` is None, the page holds only the identity and whether the machine is simulated.
     """
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Reading(identity, sample, simulated=simulated))
-    encode, content_type = choose_encoder(_known_accept(accept))
-    return encode(registry), content_type
+    return encoded(lambda: node_families(identity, sample, simulated=simulated), accept)
 
 
-def _known_accept(accept: str | None) -> str:
-    """Return an Accept header reduced to the formats that this page supports.
-
-    This is needed because the encoders copy any requested version into the Content-Type.
-    """
-    kept: list[str] = []
-    for part in (accept or "")[:_ACCEPT_LIMIT].lower().split(","):
-        kind, *settings = (word.strip() for word in part.split(";"))
-        versions = [word.removeprefix("version=") for word in settings if word.startswith("version=")]
-        if kind == "application/openmetrics-text" and versions in ([], ["0.0.1"], ["1.0.0"]):
-            kept.append(f"{kind};version=1.0.0")
-        elif kind == "text/plain" and versions in ([], ["0.0.4"]):
-            kept.append(f"{kind};version=0.0.4")
-            break  # later entries are less preferred
-    return ",".join(kept)
-
-
-class _Reading(Collector):
-    """Prometheus collector that yields the metrics of one sample."""
-
-    def __init__(self, identity: NodeIdentity | None, sample: NodeSample | None, *, simulated: bool) -> None:
-        self._identity = identity or NodeIdentity()
-        self._sample = sample
-        self._simulated = simulated
-
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing, because describing the metrics at registration would build the page twice."""
-        return ()
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield every metric family that has at least one series."""
-        yield _who(self._identity)
-        yield from _families((_SIMULATED,), [({}, self._simulated)])
-        sample = self._sample
-        if sample is None:
-            return
-        yield from _families(_WHOLE, [({}, sample)])
-        yield from _families(_CPU, [({}, sample.cpu)])
-        cores = [({"core": str(number)}, percent) for number, percent in enumerate(sample.cpu.core_percent)]
-        yield from _families((_CORE,), cores)
-        yield from _families(_GROUP, _named("group", sample.cpu.groups, lambda group: group.name))
-        yield from _families(_MEMORY, [({}, sample.memory)])
-        yield from _families((_MEMORY_PART,), _named("part", sample.memory.parts, lambda part: part.name))
-        yield from _gpus(sample.gpus)
-        yield from _links(sample.network)
-        yield from _families(_SENSOR, _named("sensor", sample.sensors, lambda sensor: sensor.name))
-        yield from _families(_RAIL, _named("rail", sample.rails, lambda rail: rail.name))
+def node_families(
+    identity: NodeIdentity | None, sample: NodeSample | None, *, simulated: bool
+) -> Iterator[Metric]:
+    """Yield every metric family of a node that has at least one series."""
+    yield _who(identity or NodeIdentity())
+    yield from _families((_SIMULATED,), [({}, simulated)])
+    if sample is None:
+        return
+    yield from _families(_WHOLE, [({}, sample)])
+    yield from _families(_CPU, [({}, sample.cpu)])
+    cores = [({"core": str(number)}, percent) for number, percent in enumerate(sample.cpu.core_percent)]
+    yield from _families((_CORE,), cores)
+    yield from _families(_GROUP, named("group", sample.cpu.groups, lambda group: group.name))
+    yield from _families(_MEMORY, [({}, sample.memory)])
+    yield from _families((_MEMORY_PART,), named("part", sample.memory.parts, lambda part: part.name))
+    yield from _gpus(sample.gpus)
+    yield from _links(sample.network)
+    yield from _families(_SENSOR, named("sensor", sample.sensors, lambda sensor: sensor.name))
+    yield from _families(_RAIL, named("rail", sample.rails, lambda rail: rail.name))
 
 
 def _who(identity: NodeIdentity) -> Metric:
@@ -130,12 +77,12 @@ def _who(identity: NodeIdentity) -> Metric:
     family = InfoMetricFamily(
         PREFIX.removesuffix("_"), "What the machine is, and the sparktop that reads it."
     )
-    family.add_metric((), {name: clean(value, _LABEL_LIMIT) for name, value in labels.items() if value})
+    family.add_metric((), {name: clean(value, LABEL_LIMIT) for name, value in labels.items() if value})
     return family
 
 
 def _gpus(gpus: Sequence[GpuReading]) -> Iterator[Metric]:
-    parts = _named("gpu", gpus, lambda gpu: str(gpu.index))
+    parts = named("gpu", gpus, lambda gpu: str(gpu.index))
     info = InfoMetricFamily(f"{PREFIX}gpu", "Which GPU an index is.")
     for labels, gpu in parts:
         identity = {"uuid": gpu.uuid, "name": gpu.name}
@@ -148,7 +95,7 @@ def _gpus(gpus: Sequence[GpuReading]) -> Iterator[Metric]:
         [
             ({**labels, **more}, percent)
             for labels, gpu in parts
-            for more, (_, percent) in _named("reason", gpu.throttled_percent.items(), lambda item: item[0])
+            for more, (_, percent) in named("reason", gpu.throttled_percent.items(), lambda item: item[0])
         ],
     )
     yield from _families(
@@ -156,7 +103,7 @@ def _gpus(gpus: Sequence[GpuReading]) -> Iterator[Metric]:
         [
             ({**labels, **more}, True)
             for labels, gpu in parts
-            for more, _ in _named("reason", gpu.throttle_reasons or (), str)
+            for more, _ in named("reason", gpu.throttle_reasons or (), str)
         ],
     )
     processes = [
@@ -168,7 +115,7 @@ def _gpus(gpus: Sequence[GpuReading]) -> Iterator[Metric]:
     slices = [
         ({**labels, **more, **_known({"profile": one.name})}, one)
         for labels, gpu in parts
-        for more, one in _named("instance", gpu.mig_instances, lambda instance: str(instance.index))
+        for more, one in named("instance", gpu.mig_instances, lambda instance: str(instance.index))
     ]
     yield from _families(_MIG, slices)
 
@@ -181,7 +128,7 @@ def _memory_by_program(gpu: GpuReading) -> dict[str, float | None]:
     """
     sizes: dict[str, float | None] = {}
     for process in gpu.processes or ():
-        name = clean(process.name, _LABEL_LIMIT)
+        name = clean(process.name, LABEL_LIMIT)
         before = sizes.get(name, 0.0)
         more = process.memory_bytes
         sizes[name] = None if before is None or more is None else before + more
@@ -189,7 +136,7 @@ def _memory_by_program(gpu: GpuReading) -> dict[str, float | None]:
 
 
 def _links(network: Sequence[NetworkReading]) -> Iterator[Metric]:
-    parts = _named("device", network, lambda link: link.name)
+    parts = named("device", network, lambda link: link.name)
     info = InfoMetricFamily(f"{PREFIX}network", "What kind of interface a device is.")
     for labels, link in parts:
         kinds = {"kind": link.kind, "netdev": link.netdev}
@@ -200,50 +147,17 @@ def _links(network: Sequence[NetworkReading]) -> Iterator[Metric]:
     errors = [
         ({**labels, **more}, per_s)
         for labels, link in parts
-        for more, (_, per_s) in _named("counter", link.errors.items(), lambda item: item[0])
+        for more, (_, per_s) in named("counter", link.errors.items(), lambda item: item[0])
     ]
     yield from _families((_LINK_ERROR,), errors)
 
 
-def _families(figures: Iterable[_Figure[Part]], parts: Sequence[tuple[Labels, Part]]) -> Iterator[Metric]:
-    """Yield a metric family for each of `figures` that has a finite value in at least one part.
-
-    `parts` has pairs (labels, part): a part, such as a GPU, is the object that the value is read from. Each
-    pair adds one series to a family.
-    """
-    for figure in figures:
-        name = PREFIX + figure.name
-        kind = CounterMetricFamily if figure.is_counter else GaugeMetricFamily
-        family = kind(name, figure.text)
-        series = f"{name}_total" if figure.is_counter else name
-        for labels, part in parts:
-            value = figure.read(part)
-            if value is not None and math.isfinite(value):
-                family.add_sample(series, dict(labels), float(value))
-        if family.samples:
-            yield family
-
-
-def _named(
-    label: str, parts: Iterable[Part], name: Callable[[Part], str]
-) -> list[tuple[dict[str, str], Part]]:
-    """Return ({`label`: name of the part}, part) for each part.
-
-    Where names repeat, a number is appended, because Prometheus rejects a page with duplicate series.
-    """
-    taken: dict[str, None] = {}
-    named: list[tuple[dict[str, str], Part]] = []
-    for part in parts:
-        base = clean(name(part), _LABEL_LIMIT)
-        numbered = (f"{base} {number}" for number in count(2))
-        own = next(one for one in chain((base,), numbered) if one not in taken)
-        taken[own] = None
-        named.append(({label: own}, part))
-    return named
+def _families(figures: Iterable[Figure[Part]], parts: Sequence[tuple[Labels, Part]]) -> Iterator[Metric]:
+    return families(PREFIX, figures, parts)
 
 
 def _known(labels: Mapping[str, str | None]) -> dict[str, str]:
-    return {name: clean(value, _LABEL_LIMIT) for name, value in labels.items() if value is not None}
+    return {name: clean(value, LABEL_LIMIT) for name, value in labels.items() if value is not None}
 
 
 def _times(factor: float, value: float | None) -> float | None:
@@ -258,120 +172,118 @@ def _size(things: Sequence[object] | None) -> int | None:
     return None if things is None else len(things)
 
 
-_SIMULATED: _Figure[bool] = _Figure("simulated", "1 where the readings are made up by the demo.", float)
-_WHOLE: tuple[_Figure[NodeSample], ...] = (
-    _Figure("sample_cost_seconds", "What taking this sample cost.", lambda one: _times(1e-3, one.cost_ms)),
-    _Figure(
+_SIMULATED: Figure[bool] = Figure("simulated", "1 where the readings are made up by the demo.", float)
+_WHOLE: tuple[Figure[NodeSample], ...] = (
+    Figure("sample_cost_seconds", "What taking this sample cost.", lambda one: _times(1e-3, one.cost_ms)),
+    Figure(
         "gpus",
         "GPUs that are read; no series where the driver does not report them.",
         lambda one: len(one.gpus) if one.gpus or one.gpu_note is None else None,
     ),
-    _Figure(
+    Figure(
         "gpus_lost",
         "GPUs that the driver calls lost or in need of a reset.",
         lambda one: len(one.gpus_lost) if one.gpus or one.gpus_lost or one.gpu_note is None else None,
     ),
-    _Figure(
+    Figure(
         "processes", "Processes of the machine.", lambda one: one.processes.count if one.processes else None
     ),
 )
-_CPU: tuple[_Figure[CpuReading], ...] = (
-    _Figure("cpu_usage_ratio", "Share of all cores' time in use.", lambda one: _share(one.percent)),
-    _Figure("cpu_cores", "Logical cores.", lambda one: one.cores),
-    _Figure("load1", "Load average of one minute.", lambda one: one.load1),
+_CPU: tuple[Figure[CpuReading], ...] = (
+    Figure("cpu_usage_ratio", "Share of all cores' time in use.", lambda one: _share(one.percent)),
+    Figure("cpu_cores", "Logical cores.", lambda one: one.cores),
+    Figure("load1", "Load average of one minute.", lambda one: one.load1),
 )
-_CORE: _Figure[float] = _Figure("cpu_core_usage_ratio", "Share of a core's time in use.", _share)
-_GROUP: tuple[_Figure[CoreGroup], ...] = (
-    _Figure("cpu_group_usage_ratio", "Use of all cores of one design.", lambda one: _share(one.percent)),
-    _Figure(
+_CORE: Figure[float] = Figure("cpu_core_usage_ratio", "Share of a core's time in use.", _share)
+_GROUP: tuple[Figure[CoreGroup], ...] = (
+    Figure("cpu_group_usage_ratio", "Use of all cores of one design.", lambda one: _share(one.percent)),
+    Figure(
         "cpu_group_max_frequency_hertz", "Highest clock of a design.", lambda one: _times(_MEGA, one.max_mhz)
     ),
 )
-_MEMORY: tuple[_Figure[MemoryReading], ...] = (
-    _Figure("memory_unified", "1 where GPUs live in the machine's memory.", lambda one: one.unified),
-    _Figure("memory_total_bytes", "Memory of the machine.", lambda one: one.total_bytes),
-    _Figure("memory_used_bytes", "Total less available.", lambda one: one.used_bytes),
-    _Figure("memory_available_bytes", "What programs could still take.", lambda one: one.available_bytes),
-    _Figure("memory_page_cache_bytes", "Cache of files.", lambda one: one.page_cache_bytes),
-    _Figure("memory_cma_free_bytes", "Free in the contiguous area.", lambda one: one.cma_free_bytes),
-    _Figure("memory_headroom_bytes", "Available less CMA free.", lambda one: one.headroom_bytes),
-    _Figure("memory_gpu_processes_bytes", "Held by GPU processes.", lambda one: one.gpu_processes_bytes),
-    _Figure("memory_unattributed_bytes", "Used, by an unknown consumer.", lambda one: one.unattributed_bytes),
-    _Figure("memory_overlap_bytes", "Counted by two parts of the bar.", lambda one: one.overlap_bytes),
-    _Figure(
+_MEMORY: tuple[Figure[MemoryReading], ...] = (
+    Figure("memory_unified", "1 where GPUs live in the machine's memory.", lambda one: one.unified),
+    Figure("memory_total_bytes", "Memory of the machine.", lambda one: one.total_bytes),
+    Figure("memory_used_bytes", "Total less available.", lambda one: one.used_bytes),
+    Figure("memory_available_bytes", "What programs could still take.", lambda one: one.available_bytes),
+    Figure("memory_page_cache_bytes", "Cache of files.", lambda one: one.page_cache_bytes),
+    Figure("memory_cma_free_bytes", "Free in the contiguous area.", lambda one: one.cma_free_bytes),
+    Figure("memory_headroom_bytes", "Available less CMA free.", lambda one: one.headroom_bytes),
+    Figure("memory_gpu_processes_bytes", "Held by GPU processes.", lambda one: one.gpu_processes_bytes),
+    Figure("memory_unattributed_bytes", "Used, by an unknown consumer.", lambda one: one.unattributed_bytes),
+    Figure("memory_overlap_bytes", "Counted by two parts of the bar.", lambda one: one.overlap_bytes),
+    Figure(
         "memory_pressure_full_ratio",
         "Share of 10 s in which every task waited for memory.",
         lambda one: _share(one.pressure_full_avg10),
     ),
-    _Figure("swap_total_bytes", "Swap space.", lambda one: one.swap_total_bytes),
-    _Figure("swap_used_bytes", "Swap in use.", lambda one: one.swap_used_bytes),
-    _Figure("swap_in_bytes_per_second", "Read from swap.", lambda one: one.swap_in_bytes_per_s),
-    _Figure("swap_out_bytes_per_second", "Written to swap.", lambda one: one.swap_out_bytes_per_s),
+    Figure("swap_total_bytes", "Swap space.", lambda one: one.swap_total_bytes),
+    Figure("swap_used_bytes", "Swap in use.", lambda one: one.swap_used_bytes),
+    Figure("swap_in_bytes_per_second", "Read from swap.", lambda one: one.swap_in_bytes_per_s),
+    Figure("swap_out_bytes_per_second", "Written to swap.", lambda one: one.swap_out_bytes_per_s),
 )
-_MEMORY_PART: _Figure[MemoryPart] = _Figure(
+_MEMORY_PART: Figure[MemoryPart] = Figure(
     "memory_part_bytes", "Parts of memory that add up to its total.", lambda one: one.size_bytes
 )
-_GPU: tuple[_Figure[GpuReading], ...] = (
-    _Figure(
+_GPU: tuple[Figure[GpuReading], ...] = (
+    Figure(
         "gpu_usage_ratio", "Share of time in which a kernel ran.", lambda one: _share(one.utilization_percent)
     ),
-    _Figure("gpu_temperature_celsius", "Temperature of the GPU.", lambda one: one.temperature_c),
-    _Figure("gpu_limit_margin_celsius", "Degrees left to the limit.", lambda one: one.limit_margin_c),
-    _Figure("gpu_slowdown_celsius", "Where the hardware slows down.", lambda one: one.slowdown_c),
-    _Figure("gpu_power_watts", "Power that the GPU draws.", lambda one: one.power_w),
-    _Figure("gpu_power_limit_watts", "Power that it may draw.", lambda one: one.power_limit_w),
-    _Figure("gpu_energy_joules", "Since the driver was loaded.", lambda one: one.energy_j, is_counter=True),
-    _Figure("gpu_sm_frequency_hertz", "Clock of the SMs.", lambda one: _times(_MEGA, one.sm_clock_mhz)),
-    _Figure("gpu_sm_max_frequency_hertz", "Highest clock.", lambda one: _times(_MEGA, one.sm_clock_max_mhz)),
-    _Figure("gpu_memory_total_bytes", "Memory of its own.", lambda one: one.memory_total_bytes),
-    _Figure("gpu_memory_used_bytes", "Of that, in use.", lambda one: one.memory_used_bytes),
-    _Figure(
-        "gpu_throttle_reasons", "Reasons active at this moment.", lambda one: _size(one.throttle_reasons)
-    ),
-    _Figure("gpu_processes", "Processes that hold its memory.", lambda one: _size(one.processes)),
-    _Figure("gpu_mig_enabled", "1 where it is split into instances.", lambda one: one.mig),
+    Figure("gpu_temperature_celsius", "Temperature of the GPU.", lambda one: one.temperature_c),
+    Figure("gpu_limit_margin_celsius", "Degrees left to the limit.", lambda one: one.limit_margin_c),
+    Figure("gpu_slowdown_celsius", "Where the hardware slows down.", lambda one: one.slowdown_c),
+    Figure("gpu_power_watts", "Power that the GPU draws.", lambda one: one.power_w),
+    Figure("gpu_power_limit_watts", "Power that it may draw.", lambda one: one.power_limit_w),
+    Figure("gpu_energy_joules", "Since the driver was loaded.", lambda one: one.energy_j, is_counter=True),
+    Figure("gpu_sm_frequency_hertz", "Clock of the SMs.", lambda one: _times(_MEGA, one.sm_clock_mhz)),
+    Figure("gpu_sm_max_frequency_hertz", "Highest clock.", lambda one: _times(_MEGA, one.sm_clock_max_mhz)),
+    Figure("gpu_memory_total_bytes", "Memory of its own.", lambda one: one.memory_total_bytes),
+    Figure("gpu_memory_used_bytes", "Of that, in use.", lambda one: one.memory_used_bytes),
+    Figure("gpu_throttle_reasons", "Reasons active at this moment.", lambda one: _size(one.throttle_reasons)),
+    Figure("gpu_processes", "Processes that hold its memory.", lambda one: _size(one.processes)),
+    Figure("gpu_mig_enabled", "1 where it is split into instances.", lambda one: one.mig),
 )
-_THROTTLED: _Figure[float | None] = _Figure(
+_THROTTLED: Figure[float | None] = Figure(
     "gpu_throttled_ratio", "Share of the time since the sample before that it was slowed.", _share
 )
-_THROTTLE_REASON: _Figure[bool] = _Figure(
+_THROTTLE_REASON: Figure[bool] = Figure(
     "gpu_throttle_reason_active", "1 for each reason that slows it at this moment.", float
 )
-_GPU_PROCESS: _Figure[float | None] = _Figure(
+_GPU_PROCESS: Figure[float | None] = Figure(
     "gpu_process_memory_bytes", "GPU memory by program.", lambda one: one
 )
-_MIG: tuple[_Figure[MigInstance], ...] = (
-    _Figure("gpu_mig_memory_total_bytes", "Memory of a MIG instance.", lambda one: one.memory_total_bytes),
-    _Figure("gpu_mig_memory_used_bytes", "Of that, in use.", lambda one: one.memory_used_bytes),
+_MIG: tuple[Figure[MigInstance], ...] = (
+    Figure("gpu_mig_memory_total_bytes", "Memory of a MIG instance.", lambda one: one.memory_total_bytes),
+    Figure("gpu_mig_memory_used_bytes", "Of that, in use.", lambda one: one.memory_used_bytes),
 )
-_LINK: tuple[_Figure[NetworkReading], ...] = (
-    _Figure("network_up", "1 where the link is up.", lambda one: one.up),
-    _Figure("network_receive_bytes_per_second", "Bytes that came.", lambda one: one.rx_bytes_per_s),
-    _Figure("network_transmit_bytes_per_second", "Bytes that went.", lambda one: one.tx_bytes_per_s),
-    _Figure("network_receive_packets_per_second", "Packets that came.", lambda one: one.rx_packets_per_s),
-    _Figure("network_transmit_packets_per_second", "Packets that went.", lambda one: one.tx_packets_per_s),
-    _Figure(
+_LINK: tuple[Figure[NetworkReading], ...] = (
+    Figure("network_up", "1 where the link is up.", lambda one: one.up),
+    Figure("network_receive_bytes_per_second", "Bytes that came.", lambda one: one.rx_bytes_per_s),
+    Figure("network_transmit_bytes_per_second", "Bytes that went.", lambda one: one.tx_bytes_per_s),
+    Figure("network_receive_packets_per_second", "Packets that came.", lambda one: one.rx_packets_per_s),
+    Figure("network_transmit_packets_per_second", "Packets that went.", lambda one: one.tx_packets_per_s),
+    Figure(
         "network_link_bytes_per_second",
         "What the port agreed on with its peer.",
         lambda one: _times(1 / _BITS, one.link_bits_per_s),
     ),
-    _Figure(
+    Figure(
         "network_bus_bytes_per_second",
         "What its PCIe link carries.",
         lambda one: _times(1 / _BITS, one.bus_bits_per_s),
     ),
-    _Figure("network_errors_per_second", "Errors, all together.", lambda one: one.errors_per_s),
+    Figure("network_errors_per_second", "Errors, all together.", lambda one: one.errors_per_s),
 )
-_LINK_ERROR: _Figure[float] = _Figure(
+_LINK_ERROR: Figure[float] = Figure(
     "network_named_errors_per_second",
     "Errors by the name of their counter, of those that moved.",
     lambda one: one,
 )
-_SENSOR: tuple[_Figure[SensorReading], ...] = (
-    _Figure("sensor_temperature_celsius", "Temperature of a sensor.", lambda one: one.temperature_c),
-    _Figure("sensor_critical_celsius", "Where it becomes critical.", lambda one: one.critical_c),
+_SENSOR: tuple[Figure[SensorReading], ...] = (
+    Figure("sensor_temperature_celsius", "Temperature of a sensor.", lambda one: one.temperature_c),
+    Figure("sensor_critical_celsius", "Where it becomes critical.", lambda one: one.critical_c),
 )
-_RAIL: tuple[_Figure[PowerRail], ...] = (
-    _Figure("rail_power_watts", "Power of a rail.", lambda one: one.power_w),
-    _Figure("rail_energy_joules", "Energy of a rail.", lambda one: one.energy_j, is_counter=True),
+_RAIL: tuple[Figure[PowerRail], ...] = (
+    Figure("rail_power_watts", "Power of a rail.", lambda one: one.power_w),
+    Figure("rail_energy_joules", "Energy of a rail.", lambda one: one.energy_j, is_counter=True),
 )

@@ -207,7 +207,7 @@ async def test_an_error_of_ours_is_500_and_logged(
         answer = await ask(agent.port, "/v1/sample")
     assert answer.status == 500
     assert b"secret" not in answer.body
-    assert [one.name for one in caplog.records] == ["sparktop.agent.server"]
+    assert [one.name for one in caplog.records] == ["sparktop.agent.web_server"]
 
 
 async def test_tls_serves_those_who_trust_the_certificate(

@@ -304,3 +304,13 @@ def test_every_family_has_help_and_type() -> None:
         assert family.type in {"gauge", "counter"}
         assert family.name.startswith(PREFIX)
         assert all(one.name.endswith("_total") == (family.type == "counter") for one in family.samples)
+
+
+def test_openmetrics_states_the_unit_of_each_name() -> None:
+    """A family whose name ends with a base unit declares it; other families declare none."""
+    body = page(IDENTITY, big_sample(), accept=OPENMETRICS)[0].decode()
+    units = dict(line.split()[2:] for line in body.splitlines() if line.startswith("# UNIT "))
+    assert units[f"{PREFIX}network_link_bytes_per_second"] == "bytes_per_second"
+    assert units[f"{PREFIX}gpu_energy_joules"] == "joules"
+    assert units[f"{PREFIX}gpu_usage_ratio"] == "ratio"
+    assert f"{PREFIX}load1" not in units

@@ -1,0 +1,172 @@
+"""An HTTP server that only answers GET and HEAD: authentication, limits, refusals and a bounded end.
+
+`AgentServer` and the server of `sparktop export` add the routes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import ssl
+import time
+from collections.abc import Callable, Collection, Sequence
+
+from aiohttp import web
+
+from sparktop import __version__
+from sparktop.agent.access import Guard
+from sparktop.agent.connection import Connection, Limits
+from sparktop.agent.gate import Gate
+from sparktop.agent.rate import Rates
+
+_log = logging.getLogger(__name__)
+
+_CLOSING_S = 0.5
+"""Seconds that responses in progress have to be written at shutdown."""
+_LINGER_S = 1.0
+"""Seconds that an unwanted request body is read and discarded, so that the client can read the refusal."""
+_HEADERS = {
+    "Server": "sparktop",  # do not reveal the versions of libraries
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class WebServer:
+    """Serves the routes of a subclass over HTTP, and /healthz without a token."""
+
+    def __init__(
+        self,
+        *,
+        token: str | None = None,
+        limits: Limits | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        hosts: Collection[str] | None = None,
+    ) -> None:
+        """Prepare to serve; if `token` is set, only requests with this bearer token.
+
+        `clock` returns seconds. With `hosts`, a request is refused unless the host name or address in its
+        Host header is one of them, exactly: a web page whose name points to this machine gets no answer.
+        """
+        self._guard = Guard(token)
+        self._hosts = hosts
+        self._limits = limits or Limits()
+        self._clock = clock
+        self._rates = Rates(self._limits.requests_per_s, self._limits.request_burst, clock)
+        self._server: web.Server | None = None
+        self._gate: Gate | None = None
+
+    @property
+    def connections(self) -> int:
+        """Number of open connections."""
+        return 0 if self._gate is None else len(self._gate)
+
+    def start(self, listeners: Sequence[socket.socket], *, tls: ssl.SSLContext | None = None) -> None:
+        """Serve on bound sockets, which `close` closes; requires a running event loop."""
+        # aiohttp logs errors that any hostile client can cause; they would fill the log.
+        silent = logging.getLogger("sparktop.agent.clients")
+        silent.setLevel(logging.CRITICAL + 1)
+        self._server = web.Server(
+            self._handle,
+            access_log=None,
+            logger=silent,
+            keepalive_timeout=self._limits.keep_alive_s,
+            max_line_size=self._limits.line_bytes,
+            max_field_size=self._limits.line_bytes,
+            lingering_time=_LINGER_S,
+        )
+        self._gate = Gate(self._server, self._limits, tls=tls, clock=self._clock)
+        self._gate.open(listeners)
+
+    async def close(self) -> None:
+        """Stop listening, and wait up to `_CLOSING_S` seconds for responses in progress."""
+        if self._gate is not None and self._server is not None:
+            await self._gate.close()
+            self._server.pre_shutdown()
+            await self._server.shutdown(_CLOSING_S)
+            self._gate.abort()
+
+    async def respond(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
+        """Respond to an authenticated GET or HEAD request; `path` is its URL's path, without the query."""
+        raise NotImplementedError
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Respond to one request; an unexpected error is logged and ends only this request's connection."""
+        connection = self._gate.connection_of(request.protocol) if self._gate is not None else None
+        if connection is None:  # the connection was closed while the request came in
+            return text(503, "closing", close=True)
+        in_time = connection.begin()
+        try:
+            return await self._answer(request, connection, in_time=in_time)
+        except Exception:  # noqa: BLE001 - the one place that catches errors of every request
+            _log.exception("a request could not be answered")
+            return text(500, "an error in sparktop; its log has more", close=True)
+        finally:
+            connection.end()
+
+    async def _answer(
+        self, request: web.BaseRequest, connection: Connection, *, in_time: bool
+    ) -> web.StreamResponse:
+        admitted = self._guard.admits(request.headers.get("Authorization"))
+        # Clients without the token have a budget of their own, so that guessing it locks out no viewer.
+        in_time = self._rates.take((connection.peer, admitted)) and in_time
+        path = request.rel_url.raw_path
+        if (refused := _refused(request, in_time=in_time)) is not None:
+            return refused
+        if not _is_host(request.headers.get("Host"), self._hosts):
+            return text(421, "this server has another name", close=True)
+        if path == "/healthz":
+            return json_bytes(json.dumps({"ok": True, "sparktop": __version__}).encode())
+        if not admitted:
+            return text(401, "unauthorized", close=True, headers={"WWW-Authenticate": "Bearer"})
+        connection.proven = True
+        return await self.respond(request, path)
+
+
+def _refused(request: web.BaseRequest, *, in_time: bool) -> web.Response | None:
+    """Return a refusal if the request is too frequent, not a GET or HEAD, or has a body; else None.
+
+    `in_time` is false if the client exceeds its request rate.
+    """
+    if not in_time:
+        return text(429, "too many requests", close=True, headers={"Retry-After": "1"})
+    if request.method not in {"GET", "HEAD"}:
+        return text(405, "read only: GET or HEAD", close=True, headers={"Allow": "GET, HEAD"})
+    if request.body_exists:
+        return text(413, "no body is wanted", close=True)
+    return None
+
+
+def _is_host(header: str | None, hosts: Collection[str] | None) -> bool:
+    """Return whether the Host header `header`, without its port, is one of `hosts`; None allows any.
+
+    A request without the header is allowed: no web browser sends one.
+    """
+    if hosts is None or header is None:
+        return True
+    host, colon, port = header.strip().lower().rpartition(":")
+    named = host if colon and port.isdigit() else header.strip().lower()
+    return named in hosts
+
+
+def page(body: bytes, content_type: str) -> web.Response:
+    """Return a response with the content `body`."""
+    return web.Response(body=body, headers={**_HEADERS, "Content-Type": content_type})
+
+
+def json_bytes(body: bytes) -> web.Response:
+    """Return a response with the JSON text `body`."""
+    return page(body, "application/json")
+
+
+def text(
+    status: int, line: str, *, close: bool = False, headers: dict[str, str] | None = None
+) -> web.Response:
+    """Return a one-line text response; with `close`, the connection is closed after it."""
+    kind = {"Content-Type": "text/plain; charset=utf-8"}
+    body = f"{line}\n".encode()
+    response = web.Response(body=body, status=status, headers={**_HEADERS, **kind, **(headers or {})})
+    if close:
+        response.force_close()
+    return response
