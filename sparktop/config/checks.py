@@ -230,6 +230,8 @@ def _unused_ways_in(data: Mapping[str, object]) -> Iterator[Problem]:
         for key, via in (("url", "agent"), ("ssh", "ssh")):
             if key in table and table.get("via", "local") == "local":
                 yield Problem(("nodes", number, key), f"has no effect without via = '{via}'")
+        if "ssh_bundle" in table and table.get("via", "local") != "ssh":
+            yield Problem(("nodes", number, "ssh_bundle"), "has no effect without via = 'ssh'")
         if "token_env" in table and "token_file" in table:
             yield Problem(("nodes", number, "token_file"), "stands beside token_env: keep one of them")
 

@@ -22,7 +22,6 @@ from sparktop.model.event import ALERT_KINDS
 from sparktop.model.instant import MAX_INTERVAL_S, MIN_INTERVAL_S
 from sparktop.model.targets import (
     INCIDENTS,
-    NodeTarget,
     NodeThresholds,
     StateThresholds,
     Watch,
@@ -180,7 +179,8 @@ class NodeTable(Strict):
     token_env: Variable | None = None
     token_file: FileName | None = None
     tls_ca: FileName | None = None
-    command: Command = NodeTarget("").command
+    command: Command | None = None
+    ssh_bundle: bool = True
 
 
 class BackendTable(Strict):

@@ -131,6 +131,7 @@ def _node(one: Plain, path: Path, env: Mapping[str, str]) -> NodeTarget:
         token_file=_file(one["token_file"], path, env),
         tls_ca=_file(one["tls_ca"], path, env),
         command=one["command"],
+        ssh_bundle=one["ssh_bundle"],
     )
 
 

@@ -92,7 +92,8 @@ def _node_checks(target: NodeTarget, reading: Reading, identity: NodeIdentity | 
     known = identity or NodeIdentity()
     parts = [known.product, known.os, f"driver {known.driver}" if known.driver else None]
     seen = ", ".join(part for part in parts if part) or "answers"
-    checks = [Check(name, Status.OK, f"read through {target.via}: {seen}")]
+    sent = f"; {known.reader_label} was sent there" if known.reader_label else ""
+    checks = [Check(name, Status.OK, f"read through {target.via}: {seen}{sent}")]
     if isinstance(reading, NodeSample) and not reading.gpus:
         note = reading.gpu_note or "reports no GPU"
         checks.append(Check(f"{target.name} GPU", Status.WARN, note, "look at nvidia-smi there"))

@@ -311,3 +311,11 @@ class NodeIdentity:
     """Version of the sparktop that reads the machine; None if that is this version."""
     simulated: bool = False
     """Whether the machine's agent reports that its readings are simulated."""
+    reader_sha256: str | None = None
+    """SHA-256 of the reader that this viewer sent to the machine over ssh, in hexadecimal digits; None where
+    an installed sparktop reads it."""
+
+    @property
+    def reader_label(self) -> str | None:
+        """The first 12 digits of `reader_sha256` in words, "reader 1a2b3c4d5e6f"; None without them."""
+        return None if self.reader_sha256 is None else f"reader {self.reader_sha256[:12]}"

@@ -35,8 +35,10 @@ class NodeTarget:
     tls_ca: str | None = None
     """Path of a certificate file that verifies the agent's TLS certificate, where the system's
     certificates do not."""
-    command: str = "sparktop"
-    """The sparktop command that ssh runs on the machine."""
+    command: str | None = None
+    """The installed sparktop that ssh runs on the machine, if it is there and not older than this one."""
+    ssh_bundle: bool = True
+    """Whether ssh may send the reader of this version to the machine; if not, sparktop must be installed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 The keys of the schema's first release come first. Later ones follow: the parts of the memory bar, energy and
 MIG, the capacity of a link's bus, errors by name, power rails, the process table, the speed state, the trend
-of the headroom, and the processes of engines. `workloads` is null where an older agent reads the node,
-`processes` unless the process table is on screen when the snapshot is taken.
+of the headroom, the processes of engines, and the digest of the reader sent over ssh. `workloads` is null
+where an older agent reads the node, `processes` unless the process table is on screen when the snapshot is
+taken.
 """
 
 from __future__ import annotations
@@ -125,6 +126,7 @@ def node_json(node: NodeView) -> dict[str, object]:
         "gpus": [_gpu(gpu) for gpu in sample.gpus],
         "gpus_lost": [fields_of(gpu, _LOST_KEYS) for gpu in node.gpus_lost],
         "gpu_note": sample.gpu_note,
+        "reader_sha256": identity.reader_sha256,
         "boot_id": identity.boot_id,
         "booted_at": identity.booted_at,
         "last_boot": None if identity.last_boot is None else fields_of(identity.last_boot, _LAST_BOOT_KEYS),

@@ -19,6 +19,7 @@ def node_sentences(node: NodeView) -> Iterator[str]:
     sample = node.sample
     if sample is None:
         return
+    yield from _reader(node)
     yield from _memory(node, sample)
     if not sample.gpus and sample.gpu_note:
         yield f"GPU: {sample.gpu_note}"
@@ -47,6 +48,12 @@ def node_sentences(node: NodeView) -> Iterator[str]:
 def loss_line(gpu: LostGpu) -> str:
     """Return a sentence that names a lost GPU and the reason."""
     return f"{gpu.label} is LOST: {gpu.reason or 'the driver gives no reason'}"
+
+
+def _reader(node: NodeView) -> Iterator[str]:
+    """Yield a sentence with the full digest of the reader that ssh sent to the node, if it sent one."""
+    if node.identity.reader_sha256 is not None:
+        yield f"reader: sent over ssh, SHA-256 {node.identity.reader_sha256}"
 
 
 def _memory(node: NodeView, sample: NodeSample) -> Iterator[str]:

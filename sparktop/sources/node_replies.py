@@ -37,6 +37,8 @@ class NodeReplies:
         self.since: float | None = None
         """The node's clock (seconds) at the newest sample received; None before the first and after a
         restart."""
+        self.reader_sha256: str | None = None
+        """SHA-256 of the reader that was sent to the node, which becomes part of its identity."""
         self._boot_id: str | None = None
         self._placed_at: float | None = None
 
@@ -91,7 +93,12 @@ class NodeReplies:
             self.since = None
         self._boot_id = reply.boot_id or self._boot_id
         other_version = None if reply.sparktop == __version__ else reply.sparktop
-        identity = replace(reply.identity, sparktop=other_version, simulated=reply.simulated)
+        identity = replace(
+            reply.identity,
+            sparktop=other_version,
+            simulated=reply.simulated,
+            reader_sha256=self.reader_sha256,
+        )
         if identity != self.identity:
             self.identity = identity
 

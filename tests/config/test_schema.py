@@ -109,7 +109,7 @@ def test_every_key_of_an_ssh_node_and_an_agent_arrives(tmp_path: Path) -> None:
           { name = "a", via = "agent", url = "https://a:9750", token_env = "A_TOKEN", tls_ca = "ca/own.pem" },
           { name = "b", via = "agent", url = "http://b:9750", token_file = "~/b.token" },
           { name = "c", via = "agent", url = "http://c:9750", token_file = "/etc/c.token" },
-          { name = "d", via = "ssh", ssh = "d", command = "/opt/spark top/bin/sparktop" },
+          { name = "d", via = "ssh", ssh = "d", command = "/opt/spark top/bin/sparktop", ssh_bundle = false },
         ]
         """,
     )
@@ -117,7 +117,8 @@ def test_every_key_of_an_ssh_node_and_an_agent_arrives(tmp_path: Path) -> None:
     assert [one.token for one in nodes] == ["hunter2", None, None, None]
     assert [one.token_file for one in nodes] == [None, "/home/me/b.token", "/etc/c.token", None]
     assert [one.tls_ca for one in nodes] == [str(tmp_path / "ca" / "own.pem"), None, None, None]
-    assert [one.command for one in nodes] == [*["sparktop"] * 3, "/opt/spark top/bin/sparktop"]
+    assert [one.command for one in nodes] == [None, None, None, "/opt/spark top/bin/sparktop"]
+    assert [one.ssh_bundle for one in nodes] == [True, True, True, False]
     assert "hunter2" not in repr(nodes)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import pytest
+
 from sparktop.doctor.check import Status
 from sparktop.doctor.network import RealNetwork
 from sparktop.doctor.nodes import check_node, way_in
@@ -70,6 +72,18 @@ async def test_what_ssh_says_is_told(network: RealNetwork) -> None:
     (node,) = await check_node(NodeTarget("n", "ssh", ssh="u@h"), network, source=lambda _: source)
     assert (node.status, node.message) == (Status.FAIL, "u@h has no sparktop: install it there")
     assert source.closed == 1
+
+
+@pytest.mark.parametrize(
+    ("digest", "words"),
+    [("0123456789abcdef" * 4, "Ubuntu 24.04; reader 0123456789ab was sent there"), (None, "Ubuntu 24.04")],
+)
+async def test_a_reader_that_was_sent_is_named(network: RealNetwork, digest: str | None, words: str) -> None:
+    """Over ssh the line says what was sent there, by its digest; an installed sparktop is not mentioned."""
+    sample = NodeSample(at=4.0, gpus=(GpuReading(0),))
+    source = OneReading(sample, NodeIdentity("Ubuntu 24.04", reader_sha256=digest))
+    (node,) = await check_node(NodeTarget("n", "ssh", ssh="u@h"), network, source=lambda _: source)
+    assert (node.status, node.message) == (Status.OK, f"read through ssh: {words}")
 
 
 async def test_a_refused_token_has_advice(serve: Serve, network: RealNetwork) -> None:

@@ -21,7 +21,7 @@ TOP = """schema taken_at sparktop interval_s simulated nodes backends routers ba
     alerts events self"""
 NODE = """name via ok error age_s os driver product cpu memory gpus network sensors
     maker processor headroom speed gpu_note gpus_lost boot_id throttled_60s_percent rails processes
-    booted_at last_boot kernel workloads engine_processes"""
+    booted_at last_boot kernel workloads engine_processes reader_sha256"""
 CPU = "percent cores load1 core_percent groups"
 GROUP = "name cores percent max_mhz"
 MEMORY = """unified total_bytes used_bytes available_bytes page_cache_bytes cma_free_bytes headroom_bytes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeSample
@@ -33,7 +34,7 @@ async def agent_sources(clock: FakeClock, waits: Waits) -> AsyncIterator[Make]:
     """Return a function that makes sources; all of them are closed at the end."""
     sources: list[AgentSource] = []
 
-    def make(url: str, **how: str) -> AgentSource:
+    def make(url: str, **how: Any) -> AgentSource:  # noqa: ANN401 - fields of a target
         source = AgentSource(NodeTarget("n", "agent", url, **how), clock=clock, sleep=waits)
         sources.append(source)
         return source

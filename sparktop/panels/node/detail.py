@@ -77,7 +77,7 @@ def drawn_node_detail(
         title=name_tab("node", view.name),
         state=state_run(view),
         about=about(view),
-        status=[label(f" {view.via} ")],
+        status=[label(f" {' · '.join(part for part in (view.via, view.identity.reader_label) if part)} ")],
         footnote=footnote(view),
         note=driver,
     )

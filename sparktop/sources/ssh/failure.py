@@ -6,6 +6,7 @@ import re
 
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
+from sparktop.sources.ssh.remote import CUT_INPUT, NO_PYTHON, WRONG_DIGEST
 from sparktop.values import dataclass
 
 _SSH_FAILED = 255
@@ -51,8 +52,8 @@ class Ending:
 
     where: str
     """Destination as the user wrote it: user@host."""
-    command: str
-    """The remote command."""
+    command: str | None
+    """The installed sparktop that ssh was asked to run; None if the reader is sent."""
     status: int | None
     """Exit status of ssh. A negative value is the negated number of a signal; None means that ssh still
     runs."""
@@ -69,9 +70,16 @@ def explain(ending: Ending) -> LinkError:
     where, command, words = ending.where, ending.command, _last_words(ending.written)
     quoted = f": {words}" if words else ""
     kind = FailureKind.ENDED
-    if ending.status == _NOT_FOUND:
+    if (found := _of_receiver(ending)) is not None:
+        return found
+    if command is None and ending.status in {_NOT_FOUND, _NOT_EXECUTABLE}:
         kind = FailureKind.COMMAND_NOT_FOUND
-        message = f"no `{command}` on {where}: ssh needs sparktop there too: {_INSTALL}"
+        message = f"{where} runs no `sh`, `nice` or Python where ssh looks for them{quoted}"
+    elif command is None and ending.status is not None and ending.status >= 0:
+        message = f"the reader sent to {where} ended with status {ending.status}{quoted}"
+    elif ending.status == _NOT_FOUND:
+        kind = FailureKind.COMMAND_NOT_FOUND
+        message = f"no `{command}` on {where}: without ssh_bundle, ssh needs sparktop there: {_INSTALL}"
     elif ending.status == _NOT_EXECUTABLE:
         kind = FailureKind.COMMAND_NOT_FOUND
         message = f"`{command}` on {where} cannot be run{quoted}"
@@ -85,6 +93,22 @@ def explain(ending: Ending) -> LinkError:
     else:
         message = f"`{command} agent --stdio` on {where} ended with status {ending.status}{quoted}"
     return LinkError(kind, message)
+
+
+def _of_receiver(ending: Ending) -> LinkError | None:
+    """Return the error for an exit status of what receives the reader on the other machine; else None."""
+    where, words = ending.where, _last_words(ending.written)
+    if ending.status == CUT_INPUT:
+        message = f"the reader sent to {where} did not arrive whole: the connection ended before"
+        return LinkError(FailureKind.ENDED, message)
+    if ending.status == WRONG_DIGEST:
+        message = f"the reader sent to {where} arrived changed (another SHA-256), so it was not run"
+        return LinkError(FailureKind.MALFORMED, message)
+    if ending.status == NO_PYTHON:
+        seen = f" ({words})" if words else ""
+        message = f"no Python 3.10 or newer on {where}{seen}: install one there, or sparktop itself"
+        return LinkError(FailureKind.COMMAND_NOT_FOUND, message)
+    return None
 
 
 def _of_ssh(ending: Ending) -> LinkError:

@@ -1,11 +1,10 @@
-"""A running ssh process with `sparktop agent --stdio` at its remote end."""
+"""A running ssh process with the reader of a machine at its remote end."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-import shlex
 import signal
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -15,77 +14,52 @@ from sparktop.hardware.ras.reader import Found
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
 from sparktop.sources.ssh.failure import Ending, LinkError, explain
+from sparktop.sources.ssh.remote import READY, Remote, command_line, quiet_environment
 from sparktop.sources.wire.decode import MOST_BYTES, WireError, decode, decode_ranks
 from sparktop.sources.wire.reply import Reply
 
-_OPTIONS = {
-    "BatchMode": "yes",  # never prompt: the screen belongs to the viewer
-    "ConnectTimeout": "10",
-    "ServerAliveInterval": "5",
-    "ServerAliveCountMax": "3",
-    # An existing master connection may be used; becoming master would end other sessions together with ours.
-    "ControlMaster": "no",
-    "ClearAllForwardings": "yes",
-    "RemoteCommand": "none",
-    "LogLevel": "ERROR",
-}
-"""Options for this use only; all else, including the host-key policy, is the user's configuration."""
-_SCRIPT = (
-    'case "$0" in "~/"*) c="$HOME/${0#??}";; *) c="$0";; esac; '
-    'PATH="$PATH:$HOME/.local/bin:$HOME/bin"; export PATH; exec "$c" agent --stdio'
-)
-"""Runs the sparktop command in $0, also where it lies in a folder in which pipx and uv install programs.
-
-A non-login shell does not have ~/.local/bin in PATH."""
 _NOISE_LINES = 200
 _NOISE_BYTES = 64 << 10
 """Most lines and bytes that a shell's start-up files may print before the first answer."""
 _STDERR_KEPT_BYTES = 8192
+_STDERR_MOST_BYTES = 1 << 20
+"""Most bytes on standard error between two answers; more is a flood, which ends the connection."""
 _LAST_WORDS_S = 1.0
 """Seconds to wait for the exit status after the last answer."""
 _LEAVING_S = 0.5
 """Seconds for each of: exit by itself, after SIGTERM, after SIGKILL."""
 
 
-def command_line(ssh: str, options: Sequence[str], destination: str, command: str) -> list[str]:
-    """Return the command line, as a list, that starts ssh with the agent `command` at `destination`.
-
-    Neither `destination` nor `command` can be taken for an option or expanded by a shell. Any login shell
-    works at the destination, because it gets only words in single quotes.
-    """
-    ours = [word for name, value in _OPTIONS.items() for word in ("-o", f"{name}={value}")]
-    remote = f"exec sh -c {shlex.quote(_SCRIPT)} {shlex.quote(command)}"
-    return [ssh, *options, "-T", "-x", "-a", *ours, "--", destination, remote]
-
-
-def quiet_environment() -> dict[str, str]:
-    """Return the environment variables, changed so that ssh cannot open a window to ask for a password."""
-    return {**os.environ, "SSH_ASKPASS": "/bin/false", "SSH_ASKPASS_REQUIRE": "never"}
-
-
 class SshLink:
     """A running ssh process: each request is a line written to it, each answer a line read from it."""
 
-    def __init__(self, process: asyncio.subprocess.Process, where: str, command: str) -> None:
-        """Wrap an ssh process whose stdin, stdout and stderr are pipes.
-
-        `where` and `command` appear in messages.
-        """
+    def __init__(self, process: asyncio.subprocess.Process, remote: Remote) -> None:
+        """Wrap an ssh process, started for `remote`, whose stdin, stdout and stderr are pipes."""
         self._process = process
-        self._where = where
-        self._command = command
+        self._remote = remote
+        self._where = clean(remote.destination, 80)
+        self.sent = False
+        """Whether the other machine has asked for the reader and was sent it."""
+        self.version = ""
+        """The version of sparktop that greeted; "" before the greeting."""
         self._written: deque[bytes] = deque()
         self._written_bytes = 0
+        self._unanswered_bytes = 0
+        """Bytes on standard error since the newest answer."""
         self._stderr_task = asyncio.get_running_loop().create_task(self._read_stderr())
         self._owed = False
         """True while the answer to a request is outstanding."""
         self._answered = False
 
+    @property
+    def sha256(self) -> str | None:
+        """SHA-256 of the reader that was sent, in hexadecimal digits; None for an installed sparktop."""
+        bundle = self._remote.bundle
+        return bundle.sha256 if self.sent and bundle is not None else None
+
     @classmethod
-    async def start(
-        cls, ssh: str, options: Sequence[str], destination: str, command: str, where: str
-    ) -> SshLink:
-        """Start ssh and return the link, before any answer of the remote agent.
+    async def start(cls, ssh: str, options: Sequence[str], remote: Remote) -> SshLink:
+        """Start ssh and return the link, before any answer of the remote reader.
 
         ssh runs in a session of its own: it has no terminal to prompt on, and signals to the session reach
         its children.
@@ -95,7 +69,7 @@ class SshLink:
         """
         try:
             process = await asyncio.create_subprocess_exec(
-                *command_line(ssh, options, destination, command),
+                *command_line(ssh, options, remote),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -109,20 +83,23 @@ class SshLink:
         except OSError as error:
             message = f"ssh cannot be started: {error.strerror or type(error).__name__}"
             raise LinkError(FailureKind.UNSUPPORTED, message) from None
-        return cls(process, where, command)
+        return cls(process, remote)
 
     async def hello(self) -> Reply:
-        """Return the reply that the agent sends first, before any request.
+        """Return the reply that the reader sends first, before any request, and keep its version.
 
-        Output of the remote shell's start-up files before this reply is skipped.
+        Output of the remote shell's start-up files before this reply is skipped. A machine that asks for the
+        reader is sent it, once.
 
         Raises:
             LinkError: the reply is missing or unreadable.
         """
         try:
-            return await self._answer()
+            reply = await self._answer()
         except WireError as error:
             raise LinkError(error.kind, f"{self._where}: {error}") from None
+        self.version = reply.sparktop
+        return reply
 
     async def ask(
         self, since: float | None, *, processes: bool, interval_s: float | None, clock: Callable[[], float]
@@ -198,12 +175,24 @@ class SshLink:
         line = b""
         while lines <= _NOISE_LINES and size_bytes <= _NOISE_BYTES:
             line = await self._line()
+            if line.rstrip() == READY and not self.sent:
+                await self._send_reader()
             if line.startswith(b"{") and b'"schema"' in line:
-                self._owed, self._answered = False, True
+                self._owed, self._answered, self._unanswered_bytes = False, True, 0
                 return line
             lines += 1
             size_bytes += len(line)
         raise self._no_answer_in(line)
+
+    async def _send_reader(self) -> None:
+        """Write the reader to ssh's standard input, for the program that runs it from memory there."""
+        stdin, bundle = self._process.stdin, self._remote.bundle
+        if stdin is None or bundle is None:
+            return
+        self.sent = True
+        with suppress(ConnectionError):  # whether it ended shows in what can be read
+            stdin.write(bundle.data)
+            await stdin.drain()
 
     async def _line(self) -> bytes:
         stdout = self._process.stdout
@@ -229,19 +218,25 @@ class SshLink:
             async with asyncio.timeout(_LAST_WORDS_S):
                 await self._process.wait()
                 await asyncio.shield(self._stderr_task)
+        if self._unanswered_bytes > _STDERR_MOST_BYTES:
+            return self._no_answer_in(self._written[-1].rpartition(b"\n")[0].rpartition(b"\n")[2])
         written = b"".join(self._written).decode("utf-8", "replace")
         status = self._process.returncode
-        return explain(Ending(self._where, self._command, status, written, answered=self._answered))
+        command = None if self.sent else self._remote.command
+        return explain(Ending(self._where, command, status, written, answered=self._answered))
 
     async def _read_stderr(self) -> None:
-        """Read stderr until it ends, since a full pipe would block ssh.
+        """Read stderr until it ends, since a full pipe would block ssh; keep its last `_STDERR_KEPT_BYTES`.
 
-        Keep its last `_STDERR_KEPT_BYTES`.
+        More than `_STDERR_MOST_BYTES` between two answers end ssh.
         """
         stderr = self._process.stderr
         assert stderr is not None  # noqa: S101 - the process was started with pipes
         while chunk := await stderr.read(_STDERR_KEPT_BYTES):
             self._written.append(chunk)
             self._written_bytes += len(chunk)
+            self._unanswered_bytes += len(chunk)
+            if self._unanswered_bytes > _STDERR_MOST_BYTES and self._process.returncode is None:
+                self._process.kill()
             while self._written_bytes - len(self._written[0]) >= _STDERR_KEPT_BYTES:
                 self._written_bytes -= len(self._written.popleft())

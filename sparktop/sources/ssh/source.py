@@ -1,4 +1,4 @@
-"""Source of a remote machine's samples through ssh, which runs `sparktop agent --stdio` there."""
+"""Source of a remote machine's samples through ssh, which runs a reader there."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.targets import NodeTarget
 from sparktop.model.text import clean
 from sparktop.sources.node_replies import NodeReplies
+from sparktop.sources.ssh.connector import Connector
 from sparktop.sources.ssh.failure import LinkError
 from sparktop.sources.ssh.link import SshLink
 from sparktop.sources.wire.decode import WireError
@@ -19,9 +20,6 @@ from sparktop.sources.wire.reply import Reply
 
 BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds before each further connection attempt; the last value repeats."""
-FIRST_ANSWER_S = 20.0
-"""Seconds from the start of ssh to the agent's greeting: ssh's own connect limit is 10 s, and Python
-starts slowly on a busy machine."""
 SILENT_S = 15.0
 """Seconds without an answer after which a connection is dropped."""
 _NEVER_CLOSED = "a source that is closed cannot be polled"
@@ -49,11 +47,8 @@ class SshSource:
         """Whether to request the process table too."""
         self.interval_s: float | None = None
         """Requested seconds between the node's samples; None leaves the interval to the node."""
-        self._destination = target.ssh or ""
-        self._command = target.command
-        self._where = clean(self._destination, 80)
-        self._ssh = ssh
-        self._ssh_options = tuple(ssh_options)
+        self._connector = Connector(target, ssh, ssh_options)
+        self._where = self._connector.where
         self._clock = clock
         self._sleep = sleep
         self._replies = NodeReplies()
@@ -106,10 +101,7 @@ class SshSource:
         link: SshLink | None = None
         try:
             async with asyncio.timeout(deadline_s):
-                link = await SshLink.start(
-                    self._ssh, self._ssh_options, self._destination, self._command, self._where
-                )
-                await link.hello()
+                link = await self._connector.connect()
                 return await link.ask_ranks()
         except TimeoutError:
             message = f"no answer from sparktop on {self._where} about NCCL within {deadline_s:g} s"
@@ -164,17 +156,11 @@ class SshSource:
         self._began_at, self._retry_at, self._silent_since = self._clock(), None, None
         link: SshLink | None = None
         try:
-            link = await SshLink.start(
-                self._ssh, self._ssh_options, self._destination, self._command, self._where
-            )
-            async with asyncio.timeout(FIRST_ANSWER_S):
-                await link.hello()  # until its first sample, the agent cannot name its machine
+            link = await self._connector.connect()
+            self._replies.reader_sha256 = link.sha256
             self._link = link
             self._settled.set()
             await self._lost.wait()
-        except TimeoutError:
-            message = f"no answer from sparktop on {self._where} within {FIRST_ANSWER_S:g} s of connecting"
-            self._problem = LinkError(FailureKind.TIMEOUT, message)
         except LinkError as error:
             self._problem = error
         finally:

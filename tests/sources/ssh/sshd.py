@@ -66,6 +66,20 @@ class Sshd:
         subprocess.run(command, check=True, timeout=20)  # noqa: S603 - a fixed command
         return file
 
+    def forced(self, name: str, script: str) -> tuple[str, ...]:
+        """Return options with a key for which the server runs the shell script `script` in any case.
+
+        The script has what ssh asked for in $SSH_ORIGINAL_COMMAND, as the login shell would get it.
+        """
+        file = self.folder / f"{name}.sh"
+        file.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        file.chmod(0o755)
+        key = self.make_key(f"{name}.key")
+        line = f'command="{file}" {key.with_suffix(".key.pub").read_text(encoding="utf-8")}'
+        with (self.folder / "authorized_keys").open("a", encoding="utf-8") as accepted:
+            accepted.write(line)
+        return self.options(name, IdentityFile=str(key))
+
     def known_as(self, public: Path) -> str:
         """Return the line of a known_hosts file that says that this server has that key."""
         return f"[127.0.0.1]:{self.port} {public.read_text(encoding='utf-8')}"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import NodeTarget
 from sparktop.sources.ssh.failure import Ending, explain
-from sparktop.sources.ssh.link import command_line, quiet_environment
+from sparktop.sources.ssh.remote import Remote, command_line, quiet_environment
 from sparktop.sources.ssh.source import BACKOFF_S, SshSource
 from tests.sources.conftest import FakeClock
 
@@ -95,7 +95,7 @@ def test_any_words_become_one_clean_line(status: int | None, written: str, where
 @example('$(id) `id` \\ " !')
 def test_the_command_reaches_the_shell_as_one_word(command: str) -> None:
     """The login shell over there runs `sh`, and that gets the command whole, whatever is in it."""
-    line = command_line("ssh", (), "spark", command)[-1]
+    line = command_line("ssh", (), Remote("spark", command))[-1]
     exec_sh = shlex.split(line)
     assert exec_sh[:3] == ["exec", "sh", "-c"]
     assert exec_sh[4:] == [command]
@@ -109,7 +109,7 @@ def test_the_script_runs_what_it_is_given(tmp_path: Path) -> None:
     program = folder / "spark top"
     program.write_text('#!/bin/sh\necho "$@"\n', encoding="utf-8")
     program.chmod(0o755)
-    line = command_line("ssh", (), "spark", str(program))[-1]
+    line = command_line("ssh", (), Remote("spark", str(program)))[-1]
     done = subprocess.run(  # noqa: S603 - what is tested
         ["/bin/sh", "-c", line], cwd=tmp_path, capture_output=True, check=True, timeout=20
     )
@@ -119,7 +119,7 @@ def test_the_script_runs_what_it_is_given(tmp_path: Path) -> None:
 
 def test_a_destination_is_no_option() -> None:
     """A host that begins with a dash stands behind the end of the options; no prompt can come."""
-    line = command_line("ssh", ("-F", "x"), "-oProxyCommand=touch bad", "sparktop")
+    line = command_line("ssh", ("-F", "x"), Remote("-oProxyCommand=touch bad", "sparktop"))
     assert line[line.index("--") + 1] == "-oProxyCommand=touch bad"
     assert line[:3] == ["ssh", "-F", "x"]
     assert "BatchMode=yes" in line

@@ -6,33 +6,23 @@ import asyncio
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import NodeSample
+from sparktop.model.failure import FailureKind
 from sparktop.model.targets import NodeTarget
 from sparktop.sources.ssh.source import SshSource
-from tests.sources.ssh.sshd import Sshd, sshd
+from tests.sources.ssh.remote import DEADLINE_S, SPARKTOP, RemoteProcess, failure_of, sample_of
+from tests.sources.ssh.sshd import Sshd
 
 pytestmark = pytest.mark.process
 
-SPARKTOP = str(Path(sys.executable).with_name("sparktop"))
-DEADLINE_S = 20.0
 HELLO = '{"schema": "sparktop.node/1", "sparktop": "0.1.0"}'
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    """Yield a running sshd."""
-    with sshd(tmp_path_factory.mktemp("sshd")) as running:
-        yield running
 
 
 class Pause:
@@ -71,7 +61,7 @@ async def ssh_source(
     pause: Pause | None = None,
 ) -> AsyncIterator[SshSource]:
     """Return a source for the machine behind `server`, closed at the end."""
-    target = NodeTarget("n", "ssh", ssh="spark", command=command)
+    target = NodeTarget("n", "ssh", ssh="spark", command=command, ssh_bundle=False)
     options = server.options() if options is None else options
     # Waiting for the node's next sample takes its own time: it is the real agent's.
     source = SshSource(target, ssh_options=options, sleep=pause or asyncio.sleep)
@@ -92,47 +82,6 @@ def script(folder: Path, text: str) -> str:
 def real_with_pid(folder: Path) -> str:
     """Make a program that is the real sparktop and tells its process id."""
     return script(folder, f'echo $$ > "$pid"\nexec {shlex.quote(SPARKTOP)} "$@"')
-
-
-class RemoteProcess:
-    """The process over there, held so that its id cannot become another's."""
-
-    def __init__(self, folder: Path) -> None:
-        self.pid = int((folder / "pid").read_text(encoding="utf-8"))
-        self._fd = os.pidfd_open(self.pid)
-
-    def kill(self) -> None:
-        """End it as the kernel does that has no memory left."""
-        signal.pidfd_send_signal(self._fd, signal.SIGKILL)
-
-    def kill_server_half(self) -> None:
-        """End the sshd that serves the connection, as a lost network would."""
-        status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
-        parent = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:"))
-        assert "sshd" in Path(f"/proc/{parent}/comm").read_text(encoding="utf-8")
-        os.kill(parent, signal.SIGKILL)
-
-    async def ended(self) -> None:
-        """Wait until it has gone; the test's timeout ends it otherwise."""
-        gone = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        loop.add_reader(self._fd, gone.set)
-        await gone.wait()
-        loop.remove_reader(self._fd)
-        os.close(self._fd)
-
-
-async def sample_of(source: SshSource) -> NodeSample:
-    reading = await source.poll(DEADLINE_S)
-    assert isinstance(reading, NodeSample), reading
-    return reading
-
-
-async def failure_of(source: SshSource, deadline_s: float = DEADLINE_S) -> Failure:
-    reading = await source.poll(deadline_s)
-    assert isinstance(reading, Failure), reading
-    assert reading.message.isprintable()
-    return reading
 
 
 async def test_the_real_agent_answers_and_leaves_nothing_behind(server: Sshd, tmp_path: Path) -> None:
@@ -343,7 +292,13 @@ async def test_a_remote_that_hangs_costs_a_deadline_and_then_the_connection(
 ) -> None:
     """Each poll ends with its deadline; a connection that stays silent is given up and made again."""
     clock, pause = Clock(), Pause()
-    target = NodeTarget("n", "ssh", ssh="spark", command=script(tmp_path, f"echo '{HELLO}'; cat > /dev/null"))
+    target = NodeTarget(
+        "n",
+        "ssh",
+        ssh="spark",
+        command=script(tmp_path, f"echo '{HELLO}'; cat > /dev/null"),
+        ssh_bundle=False,
+    )
     source = SshSource(target, ssh_options=server.options(), clock=clock, sleep=pause)
     assert source._keeper is None
     early = await failure_of(source, deadline_s=0.0)

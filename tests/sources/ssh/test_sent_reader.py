@@ -1,0 +1,248 @@
+"""Machines with nothing but Python: the reader is sent through a real ssh; what can go wrong on the way."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparktop import __version__
+from sparktop.model.failure import FailureKind
+from sparktop.model.node import NodeIdentity
+from sparktop.model.targets import NodeTarget
+from sparktop.sources.ssh import connector
+from sparktop.sources.ssh.bundle import reader_bundle
+from sparktop.sources.ssh.connector import is_older
+from sparktop.sources.ssh.remote import _RECEIVE, READY, Remote, command_line
+from sparktop.sources.ssh.source import SshSource
+from tests.sources.installed import installed
+from tests.sources.ssh.pythons import VERSIONS, python
+from tests.sources.ssh.remote import SPARKTOP, RemoteProcess, failure_of, sample_of
+from tests.sources.ssh.sshd import Sshd
+
+pytestmark = pytest.mark.process
+
+TARGET = NodeTarget("n", "ssh", ssh="spark")
+ASKED = 'exec sh -c "$SSH_ORIGINAL_COMMAND"'
+"""The end of a forced command that does what ssh asked for."""
+LOW = 10
+OLD = '{"schema": "sparktop.node/1", "sparktop": "0.0.1"}'
+
+
+@asynccontextmanager
+async def source_of(options: tuple[str, ...], target: NodeTarget = TARGET) -> AsyncIterator[SshSource]:
+    """Return a source that is closed at the end."""
+    source = SshSource(target, ssh_options=options)
+    try:
+        yield source
+    finally:
+        await source.close()
+
+
+async def read_once(options: tuple[str, ...], target: NodeTarget = TARGET) -> NodeIdentity:
+    """Read a sample; return what the machine is."""
+    async with source_of(options, target) as source:
+        sample = await sample_of(source)
+        assert sample.memory.total_bytes
+        assert source.identity is not None
+        return source.identity
+
+
+def program(folder: Path, name: str, text: str) -> Path:
+    """Make a shell script in `folder`, which is made too."""
+    folder.mkdir(exist_ok=True)
+    file = folder / name
+    file.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    file.chmod(0o755)
+    return file
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_python_is_all_that_is_needed(server: Sshd, tmp_path: Path, version: str) -> None:
+    """With an empty home the machine is read, at low priority; afterwards no file and no process is left."""
+    folder = program(tmp_path / "bin", "python3", f'exec {shlex.quote(python(version))} "$@"').parent
+    pid = shlex.quote(str(tmp_path / "pid"))
+    script = f"echo $$ > {pid}; PATH={shlex.quote(str(folder))}:/usr/bin:/bin {ASKED}"
+    async with source_of(server.forced(f"python{version}", script)) as source:
+        source.show_processes = True
+        sample = await sample_of(source)
+        remote = RemoteProcess(tmp_path)
+        priority = os.getpriority(os.PRIO_PROCESS, remote.pid)
+        identity = source.identity
+    await remote.ended()
+    assert sample.processes is not None
+    assert identity is not None
+    assert (identity.reader_sha256, identity.sparktop) == (reader_bundle().sha256, None)
+    assert priority == min(19, os.getpriority(os.PRIO_PROCESS, 0) + LOW)
+    assert list(server.home.iterdir()) == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash", "fish", "tcsh", "zsh"])
+async def test_any_login_shell_passes_it_on(server: Sshd, shell: str) -> None:
+    """What ssh runs is one line that no shell changes: each gets it as its server would hand it over."""
+    if shell in {"tcsh", "zsh"} and shutil.which(shell) is None:
+        pytest.skip(f"no {shell} on this machine")
+    path = installed(shell, shell)
+    options = server.forced(f"shell-{shell}", f'exec {path} -c "$SSH_ORIGINAL_COMMAND"')
+    assert (await read_once(options)).reader_sha256 == reader_bundle().sha256
+
+
+def unshared() -> str:
+    """Return the path of a program that gives another one mounts of its own; skip where it may not."""
+    unshare = installed("unshare", "util-linux")
+    if subprocess.run([unshare, "-m", "true"], check=False, capture_output=True).returncode:  # noqa: S603 - fixed
+        pytest.skip("no private mounts here")
+    return unshare
+
+
+async def test_no_file_is_executed(server: Sshd) -> None:
+    """A /tmp on which nothing may be executed, and that is read-only, is enough."""
+    unshare = unshared()
+    mount = "mount -t tmpfs -o noexec,nosuid,nodev,ro tmpfs /tmp"
+    options = server.forced("noexec", f"exec {unshare} -m sh -c '{mount} && {ASKED}'")
+    assert (await read_once(options)).reader_sha256 == reader_bundle().sha256
+
+
+async def test_a_banner_does_not_hide_it(server: Sshd) -> None:
+    """Lines that a shell's start-up files print are passed over, also those that look like ours."""
+    text = f"echo 'Welcome to {{spark}}'; echo '{{\"motd\": 1}}'; echo not {READY.decode()}; echo; {ASKED}"
+    assert (await read_once(server.forced("banner", text))).reader_sha256 is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "script", "kind", "words"),
+    [
+        ("cut", 'head -c 1000 | sh -c "$SSH_ORIGINAL_COMMAND"', FailureKind.ENDED, "did not arrive whole"),
+        ("garbage", "yes garbage", FailureKind.MALFORMED, 'prints something else than answers: "garbage"'),
+        ("ready", f"yes {READY.decode()}", FailureKind.MALFORMED, "prints something else than answers"),
+        ("stderr", "yes flood >&2", FailureKind.MALFORMED, 'prints something else than answers: "flood"'),
+        ("ends", f"echo {READY.decode()}; exit 3", FailureKind.ENDED, "sent to spark ended with status 3"),
+        ("no sh", f"PATH=/no; exec /bin/{ASKED[5:]}", FailureKind.COMMAND_NOT_FOUND, "runs no `sh`, `nice`"),
+    ],
+    ids=lambda one: one if isinstance(one, str) and len(one) < 10 else "",
+)  # fmt: skip
+async def test_each_trouble_is_one_line(
+    server: Sshd, name: str, script: str, kind: FailureKind, words: str
+) -> None:
+    """Input that is cut, a host that floods, a program that ends: bounded, and said at once."""
+    async with source_of(server.forced(f"trouble {name}".replace(" ", "-"), script)) as source:
+        failure = await failure_of(source)
+    assert failure.kind is kind
+    assert words in failure.message
+    assert failure.message.startswith("reconnecting in 1 s: ")
+
+
+async def test_what_arrives_changed_is_not_run(server: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another digest than the one announced ends it before a byte is run."""
+    wrong = replace(reader_bundle(), sha256="0" * 64)
+    monkeypatch.setattr(connector, "reader_bundle", lambda: wrong)
+    async with source_of(server.options()) as source:
+        failure = await failure_of(source)
+    assert failure.kind is FailureKind.MALFORMED
+    assert "arrived changed (another SHA-256), so it was not run" in failure.message
+
+
+@pytest.mark.parametrize(
+    ("stand_in", "seen"),
+    [
+        (None, "on spark: install one there"),
+        ('case "$1" in -V) echo Python 3.9.18;; *) exit 1;; esac', "(Python 3.9.18)"),
+    ],
+)
+async def test_a_machine_without_a_new_python_is_told_apart(
+    server: Sshd, tmp_path: Path, stand_in: str | None, seen: str
+) -> None:
+    """No Python, or one that is too old: the line says which, and what to do."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("sh", "nice"):
+        (folder / name).symlink_to(installed(name, "coreutils"))
+    if stand_in is not None:
+        program(folder, "python3", stand_in)
+    options = server.forced(tmp_path.name, f"PATH={shlex.quote(str(folder))}; HOME=/nowhere; {ASKED}")
+    async with source_of(options) as source:
+        failure = await failure_of(source)
+    assert failure.kind is FailureKind.COMMAND_NOT_FOUND
+    assert "no Python 3.10 or newer on spark" in failure.message
+    assert seen in failure.message
+
+
+async def test_a_start_up_file_that_reads_the_input_is_named(
+    server: Sshd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both sides wait then: the limit ends it, and the line names that cause."""
+    monkeypatch.setattr(connector, "FIRST_ANSWER_S", 0.5)
+    async with source_of(server.forced("eats-input", f"cat > /dev/null; {ASKED}")) as source:
+        failure = await failure_of(source)
+    assert failure.kind is FailureKind.TIMEOUT
+    assert "does a start-up file of its shell read standard input?" in failure.message
+
+
+async def test_a_forced_command_keeps_the_installed_sparktop(server: Sshd) -> None:
+    """A key that may only run the agent is not sent the reader: its greeting comes unasked."""
+    identity = await read_once(server.forced("forced", f"exec {shlex.quote(SPARKTOP)} agent --stdio"))
+    assert identity.reader_sha256 is None
+
+
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [
+        (f'exec {shlex.quote(SPARKTOP)} "$@"', False),
+        (None, True),
+        (f"echo '{OLD}'; cat", True),
+        ("echo 'usage: sparktop' >&2; exit 2", True),
+    ],
+    ids=["equal", "missing", "older", "without --stdio"],
+)
+async def test_an_installed_sparktop_is_used_if_it_is_not_older(
+    server: Sshd, tmp_path: Path, text: str | None, *, sent: bool
+) -> None:
+    """`command` is used where it is there and at least this version; otherwise the reader is sent."""
+    command = tmp_path / "spark top"
+    if text is not None:
+        program(tmp_path, command.name, text)
+    identity = await read_once(server.options(), replace(TARGET, command=str(command)))
+    assert (identity.reader_sha256 is not None) is sent
+    assert identity.sparktop is None
+
+
+def test_versions_are_compared_by_their_numbers() -> None:
+    """0.10 is newer than 0.9; what has no number is not called older."""
+    assert is_older("0.9", "0.10")
+    assert is_older("0.3.0", "0.3.0.1")
+    assert not is_older(__version__, __version__)
+    assert not is_older("1.0.dev1", "0.9")
+    assert not is_older("main", __version__)
+
+
+@pytest.mark.parametrize("command", [None, "~/sparktop/.venv/bin/sparktop"])
+def test_what_ssh_runs_has_nothing_that_a_shell_would_change(command: str | None) -> None:
+    """One line in single quotes, without quotes, backslashes, exclamation marks and line ends inside."""
+    line = command_line("ssh", (), Remote("spark", command, reader_bundle()))[-1]
+    words = shlex.split(line)
+    assert words[:3] == ["exec", "sh", "-c"]
+    assert not any(mark in word for word in words for mark in "'\\!\n")
+    assert len(line) < 1500
+
+
+def test_nothing_is_sent_where_that_is_forbidden() -> None:
+    """Without the reader, ssh runs the installed sparktop and no Python."""
+    line = command_line("ssh", (), Remote("spark", "sparktop", None))[-1]
+    assert "python" not in line
+    assert "agent --stdio" in line
+
+
+@pytest.mark.parametrize(("data", "code"), [(b"PK", 75), (b"PKPK", 76), (b"PKPKPK", 76)])
+def test_only_the_announced_bytes_are_run(data: bytes, code: int) -> None:
+    """Too few bytes end with 75, others with 76; not one more than announced is read."""
+    command = [sys.executable, "-I", "-S", "-B", "-c", _RECEIVE, "4", "0" * 64]
+    done = subprocess.run(command, input=data, capture_output=True, timeout=30, check=False)  # noqa: S603 - fixed
+    assert (done.returncode, done.stdout, done.stderr) == (code, READY + b"\n", b"")
