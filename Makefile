@@ -10,7 +10,7 @@ AGAIN := --reruns 1 -rR
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test unit all-tests lint rules types pictures wheel aarch64 live prometheus soak bench truth screenshots readme clean FORCE
+.PHONY: help venv install uninstall bundle demo test unit all-tests lint rules types pictures wheel aarch64 live prometheus soak bench truth screenshots readme clean FORCE
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -21,6 +21,15 @@ $(VENV)/.%: FORCE
 FORCE:
 
 venv: $(VENV)/.dev ## the virtual environment with all that development needs
+
+install: ## sparktop for this user: its own environment, and a link in ~/.local/bin
+	@scripts/install
+
+uninstall: ## remove what make install made
+	@scripts/install --remove
+
+bundle: $(VENV)/.dev ## one executable file in dist/, for this machine or ARCH=aarch64, Python FOR=3.12
+	timeout 600 $(BIN)/python scripts/bundle.py $(if $(ARCH),--arch $(ARCH)) $(if $(FOR),--python $(FOR))
 
 demo: $(VENV)/.run ## two simulated Sparks behind a router that oscillates, and the monitor on them
 	@$(BIN)/sparktop demo
@@ -54,10 +63,10 @@ pictures: $(VENV)/.dev
 	timeout 400 $(BIN)/python scripts/screenshots.py --check
 
 wheel: $(VENV)/.dev ## the wheel, built and tried in a clean environment
-	timeout 300 $(BIN)/python scripts/check_wheel.py
+	timeout 600 $(BIN)/python scripts/check_wheel.py
 
 aarch64: $(VENV)/.dev ## every dependency installs from wheels on a Spark
-	timeout 300 $(BIN)/python scripts/check_aarch64.py
+	timeout 300 $(BIN)/python scripts/bundle.py --arch aarch64 --check
 
 live: $(VENV)/.dev ## our figures against two real vLLM servers (scripts/real_stack.sh install first)
 	timeout -s INT -k 60 600 $(BIN)/pytest -m live tests/live -rs -s

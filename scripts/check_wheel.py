@@ -1,6 +1,8 @@
 """The wheel, built from this tree and installed where nothing else is, works from any directory.
 
-`--version`, `--help` of each command, every shipped theme, the example configuration.
+`--version`, `--help` of each command, every shipped theme, the example configuration. Then `make install`
+into an empty home and `make uninstall`, and the executable file that `make bundle` builds, without any
+site-packages.
 """
 
 from __future__ import annotations
@@ -17,14 +19,18 @@ INSTALL_S = 240
 COMMAND_S = 30
 
 
-def run(*command: str | Path, cwd: Path, timeout_s: float = COMMAND_S) -> str:
-    """Run a command away from the tree and give what it prints.
+def run(*command: str | Path, cwd: Path, timeout_s: float = COMMAND_S, home: Path | None = None) -> str:
+    """Run a command in the folder `cwd`, for the user whose home is `home`, and return what it prints.
 
     Raises:
         SystemExit: it failed.
     """
     # A PYTHONPATH would let the tree stand in for what the wheel lacks.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    if home is not None:
+        env = {name: value for name, value in env.items() if not name.startswith("XDG_")} | {
+            "HOME": str(home)
+        }
     done = subprocess.run(
         [str(word) for word in command],
         cwd=cwd,
@@ -59,6 +65,8 @@ def main() -> None:
         run(bin_folder / "pip", "install", "--quiet", wheel, cwd=away, timeout_s=INSTALL_S)
         check_program(bin_folder, away)
         print(f"{wheel.name}: built, installed in a clean environment and tried")
+        check_install(away)
+        check_bundle(away)
 
 
 def check_contents(wheel: Path) -> None:
@@ -88,6 +96,33 @@ def check_program(bin_folder: Path, away: Path) -> None:
     example = away / "sparktop.toml"
     example.write_text(run(sparktop, "config", "--default", cwd=away))
     run(sparktop, "config", "--check", example, cwd=away)
+
+
+def check_install(away: Path) -> None:
+    """Install for a user with an empty home, and remove it again."""
+    home = away / "home"
+    home.mkdir()
+    run(ROOT / "scripts" / "install", cwd=away, timeout_s=INSTALL_S, home=home)
+    version = run(home / ".local" / "bin" / "sparktop", "--version", cwd=away, home=home)
+    run(ROOT / "scripts" / "install", "--remove", cwd=away, home=home)
+    left = [path for path in (home / ".local").rglob("*") if not path.is_dir()]
+    expect(f"make uninstall leaves {left}", holds=not left)
+    print(f"make install, make uninstall: {version.strip()} came and went")
+
+
+def check_bundle(away: Path) -> None:
+    """Run the executable file without the packages of any Python."""
+    bundle, home = away / "sparktop.pyz", away / "bundle home"
+    home.mkdir()
+    print(
+        run(
+            sys.executable, ROOT / "scripts" / "bundle.py", "--output", bundle, cwd=away, timeout_s=INSTALL_S
+        ).strip()
+    )
+    shown = run(sys.executable, "-S", "-E", "-s", bundle, "--help", cwd=away, home=home)
+    expect("the bundle's --help says no usage", holds="usage: sparktop" in shown)
+    listed = run(bundle, "themes", cwd=away, home=home)
+    expect("the bundle lists no themes", holds=len(listed.splitlines()) > 1)
 
 
 if __name__ == "__main__":
