@@ -109,10 +109,21 @@ def _evidence(
         cores=lanes,
         router=router,
         peers=peers,
+        neighbours=_neighbours(track, backends),
         read_percent=read_percent(bandwidth_gb_per_s(samples), reads, len(view.nodes), lanes),
         read_gb_per_s=reads,
         server_cores=track.work.server_cores,
         speculates=bool(view.spec_drafts_per_s),
+    )
+
+
+def _neighbours(track: BackendTrack, backends: Mapping[str, BackendTrack]) -> tuple[str, ...]:
+    """Return the names of the other servers on the machines of a backend that run requests."""
+    nodes = set(track.view.nodes)
+    return tuple(
+        name
+        for name, other in backends.items()
+        if other is not track and other.view.running and nodes & set(other.view.nodes)
     )
 
 

@@ -99,6 +99,8 @@ class Evidence:
     """Name of the router in front of it; None if none is known."""
     peers: tuple[Peer, ...] = ()
     """The other servers behind that router that serve the same model in the same role."""
+    neighbours: tuple[str, ...] = ()
+    """Names of the other servers on its machines that run requests."""
     read_percent: float | None = None
     """Memory reads of its GPUs as a percentage of the bandwidth, by the server's own estimate."""
     read_gb_per_s: float | None = None

@@ -66,7 +66,8 @@ def _outside(evidence: Evidence, load: Load) -> Limit | None:
 def _inside(evidence: Evidence, load: Load) -> Limit:
     """Return the limit that the engine's queue shows, or else the limit of its steps or its client."""
     queued = 0.0 if load.is_passing and _has_room(evidence, load) else load.queued
-    found = (long_prefill_limit(load) or client_limit(load)) if queued < _SELDOM_QUEUED else None
+    seldom = queued < _SELDOM_QUEUED
+    found = (long_prefill_limit(load) or client_limit(load, evidence)) if seldom else None
     if found is not None:
         return found
     cost = step_cost(evidence.looks, speculates=evidence.speculates)

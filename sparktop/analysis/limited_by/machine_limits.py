@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import fmean, median
 
-from sparktop.analysis.limited_by.evidence import Evidence, Machine, MachineLook
+from sparktop.analysis.limited_by.evidence import Evidence, Look, Machine, MachineLook
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED
 from sparktop.model.limit import Limit, LimitKind
 
@@ -17,6 +17,12 @@ _FULL_CORE_SHARE = 0.9
 """CPU cores that a process with one busy thread uses when that thread never waits."""
 _THROTTLED_SHARE = 0.8
 """A throttled clock is a limit below this share of the clock that the GPU has reached under load."""
+_FOREIGN_PERCENT = 50.0
+"""A GPU that is used at least this much while its server has nothing to do works for another program."""
+_FEWEST_FOREIGN = 3
+"""Least number of samples of such a GPU."""
+_AROUND_S = 2.1
+"""A server had nothing to do if all its polls up to this many seconds before and after say so."""
 LINK_SHARE = 0.4
 """Share of the time that the link between ranks is in use from which on it is the largest part of a step."""
 
@@ -36,6 +42,30 @@ def gpu_percent(evidence: Evidence) -> float | None:
     means = [_mean(look.gpu_percent for look in recent(one, evidence.window_s)) for one in evidence.machines]
     known = [mean for mean in means if mean is not None]
     return fmean(known) if len(known) == len(means) else None
+
+
+def foreign_gpu_percent(evidence: Evidence) -> float | None:
+    """Return the mean use in percent of the machine's GPU while the server had nothing to do.
+
+    It is the use by other programs. None if it is small, or not seen often enough to be sure.
+    """
+    if evidence.spans > 1 or len(evidence.machines) != 1:
+        return None
+    since = evidence.looks[-1].at - evidence.window_s
+    used = [
+        look.gpu_percent
+        for look in recent(evidence.machines[0], evidence.window_s)
+        if look.gpu_percent is not None and look.at >= since and _was_empty(evidence.looks, look.at)
+    ]
+    mean = fmean(used) if len(used) >= _FEWEST_FOREIGN else 0.0
+    return mean if mean >= _FOREIGN_PERCENT else None
+
+
+def _was_empty(looks: Sequence[Look], at: float) -> bool:
+    """Return whether a server had no request and generated nothing at the time `at`, and shortly before."""
+    near = [look for look in looks if at - _AROUND_S <= look.at <= at + _AROUND_S]
+    empty = all(look.running == 0 and not look.waiting for look in near)
+    return len(near) > 1 and empty and near[0].generated == near[-1].generated
 
 
 def power_limit(evidence: Evidence) -> Limit | None:

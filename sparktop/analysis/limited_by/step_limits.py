@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparktop.analysis.limited_by.evidence import Evidence
 from sparktop.analysis.limited_by.load import Load
-from sparktop.analysis.limited_by.machine_limits import BUSY_GPU_PERCENT, gpu_percent
+from sparktop.analysis.limited_by.machine_limits import BUSY_GPU_PERCENT, foreign_gpu_percent, gpu_percent
 from sparktop.analysis.limited_by.step_cost import StepCost
 from sparktop.model.limit import Limit, LimitKind
 
@@ -28,15 +28,25 @@ _UNEXPLAINED = 0.5
 """A regression that leaves a larger part of the time unexplained is not used."""
 
 
-def client_limit(load: Load) -> Limit | None:
-    """Return the limit by a client that leaves the server without requests for part of the time."""
+def client_limit(load: Load, evidence: Evidence) -> Limit | None:
+    """Return the limit by a client that leaves the server without requests for part of the time.
+
+    If other programs use the GPU meanwhile, the reason says so.
+    """
     if load.idle < IDLE_SHARE:
         return None
     percent = 100 * load.idle
+    foreign = foreign_gpu_percent(evidence)
     if load.running_most == 0:
         reason = f"no request in the last {load.span_s:.0f} s"
-    else:
+    elif foreign is None:
         reason = f"no request runs in {percent:.0f} % of the time, none waits"
+    else:
+        reason = f"no request runs in {percent:.0f} % of the time"
+    if foreign is not None:
+        users = evidence.neighbours
+        user = users[0] if len(users) == 1 else "other servers" if users else "another program"
+        reason = f"{reason}, the GPU is {foreign:.0f} % busy with {user}"
     return Limit(LimitKind.CLIENT, reason, None, percent, 100.0, "%")
 
 

@@ -54,7 +54,7 @@ def backend_detail(
         kept = len(head) if view.loading is not None else 0
         rows = [*rows[:kept], *(in_role(row, "stale") for row in rows[kept:])]
     title, state = name_and_state(view)
-    lower, note = footnote(replace(view, progress=None), with_limit=in_edge)  # the first row has it
+    lower, note = footnote(replace(view, progress=None), on_board=in_edge)  # the first row has it
     return framed(
         rows,
         width,

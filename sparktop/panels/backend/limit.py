@@ -39,18 +39,10 @@ def _role(limit: Limit) -> str:
     return "muted" if limit.kind is LimitKind.UNKNOWN else "title"
 
 
-def limit_note(limit: Limit | None, *, short: bool = False) -> Row:
-    """Return the verdict for the edge of a frame; empty without one.
-
-    The `short` note has the first part of the reason alone, in runs of which the last ones can be left out.
-    The other one leaves out a limit that is not
-    known, since the URL says more.
-    """
-    if limit is None or (limit.kind is LimitKind.UNKNOWN and not short):
-        return []
-    first, *more = limit.words.split("; ")
-    if short:
-        clause, comma, rest = first.partition(", ")
-        return [(f" {limit.title}", _role(limit)), (f": {clause}", "muted"), (f"{comma}{rest} ", "muted")]
-    last = "" if limit.window_s is None else f" {limit.window_s:.0f} s"
-    return [(f" {limit.title}", "title"), (f"{last}: {' · '.join((first, *more))} ", "muted")]
+def limit_note(limit: Limit) -> Row:
+    """Return the verdict for the edge of a frame, with its parts separated so that the last ones may go."""
+    words = limit.words.replace("; ", " · ")
+    if limit.kind is LimitKind.UNKNOWN:
+        return [(f" {words} ({limit.title}) ", "muted")]
+    last = "" if limit.window_s is None else f" · last {limit.window_s:.0f} s"
+    return [(f" {limit.title}", _role(limit)), (f": {words}{last} ", "muted")]

@@ -9,6 +9,7 @@ from sparktop.analysis.verdict import balance_cost
 from sparktop.graphics import numbers
 from sparktop.graphics.scale import Top, top_without_spikes, widest_top
 from sparktop.model.balance import Balance
+from sparktop.model.limit import LimitKind
 from sparktop.model.progress import Progress
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.panels.backend.limit import limit_note
@@ -299,37 +300,35 @@ def _trouble(view: BackendView) -> Row:
     return []
 
 
-def footnote(view: BackendView, *, short: bool = False, with_limit: bool = False) -> tuple[Row, Row]:
+def footnote(view: BackendView, *, on_board: bool = False) -> tuple[Row, Row]:
     """Return the texts of the frame's lower edge: (for the left, for the right).
 
     At the left stands the failure, else how long there was no progress, else what else is wrong, else what
-    limits the backend (`with_limit`), else URL and nodes; at the right the duration of the last poll. The
-    `short` URL has no scheme, and nothing else follows it.
+    limits the backend (`on_board`), else where it runs; at the right the duration of the last poll. Only the
+    full screen of the backend has its URL.
     """
     if view.failure is not None:
         since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
         if view.loading is not None:  # the panel names its process
             words = view.failure.message.partition(" (process")[0]
             return [(f" …{since}: {words} ", failure_role(view))], []
-        stale = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
+        stale = "" if view.age_s is None else f" · figures {numbers.age(view.age_s)} old"
         sign = "✖" if has_failed(view) else "…"
-        return [(f" {sign}{since}: {view.failure.message}{stale} ", failure_role(view))], []
+        return [(f" {sign} {view.failure.message}{since}{stale} ", failure_role(view))], []
     if view.progress is not None:
-        words = view.progress.fact if short else view.progress.sentence
-        return [(f" {words} ", _STANDING_ROLES.get(view.progress.word, "text"))], []
+        return [(f" {view.progress.sentence} ", _STANDING_ROLES.get(view.progress.word, "text"))], []
     if trouble := _trouble(view):
         return trouble, []
-    limit = limit_note(view.limited_by, short=short) if with_limit else []
-    if limit or short:
-        return limit or [(f" {view.url.split('://')[-1]} ", "muted")], []
     poll = [] if view.poll_ms is None else [(f" {view.poll_ms:.0f} ms ", "muted")]
-    nodes = f" on {', '.join(view.nodes)}" if view.nodes else ""
-    if view.rate_note:
-        nodes += f" · tok/s {view.rate_note}"
-    context = (
-        "" if view.max_model_len is None else f" · context {numbers.count(view.max_model_len, 5).strip()}"
-    )
-    return [(f" {view.url}{nodes}{context} ", "muted")], poll
+    if on_board and view.limited_by is not None:
+        return limit_note(view.limited_by), poll if view.limited_by.kind is LimitKind.UNKNOWN else []
+    where = f"on {', '.join(view.nodes)}" if view.nodes else ""
+    facts = [where if on_board else f"{view.url} {where}".rstrip()]
+    facts += [f"tok/s {view.rate_note}"] if view.rate_note else []
+    if view.max_model_len is not None:
+        facts.append(f"context {numbers.count(view.max_model_len, 5).strip()} tokens")
+    words = " · ".join(fact for fact in facts if fact)
+    return [(f" {words} ", "muted")] if words else [], poll
 
 
 def backend_panel(
@@ -360,7 +359,7 @@ def backend_panel(
         rows = [row if index < len(loads) else in_role(row, "stale") for index, row in enumerate(rows)]
     title, state = name_and_state(view)
     timed = last and view.failure is None and view.state is not BackendState.UNKNOWN
-    lower, note = footnote(view, short=timed, with_limit=True)
+    lower, note = footnote(view, on_board=True)
     role = frame_role("backend", selected=selected, failed=has_failed(view))
     drawn_rows = framed(
         rows,
@@ -374,4 +373,4 @@ def backend_panel(
         note=note,
         fitted=True,
     )
-    return with_time_axis(drawn_rows, width, window, role) if timed else drawn_rows
+    return with_time_axis(drawn_rows, width, window, role, lower) if timed else drawn_rows

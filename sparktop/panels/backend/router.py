@@ -52,7 +52,7 @@ def router_panel(
         rows += [[], *below(inner, room)[:room]]
     rows = [fit_row([(" ", "text"), *row], width - 2) for row in rows]
     state, since = _state(view)
-    footnote, note = _footnote(view, note_inside=inside > 1 and view.deployments is None)
+    footnote, note = _footnote(view, inside)
     return framed(
         rows,
         width,
@@ -67,6 +67,10 @@ def router_panel(
     )
 
 
+_LISTED = 2
+"""Up to this many rows inside its frame, a router's deployments have no rows of their own."""
+
+
 def _deployments(view: RouterView, width: int, inside: int) -> list[Row]:
     """Return rows on the router's deployments, as detailed as the number of rows `inside` the panel allows.
 
@@ -75,7 +79,7 @@ def _deployments(view: RouterView, width: int, inside: int) -> list[Row]:
     """
     if inside <= 1:
         return [_summary(view)]
-    return [_flow(view, width)] if inside == 2 else [[], *_listing(view, width, inside - 2)]
+    return [_flow(view, width)] if inside == _LISTED else [[], *_listing(view, width, inside - 2)]
 
 
 def _about(view: RouterView) -> Row:
@@ -112,11 +116,12 @@ def _state(view: RouterView) -> tuple[Run, Row]:
     return word, [] if since is None else [label(f" since {since.astimezone():%H:%M:%S} ")]
 
 
-def _footnote(view: RouterView, *, note_inside: bool) -> tuple[Row, Row]:
+def _footnote(view: RouterView, inside: int) -> tuple[Row, Row]:
     """Return the texts of the frame's lower edge: (for the left, for the right).
 
-    At the left stands the failure, else which backends are stuck, else the router's note and URL; at the
-    right the duration of the last poll. `note_inside`: the note is already shown inside the panel.
+    At the left stands the failure, else which backends are stuck, else the router's note, and its URL where
+    each deployment has a row; at the right the duration of the last poll. `inside` is the number of rows
+    inside the frame.
     """
     if view.failure is not None:
         stale = "" if view.age_s is None else f" last answer {numbers.age(view.age_s)} ago:"
@@ -127,8 +132,9 @@ def _footnote(view: RouterView, *, note_inside: bool) -> tuple[Row, Row]:
         # Red is what is certain, as the backend's own word and alert are.
         unsure = all(words.startswith(BackendState.SUSPECT.value) for words in view.stuck.values())
         return [(f" ▲ {listed} ", "warn") if unsure else (f" ✖ {listed} ", "bad")], poll
-    words = view.url if view.note is None or note_inside else f"{view.note} · {view.url}"
-    return [(f" {words} ", "muted")], poll
+    note = None if inside > 1 and view.deployments is None else view.note
+    words = " · ".join(part for part in (note, view.url if inside > _LISTED else None) if part)
+    return [(f" {words} ", "muted")] if words else [], poll
 
 
 def _share(view: RouterView, width: int) -> Row:

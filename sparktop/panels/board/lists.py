@@ -90,7 +90,9 @@ def backend_list(
         )
     else:
         rows = [row for view in shown for row in table.rows(view, each, selected=view.name == selected)]
-    some = f" {first + 1}–{first + len(shown)} of {len(views)} " if len(shown) < len(views) else ""
+    some: Row = []
+    if len(shown) < len(views):
+        some = [(f" {first + 1}–{first + len(shown)} of {len(views)} ", "muted")]
     status = edge_verdict(snapshot.balance, place.width - 24) if verdict else []
     listed = _in_frame(
         place,
@@ -101,12 +103,13 @@ def backend_list(
         kind="backend",
         title=name_tab("backend", "", "backends"),
         status=status,
-        footnote=[(some, "muted")],
+        footnote=some,
     )
     entries = [Place("row", first + at.index, at.x, at.y, at.width, at.height) for at in listed.entries]
     if wide or place.columns > 1:
         return Listed(listed.rows, entries)
-    return Listed(with_time_axis(listed.rows, place.width, window, frame_role("backend")), entries)
+    rows = with_time_axis(listed.rows, place.width, window, frame_role("backend"), some)
+    return Listed(rows, entries)
 
 
 def visible(place: Place, count: int, *, wide: bool) -> int:

@@ -10,7 +10,7 @@ from sparktop.graphics.cells import cell_width
 from sparktop.model.event import Alert, Event, Severity, Values
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.figures import figure, label
-from sparktop.panels.parts.frame import frame_role, framed, name_tab
+from sparktop.panels.parts.frame import frame_role, framed, name_tab, shortened
 from sparktop.panels.parts.rows import Row, row_width
 from sparktop.panels.parts.sentences import flowed, wrapped
 from sparktop.values import dataclass
@@ -100,14 +100,14 @@ class _Entry:
     def rows(self, width: int, most: int) -> list[Row]:
         """Return the entry in at most `most` rows, with the message wrapped.
 
-        If the message needs more rows, it is returned unwrapped in a single row, which the caller must cut.
+        If the message needs more rows, it is shortened to a single row.
         """
         indent = row_width(self.head)
         below = width - indent < _LEAST_WRAPPED  # a long subject: the message begins in the next row
         indent = _INDENT if below else indent
         lines = wrapped(self.message, width - indent)
         if not 1 <= len(lines) <= most - below:
-            return [self._with_values([*self.head, (self.message, self.role)], width)]
+            return [self._with_values(shortened([*self.head, (self.message, self.role)], width), width)]
         rows: list[Row] = [list(self.head)] if below else [[*self.head, (lines[0], self.role)]]
         rows += [[label(" " * indent), (line, self.role)] for line in lines[0 if below else 1 :]]
         apart = flowed([[label(value)] for value in self.values], width - indent)

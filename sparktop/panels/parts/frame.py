@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from sparktop.colors.derived import KINDS
-from sparktop.graphics.cells import cell_width, fit
+from sparktop.graphics.cells import cell_width
 from sparktop.panels.parts.rows import Row, Run, fit_row, row_width
 
 _DIGITS = {"node": "¹", "backend": "²", "events": "³", "self": "⁴"}
@@ -15,7 +15,10 @@ _LETTERS = {"balance": "b", "events": "e"}
 """The key that shows a panel of a kind alone."""
 _BETWEEN = " · "
 _CLAUSE = re.compile(r"[:;,] ")
-_CUT_FIGURE = re.compile(r"\d[\d.,]*( ?[A-Za-zµ%°/×]+)?…\s*$")
+_BRACKETS = re.compile(r" \([^()]*\)")
+_FIGURE_AT_END = re.compile(r"\d ?[A-Za-zµ%°/×]+$")
+"""The dots of a shortened text would seem to belong to the unit."""
+_OPEN_END = re.compile(r"[−~<>]?\d[\d.,]*|of|in|the|a|an|and|to|at|by|is|than|its")
 _LEAST_NAME = 4
 """Least width in cells of a panel's name, however long its state is."""
 
@@ -85,7 +88,7 @@ def _edge(
     tail: Row = [*end, ("─", role)] if end and row_width(end) + 3 + max(4, least) <= inside else []
     room = inside - used - row_width(tail)
     if head and room > 4:
-        shown = _shortened(head, room - 1)
+        shown = shortened(head, room - 1)
         runs.extend(shown)
         used += row_width(shown)
     gap = inside - used - row_width(tail)
@@ -94,32 +97,43 @@ def _edge(
 
 
 def _first_part(piece: Sequence[Run]) -> int:
-    """Return the width in cells of the text `piece` without the parts that `_shortened` leaves out first."""
+    """Return the width in cells of the text `piece` without the parts that `shortened` leaves out first."""
     if not piece:
         return 0
     *start, (text, _) = piece
     return row_width(start) + cell_width(text.partition(_BETWEEN)[0]) + 1
 
 
-def _shortened(piece: Sequence[Run], room: int) -> Row:
-    """Return the styled text `piece` in at most `room` cells: first without its last parts, then cut.
+def shortened(piece: Sequence[Run], room: int) -> Row:
+    """Return the styled text `piece` in at most `room` cells, without cutting a word of its last run.
 
-    The parts of a text are separated by " · ". A figure or its unit is not cut: the text then ends before it,
-    at the end of a clause if possible.
+    What is in brackets goes first, then parts after " · ", from the last one, then clauses that end with a
+    comma or the like, as long as half of the text remains, and last the words at its end.
     """
     *start, (text, role) = piece
     left = room - row_width(start)
+    if cell_width(text) > left:
+        text = _BRACKETS.sub("", text)
     while cell_width(text) > left and _BETWEEN in text:
         text = f"{text.rpartition(_BETWEEN)[0]} "
+    if cell_width(text) > left:
+        ends = [match.start() for match in _CLAUSE.finditer(text) if left / 2 < match.start() < left]
+        text = f"{text[: ends[-1]]} " if ends else _without_last_words(text, left)
     row = [*start, (text, role)]
-    if row_width(row) <= room:
-        return row
-    cut = _CUT_FIGURE.search(fit(text, max(0, left)))
-    if cut is None:
-        return fit_row(row, room)
-    ends = [match.start() for match in _CLAUSE.finditer(text, 0, cut.start()) if match.start() > left / 2]
-    shorter = f"{text[: ends[-1]]} " if ends else f"{text[: cut.start()].rstrip()}… "
-    return [*start, (shorter, role)]
+    return row if row_width(row) <= room else fit_row(row, room)
+
+
+def _without_last_words(text: str, room: int) -> str:
+    """Return the first words of `text` with "…" in at most `room` cells; "" if the first does not fit.
+
+    A number is not the last word, as it would lack its unit, nor a word that only leads to the next.
+    """
+    words = text.split()
+    while words and (cell_width(" ".join(words)) + 3 > room or _OPEN_END.fullmatch(words[-1])):
+        words.pop()
+    lead = text[: len(text) - len(text.lstrip())]
+    dots = "" if _FIGURE_AT_END.search(" ".join(words)) else "…"
+    return f"{lead}{' '.join(words)}{dots} " if words else ""
 
 
 def _head(title: Sequence[Run], state: Run | None, about: Sequence[Run], room: int) -> Row:

@@ -15,6 +15,7 @@ from sparktop.graphics.cells import cell_width
 from sparktop.graphics.scale import Top
 from sparktop.model.series import Series
 from sparktop.panels.parts.columns import graph_columns, graph_starts
+from sparktop.panels.parts.frame import shortened
 from sparktop.panels.parts.rows import Row, Run, merged, row_width, spread_row
 from sparktop.panels.parts.slots import held_slots, hold_last
 from sparktop.values import dataclass
@@ -202,25 +203,24 @@ def caption(label: Sequence[Run], top: str, width: int, *shorter: Sequence[Run])
     return spread_row(words, [(ends[-1], "muted")], width)
 
 
-def with_time_axis(rows: list[Row], width: int, window: TimeWindow, role: str) -> list[Row]:
+def with_time_axis(
+    rows: list[Row], width: int, window: TimeWindow, role: str, text: Sequence[Run] = ()
+) -> list[Row]:
     """Return a framed panel whose lower edge has the labels of the time axis below each graph.
 
-    `rows` are the rows of the panel, `width` cells wide, and `role` is the colour of the edge. Text of the
-    edge that does not end before the first graph is left out.
+    `rows` are the rows of the panel, `width` cells wide, and `role` is the colour of the edge. `text` stands
+    at the left of the edge. If it is longer than the part before the graphs, it takes the place of the first
+    graph's labels: those of the second are the same.
     """
     starts = graph_starts(width)
     if not starts:
         return rows
     each = graph_columns(width)[1]
-    edge: Row = []
+    if len(starts) > 1 and row_width(text) > starts[0] - 4:
+        starts = starts[1:]
     left = starts[0] - 1
-    for text, colour in rows[-1]:
-        cells = cell_width(text)
-        whole = cells <= left or not text.strip("╰─╯")
-        edge.append((text[:left], colour) if whole else ("─" * left, role))
-        left -= min(cells, left)
-        if not left:
-            break
+    edge: Row = [("╰─", role), *(shortened(text, left - 3) if text else ())]
+    edge.append(("─" * (left - row_width(edge)), role))
     for start, end in zip(starts, (*starts[1:], width), strict=True):
         edge.append(("─", role))
         edge += _axis_runs(time_axis(each, window.span_s / (2 * each)), role)

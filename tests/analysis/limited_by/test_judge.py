@@ -238,15 +238,38 @@ def test_uneven_servers_without_a_router_blame_none() -> None:
 
 def test_a_client_that_pauses() -> None:
     """No request ran in half of the time, and none waited."""
-    found = judged(Served(running=0, swing=3))
+    found = judged(Served(running=0, swing=3), machines=(machine(gpu=30.0),))
     assert found.kind is LimitKind.CLIENT
     assert "none waits" in found.reason
 
 
 def test_a_server_without_requests_waits_for_its_clients() -> None:
     """Nothing else can be said about an idle server."""
-    found = judged(Served(running=0))
+    found = judged(Served(running=0), machines=())
     assert (found.kind, found.reason) == (LimitKind.CLIENT, "no request in the last 30 s")
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "user"),
+    [((), "another program"), (("server-2",), "server-2"), (("server-2", "server-3"), "other servers")],
+)
+def test_a_gpu_that_is_busy_without_its_server_works_for_others(
+    neighbours: tuple[str, ...], user: str
+) -> None:
+    """An idle server on a busy GPU is no contradiction: the reason says whose work it is."""
+    found = judged(Served(running=0), machines=(machine(gpu=97.0),), neighbours=neighbours)
+    assert found.kind is LimitKind.CLIENT
+    assert found.reason == f"no request in the last 30 s, the GPU is 97 % busy with {user}"
+
+
+def test_a_gpu_that_rests_with_its_server_has_no_other_user() -> None:
+    """Neither a quiet GPU nor one whose server has work says anything about others."""
+    assert "busy" not in judged(Served(running=0), machines=(machine(gpu=20.0),)).reason
+    made = [look._replace(running=0.0 if second % 3 else 2.0) for second, look in enumerate(Served().looks())]
+    found = limited_by(Evidence(tuple(made), machines=(machine(gpu=97.0),)))
+    assert found is not None
+    assert found.kind is LimitKind.CLIENT
+    assert found.reason.endswith("none waits")
 
 
 def test_without_a_view_of_the_machine_flat_steps_name_nothing() -> None:

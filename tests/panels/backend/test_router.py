@@ -116,7 +116,8 @@ def test_it_tells_who_it_is_and_where_it_sends(routed: Snapshot) -> None:
     assert "A spark-a" in share
     assert "B spark-b" in share
     assert "spark-1 → spark-a · spark-2 → spark-b · cloud-1 ✖ unmapped" in flow
-    assert "http://192.168.100.11:4000" in edge
+    assert "://" not in edge
+    assert "http://192.168.100.11:4000" in panel(routed.routers[0], height=20)[-1]
 
 
 def test_deployments_that_do_not_fit_are_counted() -> None:

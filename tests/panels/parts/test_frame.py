@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.panels.parts.frame import framed, key_tab, tab
+from sparktop.panels.parts.frame import framed, key_tab, shortened, tab
 from sparktop.panels.parts.rows import row_text, row_width
 
 ABOUT = [("─ ", "border"), ("openai/gpt-oss-120b ", "text"), ("0.32.0 ", "muted")]
@@ -41,6 +41,40 @@ def test_the_key_of_the_lower_edge_goes_before_its_sentence() -> None:
     assert "65 W" in row_text(narrow)
     assert "…" not in row_text(narrow)
     assert "Processes" not in row_text(narrow)
+
+
+CAUSE = [
+    ("✖ ", "bad"),
+    ("nothing listens on 10.0.0.1:8000 (connection refused) since 09:02 · 31 s old", "bad"),
+]
+
+
+@pytest.mark.parametrize(
+    ("room", "shown"),
+    [
+        (90, "✖ nothing listens on 10.0.0.1:8000 (connection refused) since 09:02 · 31 s old"),
+        (60, "✖ nothing listens on 10.0.0.1:8000 since 09:02 · 31 s old"),
+        (50, "✖ nothing listens on 10.0.0.1:8000 since 09:02 "),
+        (40, "✖ nothing listens on 10.0.0.1:8000… "),
+        (30, "✖ nothing listens on… "),
+    ],
+)
+def test_a_sentence_is_shortened_by_whole_words(room: int, shown: str) -> None:
+    """What explains goes first, then what is added, then words at the end: never letters of one."""
+    assert row_text(shortened(CAUSE, room)) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "room", "shown"),
+    [
+        ("it swings to spark-b and back, one of the two is idle", 40, "it swings to spark-b and back "),
+        ("the KV cache is 98 % full of requests", 22, "the KV cache… "),
+        ("no comma, but a long sentence after it", 30, "no comma, but a long… "),
+    ],
+)
+def test_a_sentence_ends_with_a_clause_or_before_a_figure(text: str, room: int, shown: str) -> None:
+    """A clause needs no dots; a number is not left without its unit."""
+    assert row_text(shortened([(text, "text")], room)) == shown
 
 
 def test_fitted_rows_are_padded_to_the_height() -> None:

@@ -7,7 +7,16 @@ import pytest
 from sparktop.colors.palette import LEVELS
 from sparktop.graphics.scale import Top
 from sparktop.model.series import HistoryTable, Series
-from sparktop.panels.parts.graph import TimeAxis, TimeWindow, area_rows, caption, stacked_rows, top_words
+from sparktop.panels.parts.frame import framed
+from sparktop.panels.parts.graph import (
+    TimeAxis,
+    TimeWindow,
+    area_rows,
+    caption,
+    stacked_rows,
+    top_words,
+    with_time_axis,
+)
 from sparktop.panels.parts.rows import row_text
 
 
@@ -68,6 +77,21 @@ def test_a_clipped_spike_is_marked_at_the_upper_edge(height: int, end_slot: int,
         assert "".join("↑" if char == "↑" else " " for char in first) == marked
         assert len(first) == 4
         assert not any("↑" in row for row in rest)
+
+
+@pytest.mark.parametrize(
+    ("words", "axes"),
+    [("", 2), ("busy with requests", 2), ("a reason that is longer than the figures are", 1)],
+)
+def test_a_long_reason_takes_the_place_of_the_first_axis(words: str, axes: int) -> None:
+    """The lowest panel says what the others say, and the time under one graph is that under both."""
+    panel = framed([], 80, 3, role="backend_edge")
+    rows = with_time_axis(panel, 80, TimeWindow(80.0, 72.0), "backend_edge", [(f" {words} ", "muted")])
+    edge = row_text(rows[-1])
+    assert len(edge) == 80
+    assert words in edge
+    assert edge.count("now") == axes
+    assert edge.endswith("now─╯")
 
 
 def test_a_little_above_the_scale_is_no_spike() -> None:
