@@ -43,6 +43,7 @@ def test_few_requests_at_full_bandwidth_are_busy() -> None:
     assert {view.limited_by.kind for view in views if view.limited_by} == {LimitKind.BANDWIDTH}
     view = next(view for view in views if view.state is BackendState.BUSY and not view.waiting)
     assert view.state_rule.endswith("of 48 slots, limited by memory bandwidth")
+    assert view.limited_by is not None
     assert "slots are free" in "".join(text for text, _ in limit_note(view.limited_by))
 
 
