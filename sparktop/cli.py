@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "record": "watch without a screen and keep everything in a file, to replay it later",
     "dump": "figures of a recording for other programs: jsonl, csv or openmetrics",
     "replay": "a recording on the screen as it was, at any moment and speed",
+    "export": "what sparktop knows as metrics for Prometheus, without a screen",
     "agent": "serve this machine's readings to remote viewers, over HTTP or through ssh",
     "doctor": "what works, what does not and what to do, one line a check",
     "config": "print the configuration file or an example of one, or check it",

@@ -32,6 +32,11 @@ class Service:
         scheme = "http" if self.tls is None else "https"
         return [f"{scheme}://{address(*listener.getsockname()[:2])}" for listener in self.listeners]
 
+    @property
+    def is_reachable(self) -> bool:
+        """Whether a socket is bound to an address that other machines may reach."""
+        return not is_local(self.listeners)
+
     def about(self, name: str = "agent") -> str:
         """Return a line for the user: the name of the server, its URLs, and whether a token is required."""
         who = "no token wanted" if self.token is None else "token wanted"

@@ -74,14 +74,19 @@ def add_targets(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="the configuration file (see sparktop config)")
 
 
-def add_drawing(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the screen: --interval, --theme and --low-bandwidth."""
+def add_interval(parser: argparse.ArgumentParser) -> None:
+    """Add the option --interval."""
     parser.add_argument(
         "--interval",
         type=number(MIN_INTERVAL_S, MAX_INTERVAL_S, " seconds"),
         metavar="S",
         help="polling interval of engines in seconds (default 1); nodes are polled half as often",
     )
+
+
+def add_drawing(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the screen: --interval, --theme and --low-bandwidth."""
+    add_interval(parser)
     parser.add_argument("--theme", metavar="NAME", help="one of those that sparktop themes lists")
     parser.add_argument(
         "--low-bandwidth",

@@ -1,0 +1,122 @@
+"""HTTP server of `sparktop export`, and its operation: watch without a screen until a signal arrives.
+
+GET /metrics    what is known now, for Prometheus
+GET /healthz    liveness, without a token
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from pathlib import Path
+
+from aiohttp import web
+
+from sparktop.agent.connection import Limits
+from sparktop.agent.daemon import Service
+from sparktop.agent.families import encoded
+from sparktop.agent.stopping import stopped_by_signals
+from sparktop.agent.web_server import WebServer, page, text
+from sparktop.export.page import EventCounts, page_families
+from sparktop.export.sweeps import NewestSweep
+from sparktop.model.targets import Watch
+from sparktop.store import Store
+from sparktop.watch.monitor import Monitor
+
+FRESH_S = 0.5
+"""A page that is at most this many seconds old is sent again: any number of clients causes two pages a
+second in each format."""
+_MOST_FORMATS = 8
+
+
+class ExportServer(WebServer):
+    """Serves what a store knows as a page for Prometheus."""
+
+    def __init__(
+        self,
+        store: Store,
+        sweep: NewestSweep,
+        *,
+        token: str | None = None,
+        limits: Limits | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        hosts: Collection[str] | None = None,
+    ) -> None:
+        """Serve the state of `store` and the levels of `sweep`; other parameters as of `WebServer`."""
+        super().__init__(token=token, limits=limits, clock=clock, hosts=hosts)
+        self._store = store
+        self._sweep = sweep
+        self._events = EventCounts()
+        self._pages: dict[str, tuple[float, bytes, str]] = {}
+        """By Accept header: time, content and content type of the newest page."""
+        self._end_listening = store.listen_events(self._events.add)
+
+    async def close(self) -> None:
+        """Stop listening, and wait a moment for responses in progress."""
+        self._end_listening()
+        await super().close()
+
+    async def respond(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
+        """Respond to a request for the route `path`; an unknown one gets 404."""
+        if path != "/metrics":
+            return text(404, "not found: the page is /metrics", close=True)
+        return page(*self._page(request.headers.get("Accept", "")))
+
+    def _page(self, accept: str) -> tuple[bytes, str]:
+        """Return the content of the page and its type, which the Accept header `accept` chooses."""
+        now = self._clock()
+        at, body, kind = self._pages.get(accept, (None, b"", ""))
+        if at is None or now - at >= FRESH_S:
+            found = page_families(self._store.snapshot(), self._events.items(), self._sweep.levels)
+            body, kind = encoded(lambda: found, accept)
+            if len(self._pages) >= _MOST_FORMATS:
+                self._pages.clear()
+            self._pages[accept] = (now, body, kind)
+        return body, kind
+
+
+def allowed_hosts(service: Service, host: str) -> Collection[str] | None:
+    """Return the names by which clients may address the server; None if any name is allowed.
+
+    Any name is allowed where a token is required, because a web page does not know it, and where the server
+    can be reached from outside. `host` is the host that the user gave to listen on.
+    """
+    if service.token is not None or service.is_reachable:
+        return None
+    named = {host.lower(), "localhost"}
+    for listener in service.listeners:
+        own = str(listener.getsockname()[0])
+        named.add(f"[{own}]" if listener.family == socket.AF_INET6 else own)
+    return frozenset(named)
+
+
+async def serve(service: Service, watch: Watch, sweeps: Path, host: str, *, ready: Callable[[], None]) -> int:
+    """Watch the targets of `watch` and serve the page until a signal arrives; return the exit code.
+
+    `sweeps` is the folder of stored sweeps, `host` the host that the user gave to listen on. `ready` is
+    called once the server accepts connections.
+    """
+    store = Store(watch)
+    monitor = Monitor(watch, store)
+    sweep = NewestSweep(sweeps)
+    server = ExportServer(store, sweep, token=service.token, hosts=allowed_hosts(service, host))
+    with stopped_by_signals() as stop:
+        server.start(service.listeners, tls=service.tls)
+        ready()
+        await monitor.start()
+        searching = asyncio.get_running_loop().create_task(sweep.watch())
+        # The start-up objects live until the end: excluding them makes garbage collection cheaper.
+        gc.collect()
+        gc.freeze()
+        try:
+            return await stop
+        finally:
+            searching.cancel()
+            with suppress(asyncio.CancelledError):
+                await searching
+            await monitor.stop()
+            await server.close()
