@@ -72,11 +72,12 @@ class NewestSweep:
         newest = _newest(self._folder)
         if newest is None or newest == self._stamp or self._wall() - newest[1] / 1e9 >= KEPT_S:
             return
+        self._stamp = newest
         try:
             result = load(newest[0])
         except UsageError:
             return  # a sweep that has no level yet, or a damaged file
-        self._stamp, self._written_at = newest, newest[1] / 1e9
+        self._written_at = newest[1] / 1e9
         self._levels = tuple(_levels(result))[-MOST_LEVELS:]
 
 

@@ -1,0 +1,59 @@
+"""`sparktop export` as a process of its own, for as long as a test lasts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.agent.agent_process import END_S, environment
+
+COMMAND = [sys.executable, "-m", "sparktop", "export"]
+
+
+@dataclass(frozen=True)
+class ExportProcess:
+    """A running export and the URL that it named at its start."""
+
+    process: subprocess.Popen[str]
+    url: str
+
+    def page(self, accept: str = "text/plain") -> str:
+        """Fetch the page."""
+        asked = urllib.request.Request(f"{self.url}/metrics", headers={"Accept": accept})  # noqa: S310 - our own
+        with urllib.request.urlopen(asked, timeout=END_S) as answer:  # noqa: S310 - as above
+            content: bytes = answer.read()
+        return content.decode()
+
+    def end(self, signum: int) -> tuple[int, str]:
+        """Send a signal; return the exit code and what it wrote since its start."""
+        self.process.send_signal(signum)
+        _, err = self.process.communicate(timeout=END_S)
+        return self.process.returncode, err
+
+
+@contextmanager
+def exporting(home: Path, *words: str, **more: str) -> Iterator[ExportProcess]:
+    """Start it on a free port of loopback; it is ended with the block at the latest."""
+    process = subprocess.Popen(  # noqa: S603 - our own program
+        [*COMMAND, "--listen", "127.0.0.1:0", *words],
+        env=environment(home, **more),
+        cwd=home,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            assert process.stderr is not None
+            said = [""]
+            while ": export on http" not in said[-1]:
+                said.append(process.stderr.readline())
+                assert said[-1], said
+            yield ExportProcess(process, said[-1].split(" on ")[1].split(": ")[0])
+        finally:
+            process.kill()

@@ -1,0 +1,49 @@
+"""`sparktop export` as a whole program: its start, its refusals and its end."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from sparktop.cli import main
+from tests.export.export_process import exporting
+
+pytestmark = pytest.mark.process
+NODE = '[[nodes]]\nname = "here"\n'
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_it_serves_until_a_signal(tmp_path: Path, signum: int, code: int) -> None:
+    """The page is there as soon as the URL is, and a signal ends it with nothing left to say."""
+    config = tmp_path / "sparktop.toml"
+    config.write_text(NODE)
+    with exporting(tmp_path, "--config", str(config)) as export:
+        assert "sparktop_self_up 1.0\n" in export.page()
+        assert export.end(signum) == (code, "")
+
+
+def test_it_says_in_a_line_what_it_cannot_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An address for others wants a token; a port in use, a bad address and half a certificate are errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("SPARKTOP_EXPORT_TOKEN", raising=False)
+    assert main(["export", "--listen", "0.0.0.0:0", "10.0.0.1:8000"]) == 2
+    assert "SPARKTOP_EXPORT_TOKEN" in capsys.readouterr().err
+    assert main(["export", "--listen", "nonsense:99999", "10.0.0.1:8000"]) == 2
+    assert "127.0.0.1:9751" in capsys.readouterr().err
+    assert main(["export", "--tls-cert", "cert.pem", "10.0.0.1:8000"]) == 2
+    assert "--tls-cert and --tls-key go together" in capsys.readouterr().err
+    monkeypatch.setenv("SPARKTOP_EXPORT_TOKEN", "short")
+    assert main(["export", "10.0.0.1:8000"]) == 2
+    assert "16 characters" in capsys.readouterr().err
+    monkeypatch.delenv("SPARKTOP_EXPORT_TOKEN")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert main(["export", "--listen", f"127.0.0.1:{taken.getsockname()[1]}", "10.0.0.1:8000"]) == 2
+    assert "in use" in capsys.readouterr().err

@@ -1,0 +1,280 @@
+"""The page of `sparktop export`: values, units, labels, what is unknown, and the limits of its size."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.openmetrics import parser as openmetrics
+
+from sparktop.export.metrics import BACKEND, GROUP, NODE, SELF, Metric
+from sparktop.export.page import MOST_KINDS, MOST_MEMBERS, MOST_SUBJECTS, EventCounts, group_names
+from sparktop.export.sweeps import LEVEL
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.event import Event, Phase, Severity
+from sparktop.model.fleet import SelfView
+from sparktop.model.router import RouterView
+from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot
+from tests.export.snapshots import (
+    MODEL,
+    NOW,
+    OPENMETRICS,
+    alert,
+    backend,
+    families_of,
+    group,
+    node,
+    series,
+    silent,
+    snapshot,
+    text,
+    values,
+)
+from tests.sources.installed import installed
+
+openmetrics_families: Callable[[str], Iterable[Family]] = openmetrics.text_string_to_metric_families
+SERVERS = {"group": "spark-a", "scope": "servers"}
+
+
+def about(found: dict[tuple[str, frozenset[tuple[str, str]]], float], prefix: str, **labels: str) -> set[str]:
+    """Return the names of the series that begin with `prefix` and have these labels, counted once each."""
+    wanted = set(labels.items())
+    return {name for name, own in found if name.startswith(prefix) and wanted <= own}
+
+
+def test_values_are_those_of_the_snapshot_in_base_units() -> None:
+    """Milliseconds become seconds, percent ratios, GB bytes; a word is a label of a series with 1."""
+    found = values(text(snapshot()))
+    expected = {
+        series("backend_state", backend="spark-a", state="stuck"): 1,
+        series("backend_limit", backend="spark-a", limit="memory bandwidth"): 1,
+        series("backend_standstill", backend="spark-a", word="stuck"): 1,
+        series("backend_no_progress_seconds", backend="spark-a"): 130,
+        series("backend_loading_left_seconds", backend="spark-a"): 60,
+        series("backend_step_seconds", backend="spark-a"): 0.025,
+        series("backend_batch_per_step", backend="spark-a"): 3.5,
+        series("backend_read_bytes_per_second", backend="spark-b"): 200e9,
+        series("backend_roofline_ratio", backend="spark-b"): 0.73,
+        series("backend_kv_fullest_ratio", backend="spark-b"): 0.5,
+        series("backend_ttft_p50_seconds", backend="spark-a", bound="exact"): 0.25,
+        series("backend_queue_p95_seconds", backend="spark-a", bound="above"): 2,
+        series("group_word", **SERVERS, word="oscillating"): 1,
+        series("group_bad", **SERVERS): 0,  # no router is known
+        series("group_period_seconds", **SERVERS): 10,
+        series("group_lost_ratio", **SERVERS): 0.2,
+        series("group_lead_changes_per_second", **SERVERS): 0.1,
+        series("group_starved_ratio", **SERVERS, member="spark-b"): 0.4,
+        series("group_request_share_ratio", **SERVERS, member="spark-b"): 0.5,
+        series("node_speed", node="spark-a", word="slow clock"): 1,
+        series("node_headroom_slope_bytes_per_second", node="spark-a"): -1024,
+        series("node_headroom_end_seconds", node="spark-a"): 120,
+        series("node_throttled_ratio", node="spark-a", reason="brake"): 0.25,
+        series("alert", kind="stuck", subject="spark-a", severity="critical"): 1,
+        series("alert", kind="oscillating", subject="spark-a", severity="warning"): 1,
+        series("events_total", kind="stuck"): 3,
+        series("self_up"): 1,
+        series("self_last_look_seconds"): 0.5,
+        series("self_poll_seconds", source="backend:spark-a"): 0.012,
+        series("self_cpu_ratio"): 0.015,
+        series("self_left_out"): 0,
+    }
+    assert {key: found.get(key) for key in expected} == pytest.approx(expected)
+
+
+def test_what_is_unknown_has_no_series() -> None:
+    """A server without an answer, a group without a verdict and a machine without a sample: no 0, no NaN."""
+    nothing = snapshot(
+        backends=(
+            BackendView("a", "http://a", MODEL),
+            BackendView("b", "http://b", MODEL, state=BackendState.UNKNOWN),
+        ),
+        nodes=(NodeView("n", "ssh"),),
+        balance=(Balance(MODEL, ("a", "b")),),
+        alerts=(),
+        self_cost=SelfView(),
+    )
+    found = values(text(nothing))
+    assert about(found, "backend_") == {"backend_state"}
+    assert about(found, "backend_", backend="b") == set()
+    assert about(found, "group_") == {"group_bad"}
+    assert about(found, "node_") == set()
+    assert about(found, "self_") == {"self_info", "self_up", "self_simulated", "self_left_out"}
+    nan = snapshot(backends=(backend("a"),), nodes=(), self_cost=SelfView(math.nan))
+    assert "NaN" not in text(nan)
+    assert series("self_cpu_ratio") not in values(text(nan))
+
+
+def test_a_server_that_does_not_answer_has_its_state_and_age_only() -> None:
+    """Last values of a dead server are not current values."""
+    found = values(text(snapshot(backends=(silent("a"),))))
+    assert about(found, "backend_", backend="a") == {
+        "backend_state",
+        "backend_age_seconds",
+        "backend_loading_left_seconds",
+    }
+    assert series("backend_state", backend="a", state="unreachable") in found
+
+
+def test_labels_hold_no_url_no_model_and_no_message() -> None:
+    """A group without a router is named by its first server; a server's failure is not on the page."""
+    page = text(snapshot(backends=(backend("spark-a"), silent("spark-b"))))
+    for word in (MODEL, "gpt-oss", "http", "secret", "message", "nothing listens"):
+        assert word not in "\n".join(line for line in page.splitlines() if not line.startswith("#"))
+
+
+def test_groups_are_named_by_what_the_configuration_names() -> None:
+    """By the router, the server whose cores are judged, else the first server; by role; never twice alike."""
+    backends = (backend("a"), backend("b"), backend("c", "proxy"))
+    groups = [
+        group("proxy", router="proxy"),
+        group(MODEL),
+        group("a lanes", ("a/0", "a/1"), lanes_of="a", router="a"),
+        group(f"{MODEL} prefill"),
+        group(f"{MODEL} decode"),
+        group("other", ("z",)),
+        group("another", ("z",)),
+    ]
+    names = ["proxy", "a", "a cores", "a prefill", "a decode", "z", "z #2"]
+    assert group_names(groups, backends) == names
+    gone = tuple(backends[1:])  # the name stays that of the first configured server
+    assert group_names([group(MODEL, ("b",))], (silent("a"), *gone)) == ["a"]
+
+
+def test_each_part_has_a_bounded_number_of_series() -> None:
+    """At most 25 series a server, 10 a machine, and 15 and two for each member of a group."""
+    members = tuple(f"server/{index}" for index in range(100))
+    full = snapshot(
+        balance=(group(), group("server lanes", members, lanes_of="server", router="server")),
+        nodes=(node("n", "agent"),),
+    )
+    of_part = Counter[tuple[str, str]]()
+    for name, labels in values(text(full)):
+        own = dict(labels)
+        for label in ("backend", "node", "group"):
+            if label in own and name.startswith(label):
+                of_part[label, own[label]] += 1
+    assert 20 <= of_part["backend", "spark-a"] <= 25
+    assert of_part["node", "n"] == 10
+    assert of_part["group", "spark-a"] <= 15 + 2 * 2
+    assert of_part["group", "server cores"] <= 15 + 2 * MOST_MEMBERS
+
+
+def test_no_more_than_512_servers_groups_and_machines_have_series() -> None:
+    """What is beyond the limit is counted, and nothing else changes."""
+    servers = tuple(backend(f"s{index}") for index in range(600))
+    crowd = snapshot(backends=servers, self_cost=SelfView(poll_ms={f"backend:{i}": 1.0 for i in range(900)}))
+    found = values(text(crowd))
+    named = {dict(labels).get("backend") for name, labels in found if name == "backend_state"}
+    assert named == {f"s{index}" for index in range(MOST_SUBJECTS)}
+    assert found[series("self_left_out")] == 600 + 1 + 1 - MOST_SUBJECTS
+    assert about(found, "group_") == set()
+    assert sum(name == "self_poll_seconds" for name, _ in found) == MOST_SUBJECTS
+    assert len(found) <= 25 * MOST_SUBJECTS + 1000
+
+
+def test_alerts_and_kinds_of_events_are_bounded() -> None:
+    """512 alerts, the gravest first, of names that are watched; 64 kinds of events, then "other"."""
+    many = (
+        *(alert(f"kind-{index}", "spark-a") for index in range(600)),
+        alert("x", "spark-b", Severity.CRITICAL),
+    )
+    found = values(text(snapshot(alerts=many)))
+    alerts = [dict(labels) for name, labels in found if name == "alert"]
+    assert len(alerts) == 512
+    assert {"kind": "x", "subject": "spark-b", "severity": "critical"} in alerts
+    router = RouterView("proxy", "http://r")
+    subjects = snapshot(alerts=(alert("stuck", "http://10.0.0.9"), alert("down", "proxy")), routers=(router,))
+    named = {dict(labels)["subject"] for name, labels in values(text(subjects)) if name == "alert"}
+    assert named == {"other", "proxy"}
+    counts = EventCounts()
+    for index in range(200):
+        counts.add(Event(NOW, Severity.INFO, "s", "m", about=f"backend:s:made-up-{index}"))
+    counts.add(Event(NOW, Severity.INFO, "s", "m"))
+    counts.add(Event(NOW, Severity.INFO, "s", "m", about="backend:s:stuck", phase=Phase.BEGIN))
+    counts.add(Event(NOW, Severity.INFO, "s", "m", about="backend:s:stuck/3", phase=Phase.WORSE))
+    counts.add(Event(NOW, Severity.INFO, "s", "m", about="backend:s:stuck", phase=Phase.END))
+    kinds = dict(counts.items())
+    assert len(kinds) == MOST_KINDS
+    assert (kinds["stuck"], kinds["note"], kinds["kv-full"]) == (2, 1, 0)
+    assert sum(kinds.values()) == 203
+
+
+def test_machines_without_an_agent_have_the_agents_metrics() -> None:
+    """A machine read over ssh or directly has them with its name; one with an agent is scraped there."""
+    both = snapshot(nodes=(node("a", "ssh"), node("b", "local"), node("c", "agent")))
+    found = values(text(both))
+    assert {dict(labels)["node"] for name, labels in found if name == "node_memory_total_bytes"} == {"a", "b"}
+    assert not [
+        name for name, _ in found if name in {"node_cpu_core_usage_ratio", "node_gpu_process_memory_bytes"}
+    ]
+    assert {dict(labels)["node"] for name, labels in found if name == "node_headroom_bytes"} == {
+        "a",
+        "b",
+        "c",
+    }
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_hostile_names_stay_labels(first: str, second: str) -> None:
+    """Names cannot break out of their label in either format, and none makes a series twice."""
+    found = snapshot(
+        backends=(backend(first), backend(second)),
+        balance=(group(members=(first, second)),),
+        nodes=(node(first),),
+    )
+    assert values(text(found))
+    assert list(openmetrics_families(text(found, accept=OPENMETRICS)))
+
+
+def test_openmetrics_states_units_and_the_same_values() -> None:
+    """Each name that ends with a base unit declares it."""
+    page = text(snapshot(), accept=OPENMETRICS)
+    assert "# UNIT sparktop_backend_step_seconds seconds\n" in page
+    assert "# UNIT sparktop_backend_read_bytes_per_second bytes_per_second\n" in page
+    assert "# UNIT sparktop_node_headroom_bytes bytes\n" in page
+    assert "# UNIT sparktop_group_lost_ratio ratio\n" in page
+    assert page.endswith("# EOF\n")
+    parsed = {
+        (one.name.removeprefix("sparktop_"), frozenset(one.labels.items())): one.value
+        for family in openmetrics_families(page)
+        for one in family.samples
+    }
+    assert parsed == values(text(snapshot()))
+
+
+def test_the_table_has_each_metric_once_with_its_help() -> None:
+    """Names are unique and every help text is a sentence; counters alone end in _total."""
+    metrics: list[Metric[Any]] = [*BACKEND, *GROUP, *NODE, *SELF, *LEVEL]
+    assert max(Counter(one.full_name for one in metrics).values()) == 1
+    assert [one.name for one in metrics if not one.text.endswith(".")] == []
+    for family in families_of(text(snapshot())):
+        assert family.documentation
+        assert family.type in {"gauge", "counter"}
+        assert all(one.name.endswith("_total") == (family.type == "counter") for one in family.samples)
+
+
+@pytest.mark.outside
+def test_promtool_has_no_complaint() -> None:
+    """Debian's promtool finds nothing in the page of a full, an empty and a balanced snapshot."""
+    promtool = installed("promtool", "prometheus")
+    empty = Snapshot(NOW, 100.0, 1.0, 2.0)
+    balanced = snapshot(
+        balance=(Balance("g", ("spark-a", "spark-b"), word=BalanceWord.BALANCED, router="p"),)
+    )
+    for found in (snapshot(), empty, balanced):
+        done = subprocess.run(  # noqa: S603 - promtool on our own page
+            [promtool, "check", "metrics"],
+            input=text(found).encode(),
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+        assert (done.returncode, done.stdout + done.stderr) == (0, b"")
