@@ -47,7 +47,7 @@ def test_levels_appear_as_they_end(tmp_path: Path) -> None:
     """Each level of the newest result has its figures in base units; a refused one has none."""
     sweep = NewestSweep(tmp_path, wall=lambda: 1000.0)
     sweep.look()
-    assert sweep.levels == ()
+    assert list(sweep.levels) == []
     stored(tmp_path, "b.json", result(level(1)), 900.0)
     sweep.look()
     assert len(sweep.levels) == 1
