@@ -75,7 +75,19 @@ def check_contents(wheel: Path) -> None:
     for theme in (ROOT / "themes").glob("*.toml"):
         expect(f"theme {theme.name} is missing", holds=f"sparktop/themes/{theme.name}" in names)
     expect("LICENSE is missing", holds=any(name.endswith("/LICENSE") for name in names))
-    top = {name.split("/")[0] for name in names if ".dist-info/" not in name}
+    shared = {name.partition("/share/")[2] for name in names if ".data/data/share/" in name}
+    expect(
+        "a manual page or a completion is missing",
+        holds=shared
+        >= {
+            "man/man1/sparktop.1",
+            "man/man1/sparktop-sweep.1",
+            "bash-completion/completions/sparktop",
+            "zsh/site-functions/_sparktop",
+            "fish/vendor_completions.d/sparktop.fish",
+        },
+    )
+    top = {name.split("/")[0] for name in names if ".dist-info/" not in name and ".data/" not in name}
     expect(f"holds more than the package: {sorted(top)}", holds=top == {"sparktop"})
 
 
@@ -104,6 +116,14 @@ def check_install(away: Path) -> None:
     home.mkdir()
     run(ROOT / "scripts" / "install", cwd=away, timeout_s=INSTALL_S, home=home)
     version = run(home / ".local" / "bin" / "sparktop", "--version", cwd=away, home=home)
+    share = home / ".local" / "share"
+    pages = {path.stem for path in (share / "man" / "man1").iterdir() if path.is_symlink() and path.exists()}
+    expect(f"the manual has only {sorted(pages)}", holds=pages >= {"sparktop", "sparktop-sweep"})
+    complete = (
+        f"source {share}/bash-completion/completions/sparktop; COMP_WORDS=(sparktop snap); COMP_CWORD=1; "
+    )
+    words = run("bash", "-c", complete + '_shtab_sparktop; echo "${COMPREPLY[@]}"', cwd=away, home=home)
+    expect(f"bash completes snap with {words!r}", holds=words.split() == ["snapshot"])
     run(ROOT / "scripts" / "install", "--remove", cwd=away, home=home)
     left = [path for path in (home / ".local").rglob("*") if not path.is_dir()]
     expect(f"make uninstall leaves {left}", holds=not left)

@@ -84,12 +84,17 @@ def _dispatch(words: list[str]) -> int:
         write_out(f"sparktop {__version__}\n")
         return 0
     if first in COMMANDS:
-        parser = Parser(f"sparktop {first}", description=_sentence(COMMANDS[first]))
-        return _parse_and_run(parser, first, words[1:])
-    return _parse_and_run(_viewer_parser(), _VIEWER, words)
+        return _parse_and_run(parser_of(first), first, words[1:])
+    return _parse_and_run(viewer_parser(), _VIEWER, words)
 
 
-def _viewer_parser() -> Parser:
+def parser_of(command: str) -> Parser:
+    """Return the parser of a command, still without its arguments, which its module adds."""
+    return Parser(f"sparktop {command}", description=_sentence(COMMANDS[command]))
+
+
+def viewer_parser() -> Parser:
+    """Return the parser of the viewer, still without the arguments that its module adds."""
     listed = "\n".join(f"  {name:<10}{summary}" for name, summary in COMMANDS.items())
     hint = "commands (each has --help; a host of such a name is written host:port):"
     parser = Parser(
