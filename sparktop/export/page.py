@@ -36,6 +36,8 @@ MOST_OF_AGENT = 300
 _LABEL_LIMIT = 120
 _NOT_EXPORTED = frozenset({f"{PREFIX}node_cpu_core_usage_ratio", f"{PREFIX}node_gpu_process_memory_bytes"})
 """The agent's metrics with a series for each core or program, which are left out here."""
+_EVENT_KINDS = ("restarted", "loaded", "paused", "ranks", "shared-address", "boot", "engine-ended", "note")
+"""Kinds of events that are no alerts; "note" is for those without a kind."""
 OTHER = "other"
 
 Part = TypeVar("Part")
@@ -48,8 +50,8 @@ class EventCounts:
     """Numbers of events since the start, by kind."""
 
     def __init__(self) -> None:
-        """Start with 0 for each kind of alert, so that its first increase is seen."""
-        self._counts = Counter(dict.fromkeys((*ALERT_KINDS, "note", OTHER), 0))
+        """Start with 0 for each known kind, so that its first increase is seen."""
+        self._counts = Counter(dict.fromkeys((*ALERT_KINDS, *_EVENT_KINDS, OTHER), 0))
 
     def add(self, event: Event) -> None:
         """Count an announced event, unless it is the end of an alert."""

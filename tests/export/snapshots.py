@@ -128,9 +128,9 @@ def snapshot(**more: object) -> Snapshot:
     return Snapshot(NOW, 100.0, 1.0, 2.0, **{**parts, **more})  # type: ignore[arg-type]  # fields of Snapshot
 
 
-def text(found: Snapshot, levels: tuple[Level, ...] = (), accept: str | None = None) -> str:
-    """Return the page."""
-    families = page_families(found, [("stuck", 3)], levels)
+def text(found: Snapshot, levels: tuple[Level, ...] = (), accept: str | None = None, stuck: int = 3) -> str:
+    """Return the page; `stuck` is the number of events of this kind."""
+    families = page_families(found, [("stuck", stuck)], levels)
     return encoded(lambda: families, accept)[0].decode()
 
 

@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,20 @@ READY_S = 60.0
 STOP_S = 15.0
 
 
-@contextmanager
-def prometheus(targets: Mapping[str, str], folder: Path) -> Iterator[str]:
+def prometheus(targets: Mapping[str, str], folder: Path) -> AbstractContextManager[str]:
     """Give the URL of a Prometheus that scrapes `targets` (URLs by name) every second, until the block ends.
 
     All it writes is in `folder`. Every series has the target's name as its label `server`.
     """
+    return configured_prometheus(_config(targets), folder)
+
+
+@contextmanager
+def configured_prometheus(content: str, folder: Path) -> Iterator[str]:
+    """Give the URL of a Prometheus with this configuration, until the block ends; it writes to `folder`."""
     listen = f"{HOST}:{_free_port()}"
     config, log_file = folder / "prometheus.yml", folder / "prometheus.log"
-    config.write_text(_config(targets))
+    config.write_text(content)
     # The kernel ends it, should we be killed before we can.
     command = ["setpriv", "--pdeathsig", "KILL", "prometheus", f"--config.file={config}"]
     command += [f"--web.listen-address={listen}", f"--storage.tsdb.path={folder / 'data'}"]

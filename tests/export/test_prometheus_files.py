@@ -1,0 +1,145 @@
+"""The rules and the dashboard in docs/: promtool's tests, names that exist, and a real Prometheus."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparktop.agent.exposition import page as node_page
+from sparktop.demo.gb10 import IDENTITY, node_sample
+from tests.agent.agent_process import ROOT
+from tests.export.full_stack import RULES, asked, full_stack
+from tests.export.snapshots import snapshot, text
+from tests.export.test_sweeps import level
+from tests.sources.installed import installed
+
+DASHBOARD = ROOT / "docs" / "grafana" / "sparktop.json"
+RULE_TESTS = Path(__file__).with_name("rules_test.yml")
+VARIABLES = {"job": ".*", "model_name": ".*", "instance": ".*", "machine": ".*", "__rate_interval": "15s"}
+PATIENCE_S = 240.0
+
+
+def board() -> dict[str, Any]:
+    """Return the dashboard."""
+    found: dict[str, Any] = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    return found
+
+
+def queries() -> Iterator[tuple[str, str]]:
+    """Yield (title of the panel, query) for each query of the dashboard, with variables filled in."""
+    for panel in board()["panels"]:
+        for target in panel.get("targets", ()):
+            query: str = target["expr"]
+            for name, value in VARIABLES.items():
+                query = query.replace(f"${name}", value)
+            assert "$" not in query, query
+            yield panel["title"], query
+
+
+def known_names() -> set[str]:
+    """Return the names of all metrics that export and agent can have, from full pages."""
+    from sparktop.export.sweeps import Level
+
+    pages = text(snapshot(), (Level("t", level(8), 512),))
+    body, _ = node_page(IDENTITY, node_sample(100.0, 1.0), accept=None)
+    return set(re.findall(r"^(sparktop_\w+)[ {]", pages + body.decode(), re.MULTILINE))
+
+
+def named(content: str) -> set[str]:
+    """Return the names of sparktop's metrics in a text."""
+    return set(re.findall(r"\bsparktop_[a-z0-9_]+", content))
+
+
+def test_rules_and_dashboard_name_metrics_that_exist() -> None:
+    """Each of sparktop's metrics in the rules, their tests and the dashboard is on a page."""
+    known = known_names()
+    for path in (RULES, RULE_TESTS, DASHBOARD):
+        used = named(path.read_text(encoding="utf-8"))
+        assert used, path
+        assert used - known == set(), path
+
+
+def test_every_alert_has_a_test() -> None:
+    """rules_test.yml makes each alert fire."""
+    alerts = re.findall(r"- alert: (\w+)", RULES.read_text(encoding="utf-8"))
+    tested = set(re.findall(r"- alertname: (\w+)", RULE_TESTS.read_text(encoding="utf-8")))
+    assert len(alerts) == len(set(alerts)) >= 16
+    assert set(alerts) == tested
+
+
+@pytest.mark.outside
+def test_promtool_accepts_the_rules_and_their_tests_pass(tmp_path: Path) -> None:
+    """`promtool check rules` has no complaint, and each alert fires where it should and not beside it."""
+    promtool = installed("promtool", "prometheus")
+    for path in (RULES, RULE_TESTS):
+        shutil.copy(path, tmp_path)
+    for words in (
+        ["check", "rules", "--lint=all", "--lint-fatal", RULES.name],
+        ["test", "rules", RULE_TESTS.name],
+    ):
+        done = subprocess.run(  # noqa: S603 - promtool on our own files
+            [promtool, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_dashboard_is_one_that_grafana_can_draw() -> None:
+    """Ids are unique, panels do not overlap, every query has a datasource, and every variable is defined."""
+    found = board()
+    panels = found["panels"]
+    assert len({one["id"] for one in panels}) == len(panels)
+    cells = [
+        (x, y)
+        for one in panels
+        for x in range(one["gridPos"]["x"], one["gridPos"]["x"] + one["gridPos"]["w"])
+        for y in range(one["gridPos"]["y"], one["gridPos"]["y"] + one["gridPos"]["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) == 23
+    variables = {one["name"] for one in found["templating"]["list"]}
+    assert variables == {"datasource", "job", "model_name", "instance", "machine"}
+    for panel in panels:
+        for target in panel.get("targets", ()):
+            assert target["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+            assert set(re.findall(r"\$(\w+)", target["expr"])) <= {*variables, "__rate_interval"}
+
+
+def answered(url: str, query: str) -> bool:
+    """Return whether a query has a value that is a number."""
+    found = asked(url, "query", query=query)
+    return any(not math.isnan(float(one["value"][1])) for one in found["result"])
+
+
+@pytest.mark.process
+@pytest.mark.timeout(2 * PATIENCE_S)
+def test_a_real_prometheus_answers_every_query(tmp_path: Path) -> None:
+    """It scrapes simulated servers, agents and export, evaluates the rules, and no panel stays empty."""
+    installed("prometheus", "prometheus")
+    waiting = list(queries())
+    assert len(waiting) > 40
+    labels = [one["definition"] for one in board()["templating"]["list"] if one["type"] == "query"]
+    with full_stack(tmp_path) as url:
+        end = time.monotonic() + PATIENCE_S
+        health: list[str] = []
+        while (waiting or set(health) != {"ok"}) and time.monotonic() < end:
+            threading.Event().wait(1.0)
+            waiting = [(title, query) for title, query in waiting if not answered(url, query)]
+            health = [one["health"] for part in asked(url, "rules")["groups"] for one in part["rules"]]
+        assert waiting == []
+        assert health == ["ok"] * 20
+        assert asked(url, "query", query="up == 0")["result"] == []
+        for definition in labels:
+            series = definition.removeprefix("label_values(").rpartition(",")[0]
+            for name in VARIABLES:
+                series = series.replace(f"${name}", ".*")
+            assert asked(url, "query", query=series)["result"], definition
