@@ -211,16 +211,15 @@ class SweepDesk:
         self._app.run_worker(self._edit(selected), group="sweep editor", exit_on_error=False)
 
     async def _edit(self, selected: PanelKey | None) -> None:
-        from sparktop.sweep.plan.draft import checked, draft_of
+        from sparktop.sweep.plan.draft import draft_of
         from sparktop.sweep.plan.last_choice import recall, remember, still_there
         from sparktop.sweep.plan.presets import DEFAULT
-        from sparktop.ui.screens.sweep_editor import SweepEditor
+        from sparktop.ui.screens.editor.screen import SweepEditor
 
         known = await asyncio.to_thread(self._known_results)
         targets, presets, guard = self._watched(), self.presets(), self.watch.guard
         meant = self._meant(targets, (), selected)
-        last = None if self._choice is None else recall(self._choice)
-        draft = last or draft_of(presets[DEFAULT], meant, guard)
+        draft = (self._choice and recall(self._choice)) or draft_of(presets[DEFAULT], meant, guard)
         draft = still_there(draft, presets, {one.name for one in targets})
         draft = draft if draft.targets else replace(draft, targets=meant)
 
@@ -229,11 +228,12 @@ class SweepDesk:
                 self.say(f"the choice is not remembered: {clean(problem)}", Severity.WARNING)
 
         def chosen(draft: Draft | None) -> None:
-            plan = None if draft is None else checked(draft, targets).plan
-            if plan is not None:
-                self.announce(plan)
+            if draft is not None and editor.plan is not None:
+                self.announce(editor.plan)
 
-        editor = SweepEditor(targets, draft, presets=presets, guard=guard, known=known, keep=keep)
+        editor = SweepEditor(
+            targets, draft, presets=presets, guard=guard, known=known, snapshot=self._snapshot(), keep=keep
+        )
         self._app.push_screen(editor, chosen)
 
     def _known_results(self) -> list[SweepResult]:

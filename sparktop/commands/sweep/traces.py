@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from sparktop.commands.arguments import number
 from sparktop.errors import UsageError
+from sparktop.sweep.plan.traces.replay import FORMAT_NAMES
 
 if TYPE_CHECKING:
     from sparktop.sweep.plan.traces.replay import Replay
 
-_FORMATS = ("mooncake", "aiperf", "azure", "burstgpt", "bailian", "weka", "tracelab")
 _LEAST_SPEED, _MOST_SPEED = 0.001, 1000.0
 
 
@@ -24,7 +24,7 @@ def add_trace_options(parser: argparse.ArgumentParser) -> None:
         "beginnings of prompts; see README for the formats",
     )
     parser.add_argument(
-        "--trace-format", choices=_FORMATS, help="with --trace: default: recognised from its first line"
+        "--trace-format", choices=FORMAT_NAMES, help="with --trace: default: recognised from its first line"
     )
     parser.add_argument(
         "--trace-speed",

@@ -1,42 +1,34 @@
-"""The draft of a sweep, as typed into the editor's fields; reports its problems, or makes its plan."""
+"""The draft of a sweep: the texts in the editor's fields, how presets fill them, and which a load has."""
 
 from __future__ import annotations
 
-import re
-import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
-from types import MappingProxyType
-from typing import TypeVar
 
-from sparktop.errors import UsageError
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import GuardLimits, SweepSettings
-from sparktop.model.text import clean
-from sparktop.sweep.plan.arrivals import parse_pattern, rates_or_auto
-from sparktop.sweep.plan.plan import Api, Order, Plan, SloCondition, SweepTarget
-from sparktop.sweep.plan.presets import BUILT_IN, DEFAULT, STEADY_S, Wishes, make_plan
-from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
-from sparktop.typed import climbing_numbers, number, number_or_more, token_counts, whole_number, whole_numbers
+from sparktop.sweep.plan.people import THINK_S
+from sparktop.sweep.plan.plan import Api, Order, Plan
+from sparktop.sweep.plan.presets import DEFAULT, REPEATED, STEADY_S
 from sparktop.values import dataclass
 
-Value = TypeVar("Value")
-Word = TypeVar("Word", bound=StrEnum)
 
-WHOLE = "whole"
-"""Key in `CheckedDraft.problems` for a problem that concerns several fields together."""
-_OPTION = re.compile(r"--(\w+)")
-"""A command-line option in an error message, which the editor replaces by the name of its field."""
-_MOST_HEADROOM_GIB = 1_000_000.0
-_MOST_GPU_C = 1000.0
-_LONGEST_MODEL = 200
-_BOUNDS = {"runs": "runs", "duration": "seconds", "requests": "requests"}
-"""The fields that can limit a level in burst mode, with their names in error messages."""
+class DraftKind(StrEnum):
+    """The kinds of load that the editor offers, by the words in its field."""
 
-_PER_S = "/s"
-_POOLS = {one.name: one.pools for one in BUILT_IN if one.pools}
-"""Levels of presets that send prompts twice, which no field shows."""
+    CONCURRENCY = "requests at once"
+    RATE = "requests per second"
+    USERS = "users"
+    AGENTS = "agents"
+    TRACE = "recorded traffic"
+    POOLS = "prefix cache"
+
+
+AUTO_FORMAT = "recognised"
+"""The format of a trace that is recognised from its first line."""
+SENT_BEFORE, SENT_TOGETHER = "before", "with the prompt"
+"""How the context before a prompt is sent: by a request of its own, or as part of the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +39,37 @@ class Draft:
     """Name of the preset that the fields were filled from."""
     targets: tuple[str, ...] = ()
     """Names of the selected targets, in the order in which they are listed."""
+    kind: str = DraftKind.CONCURRENCY.value
     concurrency: str = ""
-    """Concurrencies, and after ".." the limit to which the sweep goes on while tokens/s rise: "1,4..256". Or
-    rates, with their unit and perhaps how requests arrive: "0.5,1,2 /s", "auto /s bursty"."""
+    """Concurrencies, and after ".." the limit to which the sweep goes on while tokens/s rise: "1,4..256"."""
+    rate: str = ""
+    """Requests per second: "0.5,1,2", one level that rises as "0.5..4", or "auto"."""
+    arrivals: str = ""
+    """How the gaps between requests vary; empty: poisson."""
+    users: str = ""
+    """Numbers of users."""
+    think: str = ""
+    """Median seconds between an answer and a user's next request."""
+    agents: str = ""
+    """Numbers of agents."""
+    workload: str = ""
+    """What the agents do: a name or the path of a TOML file; empty: the default."""
+    trace: str = ""
+    """Path of a file with recorded traffic."""
+    trace_speed: str = ""
+    """Speed of the replay; empty: as recorded."""
+    trace_range: str = ""
+    """Part of the recorded traffic, such as "10m..1h"; empty: all of it."""
+    trace_format: str = AUTO_FORMAT
+    pools: str = ""
+    """Other traffic between a prompt and its repetition, in sizes of the KV cache: "0,0.5,1,2"."""
     pp: str = ""
     """Prompt tokens: one number, or several."""
     tg: str = ""
     depth: str = ""
     """Tokens of context before each prompt: one number or several, such as "0,4k"; empty: none."""
+    context: str = SENT_BEFORE
+    """How that context is sent."""
     runs: str = ""
     """Number of runs; "3+": at least 3, and more where these are too short."""
     duration: str = ""
@@ -74,14 +89,50 @@ class Draft:
     """Model to request; empty: the server's first or only model."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedDraft:
-    """The plan that a draft makes, or the problems that prevent a plan."""
+_COMMON = ("kind", "order", "api", "model", "headroom", "gpu")
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    DraftKind.CONCURRENCY: (
+        "concurrency",
+        "pp",
+        "tg",
+        "depth",
+        "context",
+        "runs",
+        "duration",
+        "requests",
+        "mode",
+        "warmup",
+        "slo",
+        *_COMMON,
+    ),
+    DraftKind.RATE: ("rate", "arrivals", "pp", "tg", "runs", "duration", "warmup", *_COMMON),
+    DraftKind.USERS: ("users", "think", "pp", "tg", "runs", "duration", *_COMMON),
+    DraftKind.AGENTS: ("agents", "workload", "runs", "duration", *_COMMON),
+    DraftKind.TRACE: ("trace", "trace_speed", "trace_range", "trace_format", "runs", *_COMMON),
+    DraftKind.POOLS: ("pools", "pp", "tg", "requests", *_COMMON),
+}
+"""The fields that have an effect on each kind of load, beside preset and targets."""
+_EXAMPLES: Mapping[str, Mapping[str, str]] = {
+    DraftKind.CONCURRENCY: {"concurrency": "1,4,16"},
+    DraftKind.RATE: {"rate": "0.5,1,2", "arrivals": Plan(()).arrivals},
+    DraftKind.USERS: {"users": "1,4,16", "think": f"{THINK_S:g}"},
+    DraftKind.AGENTS: {"agents": "1,4,16", "workload": "coder-quick"},
+    DraftKind.TRACE: {"trace_speed": "1"},
+    DraftKind.POOLS: {"pools": "0,0.5,1,2"},
+}
+"""What fills the empty fields of a kind that the user chooses."""
+_ENDS: Mapping[str, Mapping[str, str]] = {
+    DraftKind.CONCURRENCY: {"runs": "3+", "duration": "", "requests": "", "mode": LoadMode.BURST.value},
+    DraftKind.POOLS: {"runs": "", "duration": "", "requests": str(REPEATED), "depth": ""},
+}
+_ONE_RUN = {"runs": "1", "duration": "", "requests": "", "depth": ""}
+"""How levels end of a kind that the user chooses: for the kinds not in `_ENDS`, after one run."""
 
-    plan: Plan | None
-    problems: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Error messages of one line, by the name of the field of `Draft` or `WHOLE`; empty if there is a
-    plan."""
+
+def shown_fields(draft: Draft) -> tuple[str, ...]:
+    """Return the names of the fields that have an effect on a draft's load, beside preset and targets."""
+    fields = FIELDS[draft.kind]
+    return fields if draft.depth.strip() else tuple(name for name in fields if name != "context")
 
 
 def draft_of(preset: SweepSettings, targets: tuple[str, ...], guard: GuardLimits) -> Draft:
@@ -90,27 +141,66 @@ def draft_of(preset: SweepSettings, targets: tuple[str, ...], guard: GuardLimits
     Settings that the preset leaves open get the defaults of a plan.
     """
     plan = Plan(())
-    steady = preset.mode == LoadMode.STEADY.value
+    kind = kind_of(preset)
+    steady = preset.mode == LoadMode.STEADY.value and kind is DraftKind.CONCURRENCY
     duration_s = preset.duration_s
     if steady and duration_s is None and preset.requests is None:
         duration_s = STEADY_S
-    is_burst = not steady and preset.rate is None
+    is_burst = not steady and kind is DraftKind.CONCURRENCY
     bounded = is_burst and (duration_s is not None or preset.requests is not None)
-    return Draft(
+    default_runs = plan.runs if kind is DraftKind.CONCURRENCY else 1
+    runs = _shown(preset.runs or default_runs) + ("+" if preset.more_runs else "")
+    filled = Draft(
         preset=preset.name,
         targets=targets,
-        concurrency=_rated(preset) or _climbing(preset.concurrency or plan.concurrency, preset.climb_to),
+        kind=kind.value,
         pp=_listed(preset.prompt_lengths or plan.lengths),
         tg=_shown(preset.tg or plan.tg),
         depth=_listed(preset.depths),
-        runs="" if bounded else _shown(preset.runs or plan.runs) + ("+" if preset.more_runs else ""),
+        runs="" if bounded or kind is DraftKind.POOLS else runs,
         duration=_shown(duration_s),
         requests=_shown(preset.requests),
-        mode=preset.mode or plan.mode.value,
+        mode=LoadMode.STEADY.value if steady else LoadMode.BURST.value,
         order=preset.order or plan.order.value,
         headroom=_shown(guard.min_headroom_gib),
         gpu=_shown(guard.max_gpu_c),
     )
+    return _with_axis(filled, preset)
+
+
+def kind_of(preset: SweepSettings) -> DraftKind:
+    """Return the kind of load of a preset."""
+    if preset.trace is not None:
+        return DraftKind.TRACE
+    if preset.rate is not None:
+        return DraftKind.RATE
+    if preset.users or preset.agents:
+        return DraftKind.USERS if preset.users else DraftKind.AGENTS
+    return DraftKind.POOLS if preset.pools else DraftKind.CONCURRENCY
+
+
+def _with_axis(draft: Draft, preset: SweepSettings) -> Draft:
+    """Return `draft` with the fields filled that only its kind of load has."""
+    match draft.kind:
+        case DraftKind.RATE:
+            return replace(draft, rate=preset.rate or "", arrivals=preset.arrivals or Plan(()).arrivals)
+        case DraftKind.USERS:
+            return replace(draft, users=_listed(preset.users), think=_shown(preset.think_s or THINK_S))
+        case DraftKind.AGENTS:
+            return replace(draft, agents=_listed(preset.agents), workload=preset.workload or "")
+        case DraftKind.TRACE:
+            return replace(
+                draft,
+                trace=preset.trace or "",
+                trace_speed=_shown(preset.trace_speed or 1.0),
+                trace_range=preset.trace_range or "",
+            )
+        case DraftKind.POOLS:
+            pools = ",".join(map(_shown, preset.pools))
+            return replace(draft, pools=pools, requests=draft.requests or str(REPEATED))
+        case _:
+            levels = preset.concurrency or Plan(()).concurrency
+            return replace(draft, concurrency=_climbing(levels, preset.climb_to))
 
 
 def with_preset(draft: Draft, preset: SweepSettings, guard: GuardLimits, known: Collection[str]) -> Draft:
@@ -121,6 +211,16 @@ def with_preset(draft: Draft, preset: SweepSettings, guard: GuardLimits, known: 
     """
     named = tuple(name for name in preset.targets if name in known)
     return replace(draft_of(preset, named or draft.targets, guard), model=draft.model, api=draft.api)
+
+
+def with_kind(draft: Draft, kind: str) -> Draft:
+    """Return `draft` for another kind of load, with examples in those of its fields that are empty.
+
+    Runs, duration and requests get the defaults of that kind, because those of another have other meanings.
+    """
+    examples = {name: text for name, text in _EXAMPLES[kind].items() if not getattr(draft, name).strip()}
+    texts = {"kind": kind, **examples, **_ENDS.get(kind, _ONE_RUN)}
+    return replace(draft, **texts)  # type: ignore[arg-type]  # fields that hold texts
 
 
 def with_mode(draft: Draft, mode: str) -> Draft:
@@ -142,201 +242,17 @@ def with_mode(draft: Draft, mode: str) -> Draft:
 def is_changed(draft: Draft, preset: SweepSettings | None, guard: GuardLimits) -> bool:
     """Return whether the fields differ from those that the preset would fill; True without a preset.
 
-    Targets, model and API are not compared.
+    Targets, model and API are not compared, nor fields without effect on the kind of load.
     """
     if preset is None:
         return True
-    same = replace(draft_of(preset, draft.targets, guard), model=draft.model, api=draft.api)
-    return draft != same
-
-
-def checked(draft: Draft, targets: Sequence[SweepTarget], *, seed: int | None = None) -> CheckedDraft:
-    """Return the plan that a draft makes, or its problems if any field is not valid.
-
-    `targets` are all targets that can be selected. Without a `seed` a random one is used, for new prompts.
-    """
-    form = _Form(draft)
-    chosen = form.targets(targets)
-    settings = form.settings()
-    wishes = Wishes(
-        api=form.choice("api", Api),
-        seed=secrets.randbelow(2**31) if seed is None else seed,
-        warmup=draft.warmup,
-        slo=form.slo(),
-    )
-    limits = form.guard()
-    form.check_bounds()
-    form.check_search()
-    if form.problems:
-        return CheckedDraft(None, form.problems)
-    try:
-        return CheckedDraft(make_plan(settings, chosen, wishes, guard=limits))
-    except UsageError as error:
-        return CheckedDraft(None, {WHOLE: _words(error)})
-
-
-class _Form:
-    """Parses the fields of a draft one by one, and collects their problems by field name."""
-
-    def __init__(self, draft: Draft) -> None:
-        self.draft = draft
-        self.problems: dict[str, str] = {}
-
-    def read(self, name: str, how: Callable[[str], Value], needs: str = "") -> Value | None:
-        """Return the field `name` as parsed by the function `how`; None if it is empty or not valid.
-
-        If it is not valid, store the error message in `problems`. If it is empty and `needs` is not "", store
-        the message `needs` there.
-        """
-        text = str(getattr(self.draft, name)).strip()
-        if not text:
-            if needs:
-                self.problems[name] = needs
-            return None
-        try:
-            return how(text)
-        except UsageError as error:
-            self.problems[name] = _words(error)
-            return None
-
-    def choice(self, name: str, kind: type[Word]) -> Word | None:
-        """Return the field `name` as a member of the enumeration `kind`.
-
-        If the field is not the value of a member, add it to `problems` and return None.
-        """
-        word = str(getattr(self.draft, name))
-        for member in kind:
-            if member.value == word:
-                return member
-        self.problems[name] = f"must be {' or '.join(member.value for member in kind)}"
-        return None
-
-    def targets(self, known: Sequence[SweepTarget]) -> list[SweepTarget]:
-        by_name = {one.name: one for one in known}
-        gone = [name for name in self.draft.targets if name not in by_name]
-        if not self.draft.targets:
-            self.problems["targets"] = "mark at least one"
-        elif gone:
-            self.problems["targets"] = f"{clean(gone[0], 40)} is not watched: take its mark away"
-        model = self.read("model", _model)
-        chosen = [by_name[name] for name in self.draft.targets if name in by_name]
-        return [replace(one, model=model) if model else one for one in chosen]
-
-    def settings(self) -> SweepSettings:
-        """Parse those fields that a preset can also set, and return their values as a preset."""
-        mode, order = self.choice("mode", LoadMode), self.choice("order", Order)
-        rate, arrivals = self._rate()
-        concurrency, climb_to = (
-            ((), None)
-            if rate is not None
-            else self.read(
-                "concurrency",
-                lambda text: climbing_numbers(text, 1, MOST_CONCURRENCY),
-                "write one number or several, as in 1,4,16",
-            )
-            or ((), None)
-        )
-        runs, more_runs = self.read("runs", lambda text: number_or_more(text, 1, MOST_RUNS)) or (None, False)
-        return SweepSettings(
-            self.draft.preset,
-            concurrency=concurrency,
-            climb_to=climb_to,
-            rate=rate,
-            arrivals=arrivals,
-            prompt_lengths=self.read(
-                "pp",
-                lambda text: whole_numbers(text, 1, MOST_TOKENS),
-                "write the tokens of a prompt, as in 128",
-            )
-            or (),
-            tg=self.read("tg", lambda text: whole_number(text, 1, MOST_TOKENS), "write how many, as in 64"),
-            pools=_POOLS.get(self.draft.preset, ()),
-            depths=self.read("depth", lambda text: token_counts(text, 0, MOST_TOKENS)) or (),
-            runs=runs,
-            more_runs=more_runs,
-            mode=None if mode is None else mode.value,
-            duration_s=self.read("duration", lambda text: number(text, LEAST_S, MOST_S, " seconds")),
-            requests=self.read("requests", lambda text: whole_number(text, 1, MOST_TOKENS)),
-            order=None if order is None else order.value,
-        )
-
-    def _rate(self) -> tuple[str | None, str | None]:
-        """Return (rates, arrivals) of a concurrency field with "/s"; None for what it does not state."""
-        rates, unit, arrivals = (part.strip() for part in self.draft.concurrency.partition(_PER_S))
-        if not unit:
-            return None, None
-        try:
-            rates_or_auto(rates)
-            parse_pattern(arrivals or Plan(()).arrivals)
-        except UsageError as error:
-            self.problems["concurrency"] = str(error)
-        return rates, arrivals or None
-
-    def slo(self) -> tuple[SloCondition, ...] | None:
-        from sparktop.sweep.plan.slo import parse_slo  # late: it loads the modules of result files
-
-        return self.read("slo", parse_slo)
-
-    def guard(self) -> GuardLimits:
-        return GuardLimits(
-            self.read("headroom", lambda text: number(text, 0.0, _MOST_HEADROOM_GIB, " GiB")),
-            self.read("gpu", lambda text: number(text, 0.0, _MOST_GPU_C, " °C")),
-        )
-
-    def check_bounds(self) -> None:
-        """Add messages to `problems` if runs, duration and requests do not fit the load mode.
-
-        Steady mode needs runs, and a duration or requests. Burst mode needs exactly one of the three.
-        """
-        given = [name for name in _BOUNDS if str(getattr(self.draft, name)).strip()]
-        if _PER_S in self.draft.concurrency:
-            if "requests" in given:
-                self._add_problem("requests", "a level at a rate ends by seconds: empty this")
-            return
-        if self.draft.mode == LoadMode.STEADY.value:
-            if "runs" not in given:
-                self._add_problem("runs", "write how many, as in 3")
-            if given in ([], ["runs"]):
-                self._add_problem("duration", "steady load needs seconds or requests")
-            return
-        if not given:
-            self._add_problem("runs", "write how many, or give seconds or requests")
-        for name in given[1:]:
-            first, second = _BOUNDS[given[0]], _BOUNDS[name]
-            self._add_problem(name, f"a burst level ends by {first} or by {second}: empty one of them")
-
-    def check_search(self) -> None:
-        """Add a message to `problems` if another field rules out a search with the SLO conditions."""
-        if not self.draft.slo.strip() or "slo" in self.problems:
-            return
-        if len([part for part in re.split(r"[,\s]+", self.draft.pp.strip()) if part]) > 1:
-            self._add_problem("slo", "looks for the limit under one prompt length: write one")
-        if self.draft.mode == LoadMode.BURST.value and not self.draft.runs.strip():
-            self._add_problem("slo", "makes as many runs as it takes: give runs, not seconds or requests")
-
-    def _add_problem(self, name: str, line: str) -> None:
-        self.problems.setdefault(name, line)
-
-
-def _model(text: str) -> str:
-    if clean(text, _LONGEST_MODEL) != text:
-        raise UsageError(f"must be 1 to {_LONGEST_MODEL} printable characters")
-    return text
-
-
-def _words(error: UsageError) -> str:
-    line = str(error).removeprefix("--slo: ")
-    return _OPTION.sub(lambda found: _BOUNDS.get(found[1], found[1]), line)
+    filled = draft_of(preset, draft.targets, guard)
+    compared = (name for name in FIELDS[draft.kind] if name not in {"model", "api"})
+    return any(getattr(draft, name) != getattr(filled, name) for name in compared)
 
 
 def _listed(values: Sequence[int]) -> str:
     return ",".join(map(str, values))
-
-
-def _rated(preset: SweepSettings) -> str:
-    """Return the rates of a preset as typed; "" if it has none."""
-    parts = (preset.rate, _PER_S, preset.arrivals) if preset.rate is not None else ()
-    return " ".join(part for part in parts if part)
 
 
 def _climbing(values: Sequence[int], climb_to: int | None) -> str:

@@ -10,16 +10,20 @@ from pathlib import Path
 from sparktop.files import Place, folder_of, write_whole
 from sparktop.model.load import LoadMode
 from sparktop.model.text import clean
-from sparktop.sweep.plan.draft import Draft
+from sparktop.sweep.plan.draft import AUTO_FORMAT, SENT_BEFORE, SENT_TOGETHER, Draft, DraftKind
 from sparktop.sweep.plan.plan import Api, Order
 from sparktop.sweep.plan.presets import DEFAULT
+from sparktop.sweep.plan.traces.replay import FORMAT_NAMES
 
 _LONGEST = 400
 """Maximum length of a field's text, in characters."""
 _MOST_TARGETS = 256
 _MOST_BYTES = 256 * 1024
 _WORDS: Mapping[str, frozenset[str]] = {
+    "kind": frozenset(one.value for one in DraftKind),
     "mode": frozenset(one.value for one in LoadMode),
+    "context": frozenset((SENT_BEFORE, SENT_TOGETHER)),
+    "trace_format": frozenset((AUTO_FORMAT, *FORMAT_NAMES)),
     "order": frozenset(one.value for one in Order),
     "api": frozenset(one.value for one in Api),
 }

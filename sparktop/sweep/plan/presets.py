@@ -195,7 +195,7 @@ def _on_axis(preset: SweepSettings, asked: Wishes) -> Wishes:
     axes = (asked.concurrency, asked.points, asked.find_knee, asked.trace, asked.climb_to)
     if preset.trace is not None and all(one is None for one in (*axes, asked.mode)):
         part = preset.trace_speed, preset.trace_range
-        return replace(asked, trace=find_replay(preset.trace, None, *part))
+        return replace(asked, trace=find_replay(preset.trace, None, *part), runs=asked.runs or preset.runs)
     if preset.rate is not None and all(one is None for one in (*axes, asked.mode)):
         points, arrivals = rates_or_auto(preset.rate), asked.arrivals or preset.arrivals
         asked = replace(
@@ -204,7 +204,7 @@ def _on_axis(preset: SweepSettings, asked: Wishes) -> Wishes:
         return replace(asked, points=points or None, find_knee=not points or None, arrivals=arrivals)
     if (not preset.users and not preset.agents) or any(one is not None for one in axes):
         return asked
-    asked = replace(asked, duration_s=asked.duration_s or preset.duration_s)
+    asked = replace(asked, duration_s=asked.duration_s or preset.duration_s, runs=asked.runs or preset.runs)
     if preset.users:
         points = tuple(LoadPoint(LoadKind.USERS, one) for one in preset.users)
         return replace(asked, points=points, think_s=preset.think_s or THINK_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,15 +12,17 @@ from hypothesis import strategies as st
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import GuardLimits, SweepSettings
 from sparktop.sweep.plan.draft import (
-    WHOLE,
-    CheckedDraft,
+    SENT_TOGETHER,
     Draft,
-    checked,
+    DraftKind,
     draft_of,
     is_changed,
+    shown_fields,
+    with_kind,
     with_mode,
     with_preset,
 )
+from sparktop.sweep.plan.form import READING, WHOLE, CheckedDraft, checked
 from sparktop.sweep.plan.plan import Order, Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import BUILT_IN, Wishes, all_presets, make_plan
 from sparktop.sweep.terms.limits import MOST_CONCURRENCY
@@ -101,18 +104,106 @@ def test_a_limit_and_more_runs_are_typed_behind() -> None:
     assert found.problems == {"concurrency": "the limit after '..' must be 16 or more, not 8"}
 
 
-def test_rates_are_typed_with_their_unit() -> None:
-    """A preset of rates fills the field so that it makes the same plan; other fields end its levels."""
-    preset = SweepSettings("r", rate="1,2", arrivals="bursty", duration_s=20.0, runs=2, prompt_lengths=(64,))
+TRACE = '{"timestamp": %d, "input_length": 50, "output_length": 5}\n'
+OTHERS = (
+    SweepSettings("r", rate="1,2", arrivals="bursty", duration_s=20.0, runs=2, prompt_lengths=(64,)),
+    SweepSettings("k", rate="auto", prompt_lengths=(64,)),
+    SweepSettings("u", users=(2, 4), think_s=5.0, tg=9, runs=2),
+    SweepSettings("a", agents=(1, 3), workload="rag", duration_s=90.0),
+    SweepSettings("d", depths=(0, 4096), concurrency=(1, 2)),
+)
+"""Presets of the other kinds of load, as a configuration has them."""
+
+
+@pytest.mark.parametrize("preset", OTHERS, ids=lambda one: one.name)
+def test_every_kind_of_load_makes_the_plan_of_the_command_line(preset: SweepSettings) -> None:
+    """Fields filled from it and left alone are the same plan, and unchanged; its kind is in the field."""
+    asked = make_plan(preset, TARGETS[:1], Wishes(seed=7), guard=GUARD)
     draft = draft_of(preset, ("a",), GUARD)
-    assert draft.concurrency == "1,2 /s bursty"
+    made = plan_of(draft)
+    assert replace(made, prompt_lengths=made.lengths) == replace(asked, prompt_lengths=asked.lengths)
+    assert not is_changed(draft, preset, GUARD)
+
+
+def test_recorded_traffic_is_read_from_its_file(tmp_path: Path) -> None:
+    """A trace with speed and part makes the plan; what cannot be used is beside the field that is wrong."""
+    path = tmp_path / "day.jsonl"
+    path.write_text("".join(TRACE % (1000 * second) for second in range(10)), encoding="utf-8")
+    preset = SweepSettings("t", trace=str(path), trace_speed=2.0, trace_range="0..5", runs=2)
+    draft = draft_of(preset, ("a",), GUARD)
     plan = plan_of(draft)
-    assert [one.label for one in plan.points] == ["1 /s", "2 /s"]
-    assert (plan.arrivals, plan.duration_s, plan.runs) == ("bursty", 20.0, 2)
-    assert plan_of(replace(draft, concurrency="auto/s")).find_knee
-    assert "is not a rate" in problems(concurrency="0 /s")["concurrency"]
-    assert "poisson" in problems(concurrency="1 /s often")["concurrency"]
-    assert "ends by seconds" in problems(concurrency="1 /s", requests="5")["requests"]
+    assert plan.trace is not None
+    assert (plan.trace.summary.requests, plan.trace.choice.speed, plan.runs) == (5, 2.0, 2)
+    assert plan.trace == make_plan(preset, TARGETS[:1]).trace
+
+    def wrong(**changes: str) -> dict[str, str]:
+        return dict(checked(replace(draft, **changes), TARGETS).problems)  # type: ignore[arg-type]  # texts
+
+    assert wrong(trace="") == {"trace": "write the path of a file of recorded traffic"}
+    assert "must be 0.001 to 1000" in wrong(trace_speed="0")["trace_speed"]
+    assert "ends before it begins" in wrong(trace_range="9..1")["trace_range"]
+    assert "no request in the chosen part" in wrong(trace_range="1h..2h")["trace"]
+    assert "No such file" in wrong(trace=str(tmp_path / "none"))["trace"]
+    assert list(wrong(trace_format="azure")) == ["trace"]
+    reading = checked(draft, TARGETS, find=lambda _: None)
+    assert (reading.plan, reading.problems) == (None, {"trace": READING})
+
+
+def test_another_kind_brings_its_fields() -> None:
+    """Each kind that is chosen makes a plan at once, a trace apart; what is typed for it stays there."""
+    for kind in DraftKind:
+        changed = with_kind(QUICK, kind.value)
+        found = checked(changed, TARGETS, seed=7)
+        assert list(found.problems) == (["trace"] if kind is DraftKind.TRACE else [])
+        assert {*shown_fields(changed)} >= {"order", "api", "model"}
+    own = replace(with_kind(QUICK, DraftKind.RATE), rate="3", duration="5")
+    back = with_kind(own, DraftKind.CONCURRENCY)
+    assert (back.concurrency, back.runs, back.duration) == (QUICK.concurrency, "3+", "")
+    assert not is_changed(back, BUILT_IN[0], GUARD)
+    assert with_kind(back, DraftKind.RATE).rate == "3"
+    people = plan_of(with_kind(QUICK, DraftKind.USERS))
+    assert [one.label for one in people.points] == ["1 user", "4 users", "16 users"]
+
+
+def test_what_a_kind_does_not_have_is_not_checked() -> None:
+    """A wrong text in a field that is hidden stops nothing."""
+    wrong = replace(with_kind(QUICK, DraftKind.RATE), users="x", depth="y", slo="z", trace="/none", pools="-")
+    assert plan_of(wrong).find_knee is False
+
+
+def test_context_is_sent_before_or_with_the_prompt() -> None:
+    """The choice has an effect, and a field, only where there is a depth."""
+    deep = replace(QUICK, depth="0,4k", concurrency="1")
+    assert "context" in shown_fields(deep)
+    assert "context" not in shown_fields(QUICK)
+    assert (plan_of(deep).whole, plan_of(replace(deep, context=SENT_TOGETHER)).whole) == (False, True)
+    assert plan_of(replace(QUICK, context=SENT_TOGETHER)).whole is False
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "text", "words"),
+    [
+        (DraftKind.RATE, "rate", "0", "is not a rate"),
+        (DraftKind.RATE, "rate", "1e9", "is not a rate"),
+        (DraftKind.RATE, "rate", "", "or auto"),
+        (DraftKind.RATE, "arrivals", "often", "poisson"),
+        (DraftKind.USERS, "users", "0", "1 to 65536"),
+        (DraftKind.USERS, "think", "0", "0.1 to 3600 seconds"),
+        (DraftKind.AGENTS, "agents", "x", "not 'x'"),
+        (DraftKind.AGENTS, "workload", "codr", "did you mean 'coder'?"),
+        (DraftKind.AGENTS, "workload", "/none/x.toml", "cannot be read"),
+        (DraftKind.POOLS, "pools", "-1", "0 to 16 KV caches"),
+        (DraftKind.POOLS, "pp", "", "as in 128"),
+    ],
+)
+def test_each_problem_of_a_kind_is_a_line_at_its_field(
+    kind: DraftKind, field: str, text: str, words: str
+) -> None:
+    """As for concurrencies: what is wrong and what to write, without options of the command line."""
+    found = checked(replace(with_kind(QUICK, kind), **{field: text}), TARGETS)  # type: ignore[arg-type]  # texts
+    assert list(found.problems) == [field]
+    assert words in found.problems[field]
+    assert "--" not in found.problems[field]
 
 
 def test_numbers_may_be_typed_loosely() -> None:

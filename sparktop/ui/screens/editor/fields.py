@@ -16,6 +16,7 @@ from textual.widgets.option_list import Option
 
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.text import clean
+from sparktop.sweep.plan.form import READING
 from sparktop.sweep.plan.plan import SweepTarget, TargetKind
 
 LABEL = 14
@@ -40,9 +41,9 @@ class Problem(Static):
     """The line under a field that shows the error in its value; hidden if there is none."""
 
     def report(self, line: str | None) -> None:
-        """Show `line`, or hide this widget if `line` is None or ""."""
+        """Show `line`, or hide this widget if `line` is None or ""; what only takes time is no error."""
         self.display = bool(line)
-        self.update(Text(f"✗ {line}" if line else ""))
+        self.update(Text(f"{'…' if line == READING else '✗'} {line}" if line else ""))
 
 
 class Choice(Static, can_focus=True):

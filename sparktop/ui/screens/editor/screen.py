@@ -13,24 +13,39 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
 from sparktop.config.keys import Key
-from sparktop.model.load import LoadMode
+from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import GuardLimits, SweepSettings
 from sparktop.sweep.compare.resolution import resolution_words
 from sparktop.sweep.plan.draft import (
-    WHOLE,
-    CheckedDraft,
+    FIELDS,
     Draft,
-    checked,
     is_changed,
+    shown_fields,
+    with_kind,
     with_mode,
     with_preset,
 )
+from sparktop.sweep.plan.form import WHOLE, CheckedDraft, checked
 from sparktop.sweep.plan.last_choice import still_there
-from sparktop.sweep.plan.plan import Api, Order, SweepTarget
+from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.run.forecast import forecast, pieces
+from sparktop.sweep.run.conversations.forecast import requests_words
+from sparktop.sweep.run.forecast import Forecast, forecast, pieces
+from sparktop.sweep.view.ahead import expected_of
 from sparktop.ui.keys import bindings
-from sparktop.ui.screens.sweep_fields import Choice, Field, FieldChanged, Problem, TargetList, Typed
+from sparktop.ui.screens.editor.fields import Choice, Field, FieldChanged, Problem, TargetList, Typed
+from sparktop.ui.screens.editor.layout import (
+    CHOICES,
+    COLD,
+    FIRST,
+    LABELS,
+    LAST,
+    LEFT,
+    RIGHT,
+    WARM,
+    placeholder,
+)
+from sparktop.ui.screens.editor.traces import TraceReading
 
 EDITOR_KEYS = (
     Key("start", ("ctrl+s",), "ctrl+s", "start", "start the sweep", "start"),
@@ -47,52 +62,14 @@ _FRAME = 2
 _SHARE = 0.96
 """The greatest height of the dialog, as a share of the screen's height."""
 _LEAST_FORM = 3
-_WARM, _COLD = "yes", "no"
-_LABELS = {
-    "preset": "preset",
-    "concurrency": "concurrency",
-    "pp": "prompt tokens",
-    "tg": "output tokens",
-    "depth": "context tokens",
-    "runs": "runs",
-    "duration": "seconds",
-    "requests": "requests",
-    "mode": "load",
-    "order": "order",
-    "warmup": "warm-up run",
-    "api": "api",
-    "headroom": "min free GiB",
-    "gpu": "max GPU °C",
-    "model": "model",
-    "slo": "slo",
-}
-_EMPTY = {
-    "concurrency": "1,4,16",
-    "pp": "128",
-    "tg": "64",
-    "runs": "till the time is up",
-    "duration": "no limit",
-    "requests": "from runs",
-    "depth": "none; 0,4k,16k: sent before each prompt",
-    "model": "the server's only or first one",
-    "headroom": "8 unified, 0: off",
-    "gpu": "92 unified, 0: off",
-    "slo": "none; ttft_p90_ms=2000 finds the highest level",
-}
-_LEFT = ("concurrency", "pp", "tg", "runs", "duration", "requests")
-_RIGHT = ("mode", "order", "warmup", "api", "headroom", "gpu")
-_WIDE = ("depth", "model", "slo")
-"""Fields below the two columns, because their values are long."""
-_CHOICES = {
-    "mode": (LoadMode.BURST.value, LoadMode.STEADY.value),
-    "order": tuple(one.value for one in Order),
-    "api": tuple(one.value for one in Api),
-    "warmup": (_WARM, _COLD),
-}
 
 
 def _ignore(_: Draft) -> None:
     """Do nothing; for callers of the editor that do not keep the edited sweep."""
+
+
+class _Form(VerticalScroll, inherit_bindings=False):
+    """The fields, which scroll to the focused one; the arrow keys stay with the fields and the editor."""
 
 
 class _Foot(Vertical):
@@ -113,7 +90,7 @@ class _Foot(Vertical):
 class SweepEditor(ModalScreen[Draft | None]):
     """A dialog to edit a sweep; its result is the draft to start, or None if the user cancels."""
 
-    AUTO_FOCUS = "#field-concurrency"
+    AUTO_FOCUS = ""
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (76, "-wide")]  # noqa: RUF012 - Textual declares it on instances
     VERTICAL_BREAKPOINTS = [(0, "-short"), (25, "-tall")]  # noqa: RUF012 - as above
     DEFAULT_CSS = """
@@ -157,7 +134,7 @@ class SweepEditor(ModalScreen[Draft | None]):
         background: $block-cursor-background; color: $foreground;
     }
     SweepEditor #columns { margin-top: 1; }
-    SweepEditor.-short #columns { margin-top: 0; }
+    SweepEditor.-short #columns, SweepEditor.-short #field-targets { margin-top: 0; }
     SweepEditor #foot { dock: bottom; height: auto; background: $background; }
     SweepEditor #cost { height: auto; min-height: 2; margin-top: 1; }
     SweepEditor.-narrow #cost { margin-top: 0; }
@@ -177,12 +154,13 @@ class SweepEditor(ModalScreen[Draft | None]):
         presets: Mapping[str, SweepSettings],
         guard: GuardLimits,
         known: Sequence[SweepResult] = (),
+        snapshot: Snapshot | None = None,
         keep: Callable[[Draft], None] = _ignore,
     ) -> None:
         """Start with `draft`; targets and a preset that no longer exist are removed from it.
 
-        `known` are earlier results, from which the duration is estimated. `keep` is called with the draft
-        when the editor closes, whether a sweep starts or not.
+        The duration is estimated from `known`, results of earlier sweeps, and from the servers in `snapshot`.
+        `keep` is called with the draft when the editor closes, whether a sweep starts or not.
         """
         super().__init__()
         self._targets = tuple(targets)
@@ -190,9 +168,11 @@ class SweepEditor(ModalScreen[Draft | None]):
         self._presets = presets
         self._guard = guard
         self._known = tuple(known)
+        self._snapshot = snapshot
         self._keep = keep
         self._checked = CheckedDraft(None)
         self._fields: dict[str, Field] = {}
+        self._traces = TraceReading(self._trace_read)
         self._bindings = BindingsMap(bindings([key for key in EDITOR_KEYS if key.keys]))
 
     @property
@@ -200,22 +180,29 @@ class SweepEditor(ModalScreen[Draft | None]):
         """The present values of the fields."""
         return self._draft
 
+    @property
+    def plan(self) -> Plan | None:
+        """The plan that the fields make; None while one of them is not right."""
+        return self._checked.plan
+
     def compose(self) -> ComposeResult:
         """Yield the widgets: the form, and below it the part with error, cost and buttons."""
-        self._fields = {name: Field(label, self._inside(name)) for name, label in _LABELS.items()}
+        self._fields = {name: Field(label, self._inside(name)) for name, label in LABELS.items()}
         with Vertical(id="box") as box:
             box.border_title = "sweep"
             box.border_subtitle = " · ".join(f"{key.shown} {key.footer}" for key in EDITOR_KEYS if key.footer)
-            with VerticalScroll(id="form", can_focus=False):
+            with _Form(id="form", can_focus=False):
                 yield self._fields["preset"]
+                yield self._fields["kind"]
                 yield TargetList(self._targets, self._draft.targets)
                 yield Problem(id="no-target", classes="problem")
+                yield from (self._fields[name] for name in FIRST)
                 with Horizontal(id="columns"):
                     with Vertical(classes="column"):
-                        yield from (self._fields[name] for name in _LEFT)
+                        yield from (self._fields[name] for name in LEFT)
                     with Vertical(classes="column", id="right"):
-                        yield from (self._fields[name] for name in _RIGHT)
-                yield from (self._fields[name] for name in _WIDE)
+                        yield from (self._fields[name] for name in RIGHT)
+                yield from (self._fields[name] for name in LAST)
             with _Foot(self.fit_form):
                 yield Static(id="cost")
                 yield Problem(id="wrong", classes="problem")
@@ -226,19 +213,20 @@ class SweepEditor(ModalScreen[Draft | None]):
     def _inside(self, name: str) -> Choice | Typed:
         if name == "preset":
             return Choice(name, list(self._presets), self._draft.preset)
-        if name in _CHOICES:
-            return Choice(name, _CHOICES[name], self._word(name))
-        return Typed(name, self._word(name), _EMPTY[name])
+        if name in CHOICES:
+            return Choice(name, CHOICES[name], self._word(name))
+        return Typed(name, self._word(name), placeholder(name, self._draft.kind))
 
     def _word(self, name: str) -> str:
         value = getattr(self._draft, name)
         if isinstance(value, bool):
-            return _WARM if value else _COLD
+            return WARM if value else COLD
         return str(value)
 
     def on_mount(self) -> None:
-        """Check the initial draft and show its errors and cost."""
+        """Check the initial draft and show its errors and cost; focus the first field of its load."""
         self._show(fill=False)
+        self.query_one(f"#field-{FIELDS[self._draft.kind][0]}").focus()
 
     def on_resize(self) -> None:
         """Limit the form's height so that error, cost and buttons below it stay visible."""
@@ -264,13 +252,15 @@ class SweepEditor(ModalScreen[Draft | None]):
         if name == "preset":
             names = {one.name for one in self._targets}
             self._draft = with_preset(self._draft, self._presets[str(value)], self._guard, names)
+        elif name == "kind":
+            self._draft = with_kind(self._draft, str(value))
         elif name == "mode":
             self._draft = with_mode(self._draft, str(value))
         elif name == "warmup":
-            self._draft = replace(self._draft, warmup=value == _WARM)
+            self._draft = replace(self._draft, warmup=value == WARM)
         else:
             self._draft = replace(self._draft, **{name: value})  # type: ignore[arg-type]  # by the field's name
-        self._show(fill=name in {"preset", "mode"})
+        self._show(fill=name in {"preset", "kind", "mode"})
 
     def _show(self, *, fill: bool) -> None:
         """Show the errors and the cost of the draft; if `fill`, write the draft into all text fields too.
@@ -279,15 +269,18 @@ class SweepEditor(ModalScreen[Draft | None]):
         have been typed already, and writing the value back would lose them.
         """
         draft = self._draft
-        self._checked = checked(draft, self._targets)
+        self._checked = checked(draft, self._targets, find=self._traces.find)
         problems = self._checked.problems
         changed = is_changed(draft, self._presets.get(draft.preset), self._guard)
+        shown = shown_fields(draft)
         for name, field in self._fields.items():
             inside = field.inside
+            field.display = name == "preset" or name in shown
             if isinstance(inside, Choice):
                 inside.show(self._word(name), ", changed" if name == "preset" and changed else "")
             elif fill:
                 inside.show(self._word(name))
+                inside.placeholder = placeholder(name, draft.kind)
             field.problem.report(problems.get(name))
         targets = self.query_one(TargetList)
         if targets.names != draft.targets:
@@ -295,14 +288,26 @@ class SweepEditor(ModalScreen[Draft | None]):
         self.query_one("#no-target", Problem).report(problems.get("targets"))
         self._show_cost()
 
+    def _trace_read(self) -> None:
+        """Check the draft again when the file of a trace has been read."""
+        if self.is_mounted:
+            self._show(fill=False)
+
     def _show_cost(self) -> None:
         problems, plan = self._checked.problems, self._checked.plan
         cost = self.query_one("#cost", Static)
         cost.display = plan is not None
         if plan is not None:
-            sent, tokens, time = pieces(forecast(plan, self._known))
-            cost.update(Text(f"{sent} · {tokens}\n{time}\n{resolution_words(plan, self._known)}"))
+            sent, tokens, time = pieces(self._expected(plan))
+            load = f"{sent} · {tokens}" if plan.conversations is None else requests_words(plan)
+            cost.update(Text(f"{load}\n{time}\n{resolution_words(plan, self._known)}"))
         self.query_one("#wrong", Problem).report(_cannot(problems) if problems else None)
+
+    def _expected(self, plan: Plan) -> Forecast:
+        """Return the forecast of a plan, from the watched servers too if there is a snapshot of them."""
+        if self._snapshot is None:
+            return forecast(plan, self._known)
+        return expected_of(plan, self._snapshot, self._known)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Start the sweep, or close the editor without starting a sweep, depending on the button."""
@@ -315,7 +320,7 @@ class SweepEditor(ModalScreen[Draft | None]):
         """Close with the draft; if the draft has an error, focus the first faulty field instead."""
         problems = self._checked.problems
         if problems:
-            name = next((name for name in ("targets", *_LABELS) if name in problems), None)
+            name = next((name for name in ("targets", *LABELS) if name in problems), None)
             if name is not None:
                 self.query_one(f"#field-{name}").focus()
             return
@@ -332,6 +337,6 @@ def _cannot(problems: Mapping[str, str]) -> str:
     """Return why the sweep cannot start: an error of the draft as a whole, or the faulty fields' names."""
     if WHOLE in problems:
         return f"cannot start: {problems[WHOLE]}"
-    labels = {"targets": "targets"} | _LABELS
+    labels = {"targets": "targets"} | LABELS
     names = [label for name, label in labels.items() if name in problems]
     return f"cannot start: {', '.join(names)} {'is' if len(names) == 1 else 'are'} not right yet"

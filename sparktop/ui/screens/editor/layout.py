@@ -1,0 +1,109 @@
+"""The fields of the sweep editor: their labels, examples, words to choose from, and places in the form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sparktop.model.load import LoadMode
+from sparktop.sweep.plan.draft import AUTO_FORMAT, SENT_BEFORE, SENT_TOGETHER, DraftKind
+from sparktop.sweep.plan.plan import Api, Order
+from sparktop.sweep.plan.traces.replay import FORMAT_NAMES
+
+WARM, COLD = "yes", "no"
+LABELS = {
+    "preset": "preset",
+    "kind": "load",
+    "concurrency": "concurrency",
+    "rate": "requests/s",
+    "arrivals": "arrivals",
+    "users": "users",
+    "think": "think seconds",
+    "agents": "agents",
+    "trace_speed": "speed",
+    "trace_range": "part",
+    "trace_format": "format",
+    "pools": "other traffic",
+    "pp": "prompt tokens",
+    "tg": "output tokens",
+    "runs": "runs",
+    "duration": "seconds",
+    "requests": "requests",
+    "mode": "sent",
+    "order": "order",
+    "warmup": "warm-up run",
+    "api": "api",
+    "headroom": "min free GiB",
+    "gpu": "max GPU °C",
+    "trace": "file",
+    "workload": "workload",
+    "depth": "context tokens",
+    "context": "context sent",
+    "model": "model",
+    "slo": "slo",
+}
+"""Labels of the fields, in the order in which a fault is looked for."""
+_EMPTY = {
+    "concurrency": "1,4,16",
+    "rate": "0.5,1,2; 0.5..4 rises; auto",
+    "arrivals": "poisson, constant, bursty, trains, gamma:B",
+    "users": "1,4,16",
+    "think": "30",
+    "agents": "1,4,16",
+    "workload": "coder-quick; chat, coder, rag, or a TOML file of your own",
+    "trace": "Mooncake, aiperf, Azure, BurstGPT, Bailian, Weka or TraceLab",
+    "trace_speed": "1: as recorded",
+    "trace_range": "all; 10m..1h",
+    "pools": "0,0.5,1,2 KV caches",
+    "pp": "128",
+    "tg": "64",
+    "runs": "till the time is up",
+    "duration": "no limit",
+    "requests": "from runs",
+    "depth": "none; 0,4k,16k: before each prompt",
+    "model": "the server's only or first one",
+    "headroom": "8 unified, 0: off",
+    "gpu": "92 unified, 0: off",
+    "slo": "none; ttft_p90_ms=2000 finds the highest level",
+}
+_EMPTY_OF: Mapping[tuple[str, str], str] = {
+    (DraftKind.RATE, "duration"): "60",
+    (DraftKind.USERS, "duration"): "120",
+    (DraftKind.AGENTS, "duration"): "by the workload",
+    (DraftKind.POOLS, "requests"): "8",
+    **{(kind, "runs"): "1" for kind in DraftKind if kind is not DraftKind.CONCURRENCY},
+}
+LEFT = (
+    "concurrency",
+    "rate",
+    "arrivals",
+    "users",
+    "think",
+    "agents",
+    "pools",
+    "trace_speed",
+    "trace_range",
+    "trace_format",
+    "pp",
+    "tg",
+    "runs",
+    "duration",
+    "requests",
+)
+RIGHT = ("mode", "order", "warmup", "api", "headroom", "gpu")
+FIRST = ("trace", "workload")
+LAST = ("depth", "context", "model", "slo")
+"""Fields above and below the two columns, because their values are long."""
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "kind": tuple(one.value for one in DraftKind),
+    "mode": (LoadMode.BURST.value, LoadMode.STEADY.value),
+    "order": tuple(one.value for one in Order),
+    "api": tuple(one.value for one in Api),
+    "warmup": (WARM, COLD),
+    "context": (SENT_BEFORE, SENT_TOGETHER),
+    "trace_format": (AUTO_FORMAT, *FORMAT_NAMES),
+}
+
+
+def placeholder(name: str, kind: str) -> str:
+    """Return what stands in an empty text field while a sweep of this kind of load is edited."""
+    return _EMPTY_OF.get((kind, name), _EMPTY.get(name, ""))
