@@ -41,7 +41,7 @@ class Problem(Static):
     """The line under a field that shows the error in its value; hidden if there is none."""
 
     def report(self, line: str | None) -> None:
-        """Show `line`, or hide this widget if `line` is None or ""; what only takes time is no error."""
+        """Show `line`, or hide this widget if `line` is None or "". `READING` has no mark of an error."""
         self.display = bool(line)
         self.update(Text(f"{'…' if line == READING else '✗'} {line}" if line else ""))
 

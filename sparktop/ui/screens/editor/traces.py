@@ -16,7 +16,7 @@ _MOST_KEPT = 8
 
 
 class TraceReading:
-    """The traces read so far; one file is read at a time, the newest wish next."""
+    """The traces read so far; one file is read at a time, then the one requested last."""
 
     def __init__(self, read: Callable[[], None]) -> None:
         """Call `read` on the event loop each time a file has been read."""
