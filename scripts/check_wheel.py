@@ -1,8 +1,8 @@
 """The wheel, built from this tree and installed where nothing else is, works from any directory.
 
-`--version`, `--help` of each command, every shipped theme, the example configuration. Then `make install`
-into an empty home and `make uninstall`, and the executable file that `make bundle` builds, without any
-site-packages.
+`--version`, `--help` of each command, every shipped theme, the example configuration, the reader sent
+over ssh. Then `make install` into an empty home and `make uninstall`, and the executable file that
+`make bundle` builds, without any site-packages.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 INSTALL_S = 240
 COMMAND_S = 30
+SHA256_DIGITS = 64
 
 
 def run(*command: str | Path, cwd: Path, timeout_s: float = COMMAND_S, home: Path | None = None) -> str:
@@ -105,6 +106,7 @@ def check_program(bin_folder: Path, away: Path) -> None:
     listed = {line.split()[0] for line in run(sparktop, "themes", cwd=away).splitlines()}
     shipped = {theme.stem for theme in (ROOT / "themes").glob("*.toml")}
     expect(f"themes lists {sorted(listed)}, not {sorted(shipped)}", holds=listed == shipped != set())
+    check_reader(run(sparktop, "agent", "--print-bundle", "--digest", cwd=away))
     example = away / "sparktop.toml"
     example.write_text(run(sparktop, "config", "--default", cwd=away))
     run(sparktop, "config", "--check", example, cwd=away)
@@ -143,6 +145,12 @@ def check_bundle(away: Path) -> None:
     expect("the bundle's --help says no usage", holds="usage: sparktop" in shown)
     listed = run(bundle, "themes", cwd=away, home=home)
     expect("the bundle lists no themes", holds=len(listed.splitlines()) > 1)
+    check_reader(run(bundle, "agent", "--print-bundle", "--digest", cwd=away, home=home))
+
+
+def check_reader(digest: str) -> None:
+    """Hold that the reader that is sent over ssh could be put together."""
+    expect(f"the reader sent over ssh has the digest {digest!r}", holds=len(digest.strip()) == SHA256_DIGITS)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import re
 
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
-from sparktop.sources.ssh.remote import CUT_INPUT, NO_PYTHON, WRONG_DIGEST
+from sparktop.sources.ssh.remote import CUT_INPUT, NO_LINUX, NO_PYTHON, WRONG_DIGEST
 from sparktop.values import dataclass
 
 _SSH_FAILED = 255
@@ -104,6 +104,9 @@ def _of_receiver(ending: Ending) -> LinkError | None:
     if ending.status == WRONG_DIGEST:
         message = f"the reader sent to {where} arrived changed (another SHA-256), so it was not run"
         return LinkError(FailureKind.MALFORMED, message)
+    if ending.status == NO_LINUX:
+        message = f"{where} is no Linux machine: the reader needs its /proc and /sys"
+        return LinkError(FailureKind.UNSUPPORTED, message)
     if ending.status == NO_PYTHON:
         seen = f" ({words})" if words else ""
         message = f"no Python 3.10 or newer on {where}{seen}: install one there, or sparktop itself"

@@ -11,7 +11,7 @@ from sparktop.values import dataclass
 
 READY = b"sparktop.reader/1"
 """The line with which the other machine's Python asks for the reader."""
-CUT_INPUT, WRONG_DIGEST, NO_PYTHON = 75, 76, 77
+CUT_INPUT, WRONG_DIGEST, NO_PYTHON, NO_LINUX = 75, 76, 77, 78
 """Exit codes of the program that receives the reader, and of the shell that looks for a Python to run it."""
 
 _OPTIONS = {
@@ -43,11 +43,14 @@ _FIND_PYTHON = (
 )
 """Runs the program $1 with the arguments $2 and $3 in the first Python that is new enough."""
 _RECEIVE = (
-    "import hashlib,os,sys;"
+    "import hashlib,os,signal,sys;"
     "n,d=int(sys.argv[1]),sys.argv[2];"
+    f'hasattr(os,"memfd_create") or sys.exit({NO_LINUX});'
+    "signal.alarm(60);"
     f'print("{READY.decode()}",flush=True);'
     "b=bytearray();"
     '[b.extend(c) for c in iter(lambda:os.read(0,n-len(b)),b"")];'
+    "signal.alarm(0);"
     f"len(b)<n and sys.exit({CUT_INPUT});"
     f"hashlib.sha256(b).hexdigest()==d or sys.exit({WRONG_DIGEST});"
     'f=os.memfd_create("sparktop");'
@@ -58,7 +61,8 @@ _RECEIVE = (
 )
 """Reads a zip file of argv[1] bytes and SHA-256 argv[2] from standard input into memory, and runs its reader.
 
-One line without single quotes, backslashes and exclamation marks, which no login shell changes."""
+Waits at most 60 s for the file. One line without single quotes, backslashes and exclamation marks, which no
+login shell changes."""
 
 
 @dataclass(frozen=True, slots=True)

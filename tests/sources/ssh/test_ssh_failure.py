@@ -74,6 +74,40 @@ def test_each_ending_has_its_words(status: int | None, written: str, kind: Failu
     assert words in told.message
 
 
+@pytest.mark.parametrize(
+    ("status", "written", "kind", "words"),
+    [
+        (75, "", KIND.ENDED, "the reader sent to me@spark-a did not arrive whole"),
+        (76, "", KIND.MALFORMED, "arrived changed (another SHA-256), so it was not run"),
+        (
+            77,
+            "Python 3.9.18\n",
+            KIND.COMMAND_NOT_FOUND,
+            "no Python 3.10 or newer on me@spark-a (Python 3.9.18): ",
+        ),
+        (77, "", KIND.COMMAND_NOT_FOUND, "no Python 3.10 or newer on me@spark-a: install one"),
+        (78, "", KIND.UNSUPPORTED, "me@spark-a is no Linux machine"),
+        (127, "exec: sh: not found", KIND.COMMAND_NOT_FOUND, "where ssh looks for them: exec: sh: not found"),
+        (
+            1,
+            "No module named 'asyncio'",
+            KIND.ENDED,
+            "sent to me@spark-a ended with status 1: No module named",
+        ),
+        (-15, "", KIND.ENDED, "ssh to me@spark-a was ended by signal 15"),
+        (None, "", KIND.ENDED, "ended its answers"),
+    ],
+)
+def test_each_ending_of_a_sent_reader_has_its_words(
+    status: int | None, written: str, kind: FailureKind, words: str
+) -> None:
+    """Where the reader is sent, no command of the user's is named, and no sparktop to install."""
+    told = explain(Ending("me@spark-a", None, status, written))
+    assert told.kind is kind
+    assert words in told.message
+    assert "None" not in told.message
+
+
 def test_after_an_answer_usage_is_no_version() -> None:
     """A sparktop that answered before is not an old one, however it ends."""
     assert explain(Ending("a", "sparktop", 2, "", answered=True)).kind is FailureKind.ENDED

@@ -1,0 +1,58 @@
+"""Facts about GPUs that the reader sent over ssh reads: nvidia-ml-py from its zip file, on a driver of C."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparktop.model.node import GpuReading
+from sparktop.sources.ssh.bundle import reader_bundle
+from sparktop.sources.wire.decode import decode
+from tests.nvml_shim import shim_states as states
+from tests.nvml_shim.conftest import Shim
+from tests.sources.ssh.pythons import VERSIONS, python
+
+pytestmark = pytest.mark.process
+
+
+def read(shim: Shim, program: str, state: str, folder: Path) -> tuple[GpuReading, ...]:
+    """Run the reader without any package and return the GPUs of its second sample."""
+    file, state_file = folder / "reader.pyz", folder / "state"
+    file.write_bytes(reader_bundle().data)
+    state_file.write_text(state, encoding="utf-8")
+    driver = {"LD_LIBRARY_PATH": str(shim.folder), "NVML_SHIM_STATE": str(state_file)}
+    done = subprocess.run(  # noqa: S603 - our own program
+        [program, "-I", "-S", "-B", str(file)],
+        input=b"{}\n",
+        env={**os.environ, **driver, "NVML_SHIM_LOG": str(folder / "log")},
+        capture_output=True,
+        cwd=folder,
+        timeout=60,
+        check=True,
+    )
+    reply = decode(done.stdout.splitlines()[-1])
+    assert reply.identity.driver == "580.126.09"
+    return reply.samples[-1].gpus
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_gb10_is_read_with_each_python(shim: Shim, version: str, tmp_path: Path) -> None:
+    """Load, heat, power, clock, throttling and processes arrive as from an installed sparktop."""
+    (gpu,) = read(shim, python(version), states.gb10(), tmp_path)
+    assert gpu.name == "NVIDIA GB10"
+    assert (gpu.utilization_percent, gpu.temperature_c, gpu.limit_margin_c) == (96.0, 81.0, 13.0)
+    assert (gpu.power_w, gpu.sm_clock_mhz, gpu.memory_total_bytes) == (38.25, 2411, None)
+    assert gpu.throttle_reasons
+    assert gpu.processes is not None
+    assert {process.pid for process in gpu.processes} == {4242, 900}
+
+
+def test_eight_gpus_are_read(shim: Shim, tmp_path: Path) -> None:
+    """A server with eight GPUs."""
+    gpus = read(shim, sys.executable, states.eight_h100(), tmp_path)
+    assert [gpu.index for gpu in gpus] == list(range(8))
+    assert all(gpu.memory_total_bytes for gpu in gpus)
