@@ -1,6 +1,6 @@
-"""Fill the generated parts of README.md: the help text and the table of keys.
+"""Fill the generated parts of README.md (help text, table of keys) and docs/prometheus.md (metrics).
 
-usage: build_readme.py [--check]    with --check nothing is written and a stale README exits 1
+usage: build_readme.py [--check]    with --check nothing is written and a stale page exits 1
 """
 
 from __future__ import annotations
@@ -8,13 +8,19 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 from sparktop.cli import main as sparktop
 from sparktop.config.keys import KEYS
+from sparktop.export.metrics import Metric
+from sparktop.export.page import metric_tables
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+METRICS = ROOT / "docs" / "prometheus.md"
 
 
 def help_block() -> str:
@@ -31,6 +37,18 @@ def keys_block() -> str:
     return "\n".join(["| key | does |", "|---|---|", *rows])
 
 
+def metrics_block() -> str:
+    """Give the metrics of `sparktop export` as tables."""
+    return "\n\n".join(_table(*part) for part in metric_tables())
+
+
+def _table(title: str, shared: Sequence[str], metrics: Sequence[Metric[Any]]) -> str:
+    """Give the metrics of one kind of part, all of which have the labels `shared`."""
+    labels = [", ".join(f"`{label}`" for label in (*shared, *one.labels)) or "–" for one in metrics]
+    rows = [f"| `{one.full_name}` | {own} | {one.text} |" for one, own in zip(metrics, labels, strict=True)]
+    return "\n".join([f"### {title}", "", "| metric | labels | meaning |", "|---|---|---|", *rows])
+
+
 def filled(text: str, name: str, block: str) -> str:
     """Give `text` with what stands between the two markers of `name` replaced."""
     begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
@@ -41,17 +59,21 @@ def filled(text: str, name: str, block: str) -> str:
 
 def main() -> int:
     """Write or check."""
+    metrics = METRICS.read_text(encoding="utf-8")
+    pages = {METRICS: (metrics, filled(metrics, "metrics", metrics_block()))}
     old = README.read_text(encoding="utf-8")
     new = filled(old, "keys", keys_block())
     # argparse words its help differently from Python 3.13 on; the README shows what 3.11 and 3.12 say.
     if sys.version_info < (3, 13):
         new = filled(new, "help", help_block())
-    if "--check" in sys.argv:
-        if old != new:
-            print("README.md is stale: run `make readme`", file=sys.stderr)
-        return int(old != new)
-    README.write_text(new, encoding="utf-8")
-    return 0
+    pages[README] = (old, new)
+    stale = [path for path, (before, after) in pages.items() if before != after]
+    for path in stale:
+        if "--check" in sys.argv:
+            print(f"{path.relative_to(ROOT)} is stale: run `make readme`", file=sys.stderr)
+        else:
+            path.write_text(pages[path][1], encoding="utf-8")
+    return int(bool(stale) and "--check" in sys.argv)
 
 
 if __name__ == "__main__":

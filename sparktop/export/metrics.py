@@ -80,10 +80,7 @@ def _quantile(
         if found is not None:
             yield ("below" if found.below else "above" if found.above else "exact",), found.seconds
 
-    text = (
-        f"{title}, p{percent} of the last 60 s, from the server's histogram. "
-        'bound="below" or "above": only this bound of it is known.'
-    )
+    text = f'{title}, p{percent} of the last 60 s; bound="below" or "above": less or more than this.'
     return Metric(f"backend_{name}_p{percent}_seconds", text, points, ("bound",))
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from prometheus_client.core import InfoMetricFamily
 from prometheus_client.core import Metric as Family
@@ -44,6 +44,18 @@ Part = TypeVar("Part")
 Labels = Mapping[str, str]
 Named = Sequence[tuple[Labels, Part]]
 """Parts of a snapshot, each with the labels that name it."""
+
+
+def metric_tables() -> list[tuple[str, tuple[str, ...], Sequence[Metric[Any]]]]:
+    """Return (title, labels that all its metrics have, metrics) for each kind of part of a page."""
+    return [
+        ("Servers", ("backend",), BACKEND),
+        ("Groups", ("group", "scope"), GROUP),
+        ("Machines", ("node",), NODE),
+        ("Alerts and events", (), (ALERT, EVENTS)),
+        ("The newest sweep", ("target", "load", "prompt_tokens", "depth"), LEVEL),
+        ("The program itself", (), SELF),
+    ]
 
 
 class EventCounts:

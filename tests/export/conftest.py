@@ -15,6 +15,7 @@ from sparktop.export.server import ExportServer
 from sparktop.export.sweeps import NewestSweep
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.store import Store
+from tests.agent import conftest as agent
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Served:
     store: Store
 
 
+certificate = agent.certificate
+"""The fixture of a certificate for 127.0.0.1."""
 StartServer = Callable[..., Awaitable[Served]]
 
 

@@ -14,9 +14,15 @@ from hypothesis import strategies as st
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.openmetrics import parser as openmetrics
 
-from sparktop.export.metrics import BACKEND, GROUP, NODE, SELF, Metric
-from sparktop.export.page import MOST_KINDS, MOST_MEMBERS, MOST_SUBJECTS, EventCounts, group_names
-from sparktop.export.sweeps import LEVEL
+from sparktop.export.metrics import Metric
+from sparktop.export.page import (
+    MOST_KINDS,
+    MOST_MEMBERS,
+    MOST_SUBJECTS,
+    EventCounts,
+    group_names,
+    metric_tables,
+)
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Event, Phase, Severity
 from sparktop.model.fleet import SelfView
@@ -252,7 +258,7 @@ def test_openmetrics_states_units_and_the_same_values() -> None:
 
 def test_the_table_has_each_metric_once_with_its_help() -> None:
     """Names are unique and every help text is a sentence; counters alone end in _total."""
-    metrics: list[Metric[Any]] = [*BACKEND, *GROUP, *NODE, *SELF, *LEVEL]
+    metrics: list[Metric[Any]] = [one for _, _, part in metric_tables() for one in part]
     assert max(Counter(one.full_name for one in metrics).values()) == 1
     assert [one.name for one in metrics if not one.text.endswith(".")] == []
     for family in families_of(text(snapshot())):
