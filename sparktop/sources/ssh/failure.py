@@ -15,7 +15,7 @@ _NOT_EXECUTABLE = 126
 _NOT_FOUND = 127
 _USAGE = 2
 _WORDS_LIMIT = 90
-_INSTALL = "clone its repository there, run `make venv` and set command to its .venv/bin/sparktop"
+_INSTALL = "clone its repository there and run `make install`, or set command to where it is"
 
 _REMEDY = re.compile(r"^\s*(ssh-keygen .*-R .*)$", re.MULTILINE)
 """Matches the command that ssh prints for removing an old host key, with file and port."""
@@ -61,6 +61,8 @@ class Ending:
     """The last part of stderr."""
     answered: bool = False
     """Whether the remote agent had answered before."""
+    sent: bool = False
+    """Whether the reader had been sent."""
 
 
 def explain(ending: Ending) -> LinkError:
@@ -76,7 +78,8 @@ def explain(ending: Ending) -> LinkError:
         kind = FailureKind.COMMAND_NOT_FOUND
         message = f"{where} runs no `sh`, `nice` or Python where ssh looks for them{quoted}"
     elif command is None and ending.status is not None and ending.status >= 0:
-        message = f"the reader sent to {where} ended with status {ending.status}{quoted}"
+        what = "the reader sent to" if ending.sent else "the login shell on"
+        message = f"{what} {where} ended with status {ending.status}{quoted}"
     elif ending.status == _NOT_FOUND:
         kind = FailureKind.COMMAND_NOT_FOUND
         message = f"no `{command}` on {where}: without ssh_bundle, ssh needs sparktop there: {_INSTALL}"

@@ -223,7 +223,7 @@ class SshLink:
         written = b"".join(self._written).decode("utf-8", "replace")
         status = self._process.returncode
         command = None if self.sent else self._remote.command
-        return explain(Ending(self._where, command, status, written, answered=self._answered))
+        return explain(Ending(self._where, command, status, written, answered=self._answered, sent=self.sent))
 
     async def _read_stderr(self) -> None:
         """Read stderr until it ends, since a full pipe would block ssh; keep its last `_STDERR_KEPT_BYTES`.

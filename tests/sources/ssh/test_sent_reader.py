@@ -124,6 +124,7 @@ async def test_a_banner_does_not_hide_it(server: Sshd) -> None:
         ("garbage", "yes garbage", FailureKind.MALFORMED, 'prints something else than answers: "garbage"'),
         ("ready", f"yes {READY.decode()}", FailureKind.MALFORMED, "prints something else than answers"),
         ("stderr", "yes flood >&2", FailureKind.MALFORMED, 'prints something else than answers: "flood"'),
+        ("no login", "echo no shell for you >&2; exit 1", FailureKind.ENDED, "ended with status 1: no shell"),
         ("ends", f"echo {READY.decode()}; exit 3", FailureKind.ENDED, "sent to spark ended with status 3"),
         ("no sh", f"PATH=/no; exec /bin/{ASKED[5:]}", FailureKind.COMMAND_NOT_FOUND, "runs no `sh`, `nice`"),
     ],

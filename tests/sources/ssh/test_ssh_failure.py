@@ -58,7 +58,7 @@ KIND = FailureKind
             127,
             "sh: 1: exec: not found",
             KIND.COMMAND_NOT_FOUND,
-            "run `make venv` and set command",
+            "run `make install`, or set command",
         ),
         (126, "sh: permission denied", KIND.COMMAND_NOT_FOUND, "cannot be run: sh: permission denied"),
         (2, "sparktop: no 'agent' yet", KIND.VERSION, "no `agent --stdio`: update it there: spark"),
@@ -102,10 +102,18 @@ def test_each_ending_of_a_sent_reader_has_its_words(
     status: int | None, written: str, kind: FailureKind, words: str
 ) -> None:
     """Where the reader is sent, no command of the user's is named, and no sparktop to install."""
-    told = explain(Ending("me@spark-a", None, status, written))
+    told = explain(Ending("me@spark-a", None, status, written, sent=True))
     assert told.kind is kind
     assert words in told.message
     assert "None" not in told.message
+
+
+def test_a_login_shell_that_refuses_is_not_taken_for_the_reader() -> None:
+    """An account without a shell never asked for the reader."""
+    told = explain(Ending("a", None, 1, "This account is currently not available.\n"))
+    assert (
+        told.message == "the login shell on a ended with status 1: This account is currently not available."
+    )
 
 
 def test_after_an_answer_usage_is_no_version() -> None:

@@ -189,7 +189,7 @@ async def test_a_missing_command_says_how_to_install_it(server: Sshd) -> None:
         failure = await failure_of(source)
     assert failure.kind is FailureKind.COMMAND_NOT_FOUND
     assert "no `no-such; sparktop` on spark" in failure.message
-    assert "run `make venv` and set command to its .venv/bin/sparktop" in failure.message
+    assert "run `make install`, or set command" in failure.message
 
 
 async def test_programs_in_the_home_folder_are_found(server: Sshd) -> None:
