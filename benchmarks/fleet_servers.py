@@ -1,0 +1,160 @@
+"""Hundreds of servers in one process: each answers /metrics with a whole vLLM page whose figures move.
+
+The page is the one of a real vLLM 0.32 under load, 700 lines. All counters and buckets of a server grow in
+proportion, so that quantiles stay those of the page while rates move; gauges follow a slow wave of its own.
+Eight servers each have a model of their own. Some can be dead (nothing listens) or mute (they accept and
+never answer). An answer costs a fifth of a millisecond, so that one core serves a thousand of them once a
+second beside the program that is measured.
+
+usage: fleet_servers.py COUNT [DEAD] [MUTE]    prints the ports as JSON, serves until standard input ends
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+import socket
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+PAGE = Path(__file__).resolve().parent.parent / "tests" / "data" / "vllm-0.32" / "t010.prom"
+_SAMPLE = re.compile(rb"^([A-Za-z_:][\w:]*)(\{.*\})? (\S+)$")
+_GROWS = re.compile(rb"_(?:total|bucket|sum|count)$")
+_GROWTH_PER_S = 0.02
+"""Share of its first value by which every counter grows each second, on average."""
+_RUNNING, _WAITING, _KV = (
+    b"vllm:num_requests_running",
+    b"vllm:num_requests_waiting",
+    b"vllm:kv_cache_usage_perc",
+)
+_MOST_RUNNING = 16.0
+GROUP = 8
+"""Servers of one model."""
+_MODEL = re.compile(rb'model_name="[^"]*"')
+_WAVE_S = (20.0, 90.0)
+"""Shortest and longest period of a server's load."""
+_HEADERS = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: %d\r\n\r\n"
+_MISSING = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+
+Values = Callable[[float, float], float]
+"""The value of a sample at a factor of growth and a load from 0 to 1."""
+
+
+def _value(name: bytes, first: float) -> Values | None:
+    """Return how a sample moves, None where it stands still."""
+    if name == _RUNNING:
+        return lambda _, load: float(round(_MOST_RUNNING * min(1.0, load)))
+    if name == _WAITING:
+        return lambda _, load: float(round(_MOST_RUNNING * max(0.0, load - 1.0)))
+    if name == _KV:
+        return lambda _, load: min(1.0, 0.6 * load)
+    if not _GROWS.search(name) or not first:
+        return None
+    if name.endswith(b"_sum"):
+        return lambda growth, _: first * growth
+    return lambda growth, _: float(math.floor(first * growth))
+
+
+class Page:
+    """A page of metrics as fixed text with values between."""
+
+    def __init__(self, text: bytes) -> None:
+        self.fixed: list[bytes] = []
+        self.values: list[Values] = []
+        standing = b""
+        for line in text.splitlines():
+            found = _SAMPLE.match(line)
+            value = None if found is None else _value(found[1], float(found[3]))
+            if value is None or found is None:
+                standing += line + b"\n"
+                continue
+            self.fixed.append(standing + line[: found.start(3)])
+            self.values.append(value)
+            standing = b"\n"
+        self.end = standing
+
+    def at(self, growth: float, load: float) -> bytes:
+        """Return the page at a factor of growth and a load from 0 to 1."""
+        parts = [
+            b"%s%.10g" % (fixed, value(growth, load))
+            for fixed, value in zip(self.fixed, self.values, strict=True)
+        ]
+        return b"".join(parts) + self.end
+
+
+class Server(asyncio.Protocol):
+    """A connection to one of the servers; several requests may follow each other on it."""
+
+    def __init__(self, page: Page, number: int, began: float) -> None:
+        self.page, self.began = page, began
+        shortest, longest = _WAVE_S
+        self.period_s = shortest + (number * 7919 % 1000) / 1000 * (longest - shortest)
+        self.phase = number * 2.399963
+        self.pending = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the way back."""
+        self.transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Answer each complete request."""
+        self.pending += data
+        while b"\r\n\r\n" in self.pending:
+            request, _, self.pending = self.pending.partition(b"\r\n\r\n")
+            self.transport.write(self.answer(request))
+
+    def answer(self, request: bytes) -> bytes:
+        """Return the answer to a request, headers included."""
+        if not request.startswith(b"GET /metrics"):
+            return _MISSING
+        age_s = time.monotonic() - self.began
+        load = 0.6 + 0.6 * math.sin(2 * math.pi * age_s / self.period_s + self.phase)
+        body = self.page.at(1.0 + _GROWTH_PER_S * age_s, max(0.0, load))
+        return _HEADERS % len(body) + body
+
+
+class Mute(asyncio.Protocol):
+    """Accepts and never answers."""
+
+
+async def serve(count: int, dead: int, mute: int) -> None:
+    """Print the ports of `count` servers, of which the last are dead or mute, and serve them."""
+    loop, text, began = asyncio.get_running_loop(), PAGE.read_bytes(), time.monotonic()
+    ports = []
+    for number in range(count):
+        if number % GROUP == 0:
+            page = Page(_MODEL.sub(b'model_name="model-%03d"' % (number // GROUP), text))
+        listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        ports.append(int(listener.getsockname()[1]))
+        if number >= count - dead:
+            listener.close()
+        elif number >= count - dead - mute:
+            await loop.create_server(Mute, sock=listener)
+        else:
+            await loop.create_server(partial(Server, page, number, began), sock=listener)
+    print(json.dumps(ports), flush=True)
+    ended = asyncio.Event()
+    loop.add_reader(sys.stdin, ended.set)
+    await ended.wait()
+
+
+def main(words: list[str]) -> None:
+    """Serve."""
+    numbers = [int(word) for word in words]
+    count, dead, mute = (*numbers, 0, 0)[:3]
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(serve(count, dead, mute))
+    else:
+        uvloop.run(serve(count, dead, mute))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
