@@ -1,0 +1,119 @@
+"""A server that dies half way through rates, agents, recorded traffic or depths: all so far is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparktop.model.load import LoadPoint
+from sparktop.model.targets import SweepSettings
+from sparktop.sweep.plan.plan import Plan, SweepTarget
+from sparktop.sweep.plan.presets import Wishes, make_plan
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.run.progress import Phase, PhaseChanged, SweepEvent
+from sparktop.sweep.run.runner import SweepRunner
+from tests.sweep.stream_server import Asked
+from tests.sweep.trouble_bench import Bench
+from tests.sweep.watched_servers import PATIENT
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+
+WORKLOAD = """
+new_tokens = 40
+output_tokens = 8
+human_requests = 50
+tool_steps = 2
+max_context_tokens = 4000
+tool_pause_s = 0.02
+human_pause_s = 0.05
+"""
+ROW = '{"timestamp": %d, "input_length": 40, "output_length": 8}\n'
+
+
+def rates(target: SweepTarget, _: Path) -> Plan:
+    preset = SweepSettings("r", rate="10,30", duration_s=2.0, prompt_lengths=(40,), tg=8)
+    return make_plan(preset, [target], Wishes(seed=1, warmup=False))
+
+
+def agents(target: SweepTarget, folder: Path) -> Plan:
+    path = folder / "quick.toml"
+    path.write_text(WORKLOAD, encoding="utf-8")
+    preset = SweepSettings("a", agents=(1, 3), workload=str(path), duration_s=3.0)
+    return make_plan(preset, [target], Wishes(seed=1))
+
+
+def trace(target: SweepTarget, folder: Path) -> Plan:
+    path = folder / "day.jsonl"
+    path.write_text("".join(ROW % (50 * number) for number in range(60)), encoding="utf-8")
+    return make_plan(SweepSettings("t", trace=str(path)), [target], Wishes(seed=1, warmup=False))
+
+
+def depths(target: SweepTarget, _: Path) -> Plan:
+    preset = SweepSettings("d", concurrency=(2,), depths=(0, 64), prompt_lengths=(40,), tg=8, runs=3)
+    return make_plan(preset, [target], Wishes(seed=1, warmup=False))
+
+
+async def died(bench: Bench, plan: Plan, levels: int, phase: Phase, requests: int) -> SweepResult:
+    """Run a plan whose server dies in `phase` of the level number `levels`, after so many of its requests."""
+    begun: list[LoadPoint | int] = []
+    counted = 0
+    stopping: list[asyncio.Task[None]] = []
+
+    def hear(event: SweepEvent) -> None:
+        if isinstance(event, PhaseChanged) and event.phase is phase and event.load is not None:
+            key = event.load.depth if plan.depths else event.load.point
+            if key not in begun:
+                begun.append(key)
+
+    async def answer(asked: Asked) -> None:
+        nonlocal counted
+        if len(begun) >= levels:
+            counted += 1
+            if counted == requests:
+                stopping.append(asyncio.create_task(bench.server.stop()))
+        await asked.stream()
+
+    bench.server.behave = answer
+    runner = SweepRunner(
+        replace(plan, timeouts=PATIENT), bench.store, save=bench.saved.append, start_worker=bench._start
+    )
+    runner.listen(bench.events.append)
+    runner.listen(hear)
+    result = await runner.run()
+    await asyncio.gather(*stopping)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("make", "levels", "phase", "requests"),
+    [
+        (rates, 2, Phase.RUNNING, 20),
+        (agents, 2, Phase.RUNNING, 12),
+        (trace, 1, Phase.RUNNING, 20),
+        (depths, 1, Phase.CONTEXT, 1),
+        (depths, 2, Phase.RUNNING, 3),
+    ],
+    ids=["rate", "agents", "trace", "depth-context", "depth"],
+)
+async def test_a_target_that_dies_ends_the_sweep_and_costs_no_level_before(
+    bench: Bench, make: Callable[..., Plan], levels: int, phase: Phase, requests: int, tmp_path: Path
+) -> None:
+    """The level in which it died says so and has its requests so far; the level before is whole."""
+    result = await died(bench, make(bench.target, tmp_path), levels, phase, requests)
+    assert result.status == "stopped_by_guard"
+    reason = result.stop_reason or ""
+    assert "requests to solo failed" in reason or "solo stopped answering" in reason
+    *before, last = result.targets[0].levels
+    assert len(before) == levels - 1 if phase is Phase.RUNNING else (len(before), last.depth) == (0, 0)
+    for level in before:
+        assert level.requests.ok > 0
+        assert level.requests.failed == level.requests.cancelled == 0
+        assert "cut_short" not in {mark.code for mark in level.validity}
+    if phase is Phase.RUNNING:
+        (cut,) = (mark.message for mark in last.validity if mark.code == "cut_short")
+        assert reason in cut
+    assert bench.saved[-1] == result
