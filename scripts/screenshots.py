@@ -22,13 +22,14 @@ from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
+from sparktop.model.targets import SweepSettings
 from sparktop.simulation.calibration import SOLO
 from sparktop.store import Store
 from sparktop.sweep.compare.references import Reference
 from sparktop.sweep.history.history import History
 from sparktop.sweep.plan.order import Load, load_at
 from sparktop.sweep.plan.plan import Plan
-from sparktop.sweep.plan.presets import Wishes
+from sparktop.sweep.plan.presets import Wishes, make_plan
 from sparktop.sweep.plan.searched import default_capacity, make_capacity_plan
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import new_file, save
@@ -56,6 +57,8 @@ HALT = Halt(RIVAL, Load(PP, 16), run=2, after_s=2.0)
 """The moment of a running sweep that is drawn."""
 SEARCH_S, SEARCHED = 60.0, 6.0
 """Seconds of a level of the search for how many agents, and the number that is tried on its picture."""
+AGENTS, AGENTS_S = 8, 120.0
+"""Agents of the level that is drawn, and its seconds."""
 WHEN = START + timedelta(days=4)
 """When somebody looks at the history."""
 
@@ -139,6 +142,8 @@ class Played:
     searching: RehearsedSweep
     """A search for how many agents one server can take, and its answer."""
     found: RehearsedSweep
+    agents: RehearsedSweep
+    """Agents at work on one server."""
     history: Mapping[datetime, SweepResult]
     """Results by when they began; the newest two are before and after a change of the router."""
 
@@ -169,7 +174,17 @@ async def play() -> Played:
     assert stopped.result is not None  # noqa: S101 - its first levels are done
     update = {"status": "cancelled", "stop_reason": "stopped by hand"}
     found[START + timedelta(days=1.4)] = stopped.result.model_copy(update=update)
-    return Played(running, done, *(await searches()), found)
+    return Played(running, done, *(await searches()), await at_work(), found)
+
+
+async def at_work() -> RehearsedSweep:
+    """Measure two and eight agents on one server; return the sweep in the run of the second level."""
+    sweep = RehearsedSweep(scenario=SCENARIOS["agents"])
+    preset = SweepSettings("agents", agents=(2, AGENTS), duration_s=AGENTS_S)
+    plan = make_plan(preset, [sweep.targets["spark-a"]], Wishes(seed=7))
+    load = load_at(plan, LoadPoint(LoadKind.AGENTS, AGENTS), plan.pp)
+    await sweep.play(plan, halt=Halt("spark-a", load, run=0, after_s=0.8 * AGENTS_S))
+    return sweep
 
 
 async def searches() -> tuple[RehearsedSweep, RehearsedSweep]:
@@ -217,6 +232,7 @@ class Pictures:
             f"topologies-{name}": await self._screen(size, done, "t"),
             f"timeline-{name}": await self._timeline(size),
             f"sweep-editor-{name}": await self._editor(size),
+            f"agents-{name}": await self._screen(size, self._played.agents),
             f"capacity-{name}": await self._screen(size, self._played.searching),
             f"capacity-done-{name}": await self._screen(size, self._played.found),
             f"history-{name}": await self._history(size),

@@ -23,6 +23,8 @@ _BY_LETTER = {letter: _SIGNS[doing] for doing, letter in LETTERS.items()}
 _STEPS = (1, 2, 4)
 """Possible numbers of time slots per cell."""
 _NAMED = 9
+_COUNTED = "how many do what"
+"""Label of the columns, whose rows are no users or agents."""
 
 
 def conversations_height(activities: Activities, most: int) -> int:
@@ -91,7 +93,7 @@ def _columns(activities: Activities, cells: int, height: int, slots: int) -> lis
     rows: list[Row] = []
     for at in range(height):
         top = f"{total}┤" if at == 0 else "0┤" if at == height - 1 else ""
-        name = "" if at else ("users" if activities.people else "agents")
+        name = ("users" if activities.people else "agents", _COUNTED)[at] if at < min(2, height - 1) else ""
         row = [
             *fit_row([label(name)], GUTTER - len(top)),
             (top, "muted"),

@@ -211,6 +211,10 @@ def _newest(values: Slots) -> float | None:
     return values[-1] if values else None
 
 
+_LEGEND_FROM = 3
+"""Rows of the track of TTFT beyond which one of them says what its dots are."""
+
+
 def _ttft(axis: SweepAxis, height: int) -> list[Row]:
     """Draw each time to first token as a dot on a logarithmic scale, and the median over time as a line."""
     live = axis.live
@@ -233,10 +237,13 @@ def _ttft(axis: SweepAxis, height: int) -> list[Row]:
     roles = {-1: "text", 0: "prompt/10", _P50: "title"}
     rows: list[Row] = [[(text, roles[layer]) for text, layer in runs] for runs in grid.rows()]
     now = _newest(live.ttft_p50_ms)
-    words = value_now(numbers.duration(None if now is None else now / 1000, 7), "p50")
+    words = value_now(numbers.duration(None if now is None else now / 1000, 7), "")
     # Round numbers: 5 s, not 5.00 s.
     ends = [f"{edge / 1000:g} s" if edge >= 1000 else f"{edge:g} ms" for edge in (high, low)]
-    left = gutter(("TTFT", "accent"), words, ends[0], ends[1], height)
+    line: Row = [("─", roles[_P50]), label(" p50")]
+    left = gutter(("TTFT", "accent"), words, ends[0], ends[1], height, beside=line)
+    if height > _LEGEND_FROM:
+        left[_LEGEND_FROM - 1] = [(" ", "text"), ("⠂", roles[0]), label(" each request")]
     return beside_gutter(left, with_edges(rows, axis.edges))
 
 

@@ -34,6 +34,7 @@ def test_agents_without_room_are_columns_of_numbers() -> None:
     """A hundred agents fit into five rows: half of each column thinks."""
     rows = [row_text(row) for row in conversations_rows(many(100), 80, 5)]
     assert rows[1].startswith("agents")
+    assert rows[2].startswith("how many do what ")
     assert [row[-1] for row in rows[1:]] == ["·", "·", "━", "━"]
     assert "100┤" in rows[1]
     assert "last 63 s" in rows[0]

@@ -218,6 +218,8 @@ def test_points_and_median_are_both_on_the_ttft_track() -> None:
     track = "".join(rows[first : first + 4])
     assert "─" in track
     assert any("\u2801" <= char <= "\u28ff" for char in track)
+    assert rows[first].startswith("TTFT ─ p50 ")
+    assert rows[first + 2].startswith(" ⠂ each request")
 
 
 def test_many_servers_have_a_track_of_their_shares() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sparktop.model.load import LoadKind
 from sparktop.sweep.result.open_loop import OpenLoopResult
-from sparktop.sweep.result.results import LevelResult, Requests, TargetResult
+from sparktop.sweep.result.results import LevelResult, Requests, TargetResult, Validity
+from sparktop.sweep.terms.doubts import CUT_SHORT
 from sparktop.sweep.view.words.rates import rate_sentence
 
 
@@ -48,4 +49,16 @@ def test_a_server_that_answers_nothing_is_named() -> None:
     """Without a first token the queue is what grows."""
     assert words(level(2.0, OpenLoopResult(unstable=True, queue_growth_per_s=2.0))) == (
         "does not keep up with 2 /s: no first token, the queue grows 2.00 requests per s"
+    )
+
+
+def test_a_level_that_was_cut_short_is_no_limit() -> None:
+    """A server that died, or a sweep that was stopped, shows no rate that the server cannot take."""
+    mark = Validity(code=CUT_SHORT, message="the sweep ended within this level")
+    died = level(2.0, ok=1, failed=8).model_copy(update={"validity": (mark,)})
+    assert words(level(1.0), died) == "keeps up with 1 /s; 2 /s was cut short: 8 of 9 requests failed"
+    assert words(died) == "2 /s was cut short: 8 of 9 requests failed"
+    stopped = level(2.0, ok=9).model_copy(update={"validity": (mark,)})
+    assert words(level(0.5), level(1.0), stopped) == (
+        "keeps up with 1 /s, the highest rate measured; 2 /s was cut short"
     )

@@ -129,6 +129,8 @@ class LevelMaker:
                 # Counters are read at rest, so that the growth by the warm-up is not part of the level's
                 # figures.
                 self._made = 0
+                if stint.load.depth:  # a warm-up without context says nothing about the requests with it
+                    self._ended = self._failed = self._refused = 0
                 paused_s = await self._pause(names)
                 measured_from = self._run_from = self._at_rest(names)
             for run in self._numbers(stint, record):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sparktop.model.load import LoadKind
 from sparktop.sweep.result.results import LevelResult, TargetResult
 from sparktop.sweep.terms.definitions import METRICS
-from sparktop.sweep.terms.doubts import FEW_RUNS
+from sparktop.sweep.terms.doubts import CUT_SHORT, FEW_RUNS
 from sparktop.sweep.terms.limits import ERROR_SHARE
 from sparktop.sweep.view.marks import marks_of
 
@@ -46,8 +46,14 @@ def rate_sentence(target: TargetResult) -> str | None:
 
 def _of_length(levels: list[LevelResult]) -> str:
     """Return the sentence for the levels of one prompt length, in ascending order of rates."""
+    cut = next((one for one in levels if _is_cut(one)), None)
+    levels = [one for one in levels if not _is_cut(one)]
     failing = next((one for one in levels if _fails(one)), None)
     kept = [one for one in levels if not _fails(one) and (failing is None or one.point < failing.point)]
+    if cut is not None:
+        before = _of_length(levels) if levels else ""
+        words = f"{cut.point.label} was cut short" + (f": {_why(cut)}" if _fails(cut) else "")
+        return f"{before}; {words}" if before else words
     if not kept:
         return "" if failing is None else f"does not keep up with {failing.point.label}: {_why(failing)}"
     best = kept[-1]
@@ -55,6 +61,11 @@ def _of_length(levels: list[LevelResult]) -> str:
     if failing is not None:
         return f"{words}, not with {failing.point.label}: {_why(failing)}"
     return f"{words}, the highest rate measured" if len(levels) > 1 else words
+
+
+def _is_cut(level: LevelResult) -> bool:
+    """Return whether the sweep ended within a level, which then shows no rate that the target keeps up with."""
+    return any(mark.code == CUT_SHORT for mark in level.validity)
 
 
 def _fails(level: LevelResult) -> bool:
