@@ -64,7 +64,7 @@ def _of_length(levels: list[LevelResult]) -> str:
 
 
 def _is_cut(level: LevelResult) -> bool:
-    """Return whether the sweep ended within a level, which then shows no rate that the target keeps up with."""
+    """Return whether the sweep ended within a level, which then shows no rate that the target can take."""
     return any(mark.code == CUT_SHORT for mark in level.validity)
 
 
