@@ -19,6 +19,8 @@ from sparktop.values import dataclass
 PREFIX = "sparktop_"
 MOST_REASONS = 4
 """Throttle reasons of a node that have a series, those with the highest shares."""
+LABEL_LIMIT = 120
+"""Most characters of a label's value."""
 MOST_POLLS = 512
 """Sources whose polls have a series."""
 _GIGA = 1e9
@@ -46,6 +48,15 @@ class Metric(Generic[Part]):
     def full_name(self) -> str:
         """The name as it is on the page."""
         return f"{PREFIX}{self.name}{'_total' if self.is_counter else ''}"
+
+
+def label_of(name: str) -> str:
+    """Return a name as the value of a label: clean, bounded, and of a URL only host, port and path."""
+    _, scheme, place = name.rpartition("://")
+    if scheme:
+        host, slash, path = place.partition("?")[0].partition("/")
+        name = f"{host.rpartition('@')[2]}{slash if path else ''}{path}"
+    return clean(name, LABEL_LIMIT)
 
 
 def _value(name: str, text: str, read: Callable[[Part], float | None]) -> Metric[Part]:
@@ -165,7 +176,7 @@ def _members(
 ) -> Callable[[Balance], Iterator[Point]]:
     def points(found: Balance) -> Iterator[Point]:
         for name, value in values(found):
-            yield (name,), value
+            yield (label_of(name),), value
 
     return points
 
@@ -297,7 +308,7 @@ def _last_poll_s(own: Own) -> float | None:
 
 def _polls(own: Own) -> Iterator[Point]:
     for name, ms in islice(own.snapshot.self_cost.poll_ms.items(), MOST_POLLS):
-        yield (clean(name, 120),), ms / 1000
+        yield (label_of(name),), ms / 1000
 
 
 SELF: tuple[Metric[Own], ...] = (

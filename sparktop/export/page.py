@@ -16,7 +16,19 @@ from sparktop import __version__
 from sparktop.agent.exposition import node_families
 from sparktop.agent.families import counter, gauge
 from sparktop.analysis.roles import Role
-from sparktop.export.metrics import ALERT, BACKEND, EVENTS, GROUP, NODE, PREFIX, SELF, Metric, Own
+from sparktop.export.metrics import (
+    ALERT,
+    BACKEND,
+    EVENTS,
+    GROUP,
+    LABEL_LIMIT,
+    NODE,
+    PREFIX,
+    SELF,
+    Metric,
+    Own,
+    label_of,
+)
 from sparktop.export.sweeps import LEVEL, Level
 from sparktop.model.balance import Balance
 from sparktop.model.event import ALERT_KINDS, Alert, Event, Phase
@@ -33,7 +45,6 @@ MOST_KINDS = 64
 """Kinds of events that are counted by name; further ones are counted as "other"."""
 MOST_OF_AGENT = 300
 """Series of the agent's metrics for each machine that has no agent of its own."""
-_LABEL_LIMIT = 120
 _NOT_EXPORTED = frozenset({f"{PREFIX}node_cpu_core_usage_ratio", f"{PREFIX}node_gpu_process_memory_bytes"})
 """The agent's metrics with a series for each core or program, which are left out here."""
 _EVENT_KINDS = ("restarted", "loaded", "paused", "ranks", "shared-address", "boot", "engine-ended", "note")
@@ -69,7 +80,7 @@ class EventCounts:
         """Count an announced event, unless it is the end of an alert."""
         if event.phase is Phase.END:
             return
-        kind = clean(event.kind or "note", _LABEL_LIMIT)
+        kind = clean(event.kind or "note", LABEL_LIMIT)
         is_known = kind in self._counts or len(self._counts) < MOST_KINDS
         self._counts[kind if is_known else OTHER] += 1
 
@@ -122,7 +133,7 @@ class _Room:
         """Return ({`label`: name}, part) for the parts that there is room for, each name once."""
         named: dict[str, Part] = {}
         for name, part in parts:
-            named.setdefault(clean(name, _LABEL_LIMIT), part)
+            named.setdefault(label_of(name), part)
         kept = list(islice(named.items(), self._left))
         self._left -= len(kept)
         self.left_out += len(parts) - len(kept)
@@ -168,18 +179,23 @@ def _alerts(snapshot: Snapshot, group_of: Mapping[str, str]) -> list[tuple[str, 
         kind = alert.id.rpartition(":")[2].partition("/")[0]
         own = alert.subject if alert.subject in watched else OTHER
         subject = group_of.get(alert.subject, own) if alert.id.startswith("balance:") else own
-        found[clean(kind, _LABEL_LIMIT), clean(subject, _LABEL_LIMIT), alert.severity.value] = None
+        found[clean(kind, LABEL_LIMIT), label_of(subject), alert.severity.value] = None
     return list(found)
 
 
 def _families(metrics: Iterable[Metric[Part]], parts: Named[Part]) -> Iterator[Family]:
-    """Yield a family for each of `metrics` that has a finite value in at least one part."""
+    """Yield a family for each of `metrics` that has a finite value in at least one part.
+
+    Of two values with the same labels the first is kept: Prometheus refuses a page with repeated series.
+    """
     for metric in metrics:
         name = f"{PREFIX}{metric.name}"
         family = counter(name, metric.text) if metric.is_counter else gauge(name, metric.text)
         for labels, part in parts:
+            taken: set[tuple[str, ...]] = set()
             for values, number in metric.read(part):
-                if number is not None and math.isfinite(number):
+                if number is not None and math.isfinite(number) and values not in taken:
+                    taken.add(values)
                     own = dict(zip(metric.labels, values, strict=True))
                     family.add_sample(metric.full_name, {**labels, **own}, float(number))
         if family.samples:

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sparktop.errors import UsageError
-from sparktop.export.metrics import Metric, Point
+from sparktop.export.metrics import Metric, Point, label_of
 from sparktop.model.limit import LimitKind
-from sparktop.model.text import clean
 from sparktop.sweep.result.figures import Latency
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.result.store import load
@@ -22,7 +21,6 @@ KEPT_S = 86_400.0
 """Seconds since the last level for which the levels have series."""
 LOOK_EVERY_S = 5.0
 """Seconds between two searches for new results."""
-_LABEL_LIMIT = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class Level:
         """Return the labels that name the level. Names of targets are names, not URLs."""
         prompt = self.plan_prompt if self.result.pp is None else self.result.pp
         return {
-            "target": clean(self.target, _LABEL_LIMIT),
+            "target": label_of(self.target),
             "load": self.result.point.short,
             "prompt_tokens": "" if prompt is None else str(prompt),
             "depth": str(self.result.depth),

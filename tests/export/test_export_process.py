@@ -25,6 +25,23 @@ def test_it_serves_until_a_signal(tmp_path: Path, signum: int, code: int) -> Non
         assert export.end(signum) == (code, "")
 
 
+def test_it_ends_while_clients_hold_connections(tmp_path: Path) -> None:
+    """Idle and half connections of clients, and a watched server that never answers, delay nothing."""
+    config = tmp_path / "sparktop.toml"
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()  # accepts, and never answers
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        config.write_text(f'{NODE}[[backends]]\nname = "mute"\nurl = "{url}"\n')
+        with exporting(tmp_path, "--config", str(config)) as export:
+            place = ("127.0.0.1", int(export.url.rpartition(":")[2]))
+            with socket.create_connection(place) as idle, socket.create_connection(place) as half:
+                half.sendall(b"GET /metrics HTTP/1.1\r\nHost: ")
+                idle.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                assert idle.recv(15) == b"HTTP/1.1 200 OK"
+                assert export.end(signal.SIGTERM) == (0, "")
+
+
 def test_it_says_in_a_line_what_it_cannot_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

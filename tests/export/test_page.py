@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.openmetrics import parser as openmetrics
 
-from sparktop.export.metrics import Metric
+from sparktop.export.metrics import LABEL_LIMIT, Metric, label_of
 from sparktop.export.page import (
     MOST_KINDS,
     MOST_MEMBERS,
@@ -32,6 +32,7 @@ from tests.export.snapshots import (
     MODEL,
     NOW,
     OPENMETRICS,
+    URL,
     alert,
     backend,
     families_of,
@@ -133,6 +134,20 @@ def test_labels_hold_no_url_no_model_and_no_message() -> None:
     page = text(snapshot(backends=(backend("spark-a"), silent("spark-b"))))
     for word in (MODEL, "gpt-oss", "http", "secret", "message", "nothing listens"):
         assert word not in "\n".join(line for line in page.splitlines() if not line.startswith("#"))
+
+
+def test_a_name_that_is_a_url_is_its_host_and_port() -> None:
+    """A server may be named by its URL where every shorter name is taken: no scheme, user or query."""
+    assert label_of("http://user:secret@10.0.0.1:8000/v1?key=secret") == "10.0.0.1:8000/v1"
+    assert label_of("https://[::1]:8000/") == "[::1]:8000"
+    assert label_of("backend:http://10.0.0.1:8000") == "10.0.0.1:8000"
+    assert label_of("spark-a/0") == "spark-a/0"
+    assert len(label_of("x" * 500)) <= LABEL_LIMIT
+    named = snapshot(backends=(backend(URL),), nodes=(), balance=(group(members=(URL, "b")),), alerts=())
+    assert "secret" not in text(named)
+    assert series("backend_state", backend="10.0.0.1:8000", state="stuck") in values(text(named))
+    twins = (f"{URL}/?a", f"{URL}/?b")
+    assert values(text(snapshot(backends=(), balance=(group(members=twins),))))
 
 
 def test_groups_are_named_by_what_the_configuration_names() -> None:
