@@ -114,6 +114,16 @@ def _seconds(read: Callable[[LevelResult], Latency | None], name: str) -> Callab
     return points
 
 
+def _rate(name: str) -> Callable[[Level], list[Point]]:
+    """Return a function that reads the mean over runs of the rate `name`."""
+
+    def points(level: Level) -> list[Point]:
+        rate = level.result.rate(name)
+        return [] if rate is None else [((), rate.mean)]
+
+    return points
+
+
 def _limit(level: Level) -> list[Point]:
     side = level.result.limited_by
     known = {kind.value for kind in LimitKind if kind is not LimitKind.UNKNOWN}
@@ -122,9 +132,19 @@ def _limit(level: Level) -> list[Point]:
 
 LEVEL: tuple[Metric[Level], ...] = (
     Metric(
+        "sweep_level_sustained_tokens_per_second",
+        "Tokens over the time with 95 % of the requests in flight, of a level of the newest sweep here.",
+        _rate("sustained_tps"),
+    ),
+    Metric(
+        "sweep_level_decode_tokens_per_second",
+        "Tokens after each request's first, from the earliest first to the latest last, of the level.",
+        _rate("decode_tps"),
+    ),
+    Metric(
         "sweep_level_output_tokens_per_second",
-        "Output tokens per second of a level of the newest sweep stored on this machine, mean of its runs.",
-        lambda one: [] if one.result.output_tps is None else [((), one.result.output_tps.mean)],
+        "All generated tokens over the duration of the level.",
+        _rate("output_tps"),
     ),
     Metric(
         "sweep_level_ttft_p50_seconds",
@@ -153,4 +173,4 @@ LEVEL: tuple[Metric[Level], ...] = (
     ),
     Metric("sweep_level_limit", "1 for what held the server back during the level.", _limit, ("limit",)),
 )
-"""The metrics of a level, at most 7 series; its labels are target, load, prompt_tokens and depth."""
+"""The metrics of a level, at most 9 series; its labels are target, load, prompt_tokens and depth."""

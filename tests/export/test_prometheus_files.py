@@ -137,7 +137,7 @@ def test_a_real_prometheus_answers_every_query(tmp_path: Path) -> None:
             health = [one["health"] for part in asked(url, "rules")["groups"] for one in part["rules"]]
         assert waiting == []
         assert health == ["ok"] * 20
-        assert asked(url, "query", query="up == 0")["result"] == []
+        assert asked(url, "query", query="max_over_time(up[10m]) == 0")["result"] == []
         for definition in labels:
             series = definition.removeprefix("label_values(").rpartition(",")[0]
             for name in VARIABLES:

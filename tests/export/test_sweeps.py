@@ -23,6 +23,8 @@ def level(concurrency: int, *, limit: str = "slots", error: str | None = None) -
     return LevelResult(
         concurrency=concurrency,
         error=error,
+        sustained_tps=Rate.of_runs([130.0]),
+        decode_tps=Rate.of_runs([120.0, 130.0]),
         output_tps=Rate.of_runs([100.0, 110.0]),
         ttft_ms=Latency.of_values([100.0 + index for index in range(40)]),
         tpot_ms=Latency.of_values([20.0]),
@@ -55,6 +57,8 @@ def test_levels_appear_as_they_end(tmp_path: Path) -> None:
     sweep.look()
     found = values(text(snapshot(), sweep.levels))
     expected = {
+        series("sweep_level_sustained_tokens_per_second", **LABELS): 130,
+        series("sweep_level_decode_tokens_per_second", **LABELS): 125,
         series("sweep_level_output_tokens_per_second", **LABELS): 105,
         series("sweep_level_ttft_p50_seconds", **LABELS): 0.1195,
         series("sweep_level_tpot_mean_seconds", **LABELS): 0.02,
@@ -92,4 +96,4 @@ def test_the_number_of_levels_and_the_words_of_limits_are_bounded(tmp_path: Path
     assert len(sweep.levels) == MOST_LEVELS
     found = values(text(snapshot(), sweep.levels))
     assert not [name for name, _ in found if name == "sweep_level_limit"]
-    assert sum(name.startswith("sweep_level") for name, _ in found) <= 7 * MOST_LEVELS
+    assert sum(name.startswith("sweep_level") for name, _ in found) <= 9 * MOST_LEVELS
