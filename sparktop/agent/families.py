@@ -53,6 +53,11 @@ def encoded(families: Callable[[], Iterable[Metric]], accept: str | None) -> tup
     return encode(registry), content_type
 
 
+def content_type_of(accept: str | None) -> str:
+    """Return the content type of the page that `encoded` returns for the Accept header `accept`."""
+    return choose_encoder(_known_accept(accept))[1]
+
+
 class _Families(Collector):
     """Prometheus collector of families that a function returns."""
 

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from sparktop.agent.connection import Limits
 from sparktop.agent.daemon import Service
-from sparktop.agent.families import encoded
+from sparktop.agent.families import content_type_of, encoded
 from sparktop.agent.stopping import stopped_by_signals
 from sparktop.agent.web_server import WebServer, page, text
 from sparktop.export.page import EventCounts, page_families
@@ -30,7 +30,6 @@ from sparktop.watch.monitor import Monitor
 FRESH_S = 0.5
 """A page that is at most this many seconds old is sent again: any number of clients causes two pages a
 second in each format."""
-_MOST_FORMATS = 8
 
 
 class ExportServer(WebServer):
@@ -51,8 +50,8 @@ class ExportServer(WebServer):
         self._store = store
         self._sweep = sweep
         self._events = EventCounts()
-        self._pages: dict[str, tuple[float, bytes, str]] = {}
-        """By Accept header: time, content and content type of the newest page."""
+        self._pages: dict[str, tuple[float, bytes]] = {}
+        """By content type: time and content of the newest page."""
         self._end_listening = store.listen_events(self._events.add)
 
     async def close(self) -> None:
@@ -69,13 +68,12 @@ class ExportServer(WebServer):
     def _page(self, accept: str) -> tuple[bytes, str]:
         """Return the content of the page and its type, which the Accept header `accept` chooses."""
         now = self._clock()
-        at, body, kind = self._pages.get(accept, (None, b"", ""))
+        kind = content_type_of(accept)
+        at, body = self._pages.get(kind, (None, b""))
         if at is None or now - at >= FRESH_S:
             found = page_families(self._store.snapshot(), self._events.items(), self._sweep.levels)
-            body, kind = encoded(lambda: found, accept)
-            if len(self._pages) >= _MOST_FORMATS:
-                self._pages.clear()
-            self._pages[accept] = (now, body, kind)
+            body, _ = encoded(lambda: found, accept)
+            self._pages[kind] = (now, body)
         return body, kind
 
 

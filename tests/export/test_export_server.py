@@ -58,7 +58,8 @@ async def test_a_page_is_made_at_most_twice_a_second(start_server: StartServer) 
     served.server._clock = lambda: at
     first = (await ask(served.port, "/metrics")).body
     served.store.note("b", "something", Severity.WARNING)
-    answers = await asyncio.gather(*(ask(served.port, "/metrics") for _ in range(4)))
+    accepts = [f"Accept: text/plain;q=0.{index}" for index in range(4)]  # as many headers, one format
+    answers = await asyncio.gather(*(ask(served.port, "/metrics", accept) for accept in accepts))
     assert {answer.body for answer in answers} == {first}
     served.server._clock = lambda: at + 1
     assert (await ask(served.port, "/metrics")).body != first

@@ -69,6 +69,17 @@ def test_rules_and_dashboard_name_metrics_that_exist() -> None:
         assert used - known == set(), path
 
 
+def test_rules_and_dashboard_name_metrics_that_a_real_vllm_has() -> None:
+    """Each metric of vLLM in the rules and the dashboard is on a page of vLLM 0.32."""
+    pages = (ROOT / "tests" / "data" / "vllm-0.32").glob("*.prom")
+    known = {name for path in pages for name in re.findall(r"^(vllm:\w+)", path.read_text(), re.MULTILINE)}
+    assert known
+    for path in (RULES, DASHBOARD):
+        used = set(re.findall(r"vllm:[a-z_]+", path.read_text(encoding="utf-8")))
+        assert len(used) > 5
+        assert used - known == set(), path
+
+
 def test_every_alert_has_a_test() -> None:
     """rules_test.yml makes each alert fire."""
     alerts = re.findall(r"- alert: (\w+)", RULES.read_text(encoding="utf-8"))
