@@ -24,6 +24,7 @@ _ADVICE = {
     FailureKind.TLS: "name the authority that signed its certificate with tls_ca",
     FailureKind.MALFORMED: "correct the port: something else listens there",
 }
+"""What to do about an agent that fails; a failure of ssh says it itself."""
 _RETRYING = re.compile(r"^reconnecting(?: in \d+ s)?: ")
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -88,7 +89,8 @@ def _node_checks(target: NodeTarget, reading: Reading, identity: NodeIdentity | 
     if isinstance(reading, Failure):
         # The doctor does not retry, so the source's announcement of a retry is cut off.
         message = _RETRYING.sub("", reading.message)
-        return [Check(name, Status.FAIL, message, _ADVICE.get(reading.kind, ""))]
+        advice = _ADVICE.get(reading.kind, "") if target.via == "agent" else ""
+        return [Check(name, Status.FAIL, message, advice)]
     known = identity or NodeIdentity()
     parts = [known.product, known.os, f"driver {known.driver}" if known.driver else None]
     seen = ", ".join(part for part in parts if part) or "answers"

@@ -74,6 +74,14 @@ async def test_what_ssh_says_is_told(network: RealNetwork) -> None:
     assert source.closed == 1
 
 
+@pytest.mark.parametrize("kind", [FailureKind.REFUSED, FailureKind.TIMEOUT, FailureKind.UNAUTHORIZED])
+async def test_ssh_gets_no_advice_about_an_agent(network: RealNetwork, kind: FailureKind) -> None:
+    """Its message says what to do; to start an agent or name a token would lead astray."""
+    source = OneReading(Failure(kind, "no ssh server answers at u@h", 1.0))
+    (node,) = await check_node(NodeTarget("n", "ssh", ssh="u@h"), network, source=lambda _: source)
+    assert (node.status, node.advice) == (Status.FAIL, "")
+
+
 @pytest.mark.parametrize(
     ("digest", "words"),
     [("0123456789abcdef" * 4, "Ubuntu 24.04; reader 0123456789ab was sent there"), (None, "Ubuntu 24.04")],

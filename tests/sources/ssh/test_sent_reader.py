@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sparktop import __version__
-from sparktop.model.failure import FailureKind
+from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity
 from sparktop.model.targets import NodeTarget
 from sparktop.sources.ssh import connector
@@ -23,6 +23,7 @@ from sparktop.sources.ssh.bundle import reader_bundle
 from sparktop.sources.ssh.connector import is_older
 from sparktop.sources.ssh.remote import _RECEIVE, READY, Remote, command_line
 from sparktop.sources.ssh.source import SshSource
+from sparktop.sources.wire.decode import MOST_BYTES
 from tests.sources.installed import installed
 from tests.sources.ssh.pythons import VERSIONS, python
 from tests.sources.ssh.remote import SPARKTOP, RemoteProcess, failure_of, sample_of
@@ -185,6 +186,27 @@ async def test_a_start_up_file_that_reads_the_input_is_named(
         failure = await failure_of(source)
     assert failure.kind is FailureKind.TIMEOUT
     assert "does a start-up file of its shell read standard input?" in failure.message
+
+
+async def test_answers_that_nobody_asked_for_are_bounded(server: Sshd) -> None:
+    """A host that answers without end gets no more memory than a few answers may take, and no new samples."""
+    sample = '{"schema": "sparktop.node/1", "sparktop": "9.0", "monotonic_s": 9, "samples": [{"at": 5}]}'
+    async with source_of(server.forced("answers", f"exec yes '{sample}'")) as source:
+        await sample_of(source)
+        failure = await failure_of(source, deadline_s=3.0)
+        assert source._link is not None
+        assert source._link._process.stdout is not None
+        held_bytes = len(source._link._process.stdout._buffer)  # type: ignore[attr-defined]  # it has no public size
+    assert "its newest sample is 4 s old" in failure.message
+    assert held_bytes < 3 * MOST_BYTES
+
+
+async def test_nccl_is_asked_through_it(server: Sshd) -> None:
+    """The reader that is sent also asks NCCL, in a connection of its own."""
+    async with source_of(server.options()) as source:
+        found = await source.ask_ranks(20.0)
+    assert isinstance(found, Failure)
+    assert "no RAS thread of NCCL listens on this machine" in found.message
 
 
 async def test_a_forced_command_keeps_the_installed_sparktop(server: Sshd) -> None:
