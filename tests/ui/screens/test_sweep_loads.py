@@ -44,6 +44,7 @@ async def test_every_kind_of_load_is_typed_and_started(kind: DraftKind) -> None:
     assert draft is not None
     assert {name: getattr(draft, name) for name in texts} == texts
     assert opened.editor.plan is not None
+    assert opened.editor.plan.preset is None  # it is not quick any more
     assert opened.editor.plan.kind.value == ("rate" if kind is DraftKind.RATE else kind.name.lower())
 
 

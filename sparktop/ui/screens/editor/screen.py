@@ -20,6 +20,7 @@ from sparktop.sweep.plan.draft import (
     FIELDS,
     Draft,
     is_changed,
+    kind_of,
     shown_fields,
     with_kind,
     with_mode,
@@ -182,8 +183,14 @@ class SweepEditor(ModalScreen[Draft | None]):
 
     @property
     def plan(self) -> Plan | None:
-        """The plan that the fields make; None while one of them is not right."""
-        return self._checked.plan
+        """The plan that the fields make; None while one of them is not right.
+
+        It has the preset's name only if it is of the preset's kind of load.
+        """
+        plan, preset = self._checked.plan, self._presets.get(self._draft.preset)
+        if plan is None or (preset is not None and kind_of(preset) == self._draft.kind):
+            return plan
+        return replace(plan, preset=None)
 
     def compose(self) -> ComposeResult:
         """Yield the widgets: the form, and below it the part with error, cost and buttons."""
