@@ -1,8 +1,9 @@
 """Formats numbers in a fixed width: a number that does not fit is shown in a coarser unit, never cut.
 
-Every number is right-aligned in exactly `width` cells. An unknown number (None, NaN, infinite) is "–". A
-number other than zero is never shown as zero but as "<0.1" or "<1". If not even one digit fits, the text is
-"…".
+Every number is right-aligned in exactly `width` cells. Counts and rates have a comma before each group of
+three digits, as all numbers on screens and in reports, unless only the digits fit; clock rates never do. An
+unknown number (None, NaN, infinite) is "–". A number other than zero is never shown as zero but as "<0.1" or
+"<1". If not even one digit fits, the text is "…".
 """
 
 from __future__ import annotations
@@ -31,11 +32,15 @@ class _Unit:
     steps: tuple[tuple[float, int], ...]
     """Ascending pairs (limit, decimals): the first limit above a number determines its decimals. A number at
     or above the last limit is written in a larger unit."""
+    grouped: bool = False
+    """Whether the digits of a number from 1,000 on are grouped by commas."""
 
 
 _MOST_PREFIXED = 1e21
 """From this number on, more than three digits before the point remain with every prefix."""
 _MOST_DAYS = 9999
+_GROUPED = 999.5
+"""From this number on, digits without a unit are grouped."""
 _THREE_DIGITS = ((10.0, 2), (100.0, 1), (1000.0, 0))
 
 
@@ -46,13 +51,14 @@ def _thousands(suffix: str, short: str) -> tuple[_Unit, ...]:
     )
 
 
-_COUNT = (_Unit(1.0, ("",), ((10_000.0, 0),)), *_thousands("", ""))
-_RATE = (_Unit(1.0, ("",), ((100.0, 1), (100_000.0, 0))), *_thousands("", ""))
+_COUNT = (_Unit(1.0, ("",), ((10_000.0, 0),), grouped=True), *_thousands("", ""))
+_RATE = (_Unit(1.0, ("",), ((100.0, 1), (100_000.0, 0)), grouped=True), *_thousands("", ""))
 _PERCENT = (_Unit(1.0, (" %",), ((1000.0, 0),)), *_thousands(" %", " %"))
 _MHZ = (
     _Unit(1.0, (" MHz", "MHz", "M"), ((10_000.0, 0),)),
     _Unit(1e3, (" GHz", "GHz", "G"), _THREE_DIGITS),
 )
+_CLOCK = (_Unit(1.0, ("",), ((10_000.0, 0),)), *_thousands("", ""))
 _SECONDS = (
     _Unit(1e-6, (" µs", "µs"), ((100.0, 0),)),
     _Unit(1e-3, (" ms", "ms"), ((10.0, 1), (1000.0, 0))),
@@ -95,6 +101,8 @@ def _spellings(size: float, unit: _Unit, *, finest: bool) -> Iterator[str]:
         for decimals in range(most, -1, -1):
             digits = f"{number:.{decimals}f}"
             if size == 0.0 or float(digits) != 0.0:
+                if unit.grouped and number >= _GROUPED:
+                    yield f"{number:,.{decimals}f}"
                 yield digits + suffix
             elif finest:
                 yield f"<{10.0**-decimals:.{decimals}f}{suffix}"
@@ -141,14 +149,14 @@ def _figure(value: float | None, width: int, units: tuple[_Unit, ...]) -> str:
 
 
 def count(value: float | None, width: int = 5) -> str:
-    """Format a count in `width` cells: an integer up to 9999, then "12.3k", "1.23M"; "–" for None."""
+    """Format a count in `width` cells: an integer up to 9,999, then "12.3k", "1.23M"; "–" for None."""
     return _figure(value, width, _COUNT)
 
 
 def rate(value: float | None, width: int = 6) -> str:
     """Format a rate per second in `width` cells, without a unit; "–" for None.
 
-    The number has one decimal below 100 and is an integer up to 99999. Above, it is "123k", "1.23M".
+    The number has one decimal below 100 and is an integer up to 99,999. Above, it is "123k", "1.23M".
     """
     return _figure(value, width, _RATE)
 
@@ -185,6 +193,11 @@ def duration(seconds: float | None, width: int = 7) -> str:
 def clock_mhz(value: float | None, width: int = 8) -> str:
     """Format a clock rate given in MHz in `width` cells, in GHz if MHz does not fit; "–" for None."""
     return _figure(value, width, _MHZ)
+
+
+def clock(mhz: float | None, width: int = 5) -> str:
+    """Format a clock rate in MHz without its unit in `width` cells, such as "2406"; "–" for None."""
+    return _figure(mhz, width, _CLOCK)
 
 
 def tick(value: float | None) -> str:

@@ -52,13 +52,13 @@ def rate(value: float | None) -> str:
 
 
 def count(value: float | None) -> str:
-    """Format a count: all digits up to 9999, then such as "12.3k"; "–" for None."""
+    """Format a count: all digits up to 9,999, then such as "12.3k"; "–" for None."""
     return numbers.count(value, 8).strip()
 
 
 def whole(value: int | None) -> str:
     """Format an integer with all its digits; "–" for None."""
-    return UNKNOWN if value is None else str(value)
+    return UNKNOWN if value is None else f"{value:,}"
 
 
 def percent(value: float | None) -> str:

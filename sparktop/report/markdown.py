@@ -21,8 +21,8 @@ from sparktop.report.table import Column, Kind, Table
 
 WIDTH = 100
 """The greatest width of a table, in characters."""
-_NARROWEST = 26
-"""A column of names is not cut below this width: the table is split in two instead."""
+_LONGEST = 64
+"""A longer name in a table is cut; shorter ones are whole, and a table that is too wide for them is split."""
 _EVENTS = 10
 _LATENCIES, _QUANTILES = ("TTFT", "ITL", "E2E", "queue"), ("p50", "p95", "p99")
 _NAMED = frozenset({"since", "last seen", "failing since"})
@@ -102,20 +102,13 @@ def _row(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str])
 
 
 def _widths(table: Table) -> list[int]:
-    """Return the width of each column in cells.
-
-    In a table wider than `WIDTH`, the widest columns of names are made narrower, but not below `_NARROWEST`.
-    """
-    widths = [
-        max(cell_width(column.title), 3, *(cell_width(_cell(column, row[number])) for row in table.rows))
-        for number, column in enumerate(table.columns)
-    ]
-    names = [number for number, column in enumerate(table.columns) if column.kind is Kind.NAME]
-    while sum(widths) + 3 * len(widths) + 1 > WIDTH:
-        widest = max(names, key=lambda number: widths[number])
-        if widths[widest] <= _NARROWEST:
-            break
-        widths[widest] -= 1
+    """Return the width of each column in cells: that of its widest cell, for names at most `_LONGEST`."""
+    widths = []
+    for number, column in enumerate(table.columns):
+        widest = max(
+            cell_width(column.title), 3, *(cell_width(_cell(column, row[number])) for row in table.rows)
+        )
+        widths.append(min(widest, _LONGEST) if column.kind is Kind.NAME else widest)
     return widths
 
 

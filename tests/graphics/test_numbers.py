@@ -36,10 +36,12 @@ FIGURES: dict[str, tuple[Figure, Units]] = {
     ),
     "data_rate": (numbers.data_rate, DECIMAL | {f"{name}B/s": factor for name, factor in DECIMAL.items()}),
     "duration": (numbers.duration, SECONDS),
+    "clock": (numbers.clock, DECIMAL),
     "clock_mhz": (numbers.clock_mhz, {"MHz": 1, "GHz": 1000, "M": 1, "G": 1000}),
 }
 SHOWN = re.compile(
-    r" *(?P<sign>[<>]?)(?P<minus>−?)(?P<digits>\d+(?:\.\d+)?)(?:e(?P<power>-?\d+))? ?(?P<unit>\D*)"
+    r" *(?P<sign>[<>]?)(?P<minus>−?)(?P<digits>\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?)"
+    r"(?:e(?P<power>-?\d+))? ?(?P<unit>\D*)"
 )
 FLOATS = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),
@@ -53,7 +55,7 @@ def holds(text: str, value: float, units: Units) -> bool:
     """Whether `text` is true of `value`: off by half of its last digit at most."""
     match = SHOWN.fullmatch(text)
     assert match, text
-    digits, power = match["digits"], int(match["power"] or 0)
+    digits, power = match["digits"].replace(",", ""), int(match["power"] or 0)
     last = Fraction(10) ** (power - len(digits.partition(".")[2])) * units[match["unit"]]
     shown = Fraction(digits) * Fraction(10) ** power * units[match["unit"]] * (-1 if match["minus"] else 1)
     exact = Fraction(value)
@@ -92,7 +94,7 @@ def test_unknown_is_a_dash(name: str, value: float | None) -> None:
     ("text", "shown"),
     [
         (numbers.count(0), "    0"),
-        (numbers.count(9999), " 9999"),
+        (numbers.count(9999), "9,999"),
         (numbers.count(9999.6), "10.0k"),
         (numbers.count(12_345), "12.3k"),
         (numbers.count(999_960), "1.00M"),
@@ -103,7 +105,7 @@ def test_unknown_is_a_dash(name: str, value: float | None) -> None:
         (numbers.rate(0.02), "  <0.1"),
         (numbers.rate(99.94), "  99.9"),
         (numbers.rate(99.96), "   100"),
-        (numbers.rate(45_678), " 45678"),
+        (numbers.rate(45_678), "45,678"),
         (numbers.rate(123_456), "  123k"),
         (numbers.percent(7.2), "  7 %"),
         (numbers.percent(0.2), " <1 %"),

@@ -130,5 +130,5 @@ def test_text_cuts_nothing(empty_snapshot: Snapshot, count: int, pattern: str, w
     for one in shown.backends:
         assert re.search(rf"^{re.escape(one.name)} ", text, re.MULTILINE)
     assert re.search("model openai/gpt-oss-120b|openai/gpt-oss-120b$", text, re.MULTILINE)
-    for figure in ("12346", "235k", "1024", "2048", "< 10 ms", "250 ms"):
+    for figure in ("12,346", "235k", "1,024", "2,048", "< 10 ms", "250 ms"):
         assert flat.count(figure) >= count

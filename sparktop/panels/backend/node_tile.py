@@ -68,7 +68,7 @@ def _tile_rows(view: NodeView, width: int) -> list[Row]:
             share(clock, fastest),
             "cpu",
             [
-                figure(numbers.count(clock, 5), known=clock is not None, role=clock_role(view.speed)),
+                figure(numbers.clock(clock, 5), known=clock is not None, role=clock_role(view.speed)),
                 label(of_total(fastest, " MHz")),
             ],
             width,

@@ -131,7 +131,8 @@ def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
     ]
     if margin is not None and width >= WIDE_FIGURES_WIDTH:
         first += [label(", "), (f"{margin:.0f}", margin_role(margin)), label(" to limit")]
-    second: Row = [label("    "), *_unit(gpu.sm_clock_mhz, 5, "", clock_role(view.speed))]
+    clock_is = "muted" if gpu.sm_clock_mhz is None else clock_role(view.speed)
+    second: Row = [label("    "), (numbers.clock(gpu.sm_clock_mhz), clock_is)]
     second.append(label(" MHz" if gpu.sm_clock_max_mhz is None else f"/{gpu.sm_clock_max_mhz} MHz"))
     if gpu.memory_used_bytes is not None and gpu.memory_total_bytes is not None:
         room = width - row_width(second) - 2

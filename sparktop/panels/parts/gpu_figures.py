@@ -61,7 +61,7 @@ def energy_text(energy_j: float) -> str:
     """Format an energy of `energy_j` joules in Wh, or in kWh from 1 kWh on."""
     wh = energy_j / 3600
     size, unit = (wh / 1000, "kWh") if wh >= 1000 else (wh, "Wh")
-    return f"{size:.1f} {unit}" if size < 100 else f"{size:.0f} {unit}"
+    return f"{size:.1f} {unit}" if size < 100 else f"{size:,.0f} {unit}"
 
 
 def clock_role(speed: SpeedState) -> str:
@@ -112,4 +112,5 @@ def share(part: float | None, total: float | None) -> float | None:
 
 def of_total(total: float | None, unit: str) -> str:
     """Format a total as text that follows a value, such as " of 3003 MHz"; only the unit if it is unknown."""
-    return unit if total is None else f" of {numbers.count(total, 5).strip()}{unit}"
+    shown = numbers.clock if unit.endswith("Hz") else numbers.count
+    return unit if total is None else f" of {shown(total, 5).strip()}{unit}"

@@ -32,8 +32,7 @@ def _rate(name: str, *, other: str | None = None) -> Callable[[ResultRow], str]:
 
 def rate_text(value: float | None) -> str:
     """Format a rate with at most six digits: "56.2", "408", "11,466", "123k"; "–" if unknown."""
-    text = numbers.rate(value, 6).strip()
-    return f"{int(text):,}" if text.isdigit() else text
+    return numbers.rate(value, 6).strip()
 
 
 def _ms(value: float | None) -> str:

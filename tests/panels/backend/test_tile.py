@@ -36,7 +36,7 @@ def test_figures_are_whole_or_absent(
     counts = re.search(r"(\S+) (?:tok/s )?(?:run (\S+) wait (\S+)|(\d+|–)\+(\d+|–))", inside)
     assert counts is not None
     known = [part for part in counts.groups() if part is not None]
-    shown = [0.0 if part == "–" else float(part) for part in known]
+    shown = [0.0 if part == "–" else float(part.replace(",", "")) for part in known]
     assert shown == [tps or 0.0, run or 0.0, wait or 0.0]
     assert "KV" not in inside or re.search(r"KV (\d+ %|–)", inside)
 

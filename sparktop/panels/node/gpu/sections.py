@@ -94,7 +94,7 @@ def _gpu(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
             share(clock, fastest),
             "cpu",
             [
-                figure(numbers.count(clock, 6), known=clock is not None, role=clock_role(view.speed)),
+                figure(numbers.clock(clock, 6), known=clock is not None, role=clock_role(view.speed)),
                 label(of_total(fastest, " MHz")),
             ],
             width,

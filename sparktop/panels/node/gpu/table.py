@@ -9,7 +9,7 @@ from sparktop.graphics.cells import fit
 from sparktop.model.node import GpuReading
 from sparktop.panels.parts.figures import bar_runs, figure, label, share_role
 from sparktop.panels.parts.gpu_figures import energy_text, margin_of, margin_role, mig_rows, short_reason
-from sparktop.panels.parts.rows import Row
+from sparktop.panels.parts.rows import Row, row_width
 from sparktop.panels.parts.sections import percent_run
 
 _WITH_MARGIN = 52
@@ -32,7 +32,7 @@ def gpu_table(gpus: Sequence[GpuReading], minute: Mapping[str, float], width: in
     for gpu in gpus:
         rows.append(_table_row(gpu, bar, last, unified=unified, left=left))
         rows += mig_rows(gpu, width)
-    rows.append(_totals(gpus))
+    rows.append(_totals(gpus, width))
     worst = [
         f"{short_reason(name)} {numbers.percent(share).strip()}" for name, share in minute.items() if share
     ]
@@ -66,7 +66,7 @@ def _table_row(gpu: GpuReading, bar: int, last: int, *, unified: bool, left: boo
         row.append(figure(numbers.count(margin, 5), known=margin is not None, role=role))
     return [
         *row,
-        figure(numbers.count(clock, 5), known=clock is not None),
+        figure(numbers.clock(clock, 5), known=clock is not None),
         (f" {fit(words.replace('hardware', 'hw'), last)}", "warn" if reasons else "muted"),
     ]
 
@@ -81,8 +81,8 @@ def _used_of(gpu: GpuReading) -> Row:
     return [(fit(text, 10, "right"), "muted" if used is None else share_role(percent, 97, 101))]
 
 
-def _totals(gpus: Sequence[GpuReading]) -> Row:
-    """Return the table's last row: mean use, total power and total energy of the GPUs that report them.
+def _totals(gpus: Sequence[GpuReading], width: int) -> Row:
+    """Return the table's last row in `width` cells: mean use, power and energy of the GPUs that report them.
 
     If not all GPUs report their power, the number of those that do stands behind the power.
     """
@@ -97,5 +97,6 @@ def _totals(gpus: Sequence[GpuReading]) -> Row:
     if len(power) < len(gpus) and power:
         row.append(label(f" of {len(power)}"))
     if energy:
-        row.append(label(f", {energy_text(sum(energy))} so far"))
+        words = f", {energy_text(sum(energy))}"
+        row.append(label(f"{words} so far" if row_width(row) + len(f"{words} so far") <= width else words))
     return row

@@ -54,7 +54,7 @@ def test_eight_gpus_have_a_row_each(width: int) -> None:
     assert len(re.findall(r"(?m)^ [0-7] ", text)) == 8
     assert text.count("MIG") == 2
     assert text.index(" 3 ") < text.index("MIG 0 3g.40gb") < text.index("\n 4 ")
-    assert re.search(r"all +67 % mean, 4090 W of 7, 7000 kWh so far", text)
+    assert re.search(r"all +67 % mean, 4,090 W of 7, 7,000 kWh", text)
     assert "hw thermal 12 %" in text
     body = [line for line in text.splitlines() if re.match(r" [0-6] ", line)]
     assert not any("…" in line for line in body)
@@ -101,7 +101,7 @@ def test_energy_has_a_unit_that_fits() -> None:
     assert [energy_text(joules) for joules in (1800.0, 3.6e5, 3.6e7)] == ["0.5 Wh", "100 Wh", "10.0 kWh"]
     gpu = GpuReading(0, power_w=650.0, power_limit_w=700.0, energy_j=3.6e9)
     assert "650 of 700 W" in gpu_text(view_of(gpu))
-    assert re.search(r"energy +1000 kWh since the driver was loaded", gpu_text(view_of(gpu)))
+    assert re.search(r"energy +1,000 kWh since the driver was loaded", gpu_text(view_of(gpu)))
     assert "energy" not in gpu_text(view_of(replace(gpu, energy_j=None)))
 
 
