@@ -13,6 +13,9 @@ _ENOUGH = 4096
 """Most characters read: bounds the cost of a name that is a megabyte long."""
 _CLEAN = re.compile("(?:[!-~]+(?: [!-~]+)*)?")
 """Matches ASCII text of one line without spaces at its ends or several in a row."""
+_BEFORE_UNIT = re.compile(
+    r"(?<=\d) (?=(?:%|°C|ms|s|min|h|W|kW|kWh|MHz|tok/s|/s|[kMG]B(?:/s)?|[KMGT]iB)(?![\w/]))"
+)
 _FORMULA = ("=", "+", "-", "@")
 """Characters that make a spreadsheet run a field as a formula if it begins with one of them."""
 
@@ -41,6 +44,11 @@ def clean(text: object, limit: int = 200) -> str:
             kept.append(char)
     line = " ".join("".join(kept).split())
     return line if len(line) <= limit else line[: max(0, limit - 1)] + "…"
+
+
+def with_units_joined(text: str, joint: str) -> str:
+    """Return a sentence with `joint` for each space between a number and its unit: no line ends there."""
+    return _BEFORE_UNIT.sub(joint, text)
 
 
 def names_in_words(names: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from sparktop.report.table import Column, Kind, Table
 
 WIDTH = 100
 """The greatest width of a table, in characters."""
-_LONGEST = 64
+_LONGEST = 44
 """A longer name in a table is cut; shorter ones are whole, and a table that is too wide for them is split."""
 _EVENTS = 10
 _LATENCIES, _QUANTILES = ("TTFT", "ITL", "E2E", "queue"), ("p50", "p95", "p99")

@@ -118,7 +118,7 @@ def ahead(balance: Balance) -> Rule:
         "ahead",
         (
             Check(
-                "skew",
+                "above share",
                 None if skew is None else 100 * skew,
                 100 * limits.SKEW,
                 "%",

@@ -164,7 +164,7 @@ def _moving(balance: Balance) -> Check:
 
 def _looks_apart(balance: Balance, limit_s: float | None) -> Check:
     return Check(
-        "poll skew",
+        "polls apart",
         balance.looks_apart_ms,
         None if limit_s is None else 1000 * limit_s,
         "ms",

@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from sparktop.graphics.cells import cell_width, fit
+from sparktop.model.text import with_units_joined
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.rows import Row, Run, row_width
+
+_JOINED = "\0"
+"""Stands for a space at which no line may end."""
 
 
 def flowed(pieces: Sequence[Row], width: int) -> list[Row]:
@@ -23,9 +27,13 @@ def flowed(pieces: Sequence[Row], width: int) -> list[Row]:
 
 @lru_cache(maxsize=128)
 def wrapped(text: str, width: int) -> tuple[str, ...]:
-    """Wrap a sentence at spaces into lines of at most `width` cells; a longer word is cut with "…"."""
+    """Wrap a sentence at spaces into lines of at most `width` cells; a longer word is cut with "…".
+
+    A number and its unit stay in one line.
+    """
     lines: list[str] = []
-    for word in text.split():
+    for joined in with_units_joined(text, _JOINED).split():
+        word = joined.replace(_JOINED, " ")
         if lines and cell_width(lines[-1]) + 1 + cell_width(word) <= width:
             lines[-1] += f" {word}"
         else:

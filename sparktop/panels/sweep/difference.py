@@ -32,6 +32,8 @@ _BAR_MOST = 141
 """Greatest width in cells of the drawn intervals."""
 _BAR_FROM = 96
 """Width in cells from which on confidence intervals are drawn, too."""
+_MOST_SPACE = 2
+"""Most blank rows before a metric."""
 _SHORT = {NO_DIFFERENCE: "none shown"}
 """Shorter labels of changes that are not significant, for when the label does not fit."""
 
@@ -52,8 +54,8 @@ def difference_screen(
     """
     rows = difference_rows(difference, width)
     metrics = len({row.title for row in difference.rows})
-    if len(rows) + metrics <= height - 2:
-        rows = difference_rows(difference, width, spaced=True)
+    if metrics and (room := height - 2 - len(rows)) >= metrics:
+        rows = difference_rows(difference, width, space=min(_MOST_SPACE, room // metrics))
     top = 0 if scroll is None else max(0, min(scroll, len(rows) - (height - 2)))
     tall = max(height, len(rows) + 2) if scroll is None else height
     below = len(rows) - top - (tall - 2)
@@ -76,11 +78,11 @@ def _untested(difference: Difference) -> bool:
     return any(row.percent is not None and row.significant is None for row in difference.rows)
 
 
-def difference_rows(difference: Difference, width: int, *, spaced: bool = False) -> list[Row]:
+def difference_rows(difference: Difference, width: int, *, space: int = 0) -> list[Row]:
     """Return the rows of a comparison of two results, each `width` cells wide, without a frame.
 
-    They hold the verdict, the names of the results, the change of each metric by level, and notes. `spaced`
-    adds a blank row before each metric.
+    They hold the verdict, the names of the results, the change of each metric by level, and notes. `space` is
+    the number of blank rows before each metric.
     """
     inner = width - 4
     rows: list[Row] = []
@@ -98,7 +100,7 @@ def difference_rows(difference: Difference, width: int, *, spaced: bool = False)
         rows.append(_scale_row(inner, more, most))
     for (title, unit), group in groupby(difference.rows, lambda row: (row.title, row.unit)):
         rows_of_metric = list(group)
-        rows += [[]] if spaced else []
+        rows += [[]] * space
         better = "higher is better" if rows_of_metric[0].more_is_better else "lower is better"
         rows.append(heading(f"{title} in {unit}", better, inner))
         rows += [

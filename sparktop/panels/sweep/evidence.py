@@ -13,6 +13,7 @@ from sparktop.model.sweep_comparison import level_name
 from sparktop.model.sweep_view import BackendShare, LevelEvidence
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.frame import frame_role, framed
+from sparktop.panels.parts.graph import area_rows
 from sparktop.panels.parts.roles import WORD_ROLES, part_letter, part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sections import heading
@@ -24,6 +25,8 @@ _FIGURE = 9
 """Width in cells of a figure of a server."""
 _NAME = 13
 """Width in cells of the name of a value."""
+_LEAST_TALL = 2
+"""Least height in rows of the graph of a server's running requests below the timelines."""
 _WIDE = 130
 """Width in cells from which on values and servers stand side by side."""
 _ROLES = {word.value: role for word, role in WORD_ROLES.items()}
@@ -56,6 +59,7 @@ def evidence_screen(
     else:
         rows += [*_facts(evidence, inner), *_shares(evidence, inner), *_balance(evidence, inner)]
     rows += _timelines(evidence, inner, run, height - 2 - len(rows))
+    rows += _running(evidence, inner, height - 2 - len(rows))
     key = evidence.row.key
     title: Row = [("┐", "border"), ("why?", "title"), ("┌", "border"), label(f" {key.target} ")]
     name = level_name(key.point, key.prompt_tokens, lengths=lengths, wide=True, depth=key.depth)
@@ -131,6 +135,28 @@ def _share(share: BackendShare, index: int, names: int, room: int, top: float) -
     if share.running and room >= 8:
         row += [(" ", "text"), (sparkrow(_fitted(share.running, room), room, top), part_role(index))]
     return row
+
+
+def _running(evidence: LevelEvidence, width: int, room: int) -> list[Row]:
+    """Return a graph of each server's running requests over the level, all on one scale, in `room` rows.
+
+    Empty if these are too few rows, or the requests are not known.
+    """
+    shares = [share for share in evidence.shares if any(share.running)]
+    tall = (room - 1) // max(1, len(shares))
+    if not shares or tall < _LEAST_TALL:
+        return []
+    names = min(16, max(len(share.name) for share in shares)) + 3
+    top = nice_ceiling(max(value or 0.0 for share in shares for value in share.running), 4.0)
+    words = f"all load runs, up to {numbers.tick(top)}"
+    rows = [heading("running requests", words, width)]
+    for index, share in enumerate(shares):
+        part, cells = part_role(index), width - names
+        values = [share.running[at * len(share.running) // (2 * cells)] for at in range(2 * cells)]
+        for row, graph in enumerate(area_rows(values, cells, tall, top, "running", end_slot=1)):
+            name: Row = [] if row else [(f"{part_letter(index)} ", part), (share.name, "text")]
+            rows.append([*fit_row(name, names), *((text, part) for text, _ in graph)])
+    return [fit_row(row, width) for row in rows]
 
 
 def _fitted(values: Sequence[float | None], width: int) -> list[float | None]:

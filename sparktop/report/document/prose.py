@@ -6,15 +6,16 @@ import re
 import textwrap
 from collections.abc import Iterable
 
+from sparktop.model.text import with_units_joined
 from sparktop.report.markdown import code
 
 WIDTH = 80
 _JOINED = "\x00"
-_LONE_SIGN = re.compile(r" ([-+*–]) ")
-"""A sign that Markdown would read as a list item at the beginning of a line."""
+_LONE_SIGN = re.compile(r" ([-+*–<>]) ")
+"""A sign that Markdown would read as a list item or a quotation at the beginning of a line."""
 
 
-_MARKUP = re.compile(r"[`*\[\]<>|\\&~$]|\b_|_\b|!\[|://|www\.|@|^#")
+_MARKUP = re.compile(r"[`*\[\]|\\&~$]|\b_|_\b|!\[|://|www\.|@|^#|<(?! \d)|(?<! )>|>(?! \d)|^>")
 """Characters that Markdown or a forum could interpret as markup."""
 
 
@@ -27,7 +28,7 @@ def wrapped(text: str, *, bullet: bool = False) -> str:
     """Return a paragraph wrapped at `WIDTH` columns; with `bullet` as an item of a Markdown list."""
     indent = "- " if bullet else ""
     lines = textwrap.wrap(
-        _LONE_SIGN.sub(rf"{_JOINED}\1{_JOINED}", text),
+        with_units_joined(_LONE_SIGN.sub(rf"{_JOINED}\1{_JOINED}", text), _JOINED),
         WIDTH,
         initial_indent=indent,
         subsequent_indent=" " * len(indent),

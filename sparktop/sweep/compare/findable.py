@@ -52,14 +52,15 @@ def findable_percent(design: Design, spread_percent: float) -> float | None:
 
 
 def could_show_words(found: CouldShow) -> str:
-    """Return a sentence such as "5 runs that spread 3.0 % show differences from +6.2 % on".
+    """Return a sentence such as "5 runs with a spread of 3.0 % can show differences of +6.2 % or more".
 
     For single runs, the sentence states that they show no difference.
     """
     if found.percent is None or found.spread_percent is None:
         return "single runs show no difference, however large"
     least = percent_words(found.percent)
-    return f"{found.runs} runs that spread {found.spread_percent:.1f} % show differences from {least} on"
+    spread = f"{found.runs} runs with a spread of {found.spread_percent:.1f} %"
+    return f"{spread} can show differences of {least} or more"
 
 
 def percent_words(percent: float) -> str:

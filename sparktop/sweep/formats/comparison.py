@@ -133,9 +133,9 @@ def _rules(comparison: ComparisonResult) -> Iterator[str]:
     rate = comparison.error_rate_percent
     if floor is not None and rate is not None and any(row.significant is not None for row in comparison.rows):
         yield (
-            f"a winner is better than every other by more than the noise of {floor:.1f} %, and a test of the "
-            f"whole table shows it: of tables of targets that are alike, at most {rate:.0f} % name a winner "
-            "anywhere"
+            f"a winner is better than every other target by more than the noise of {floor:.1f} %, and the "
+            f"difference is significant: of tables whose targets are all alike, at most {rate:.0f} % would "
+            "name any winner"
         )
     words = {METRICS[name].title: could_show_words(one) for name, one in comparison.could_show.items()}
     for text in dict.fromkeys(words.values()):

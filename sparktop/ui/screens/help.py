@@ -102,7 +102,8 @@ _SWEEP_SIGNS = (
     ("!", "a reason to doubt a level; ▾ a reason found why it is slow"),
     ("✓", "done; ● running, ○ warming up or coming to rest, · ahead"),
     ("◐", "some of its runs are made; ◔ cut short, – not made, ✗ left out"),
-    ("*", "where curves meet in one cell"),
+    ("+1", "one more reason beside the one named: enter shows all"),
+    ("A=C", "the curves of A and C end in one cell of the plot"),
 )
 _GRAPHS = (
     ("", "Backends of one group share scale and time axis. A gap is a gap: nothing was read."),
@@ -115,6 +116,7 @@ _SWEEP_FIGURES = (
     ("TTFT", "from sending to the first token"),
     ("95 %", "half the width of the interval over the runs"),
     ("tok/s each", "of one request, the median"),
+    ("fit KV", "of agents: conversations whose contexts fit the KV cache together"),
 )
 
 

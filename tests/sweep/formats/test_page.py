@@ -117,7 +117,7 @@ def test_a_published_table_stands_beside_the_sweep() -> None:
     plain = sweep_report(result, "md", beside=reference.series)
     assert "## Beside `" in plain
     assert re.search(r"^\| Source +\| Concurrency \| Theirs \(tok/s\) \| +`mine` \|$", plain, re.MULTILINE)
-    assert re.search(r"^\| `solo` +\| +c1 \| +57\.5 \| 4\.0 \(-93\.1 %\) \|$", plain, re.MULTILINE)
+    assert re.search(r"^\| `solo` +\| +c1 \| +57\.5 \| 4\.0 \(−93\.1 %\) \|$", plain, re.MULTILINE)
     assert "<svg" not in plain
 
 

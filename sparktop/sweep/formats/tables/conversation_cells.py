@@ -32,7 +32,7 @@ AGENTS: Sequence[Cell] = (
     _of_agents("Compactions", lambda one: f"{one.compactions:,}"),
     _of_agents("Ended early", lambda one: one.early_words),
     _of_agents("Context", lambda one: _number(one.context_tokens, 0)),
-    _of_agents("Fit", lambda one: _number(one.fit, 0)),
+    _of_agents("Fit KV cache", lambda one: _number(one.fit, 0)),
     _of_agents("Interactivity", lambda one: _number(one.interactivity_tps, 1)),
     _of_agents("In flight", lambda one: _number(one.in_flight_mean, 1)),
 )

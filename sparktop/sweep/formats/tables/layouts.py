@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from sparktop.graphics.numbers import UNKNOWN
+from sparktop.graphics.numbers import MINUS, UNKNOWN
 from sparktop.model.sweep_comparison import NO_DIFFERENCE, NO_WINNER, NONE_OF_LEADERS
 from sparktop.report.document.grid import Cell, Grid, Outside
 from sparktop.report.markdown import code
@@ -330,7 +330,7 @@ def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
     mark = "*" if row.winner is None or (mark_untested and row.significant is None) else ""
     ahead = " ahead" if row.winner is None else ""
     over = f" over {code(row.against)}" if row.against and row.winner_vs != vs else ""
-    return Outside(best, f"{ahead} ({row.percent:+.0f} %{over}){mark}")
+    return Outside(best, f"{ahead} ({_signed(row.percent, 0)}{over}){mark}")
 
 
 def _unsure_lead(row: ComparisonRow) -> Cell:
@@ -345,7 +345,7 @@ def _unsure_lead(row: ComparisonRow) -> Cell:
     percent = 100 * min((own / value - 1 for value in others), key=abs)
     if abs(percent) <= NOISE_FLOOR_PERCENT:
         return NO_DIFFERENCE
-    return Outside(row.ahead, f" ({percent:+.0f} %, not certain)")
+    return Outside(row.ahead, f" ({_signed(percent, 0)}, not certain)")
 
 
 def _value(row: ComparisonRow, name: str, metric: Metric) -> str:
@@ -357,18 +357,20 @@ def _value(row: ComparisonRow, name: str, metric: Metric) -> str:
 
 
 def _delta(row: ComparisonRow, ours: str, theirs: str) -> str:
-    """Return by how many percent the value of target `ours` differs from that of `theirs`, such as "+4.2 %".
+    """Return by how many percent the value of target `ours` differs from that of `theirs`: "+4.2 %".
 
-    Both are names of targets in `row`. Return "within" if theirs is a range that our value lies in, and "–"
-    if a value is unknown.
+    Both are targets in `row`. Return "within" for a value in their range, and "–" if a value is unknown.
     """
     mine, other = row.values.get(ours), row.values.get(theirs)
     if mine is None or other is None:
         return UNKNOWN
     ratio = ratio_of(Figure(mine, span=row.ranges.get(ours)), Figure(other, span=row.ranges.get(theirs)))
-    if ratio is None:
-        return "within" if row.ranges.get(theirs) else UNKNOWN
-    return f"{ratio.percent:+.1f} %"
+    known = "within" if row.ranges.get(theirs) else UNKNOWN
+    return known if ratio is None else _signed(ratio.percent, 1)
+
+
+def _signed(percent: float, digits: int) -> str:
+    return f"{percent:+.{digits}f} %".replace("-", MINUS)
 
 
 def _machine(series: Sequence[Series]) -> Iterator[Cell]:

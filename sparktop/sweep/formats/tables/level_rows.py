@@ -221,7 +221,7 @@ def _marks(level: LevelResult) -> str:
 
 def _energy(level: LevelResult) -> str:
     joules = level.joules_per_token
-    return UNKNOWN if joules is None else f"{joules:.3g}"
+    return UNKNOWN if joules is None else f"{joules:.3f}" if joules < 1 else f"{joules:,.2f}"
 
 
 def _count(level: LevelResult, count: int) -> str:
