@@ -57,7 +57,7 @@ OOMScoreAdjust=500"""
 
 @dataclass(frozen=True, slots=True)
 class UnitFlags:
-    """Command-line options of the agent that the unit starts."""
+    """Command-line options of the server that the unit starts."""
 
     program: Path
     """Absolute path of the `sparktop` program that the unit starts."""
@@ -66,6 +66,8 @@ class UnitFlags:
     tls_cert: str | None = None
     tls_key: str | None = None
     insecure: bool = False
+    command: str = "agent"
+    """The command of sparktop that serves: agent or export."""
 
 
 def unit(flags: UnitFlags, *, wants_token: bool) -> str:
@@ -89,25 +91,25 @@ def _lines(flags: UnitFlags, *, wants_token: bool) -> Iterator[str]:
     yield "Documentation=man:systemd.exec(5)"
     yield "After=network-online.target nvidia-persistenced.service"
     yield from ("Wants=network-online.target", "", "[Service]", "Type=exec")
-    credentials, words = _command(flags, token_file)
+    credentials, words = command_line(flags, token_file)
     yield f"ExecStart={words}"
     yield from ("Restart=on-failure", "RestartSec=5")
     yield from credentials
-    yield from _user(flags.program)
+    yield from user_lines(flags.program)
     yield _HARDENING
     yield from ("", "[Install]", "WantedBy=multi-user.target")
 
 
-def _command(flags: UnitFlags, token_file: str | None) -> tuple[list[str], str]:
+def command_line(flags: UnitFlags, token_file: str | None) -> tuple[list[str], str]:
     """Return the LoadCredential lines of the unit, and the command line for ExecStart.
 
     systemd loads the token and certificate files as credentials. The command line refers to the credentials
     instead of the files.
     """
     credentials: list[str] = []
-    words = [_quoted(str(flags.program)), "agent"]
+    words = [quoted(str(flags.program)), flags.command]
     if flags.listen is not None:
-        words += ["--listen", _quoted(flags.listen)]
+        words += ["--listen", quoted(flags.listen)]
     files = (
         ("--token-file", "token", token_file),
         ("--tls-cert", "tls-cert", flags.tls_cert),
@@ -123,7 +125,7 @@ def _command(flags: UnitFlags, token_file: str | None) -> tuple[list[str], str]:
     return credentials, " ".join(words)
 
 
-def _user(program: Path) -> Iterator[str]:
+def user_lines(program: Path) -> Iterator[str]:
     """Yield the unit's lines that set the user of the agent.
 
     The user is a dynamic user of systemd, or the owner of `program` if that file lies in a home directory.
@@ -141,7 +143,7 @@ def _user(program: Path) -> Iterator[str]:
     yield from (f"User={owner}", "ProtectHome=read-only")
 
 
-def _quoted(word: str) -> str:
+def quoted(word: str) -> str:
     """Quote and escape a word of a command line for systemd."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return (

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
+import sys
+from pathlib import Path
 
 from sparktop.commands.arguments import add_interval, add_targets
-from sparktop.commands.output import tell
+from sparktop.commands.output import tell, write_out
 
 DEFAULT_LISTEN = "127.0.0.1:9751"
 USUAL_PORT = 9751
@@ -31,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tls-cert", metavar="FILE", help="the certificate, PEM")
     parser.add_argument("--tls-key", metavar="FILE", help="its key, PEM, without a password")
     parser.add_argument("--insecure", action="store_true", help="answer others without a token")
+    parser.add_argument("--systemd-unit", action="store_true", help="print a unit with these arguments")
     parser.epilog = (
         "The page is /metrics, as text or OpenMetrics. docs/prometheus.md in the repository\n"
         "lists its metrics; rules for Prometheus and a dashboard for Grafana are beside it."
@@ -38,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Watch and serve until a signal arrives; return the exit code.
+    """Watch and serve until a signal arrives, or print the systemd unit; return the exit code.
 
     Raises:
         UsageError: an argument, the token or the certificate cannot be used, or the port is taken.
@@ -54,6 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.sweep.result.store import sweeps_folder
 
     place = parse_listen(arguments.listen, USUAL_PORT)
+    if arguments.systemd_unit:
+        write_out(_unit(arguments))
+        return 0
     token, warning = read_token(arguments.token_file, os.environ, TOKEN_VARIABLE)
     if warning is not None:
         tell(warning)
@@ -76,3 +83,20 @@ def run(arguments: argparse.Namespace) -> int:
                 tell(line)
 
     return asyncio.run(serve(service, watch, sweeps_folder(os.environ), place[0], ready=ready))
+
+
+def _unit(arguments: argparse.Namespace) -> str:
+    from sparktop.agent.unit import UnitFlags  # late: as above
+    from sparktop.export.unit import unit
+
+    flags = UnitFlags(
+        Path(shutil.which("sparktop") or sys.argv[0]).absolute(),
+        arguments.listen if arguments.listen != DEFAULT_LISTEN else None,
+        arguments.token_file,
+        arguments.tls_cert,
+        arguments.tls_key,
+        arguments.insecure,
+        command="export",
+    )
+    config = None if arguments.config is None else str(Path(arguments.config).absolute())
+    return unit(flags, config, arguments.targets)
