@@ -25,7 +25,7 @@ _ADVICE = {
     FailureKind.MALFORMED: "correct the port: something else listens there",
 }
 """What to do about an agent that fails; a failure of ssh says it itself."""
-_RETRYING = re.compile(r"^reconnecting(?: in \d+ s)?: ")
+_RETRYING = re.compile(r" · reconnecting(?: in \d+ s)?$")
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 

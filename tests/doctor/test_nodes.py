@@ -67,7 +67,7 @@ async def test_an_agent_is_read(serve: Serve, network: RealNetwork) -> None:
 
 async def test_what_ssh_says_is_told(network: RealNetwork) -> None:
     """A failure is a line without the next attempt, which never comes; the connection is given back."""
-    message = "reconnecting in 1 s: u@h has no sparktop: install it there"
+    message = "u@h has no sparktop: install it there · reconnecting in 1 s"
     source = OneReading(Failure(FailureKind.COMMAND_NOT_FOUND, message, 1.0))
     (node,) = await check_node(NodeTarget("n", "ssh", ssh="u@h"), network, source=lambda _: source)
     assert (node.status, node.message) == (Status.FAIL, "u@h has no sparktop: install it there")

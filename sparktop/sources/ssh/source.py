@@ -215,7 +215,7 @@ class SshSource:
             return self._failure(FailureKind.TIMEOUT, message)
         left_s = 0.0 if self._retry_at is None else self._retry_at - now
         soon = f"reconnecting in {left_s:.0f} s" if round(left_s) > 0 else "reconnecting"
-        return self._failure(problem.kind, f"{soon}: {problem.message}")
+        return self._failure(problem.kind, f"{problem.message} · {soon}")
 
     def _failure(self, kind: FailureKind, message: str) -> Failure:
         return Failure(kind, clean(message), self._clock())

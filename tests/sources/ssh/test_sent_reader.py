@@ -139,7 +139,7 @@ async def test_each_trouble_is_one_line(
         failure = await failure_of(source)
     assert failure.kind is kind
     assert words in failure.message
-    assert failure.message.startswith("reconnecting in 1 s: ")
+    assert failure.message.endswith(" · reconnecting in 1 s")
 
 
 async def test_what_arrives_changed_is_not_run(server: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,7 +208,7 @@ async def test_attempts_become_seldom_and_are_told(tmp_path: Path) -> None:
     await source.close()
     assert pauses.seconds == [1.0, 2.0, 5.0, 10.0, 30.0, 30.0, 30.0]
     why = "there is no ssh on this machine: install an OpenSSH client"
-    assert told == [f"reconnecting in 30 s: {why}", f"reconnecting in 18 s: {why}", f"reconnecting: {why}"]
+    assert told == [f"{why} · reconnecting{when}" for when in (" in 30 s", " in 18 s", "")]
 
 
 async def test_a_fault_of_ours_surfaces_in_the_poll(monkeypatch: pytest.MonkeyPatch) -> None:
