@@ -87,12 +87,13 @@ async def test_python_is_all_that_is_needed(server: Sshd, tmp_path: Path, versio
 
 
 @pytest.mark.parametrize("shell", ["bash", "dash", "fish", "tcsh", "zsh"])
-async def test_any_login_shell_passes_it_on(server: Sshd, shell: str) -> None:
+async def test_any_login_shell_passes_it_on(server: Sshd, tmp_path: Path, shell: str) -> None:
     """What ssh runs is one line that no shell changes: each gets it as its server would hand it over."""
     if shell in {"tcsh", "zsh"} and shutil.which(shell) is None:
         pytest.skip(f"no {shell} on this machine")
     path = installed(shell, shell)
-    options = server.forced(f"shell-{shell}", f'exec {path} -c "$SSH_ORIGINAL_COMMAND"')
+    home = f"export HOME={shlex.quote(str(tmp_path))}"  # fish writes there
+    options = server.forced(f"shell-{shell}", f'{home}; exec {path} -c "$SSH_ORIGINAL_COMMAND"')
     assert (await read_once(options)).reader_sha256 == reader_bundle().sha256
 
 
