@@ -23,8 +23,8 @@ from sparktop.sources.wire.reply import Reply
 from tests.agent.agent_process import COMMAND, END_S, environment, ran
 from tests.agent.fake_machine import BOOT_ID, TABLE, FakeMachine, hung
 
-MOST_RSS_MB = 45.0
-"""Of --stdio: Python with asyncio and pydantic, and no server."""
+MOST_RSS_MB = 35.0
+"""Of --stdio: Python with asyncio and no package."""
 
 
 class Talk:
