@@ -24,6 +24,7 @@ from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged, spread_row
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.sweep.legend import legend_rows, line_letter
+from sparktop.panels.sweep.level_bars import has_one_level, level_bars
 from sparktop.values import dataclass
 
 _EDGE = 7
@@ -351,6 +352,8 @@ def plots_rows(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]
     """Draw as many of `plots` as fit side by side and below each other, in `height` rows of `width` cells."""
     if not plots:
         return [fit_row([label("no curves: nothing was measured yet")], width)] * max(0, height)
+    if has_one_level(plots):
+        return level_bars(plots, width, height)
     beside = min(len(plots), max(1, (width + 2) // (_WIDE + 2)))
     bands = max(1, min(-(-len(plots) // beside), height // _LEAST_ROWS))
     shown = plots[: beside * bands]

@@ -12,6 +12,7 @@ from sparktop.panels.sweep.capacity import capacity_rows
 from sparktop.panels.sweep.conversations import conversations_height, conversations_rows
 from sparktop.panels.sweep.curves import plots_rows
 from sparktop.panels.sweep.legend import legend_rows
+from sparktop.panels.sweep.level_bars import has_one_level
 from sparktop.panels.sweep.live import live_rows
 from sparktop.panels.sweep.table import all_levels, shown_levels, table_rows
 from sparktop.panels.sweep.topology import words_rows
@@ -188,5 +189,5 @@ def _load_picture(view: SweepView, width: int, height: int, *, curves: bool) -> 
     if live is not None and not (view.status.over and curves and view.plots):
         names = letters([target.name for target in view.targets])
         return live_rows(live, names, width, height, lengths=view.several_lengths)
-    legend = legend_rows(view.plots, width)[: max(0, height // 4)]
+    legend = [] if has_one_level(view.plots) else legend_rows(view.plots, width)[: max(0, height // 4)]
     return [*plots_rows(view.plots, width, height - len(legend)), *legend]

@@ -26,10 +26,11 @@ def verdict(result: SweepResult, rows: Sequence[ResultRow], compared: Topologies
     made = [row for row in rows if row.error is None]
     doubtful = [row for row in made if any(mark.doubt for mark in row.marks)]
     if doubtful and (sentences or result.status is not None):
-        sentences.append(
-            f"{len(doubtful)} of {len(made)} levels {'has' if len(doubtful) == 1 else 'have'} a mark: "
-            "see why before you believe them"
-        )
+        marked = "has a mark: see why before you trust it"
+        if len(doubtful) > 1:
+            marked = "have a mark: see why before you trust them"
+        who = "the level" if len(made) == 1 else f"{len(doubtful)} of {len(made)} levels"
+        sentences.append(f"{who} {marked}")
     return tuple(sentences)
 
 
