@@ -32,6 +32,8 @@ _WITH_UPRIGHT = frozenset({CONCURRENCY, AXES[LoadKind.AGENTS]})
 """Axes with limits that are upright lines."""
 DEPTH = "tokens of context and prompt"
 _HOLLOW = ("", "hollow: a mark casts doubt on the level")
+_AROUND = 24
+"""Length in SVG units, on each side of a concurrency, of a limit that holds only for it."""
 _CAP = 3.5
 """Half the width of the ends of an interval."""
 
@@ -142,7 +144,11 @@ def _limits(plot: CurvePlot, frame: Frame) -> Iterator[str]:
             yield svg.line(x, frame.y(frame.y_axis.high), x, frame.bottom, class_="limit")
         elif limit.value <= frame.y_axis.high:
             y = frame.y(limit.value)
-            yield svg.line(LEFT, y, frame.right, y, class_="limit")
+            first, last = float(LEFT), frame.right
+            if limit.concurrency is not None:  # the limit holds there alone: no line across the others
+                middle = frame.x(limit.concurrency)
+                first, last = max(LEFT, middle - _AROUND), min(frame.right, middle + _AROUND)
+            yield svg.line(first, y, last, y, class_="limit")
 
 
 def _line(frame: Frame, line: CurveLine, number: int, metric: Metric) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from sparktop.colors.series import ON_DARK, ON_LIGHT
 from sparktop.graphics.gradient import contrast
+from sparktop.model.sweep_comparison import LimitLine
 from sparktop.report.document.drawing import STYLE, Drawing, sheet, spread
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats.curve_drawings import LENGTH, by_load, curve_drawings
@@ -68,6 +70,23 @@ def test_marked_levels_are_hollow_and_limits_are_drawn() -> None:
     assert "wanted: first token p90 ≤ 2 s" in words
     assert "proxy holds to c = 4" in words
     assert any(text and text.startswith("hollow: ") for text in words)
+
+
+def test_a_limit_for_one_request_is_a_short_line_at_its_concurrency() -> None:
+    """At 48 requests at once the limit of one request means nothing: no line crosses the curves."""
+    result = made_sweep(("a", [made_level(1), made_level(4), made_level(48)]))
+    plots = sweep_plots(result)
+    limit = LimitLine("decode_tps", "one request", 3.0, concurrency=1)
+    wide = LimitLine("decode_tps", "all requests", 3.0)
+    lengths = []
+    for one in (limit, wide):
+        decode = replace(plots[0], limits=(one,))
+        drawing = next(iter(curve_drawings(series_of(result), (), (decode,))))
+        # The first is the sign in the legend.
+        path = [part.get("d") or "" for part in of_class(parsed(drawing), "limit") if part.get("d")][-1]
+        (x1, _), (x2, _) = (place.split() for place in path.removeprefix("M").split("L"))
+        lengths.append(float(x2) - float(x1))
+    assert 0 < lengths[0] < lengths[1] / 3
 
 
 def test_prompt_lengths_are_the_axis_where_they_alone_vary() -> None:
