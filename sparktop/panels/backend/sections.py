@@ -138,7 +138,7 @@ def _load(view: BackendView, width: int) -> list[Row]:
     cells = [
         fact("running", numbers.count(view.running, 5), slots),
         fact("waiting", numbers.count(view.waiting, 5), role=wait_role(view, "text")),
-        fact("for memory", numbers.count(view.waiting_for_capacity, 5)),
+        fact("wait for KV", numbers.count(view.waiting_for_capacity, 5)),
         fact(
             "preempts",
             numbers.rate(view.preemptions_per_s, 5),
@@ -175,7 +175,7 @@ def _throughput(view: BackendView, width: int) -> list[Row]:
         ),
         fact("requests", numbers.rate(view.requests_per_s, 6), "/s"),
         fact("finished", numbers.count(done, 6), " in all" if wide else ""),
-        fact("batch", numbers.rate(view.batch_per_step, 6), " t/step" if wide else " t"),
+        fact("batch", numbers.rate(view.batch_per_step, 6), " tok/step" if wide else " tok"),
         fact("steps", numbers.rate(view.steps_per_s, 6), "/s"),
     ]
     return facts(cells, width)

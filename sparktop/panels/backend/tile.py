@@ -21,7 +21,7 @@ def _figures(view: BackendView, width: int) -> Row:
 
     No value is cut: narrow rows leave out the KV cache, then the words for running and waiting requests.
     """
-    tokens = numbers.rate(view.generation_tps, 5 if width >= _WITH_ENGINE - 2 else 4)
+    tokens = numbers.rate(view.generation_tps, 5)
     rate = figure(tokens, known=view.generation_tps is not None, role=LIVE)
     run = figure(numbers.count(view.running, 3).strip(), known=view.running is not None, role=LIVE)
     wait = figure(

@@ -59,8 +59,8 @@ def _period(balance: Balance) -> float | None:
 
 
 def short_seconds(seconds: float) -> str:
-    """Format seconds with one decimal below 10 s, else without: "4.2 s", "31 s"."""
-    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    """Format seconds with at most one decimal below 10 s, else without: "4.2 s", "5 s", "31 s"."""
+    return f"{round(seconds, 1):g} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
 def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bool = False) -> list[Row]:

@@ -299,7 +299,7 @@ async def test_too_small_says_so_and_comes_back(stage: SweepStage) -> None:
         await done_and_open(stage, pilot)
         await pilot.resize_terminal(59, 15)
         await pilot.pause()
-        assert "needed 60×16" in stage.text()
+        assert "needs 60×16, has " in stage.text()
         await press(pilot, "down", "enter", "escape")
         await pilot.resize_terminal(80, 24)
         await pilot.pause()
