@@ -32,6 +32,7 @@ class Key:
 KEYS = (
     Key("quit", ("q",), "q", "app.quit", "quit", "quit"),
     Key("help", ("question_mark", "f1"), "?", "app.help", "this help (F1 too)", "help"),
+    Key("more-keys", ("full_stop",), ".", "more_keys", "the next keys of the row at the bottom", yields=True),
     Key("menu", ("m",), "m", "app.menu", "menu of all settings", "menu"),
     Key("filter", ("slash",), "/", "filter", "filter backends and nodes by words", "filter"),
     Key("view", ("v",), "v", "next_view", "next view: watch, compact, one backend, wall", "view"),
@@ -90,8 +91,15 @@ KEYS = (
     Key("event-on", ("right_curly_bracket",), "}", "step_event(1)", "to the next event", yields=True),
     Key("go", ("g",), "g", "go", "to a time that you type: 10m ago, 12:03, yesterday 14:00", yields=True),
     Key("play", ("space",), "space", "play", "play on from the moment shown; pause", yields=True),
-    Key("first", ("home",), "home", "to_start", "to the oldest moment kept", yields=True),
-    Key("live", ("end",), "end", "to_end", "back to live; to the end of a recording", yields=True),
+    Key(
+        "first",
+        ("home",),
+        "home",
+        "to_start",
+        "top of a long page; else to the oldest moment kept",
+        yields=True,
+    ),
+    Key("live", ("end",), "end", "to_end", "end of a long page; else back to live", yields=True),
 )
 """Actions on the overview, in the order of the help."""
 

@@ -10,6 +10,7 @@ from sparktop.config.keys import KEYS, Key, preset_keys, remapped, yielded
 from sparktop.graphics.cells import cell_width
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
+from sparktop.panels.board.bars import footer_row
 from sparktop.panels.board.view import Preset, View
 from sparktop.panels.parts.rows import Row
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from textual.binding import Binding
 
 _WORD = f"{ascii_letters}()?"
+_SCROLLS = ("↓", "↑")
 _DIGITS = str.maketrans("¹²³⁴", "1234")
 
 
@@ -42,6 +44,29 @@ def bindings(table: Sequence[Key]) -> list[Binding]:
         for key in table
         if key.keys
     ]
+
+
+class KeyRow:
+    """The row of keys at the bottom of the overview: a page of them, and where each can be clicked."""
+
+    def __init__(self) -> None:
+        """Begin with the first keys."""
+        self.page = 0
+        self.spots: list[tuple[int, int, str]] = []
+        """(first cell, cell after the last, key) of each key of the row."""
+        self._keys: list[str] = []
+
+    def draw(self, keys: Sequence[tuple[str, str]], width: int, table: Sequence[Key]) -> Row:
+        """Return the row of `width` cells; other `keys` (key, what it does) than before begin at the first.
+
+        Of the keys `table`, the one that shows more keys stands last where not all fit.
+        """
+        names = [key for key, _ in keys if key not in _SCROLLS]
+        if names != self._keys:
+            self._keys, self.page = names, 0
+        more = next((key.shown for key in table if key.name == "more-keys"), "")
+        row, self.spots = footer_row(keys, width, page=self.page, more=more)
+        return row
 
 
 def keys_to_unseen(table: Sequence[Key], view: View, shown: Snapshot | None) -> list[tuple[str, str]]:

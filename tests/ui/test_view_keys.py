@@ -236,3 +236,27 @@ async def test_a_key_asks_about_the_ranks_of_the_selected_backend() -> None:
         app.overview.selected = PanelKey("backend", "spark-c")
         await pilot.press("N")
         assert asked == ["spark-c"]
+
+
+async def test_a_full_stop_turns_the_row_of_keys() -> None:
+    """Keys that do not fit are on its next pages, also with the mouse; a panel alone has its own."""
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        first = text(app).splitlines()[-1]
+        assert "history" not in first
+        pages = [first]
+        for _ in range(5):
+            await press(pilot, "full_stop")
+            pages.append(text(app).splitlines()[-1])
+        assert "history" in "".join(pages)
+        assert "how many?" in "".join(pages)
+        assert pages.count(first) > 1
+        at = first.index(" more")
+        while text(app).splitlines()[-1] != first:
+            await press(pilot, "full_stop")
+        await pilot.click(offset=(at, 23))
+        await pilot.pause()
+        assert text(app).splitlines()[-1] == pages[1]
+        await press(pilot, "b")
+        assert text(app).splitlines()[-1] != pages[1]

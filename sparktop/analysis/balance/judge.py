@@ -172,10 +172,16 @@ def _words(figures: Figures, measured: Balance, held: frozenset[str]) -> tuple[l
     if held & {"ahead", "drained"}:
         words.append(BalanceWord.UNEVEN)
     is_even = (measured.even_percent or 0.0) >= 100 * limits.EVEN_SHARE
-    if words or figures.enough or is_even:
+    # Requests that are not served stay where they are: their split says nothing about the router.
+    still, moving = balance_words.standing_still(grid)
+    stuck = bool(still) and not moving and not words and not figures.load.prefills
+    if not stuck and (words or figures.enough or is_even):
         return words or [BalanceWord.BALANCED], None
-    least = fewest_requests(len(grid.loads))
-    return [BalanceWord.UNKNOWN], balance_words.too_little(figures.mean_total, least)
+    if stuck:
+        why = f"no token in {grid.span_s:.0f} s, but requests: {' and '.join(still)} may be stuck"
+    else:
+        why = balance_words.too_little(figures.mean_total, fewest_requests(len(grid.loads)))
+    return [BalanceWord.UNKNOWN], why
 
 
 def _holds_longer(figures: Figures, now_s: float) -> bool:

@@ -265,11 +265,11 @@ def advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None
     """Return (most likely cause of the verdict, what to try) as text; None for what is not known."""
     if result.word_now is BalanceWord.UNKNOWN:
         return None, None
-    stuck = _stuck(grid)
-    if stuck is not None:
+    still, moving = standing_still(grid)
+    if moving and len(still) == 1:
         return (
-            f"{stuck} holds requests and makes no token",
-            f"look at {stuck}'s log and at its version's known faults; restart it",
+            f"{still[0]} holds requests and makes no token",
+            f"look at {still[0]}'s log and at its version's known faults; restart it",
         )
     return (None, None) if load.router is None else _routed_advice(result, load, grid)
 
@@ -339,13 +339,16 @@ def _counts(strategy: str | None) -> bool:
     return strategy is not None and "least" in strategy.lower()
 
 
-def _stuck(grid: LoadGrid) -> str | None:
-    """Return the name of the only backend with requests but without tokens while others generate, or None."""
-    if grid.span_s < _STUCK_S:
-        return None
-    begin = max(track.times_s[-1] for track in grid.tracks) - grid.span_s
+def standing_still(grid: LoadGrid) -> tuple[list[str], bool]:
+    """Return (backends with requests all the time but without tokens, whether others generate).
+
+    No backend is named while the window is too short.
+    """
     still: list[str] = []
     moving = False
+    if grid.span_s < _STUCK_S:
+        return still, moving
+    begin = max(track.times_s[-1] for track in grid.tracks) - grid.span_s
     for track, column in zip(grid.tracks, grid.loads, strict=True):
         if track.generation_tps is None:
             continue
@@ -356,7 +359,7 @@ def _stuck(grid: LoadGrid) -> str | None:
             moving = True
         elif not all(map(math.isnan, speeds)) and not any(load < 1 for load in column):
             still.append(track.name)
-    return still[0] if moving and len(still) == 1 else None
+    return still, moving
 
 
 def _cold_burst(load: GroupLoad, grid: LoadGrid) -> bool:

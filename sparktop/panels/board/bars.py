@@ -115,15 +115,18 @@ def _joined(pieces: Sequence[Row], gap: int) -> Row:
     return row
 
 
-def footer_row(keys: Sequence[tuple[str, str]], width: int) -> tuple[Row, list[tuple[int, int, str]]]:
+def footer_row(
+    keys: Sequence[tuple[str, str]], width: int, *, page: int = 0, more: str = ""
+) -> tuple[Row, list[tuple[int, int, str]]]:
     """Return the row of keys, and their clickable ranges as (first cell, cell after the last, key).
 
     `keys` has (key, what it does). A key is highlighted in its word if it occurs there. If not all keys fit,
-    the key of the help stands last and counts the others.
+    the key `more` stands last and counts the others, which are on further pages; `page` is the page shown,
+    and after the last page comes the first. Without `more`, the key of the help stands last.
     """
     pieces = [(key, _key_piece(key, word)) for key, word in keys]
     if sum(row_width(piece) for _, piece in pieces) > width:
-        pieces = _fitting(pieces, width)
+        pieces = _paged(pieces, width, page, more) if more else _fitting(pieces, width)
     row: Row = []
     spots: list[tuple[int, int, str]] = []
     used = 0
@@ -133,6 +136,27 @@ def footer_row(keys: Sequence[tuple[str, str]], width: int) -> tuple[Row, list[t
         used += row_width(piece)
     row.append((" " * (width - used), "text"))
     return row, spots
+
+
+def _paged(pieces: Sequence[tuple[str, Row]], width: int, page: int, more: str) -> list[tuple[str, Row]]:
+    """Return one page of a row of keys: those that fit, the help, and the key `more` with the others' number.
+
+    A key that is on no page, as it is too wide for all, counts as another.
+    """
+    last = [(key, piece) for key, piece in pieces if key == HELP]
+    others = [(key, piece) for key, piece in pieces if key != HELP]
+    room = width - sum(row_width(piece) for _, piece in last) - len(f" {more} 00 more")
+    pages: list[list[tuple[str, Row]]] = [[]]
+    left = room
+    for key, piece in others:
+        if row_width(piece) > left and pages[-1]:
+            pages.append([])
+            left = room
+        left -= row_width(piece)
+        if left >= 0:
+            pages[-1].append((key, piece))
+    shown = pages[page % len(pages)]
+    return [*shown, *last, (more, [label(" "), (more, "key"), label(f" {len(others) - len(shown)} more")])]
 
 
 def _key_piece(key: str, word: str) -> Row:

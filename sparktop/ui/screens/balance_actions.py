@@ -28,6 +28,9 @@ class BalanceActions(Screen[None]):
         super().__init__()
         self._scroll = 0
         self._first_row = 0
+        self._board_height = 0
+        self._room = 0
+        """Rows of the screen for the board."""
         self.key_table: tuple[Key, ...] = KEYS
         self.view = View()
         self.selected: PanelKey | None = None

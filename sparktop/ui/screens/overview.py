@@ -13,7 +13,7 @@ from textual.message import Message
 from sparktop.config.keys import KEYS, Key
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
-from sparktop.panels.board.bars import footer_row, header_row
+from sparktop.panels.board.bars import header_row
 from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH, Boxes
 from sparktop.panels.board.scene import Drawn, PanelKey, Scene, flatten
 from sparktop.panels.board.too_small import too_small_rows
@@ -21,7 +21,7 @@ from sparktop.panels.board.view import Preset, Sort, View
 from sparktop.panels.node.processes import ProcessSort
 from sparktop.ui.arrangement import Arrangement
 from sparktop.ui.canvas import Canvas
-from sparktop.ui.keys import bindings, clicked_key, keys_to_unseen, with_moved_keys
+from sparktop.ui.keys import KeyRow, bindings, clicked_key, keys_to_unseen, with_moved_keys
 from sparktop.ui.screens.filter_actions import FilterActions, filter_line
 from sparktop.ui.screens.rank_actions import RankActions
 from sparktop.ui.screens.rewind_actions import time_line
@@ -78,17 +78,14 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
         self._shown: Snapshot | None = None
         self._drawn: list[Drawn] = []
         self._selectable: list[PanelKey] = []
-        self._spots: list[tuple[int, int, str]] = []
+        self._key_row = KeyRow()
         self._show_processes = show_processes
         self._processes_of: tuple[str, ...] = ()
-        self._board_height = 0
         self._painted_size: tuple[int, int] = (0, 0)
         self._arrangement = Arrangement()
         self.key_table = tuple(keys)
         self._bindings = BindingsMap(bindings(self.key_table))
         self.view = view or View()
-        self._room = 0
-        """Rows of the screen for the board."""
         self.coarse = 1
         """Number of poll intervals per dot column of the graphs."""
         self.notice: str | None = None
@@ -124,7 +121,7 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
         if self._shown is None or not width or not height:
             return
         if width < MIN_WIDTH or height < MIN_HEIGHT:
-            self._drawn, self._spots = [], []
+            self._drawn, self._key_row.spots = [], []
             self._canvas.show(too_small_rows(width, height))
             self._report_processes(())
             return
@@ -156,7 +153,7 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
         self._report_processes(scene.process_tables(self._scroll, self._scroll + room))
         board = flatten(self._drawn, width, self._board_height)[self._scroll : self._scroll + room]
         header = header_row(self._shown, width, moment=self._moment(), notice=self.notice, sweep=self._word)
-        footer, self._spots = footer_row(self._footer_keys(), width)
+        footer = self._key_row.draw(self._footer_keys(), width, self.key_table)
         self._canvas.show([*with_moved_keys([header, *board], self.key_table), *bar, footer][:height])
 
     def _report_processes(self, names: tuple[str, ...]) -> None:
@@ -264,6 +261,11 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
         self._paint()
         self._bring_into_view(self.selected)
 
+    def action_more_keys(self) -> None:
+        """Show the next keys in the row at the bottom; after the last ones the first again."""
+        self._key_row.page += 1
+        self._paint()
+
     def action_page(self, screens: int) -> None:
         """Scroll the board, or the panel that is shown alone, by `screens` screens (negative: up)."""
         rows, before = screens * max(1, self._room - 2), (self._scroll, self._first_row)
@@ -368,7 +370,7 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
         """
         panel = self._panel_at(message.x, message.y)
         actions = {key.shown: key.action for key in self.key_table} | _FOOTER_ACTIONS
-        action = actions.get(clicked_key(self._canvas.rows, self._spots, message.x, message.y))
+        action = actions.get(clicked_key(self._canvas.rows, self._key_row.spots, message.x, message.y))
         if action is not None:
             self.selected = panel or self.selected
             await self.run_action(action)

@@ -103,16 +103,28 @@ class RewindActions(BalanceActions):
         self.redraw()
 
     def action_to_start(self) -> None:
-        """Move to the oldest moment that can be shown."""
+        """Scroll to the top of a page higher than the screen, else move to the oldest moment kept."""
+        if self._scrolls_to(0):
+            return
         if self.timeline is not None:
             self.timeline.to_start()
             self.redraw()
 
     def action_to_end(self) -> None:
-        """Move to the present, or to the end of the recording."""
+        """Scroll to the end of a page higher than the screen, else move to the present or recording's end."""
+        if self._scrolls_to(self._board_height):
+            return
         if self.timeline is not None:
             self.timeline.to_end()
             self.redraw()
+
+    def _scrolls_to(self, row: int) -> bool:
+        """Scroll a panel that is shown alone and higher than the screen to `row`; return False if none is."""
+        if self.zoomed is None or self._board_height <= self._room:
+            return False
+        self._scroll = row
+        self.redraw()
+        return True
 
     def action_go(self) -> None:
         """Open the line where a time is typed."""

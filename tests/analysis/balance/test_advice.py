@@ -158,8 +158,23 @@ def test_one_that_holds_requests_and_makes_nothing_is_stuck() -> None:
     ]
     found = judge(GroupLoad("lanes", tracks, 6.0), 79.5)
     assert found.cause == "rank1 holds requests and makes no token"
+    assert found.word is Is.BALANCED
     tracks[0] = replace(tracks[0], generation_tps=[0.0] * 160)
     assert judge(GroupLoad("lanes", tracks, 6.0), 79.5).cause is None
+
+
+def test_a_group_whose_loaded_servers_all_stand_still_is_not_balanced() -> None:
+    """An even split of requests that nothing serves is no merit: the verdict is unknown, with the reason."""
+    times = [index / 2 for index in range(160)]
+    zeros = [0.0] * 160
+    tracks = [LoadTrack(name, times, [20.0] * 160, zeros, zeros) for name in ("a", "b")]
+    found = judge(GroupLoad("proxy", tracks, 6.0), 79.5)
+    assert found.word is Is.UNKNOWN
+    assert found.reasons[0] == "no token in 60 s, but requests: a and b may be stuck"
+    prefills = judge(GroupLoad("proxy", tracks, 6.0, prefills=True), 79.5)
+    assert prefills.word is Is.BALANCED
+    silent = [replace(track, generation_tps=None) for track in tracks]
+    assert judge(GroupLoad("proxy", silent, 6.0), 79.5).word is Is.BALANCED
 
 
 def test_a_free_slot_beside_a_queue_is_said() -> None:

@@ -226,6 +226,23 @@ def test_keys_that_do_not_fit_are_counted_beside_the_key_that_lists_them() -> No
     assert [key for _, _, key in footer_row(keys, 120)[1]] == [key for key, _ in keys]
 
 
+@pytest.mark.parametrize("width", [60, 80])
+def test_all_keys_are_on_some_page_of_the_row(width: int) -> None:
+    """Each page has the help, and the key that turns to the next with the number of keys elsewhere."""
+    keys = [("q", "quit"), ("?", "help"), *((letter, f"{letter}-key") for letter in "abcdefghijklmn")]
+    seen: list[str] = []
+    for page in range(3):
+        row, spots = footer_row(keys, width, page=page, more=".")
+        shown = [key for _, _, key in spots]
+        assert shown[-2:] == ["?", "."]
+        text = "".join(text for text, _ in row)
+        assert len(text) == width
+        assert f" . {len(keys) - 1 - len(shown[:-2])} more " in f"{text} "
+        seen += [key for key in shown[:-2] if key not in seen]
+    assert seen == [key for key, _ in keys if key != "?"]
+    assert footer_row(keys, 60, page=0, more=".") == footer_row(keys, 60, page=3, more=".")
+
+
 @pytest.mark.parametrize(
     ("view", "words"),
     [

@@ -121,6 +121,24 @@ async def test_steps_to_events(stage: Stage) -> None:
         assert "✖" in stage.texts()[-2]
 
 
+async def test_home_and_end_stay_on_a_page_that_scrolls(stage: Stage) -> None:
+    """On a panel higher than the screen they go to its top and its end; elsewhere they choose the moment."""
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.play(SECONDS)
+        await press(pilot, "P", "escape", "z")
+        top = stage.texts()[1:-1]
+        await press(pilot, "pagedown")
+        assert stage.texts()[1:-1] != top
+        for _ in range(2):
+            await press(pilot, "home")
+            assert stage.texts()[1:-1] == top
+        await press(pilot, "end")
+        assert stage.texts()[-2].startswith("╰")
+        assert not stage.app.overview.frozen
+        await press(pilot, "escape", "home")
+        assert stage.app.overview.frozen
+
+
 async def test_a_time_is_typed(stage: Stage) -> None:
     """Counted back from now or as a time of day; what is no time or not kept stays in the line."""
     async with stage.app.run_test(size=(80, 24)) as pilot:
