@@ -50,6 +50,8 @@ _PHASE = 0.35
 """The next drawing follows a poll after this share of an interval: by then most answers have arrived."""
 _PATIENCE_S = 0.5
 """Seconds after which polling starts even if nothing has been painted."""
+_FIRST_WITHIN_S, _FIRST_EVERY_S = 5.0, 0.1
+"""For so many seconds after the start, first answers are looked for this often, and drawn at once."""
 _MOST_UNREAD = 60
 """With more pending writes than this nothing is drawn: a terminal that does not read must not fill the
 memory."""
@@ -193,6 +195,20 @@ class SparktopApp(ThemedApp):
         self.overview.ask_ranks = monitor.ranks.ask
         self.run_worker(monitor.start(), group="sources", exit_on_error=False)
         self._arm()
+        self._await_first(0, time.monotonic() + _FIRST_WITHIN_S)
+
+    def _await_first(self, answered: int, until: float) -> None:
+        """Draw when another source has answered for the first time, perhaps long before the next drawing.
+
+        `answered` sources have answered by now; `until` is the monotonic time at which this ends.
+        """
+        snapshot = self._take()
+        ages = [view.age_s for view in snapshot.backends] + [view.age_s for view in snapshot.nodes]
+        count = sum(age is not None for age in ages)
+        if count > answered:
+            self._redraw()
+        if count < len(ages) and time.monotonic() < until:
+            self.set_timer(_FIRST_EVERY_S, lambda: self._await_first(count, until))
 
     @property
     def interval_s(self) -> float:

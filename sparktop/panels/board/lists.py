@@ -8,7 +8,6 @@ from typing import TypeVar
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.panels.backend.panel import GroupScale
 from sparktop.panels.backend.table import Table, short_entry
-from sparktop.panels.balance.band import edge_verdict, group_entry
 from sparktop.panels.board.layout import Place, entry_rows
 from sparktop.panels.node.table import node_entry, node_heading, short_node
 from sparktop.panels.parts.frame import frame_role, framed, name_tab
@@ -53,6 +52,8 @@ def node_list(place: Place, views: Sequence[NodeView], window: TimeWindow, selec
 
 def group_list(place: Place, snapshot: Snapshot, selected: str | None) -> Listed:
     """Draw the list of groups with their verdicts; `selected` is the name of the selected group."""
+    from sparktop.panels.balance.band import group_entry  # late: no first picture has a balance
+
     rows = [
         group_entry(balance, place.width, selected=balance.group == selected)
         for balance in snapshot.balance
@@ -93,7 +94,11 @@ def backend_list(
     some: Row = []
     if len(shown) < len(views):
         some = [(f" {first + 1}–{first + len(shown)} of {len(views)} ", "muted")]
-    status = edge_verdict(snapshot.balance, place.width - 24) if verdict else []
+    status: Row = []
+    if verdict and snapshot.balance:
+        from sparktop.panels.balance.band import edge_verdict  # late: as above
+
+        status = edge_verdict(snapshot.balance, place.width - 24)
     listed = _in_frame(
         place,
         len(shown),
