@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import termios
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from rich.color import ColorSystem
 
 from sparktop.colors.palette import palettes
 from sparktop.config.keys import KEYS
+from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.panels.board.view import Preset, View
+from sparktop.panels.parts.rows import row_text
 from sparktop.store import Store
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.first_picture import can_draw, first_rows, sequences
@@ -21,6 +24,8 @@ from sparktop.ui.keys import key_table
 from sparktop.ui.remembered import remember
 from sparktop.ui.styles import RoleStyles
 from sparktop.ui.terminal.frugal import _parts
+from sparktop.watch.monitor import Monitor
+from stage.rehearsal import Rehearsal
 from tests.ui.pseudo_terminal import Terminal
 
 WATCH = Watch(
@@ -45,6 +50,31 @@ async def test_the_rows_are_those_of_the_overview(
         first = first_rows(snapshot, size, View(preset=preset), key_table(WATCH.keys, WATCH))
         assert first[:-1] == list(app.overview.canvas.rows)[:-1]
         assert len(first) == size[1]
+
+
+class Quiet(Monitor):
+    """A monitor that polls nothing: the test provides the pictures."""
+
+    async def start(self) -> None:
+        """Poll nothing."""
+
+
+async def test_the_first_answer_is_drawn_before_the_next_drawing_is_due() -> None:
+    """With a minute between two drawings, the first figures are on the screen as soon as they arrive."""
+    answered = Rehearsal().play(30).snapshot()
+    connecting = tuple(BackendView(view.name, view.url, view.group) for view in answered.backends)
+    shown = replace(answered, backends=connecting, nodes=(), balance=())
+    store = Store(WATCH)
+    app = SparktopApp(lambda: shown, monitor=Quiet(WATCH, store), interval_s=60.0)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert not any("gpt-oss" in row_text(row) for row in app.overview.canvas.rows)
+        shown = replace(shown, backends=answered.backends)
+        for _ in range(200):
+            await pilot.pause(0.02)
+            if any("gpt-oss" in row_text(row) for row in app.overview.canvas.rows):
+                return
+    raise AssertionError("the figures are not drawn")
 
 
 def test_a_terminal_that_is_too_small_is_left_to_textual() -> None:
