@@ -20,7 +20,7 @@ from sparktop.ending import ENDING
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.model.text import clean
-from sparktop.panels.board.view import View
+from sparktop.panels.board.view import GraphStyle, View
 from sparktop.recording.past import picture_of
 from sparktop.recording.session import Recordings
 from sparktop.store import Store
@@ -135,6 +135,7 @@ class SparktopApp(ThemedApp):
             keys=key_table(keys or {}, watch),
             show_processes=self._show_processes,
         )
+        self.role_styles.blocks = self.overview.view.graphs is GraphStyle.BLOCKS
         self.desk = SweepDesk(self, self, watch=watch or Watch(), store=store, env=env, state=state)
         self.overview.desk, self.overview.timeline = self.desk, self.timeline
 
@@ -278,6 +279,9 @@ class SparktopApp(ThemedApp):
 
     def on_overview_screen_view_changed(self, message: OverviewScreen.ViewChanged) -> None:
         """Write the view, without its filters, to the state file for the next session."""
+        blocks = message.view.graphs is GraphStyle.BLOCKS
+        if blocks is not self.role_styles.blocks:
+            self._draw_graphs(blocks=blocks)
         kept = replace(message.view, filter="", processes=replace(message.view.processes, filter=""))
         if kept == self._remembered:
             return

@@ -1,4 +1,4 @@
-"""What the overview keeps from one session to the next: visible boxes, preset of the view, sort orders."""
+"""What the overview keeps from one session to the next: visible boxes, preset, sort orders, graphs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from sparktop.files import Place, folder_of, write_whole
+from sparktop.panels.backend.table import ColumnOrder
 from sparktop.panels.board.layout import Boxes
-from sparktop.panels.board.view import Preset, Sort, View
+from sparktop.panels.board.view import WINDOWS_S, GraphStyle, Preset, Sort, View
 from sparktop.panels.node.processes import ProcessOrder, ProcessSort
 
-Remembered = TypeVar("Remembered", Preset, Sort, ProcessSort)
+Remembered = TypeVar("Remembered", Preset, Sort, ProcessSort, GraphStyle, ColumnOrder)
 
 
 def state_file(env: Mapping[str, str]) -> Path:
@@ -45,6 +46,9 @@ def recall(path: Path) -> View:
         boxes=Boxes() if all_hidden else kept,
         sort=_member(Sort, data.get("sort"), Sort.CONFIG),
         processes=ProcessOrder(_member(ProcessSort, data.get("process_sort"), ProcessSort.GPU)),
+        graphs=_member(GraphStyle, data.get("graphs"), GraphStyle.BRAILLE),
+        window_s=next((one for one in WINDOWS_S if one == data.get("window_s")), WINDOWS_S[0]),
+        columns=_member(ColumnOrder, data.get("columns"), ColumnOrder.LOAD),
     )
 
 
@@ -59,6 +63,9 @@ def remember(path: Path, view: View) -> str | None:
         "preset": view.preset.value,
         "sort": view.sort.value,
         "process_sort": view.processes.sort.value,
+        "graphs": view.graphs.value,
+        "window_s": view.window_s,
+        "columns": view.columns.value,
     }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from rich.style import Style
+from rich.text import Text
 from textual.theme import BUILTIN_THEMES, Theme
 
 from sparktop.colors.palette import BOLD, Palette
+from sparktop.graphics.blocks import BLOCKS
 
 _HEAVY = str.maketrans("╭╮╰╯─│├┤", "┏┓┗┛━┃┣┫")
 
@@ -20,6 +22,8 @@ class RoleStyles:
         """Use the colours of `palette`; if `color` is False, the styles differ only in bold and dim."""
         self.palette = palette
         self._color = color
+        self.blocks = False
+        """Whether graphs are drawn with blocks instead of braille dots."""
         self._styles: dict[str, Style] = {}
 
     def __getitem__(self, role: str) -> Style:
@@ -29,7 +33,12 @@ class RoleStyles:
         return style
 
     def text(self, text: str, role: str) -> str:
-        """Return `text` as it is drawn: without colours, the frame of the selected panel has heavy lines."""
+        """Return `text` as it is drawn.
+
+        Without colours, the frame of the selected panel has heavy lines. Graphs may consist of blocks.
+        """
+        if self.blocks and not text.isascii():
+            text = text.translate(BLOCKS)
         return text if self._color or role != "selected" else text.translate(_HEAVY)
 
     def _make(self, role: str) -> Style:
@@ -72,3 +81,19 @@ def textual_theme(palette: Palette) -> Theme:
         ansi=ansi,
         variables=variables,
     )
+
+
+def key_hints(words: str, styles: RoleStyles | None) -> Text:
+    """Return hints on keys such as "esc closes · tab next page" with the first word of each highlighted.
+
+    They stand in the edge of a dialog. Without `styles` nothing is highlighted.
+    """
+    text = Text()
+    for number, hint in enumerate(words.split(" · ")):
+        key, _, action = hint.partition(" ")
+        text.append(" · " if number else "")
+        text.append(
+            key, Style() if styles is None else Style(color=styles["key"].color, bold=styles["key"].bold)
+        )
+        text.append(f" {action}")
+    return text

@@ -59,7 +59,15 @@ class ThemedApp(NoticeApp):
             canvas.restyle(self.role_styles)
 
     def _draw_with(self, palette: Palette) -> None:
-        self.role_styles = RoleStyles(palette, color=not self.no_color_wanted)
+        blocks, self.role_styles = (
+            self.role_styles.blocks,
+            RoleStyles(palette, color=not self.no_color_wanted),
+        )
+        self._draw_graphs(blocks=blocks)
+
+    def _draw_graphs(self, *, blocks: bool) -> None:
+        """Draw all graphs with blocks, or with braille dots."""
+        self.role_styles.blocks = blocks
         for screen in self.screen_stack:
             for canvas in screen.query(Canvas):
                 canvas.restyle(self.role_styles)

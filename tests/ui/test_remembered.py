@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparktop.panels.backend.table import ColumnOrder
 from sparktop.panels.board.layout import Boxes
-from sparktop.panels.board.view import Preset, Sort, View
+from sparktop.panels.board.view import WINDOWS_S, GraphStyle, Preset, Sort, View
 from sparktop.ui.remembered import recall, remember, state_file
 
 NO_BOXES = Boxes(nodes=False, backends=False, events=False, self_cost=False)
@@ -21,8 +22,25 @@ VIEWS = st.builds(
     sort=st.sampled_from(Sort),
     boxes=st.builds(Boxes, *[st.booleans()] * 4).map(lambda boxes: Boxes() if boxes == NO_BOXES else boxes),
     filter=st.text(max_size=5),
+    graphs=st.sampled_from(GraphStyle),
+    window_s=st.sampled_from(WINDOWS_S),
+    columns=st.sampled_from(ColumnOrder),
 )
-NAMES = st.sampled_from(["boxes", "preset", "sort", "nodes", "backends", "filter", "x", "__class__"])
+NAMES = st.sampled_from(
+    [
+        "boxes",
+        "preset",
+        "sort",
+        "graphs",
+        "window_s",
+        "columns",
+        "nodes",
+        "backends",
+        "filter",
+        "x",
+        "__class__",
+    ]
+)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4) | st.sampled_from(Preset),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
@@ -54,6 +72,7 @@ def test_whatever_stands_in_the_file_gives_a_view(place: Path, data: object) -> 
     view = recall(place)
     assert isinstance(view.preset, Preset)
     assert isinstance(view.sort, Sort)
+    assert view.window_s in WINDOWS_S
     assert view.boxes != NO_BOXES
     assert view.filter == ""
 

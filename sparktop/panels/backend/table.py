@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from typing import Literal
 
 from sparktop.graphics import numbers
@@ -83,14 +84,31 @@ _COLUMNS = (
 """Columns in order of importance: narrow lists show only the first ones."""
 
 
-def _columns(width: int, name: int, spark: int) -> tuple[list[Column], int]:
+class ColumnOrder(StrEnum):
+    """The columns of a list that come first, after the state."""
+
+    LOAD = "load first"
+    LATENCY = "latency first"
+    CACHE = "cache first"
+
+
+_FIRST = {
+    ColumnOrder.LOAD: (),
+    ColumnOrder.LATENCY: ("TTFT p95", "ITL p95"),
+    ColumnOrder.CACHE: ("KV", "hits", "prompt tok/s"),
+}
+"""Headings of the columns that come first in each order."""
+
+
+def _columns(width: int, name: int, spark: int, order: ColumnOrder) -> tuple[list[Column], int]:
     """Return (columns that fit into `width` cells beside a name of `name` cells, cells left over).
 
     A graph of `spark` cells must fit beside all but the first columns; 0 for none.
     """
     room = width - name
     chosen: list[Column] = []
-    for column in _COLUMNS:
+    state, *others = _COLUMNS
+    for column in (state, *sorted(others, key=lambda one: one.heading not in _FIRST[order])):
         needed = column.width + 1
         kept = 0 if len(chosen) < _KEPT or not spark else spark + 1
         if room - needed < kept:
@@ -110,6 +128,7 @@ class Table:
     scale: GroupScale
     wide: bool = False
     """Whether values matter more than graphs: all columns that fit, and one graph in the cells left over."""
+    columns: ColumnOrder = ColumnOrder.LOAD
 
     def heading(self, order: str) -> Row:
         """Return the heading row; `order` names the sort order, "" for the configured one."""
@@ -149,9 +168,9 @@ class Table:
     def _shape(self) -> tuple[int, list[Column], int]:
         """Return (cells of a name, columns of values, cells of the graph after them if the table is wide)."""
         if self.wide:
-            columns, room = _columns(self.width - 3, _LONG_NAME, _SPARK_MIN)
+            columns, room = _columns(self.width - 3, _LONG_NAME, _SPARK_MIN, self.columns)
             return _LONG_NAME, columns, room - 2 if room > _SPARK_MIN else 0
-        return _NAME, _columns(figures_width(self.width), _NAME, 0)[0], 0
+        return _NAME, _columns(figures_width(self.width), _NAME, 0, self.columns)[0], 0
 
     def _with_graphs(
         self, view: BackendView, figures: Sequence[Row], spark: int, leads: Sequence[Run]

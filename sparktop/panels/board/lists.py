@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.panels.backend.panel import GroupScale
-from sparktop.panels.backend.table import Table, short_entry
+from sparktop.panels.backend.table import ColumnOrder, Table, short_entry
 from sparktop.panels.board.layout import Place, entry_rows
 from sparktop.panels.node.table import node_entry, node_heading, short_node
 from sparktop.panels.parts.frame import frame_role, framed, name_tab
@@ -73,18 +73,20 @@ def backend_list(
     wide: bool = False,
     verdict: bool = False,
     selected: str | None = None,
+    columns: ColumnOrder = ColumnOrder.LOAD,
 ) -> Listed:
     """Draw the list of backends from the backend with the index `first` on; further ones may not fit.
 
     `order` names the sort order, "" for the configured one. With `wide`, values matter more than graphs.
     With `verdict`, the frame has the worst verdict of all groups. `selected` is a backend's name.
+    `columns` says which columns come first.
     """
     views = snapshot.backends
     each, heading = entry_rows(place, len(views))
     wide = wide and each <= _WIDE_ROWS
     heading = heading or wide
     shown = views[first : first + visible(place, len(views), wide=wide)]
-    table = Table(place.width, window, scale, wide)
+    table = Table(place.width, window, scale, wide, columns)
     if place.columns > 1:
         rows = _short(
             place, shown, lambda view, cells: short_entry(view, cells, selected=view.name == selected)

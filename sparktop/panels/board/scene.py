@@ -30,8 +30,6 @@ _GROUP_KINDS = frozenset({"balance", "evidence", "checks"})
 """Kinds of the full-screen views of a group's balance; "checks" is the evidence with all its checks."""
 _TALL = frozenset({"node", "backend", "events"}) | _GROUP_KINDS
 """Kinds of panels that may need more rows than the screen has when they fill it; the board then scrolls."""
-_LEAST_WINDOW_S = 60.0
-"""Least number of seconds that the graphs of the board show."""
 _TILINGS = {
     Preset.WATCH: Tiling.PANELS,
     Preset.ONE: Tiling.PANELS,
@@ -194,10 +192,10 @@ class Scene:
         )
 
     def _time_window(self, coarse: int) -> TimeWindow:
-        """Return the time that all graphs of the board show: at least a minute, in whole poll intervals."""
+        """Return the time that all graphs show: as long as the view asks or more, in whole poll intervals."""
         interval = coarse * self.snapshot.interval_s
         slots = 2 * max(1, graph_columns(self.width)[1])
-        each = max(1, math.ceil(_LEAST_WINDOW_S / (slots * interval)))
+        each = max(1, math.ceil(self.view.window_s / (slots * interval)))
         return TimeWindow(self._axis.end, slots * each * interval)
 
     def _group_scales(self) -> Mapping[str, GroupScale]:
@@ -309,6 +307,7 @@ class Scene:
             wide=wide,
             verdict=all(other.kind not in {"balance", "groups"} for other in self.layout.places),
             selected=selected if kind == "backend" else None,
+            columns=self.view.columns,
         )
 
     def _first_row(self, room: int) -> int:

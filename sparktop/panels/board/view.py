@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from sparktop.model.snapshot import BackendState, BackendView, NodeView
+from sparktop.panels.backend.table import ColumnOrder
 from sparktop.panels.board.layout import Boxes
 from sparktop.panels.node.processes import ProcessOrder
 from sparktop.values import dataclass
@@ -43,6 +44,18 @@ class Sort(StrEnum):
     """States that need attention first; nodes by failure."""
 
 
+class GraphStyle(StrEnum):
+    """The characters that graphs are drawn with."""
+
+    BRAILLE = "braille dots"
+    BLOCKS = "blocks"
+    """For fonts without braille: four blocks per cell."""
+
+
+WINDOWS_S = (60, 120, 300, 900)
+"""Least lengths of the time that the graphs of the board show, in seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """The user's settings of the overview."""
@@ -54,6 +67,11 @@ class View:
     """Words separated by spaces that must all occur, in upper or lower case."""
     processes: ProcessOrder = field(default_factory=ProcessOrder)
     """Which processes of a node are listed, and in which order."""
+    graphs: GraphStyle = GraphStyle.BRAILLE
+    window_s: int = WINDOWS_S[0]
+    """Least number of seconds that the graphs of the board show."""
+    columns: ColumnOrder = ColumnOrder.LOAD
+    """Which columns of the list of backends come first: where not all fit, the last ones are left out."""
 
     @property
     def plain(self) -> bool:

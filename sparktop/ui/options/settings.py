@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from textual.app import App
 
 from sparktop.config.options import ALERTS, EVENTS, GUARD, INTERVAL, LOW_BANDWIDTH, RECORDER, STATES
 from sparktop.model.targets import Thresholds, Watch
-from sparktop.panels.board.view import Preset, Sort, View
+from sparktop.panels.backend.table import ColumnOrder
+from sparktop.panels.board.view import WINDOWS_S, GraphStyle, Preset, Sort, View
 from sparktop.store import Store
 from sparktop.ui.host import Host
 from sparktop.ui.options.configured import THEME, Configured
@@ -17,6 +19,8 @@ from sparktop.ui.screens.menu import MenuScreen
 from sparktop.ui.screens.setting import Setting, Tab
 from sparktop.ui.sweep_desk import SweepDesk
 
+T = TypeVar("T")
+Put = Callable[[View, T], View]
 _BOXES = {
     "nodes": ("nodes", "nodes", "Machines: CPU, memory, GPU, network."),
     "backends": ("backends", "backends", "Inference servers: load, token rates, latencies."),
@@ -30,6 +34,12 @@ _VIEW = (
 )
 _SORT = "Order of backends and nodes. Live values are sorted every 5 s. It is remembered."
 _FILTER = "Shows only backends and nodes with all these words in name, model, URL or state."
+_GRAPHS = "Characters of all graphs: braille dots, or blocks for fonts without braille. It is remembered."
+_WINDOW = "Least time that the graphs of the board show; wide screens may show more. It is remembered."
+_COLUMNS = (
+    "Columns that stand first in the list of backends (view compact, or many backends): where not all fit, "
+    "the last ones are left out. It is remembered."
+)
 _PICTURE = "Live, or paused at a moment of the last 30 minutes, while polling goes on."
 _PICTURE_NAME = "picture"
 _SNAPSHOT = "Writes this moment as JSON, Markdown and HTML into the current folder."
@@ -89,7 +99,7 @@ def pages(app: App[None], host: Host, configured: Configured) -> list[Tab]:
         Tab("states", tuple(map(option, STATES))),
         Tab("events", tuple(map(option, EVENTS))),
         Tab("sweeps", tuple(map(option, GUARD))),
-        Tab("program", (*_program(host), *map(option, RECORDER))),
+        Tab("program", (*_program(host), *map(option, RECORDER), _snapshot(host))),
     ]
 
 
@@ -118,6 +128,13 @@ def _board(app: App[None], host: Host) -> list[Setting]:
         at = sorts.index(overview.view.sort) + (step or 1)
         _show(host, replace(overview.view, sort=sorts[at % len(sorts)]))
 
+    def choice(name: str, about: str, now: Callable[[View], T], choices: Sequence[T], put: Put[T]) -> Setting:
+        def change(step: int) -> None:
+            at = choices.index(now(overview.view)) + (step or 1)
+            overview.show_as(put(overview.view, choices[at % len(choices)]))
+
+        return Setting(name, lambda: str(now(overview.view)), change, about)
+
     def picture() -> str:
         return "past" if overview.frozen else "live"
 
@@ -125,6 +142,27 @@ def _board(app: App[None], host: Host) -> list[Setting]:
         Setting("view", lambda: overview.view.preset.value, view, _VIEW, shown["view"]),
         Setting("sorted by", lambda: overview.view.sort.value, sort, _SORT, shown["sort"]),
         Setting("filter", lambda: overview.view.filter or "none", ask_filter, _FILTER, shown["filter"]),
+        choice(
+            "graphs",
+            _GRAPHS,
+            lambda view: view.graphs,
+            list(GraphStyle),
+            lambda v, one: replace(v, graphs=one),
+        ),
+        choice(
+            "seconds of the graphs",
+            _WINDOW,
+            lambda view: view.window_s,
+            WINDOWS_S,
+            lambda view, one: replace(view, window_s=one),
+        ),
+        choice(
+            "columns of the list",
+            _COLUMNS,
+            lambda view: view.columns,
+            list(ColumnOrder),
+            lambda view, one: replace(view, columns=one),
+        ),
         *(box(name) for name in _BOXES),
         Setting(
             THEME.name,
@@ -135,13 +173,6 @@ def _board(app: App[None], host: Host) -> list[Setting]:
             file_name="theme",
         ),
         Setting(_PICTURE_NAME, picture, lambda _: overview.action_freeze(), _PICTURE, shown["freeze"]),
-        Setting(
-            "save a snapshot",
-            lambda: "in this folder",
-            lambda _: host.action_save_snapshot(),
-            _SNAPSHOT,
-            shown["snapshot"],
-        ),
     ]
 
 
@@ -174,6 +205,15 @@ def _program(host: Host) -> list[Setting]:
             file_name="low_bandwidth",
         ),
     ]
+
+
+def _snapshot(host: Host) -> Setting:
+    key = next((key.shown for key in host.overview.key_table if key.name == "snapshot"), "")
+
+    def save(_: int) -> None:
+        host.action_save_snapshot()
+
+    return Setting("save a snapshot", lambda: "in this folder", save, _SNAPSHOT, key)
 
 
 def _either(now: Callable[[], bool]) -> Callable[[], str]:

@@ -14,6 +14,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from sparktop.model.text import clean
+from sparktop.ui.styles import key_hints
 
 _MOST_TITLE = 60
 _SHARE = 0.94
@@ -29,8 +30,8 @@ class AskScreen(ModalScreen[bool]):
     AskScreen { align: center middle; }
     AskScreen > Vertical {
         width: 66; max-width: 96%; height: auto; max-height: 94%;
-        border: round $border; background: $background; padding: 0 1; overflow: hidden;
-        border-title-color: $foreground; border-subtitle-color: $foreground;
+        border: round $primary; background: $background; padding: 0 1; overflow: hidden;
+        border-title-color: $primary; border-title-style: bold; border-subtitle-color: $foreground;
     }
     AskScreen VerticalScroll {
         height: auto; scrollbar-size-vertical: 1; background: $background;
@@ -77,7 +78,8 @@ class AskScreen(ModalScreen[bool]):
         """Yield the widgets of the dialog: the question and its two answers."""
         with Vertical() as box:
             box.border_title = Text(self._title)
-            box.border_subtitle = "↑↓ mark · enter answers · esc no"
+            hints = "↑↓ mark · enter answers · esc no"
+            box.border_subtitle = key_hints(hints, getattr(self.app, "role_styles", None))
             with VerticalScroll(can_focus=False):
                 yield Static(self._text)
             options = OptionList(*(Option(self._line(key, word), name) for name, key, word in self._answers))

@@ -19,7 +19,7 @@ from textual.widgets import Static
 from sparktop.config.keys import KEYS, Key
 from sparktop.graphics.cells import fit
 from sparktop.panels.parts.sentences import wrapped
-from sparktop.ui.styles import RoleStyles
+from sparktop.ui.styles import RoleStyles, key_hints
 from sparktop.values import dataclass
 
 _GROUPS = (
@@ -182,8 +182,8 @@ class HelpScreen(ModalScreen[None]):
     HelpScreen { align: center middle; }
     HelpScreen > VerticalScroll {
         width: 78; max-width: 96%; height: auto; max-height: 94%;
-        border: round $border; background: $background; padding: 0 1;
-        border-title-color: $foreground; border-subtitle-color: $foreground;
+        border: round $primary; background: $background; padding: 0 1;
+        border-title-color: $primary; border-title-style: bold; border-subtitle-color: $foreground;
         scrollbar-size-vertical: 1; scrollbar-color: $border; scrollbar-color-hover: $accent;
         scrollbar-color-active: $accent; scrollbar-background: $background;
         scrollbar-background-hover: $background; scrollbar-background-active: $background;
@@ -276,9 +276,8 @@ class HelpScreen(ModalScreen[None]):
         seeks = self._searching or bool(self._words)
         box.border_title = Text(f"help: {self._words}▏") if seeks else "help"
         runs = "enter runs ▸ · ↑↓ · " if keys else ""
-        box.border_subtitle = (
-            f"{runs}esc ends the search" if seeks else "type to search · tab next group · esc closes"
-        )
+        hints = f"{runs}esc ends the search" if seeks else "type to search · tab next group · esc closes"
+        box.border_subtitle = key_hints(hints, styles)
 
     def on_key(self, event: events.Key) -> None:
         """Add a typed character to the search, or handle a key of the search."""

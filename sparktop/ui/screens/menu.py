@@ -17,7 +17,7 @@ from textual.widgets.option_list import Option
 
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.ui.screens.setting import Setting, Tab
-from sparktop.ui.styles import RoleStyles
+from sparktop.ui.styles import RoleStyles, key_hints
 
 _NAME = 25
 _VALUE = 21
@@ -59,10 +59,10 @@ class MenuScreen(ModalScreen[None]):
     MenuScreen { align: center middle; }
     MenuScreen > Vertical {
         width: 64; max-width: 100%; height: 22; max-height: 100%;
-        border: round $border; background: $background; padding: 0 1;
-        border-title-color: $foreground; border-subtitle-color: $foreground;
+        border: round $primary; background: $background; padding: 0 1;
+        border-title-color: $primary; border-title-style: bold; border-subtitle-color: $foreground;
     }
-    MenuScreen #tabs { height: 1; margin-bottom: 1; }
+    MenuScreen #tabs { height: 1; }
     MenuScreen OptionList, MenuScreen OptionList:focus {
         height: 1fr; border: none; padding: 0; background: $background; background-tint: $background 0%;
         scrollbar-size-vertical: 1; scrollbar-color: $border; scrollbar-background: $background;
@@ -107,7 +107,7 @@ class MenuScreen(ModalScreen[None]):
         with Vertical() as box:
             box.border_title = "options"
             saves = "s saves · " if self._save is not None else ""
-            box.border_subtitle = f"←→ changes · tab next page · {saves}esc closes"
+            box.border_subtitle = key_hints(f"←→ changes · tab next page · {saves}esc closes", self._styles())
             yield Tabs([tab.title for tab in self._tabs], self.action_page)
             yield OptionList()
             yield Static(id="about")

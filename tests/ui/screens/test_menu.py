@@ -16,6 +16,7 @@ from textual.widgets import Input, OptionList, Static
 from sparktop.config.keys import KEYS
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
+from sparktop.panels.parts.rows import row_text
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.menu import MenuScreen
 from sparktop.ui.screens.setting import Setting
@@ -319,7 +320,7 @@ async def test_a_snapshot_is_saved_from_the_menu(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, "m")
+        await press(pilot, "m", "6")
         await choose(pilot, app, "save a snapshot")
         await app.workers.wait_for_complete()
     assert schema(tmp_path) == "sparktop.snapshot/1"
@@ -345,3 +346,49 @@ async def test_the_menu_closes() -> None:
             await press(pilot, "m", key)
             assert app.screen is app.overview
             assert app.is_running
+
+
+async def test_graphs_are_drawn_with_blocks(tmp_path: Path) -> None:
+    """At once, on every screen, after a change of the theme, and at the next start."""
+    state = tmp_path / "view.json"
+    for start in range(2):
+        app = SparktopApp(picture, state=state)
+        async with app.run_test(size=(120, 36)) as pilot:
+            await pilot.pause()
+            assert app.role_styles.blocks is bool(start)
+            if not start:
+                await press(pilot, "m")
+                assert "blocks" in await choose(pilot, app, "graphs")
+                await press(pilot, "escape", "t")
+            drawn = "".join(app.overview.canvas.render_line(y).text for y in range(36))
+            assert "█" in drawn
+            assert "⣀" not in drawn
+            assert "⣀" in "".join(row_text(row) for row in app.overview.canvas.rows)
+
+
+async def test_graphs_show_a_longer_time() -> None:
+    """The axis of the board shows at least the time that was chosen; the first choice is a minute."""
+    app = make_app()
+    async with app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "m")
+        assert "120" in await choose(pilot, app, "seconds of the graphs")
+        await press(pilot, "escape")
+        assert "−120 s" in row_text(app.overview.canvas.rows[-2])
+
+
+async def test_columns_of_the_list_have_another_order() -> None:
+    """Latencies follow the state where they were chosen; what no longer fits is left out at the end."""
+    app = make_app()
+
+    def heading() -> str:
+        texts = (row_text(row) for row in app.overview.canvas.rows)
+        return next(text for text in texts if " backend " in text and " state " in text)
+
+    async with app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "v")
+        assert heading().index("tok/s") < heading().index("run")
+        assert "TTFT p95" not in heading()
+        await press(pilot, "m")
+        assert "latency first" in await choose(pilot, app, "columns of the list")
+        await press(pilot, "escape")
+        assert heading().index("state") < heading().index("TTFT p95") < heading().index("tok/s")

@@ -98,8 +98,8 @@ class SweepEditor(ModalScreen[Draft | None]):
     SweepEditor { align: center middle; }
     SweepEditor > #box {
         width: 104; max-width: 96%; height: auto; max-height: 96%;
-        border: round $border; background: $background; padding: 0 1; overflow: hidden;
-        border-title-color: $foreground; border-subtitle-color: $foreground;
+        border: round $primary; background: $background; padding: 0 1; overflow: hidden;
+        border-title-color: $primary; border-title-style: bold; border-subtitle-color: $foreground;
     }
     SweepEditor.-narrow > #box { max-width: 100%; max-height: 100%; }
     SweepEditor #form {

@@ -1,0 +1,29 @@
+"""Braille as blocks: the same shape, whatever the font."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparktop.graphics.blocks import BLOCKS
+
+
+@pytest.mark.parametrize(
+    ("braille", "blocks"),
+    [
+        ("⠀⣀⣤⣶⣿", " ▄▄██"),  # heights 0 to 4
+        ("⡇⢸⣸⣇", "▌▐▟▙"),
+        ("⡪", "▒"),  # the inside of what waits
+        ("⠛⠉", "▀▀"),
+        ("12 % ┄", "12 % ┄"),
+    ],
+)
+def test_each_half_of_a_cell_keeps_its_place(braille: str, blocks: str) -> None:
+    """Two rows of dots are one row of blocks, and text stays as it is."""
+    assert braille.translate(BLOCKS) == blocks
+
+
+def test_every_cell_has_a_block() -> None:
+    """No braille character is left, and only the empty one is blank."""
+    shown = "".join(map(chr, range(0x2800, 0x2900))).translate(BLOCKS)
+    assert not any("\u2800" <= char <= "\u28ff" for char in shown)
+    assert shown.count(" ") == 1
