@@ -93,14 +93,8 @@ def backend_list(
         )
     else:
         rows = [row for view in shown for row in table.rows(view, each, selected=view.name == selected)]
-    some: Row = []
-    if len(shown) < len(views):
-        some = [(f" {first + 1}–{first + len(shown)} of {len(views)} ", "muted")]
-    status: Row = []
-    if verdict and snapshot.balance:
-        from sparktop.panels.balance.band import edge_verdict  # late: as above
-
-        status = edge_verdict(snapshot.balance, place.width - 24)
+    some: Row = [(f" {first + 1}–{first + len(shown)} of {len(views)} ", "muted")]
+    some = some if len(shown) < len(views) else []
     listed = _in_frame(
         place,
         len(shown),
@@ -109,7 +103,7 @@ def backend_list(
         table.heading(order) if heading else None,
         kind="backend",
         title=name_tab("backend", "", "backends"),
-        status=status,
+        status=_worst(snapshot, place.width - 24) if verdict else [],
         footnote=some,
     )
     entries = [Place("row", first + at.index, at.x, at.y, at.width, at.height) for at in listed.entries]
@@ -117,6 +111,15 @@ def backend_list(
         return Listed(listed.rows, entries)
     rows = with_time_axis(listed.rows, place.width, window, frame_role("backend"), some)
     return Listed(rows, entries)
+
+
+def _worst(snapshot: Snapshot, width: int) -> Row:
+    """Return the worst verdict of all groups in `width` cells or fewer; empty without a group."""
+    if not snapshot.balance:
+        return []
+    from sparktop.panels.balance.band import edge_verdict  # late: no first picture has a balance
+
+    return edge_verdict(snapshot.balance, width)
 
 
 def visible(place: Place, count: int, *, wide: bool) -> int:

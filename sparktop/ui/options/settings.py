@@ -16,6 +16,7 @@ from sparktop.store import Store
 from sparktop.ui.host import Host
 from sparktop.ui.options.configured import THEME, Configured
 from sparktop.ui.screens.menu import MenuScreen
+from sparktop.ui.screens.overview import OverviewScreen
 from sparktop.ui.screens.setting import Setting, Tab
 from sparktop.ui.sweep_desk import SweepDesk
 
@@ -128,13 +129,6 @@ def _board(app: App[None], host: Host) -> list[Setting]:
         at = sorts.index(overview.view.sort) + (step or 1)
         _show(host, replace(overview.view, sort=sorts[at % len(sorts)]))
 
-    def choice(name: str, about: str, now: Callable[[View], T], choices: Sequence[T], put: Put[T]) -> Setting:
-        def change(step: int) -> None:
-            at = choices.index(now(overview.view)) + (step or 1)
-            overview.show_as(put(overview.view, choices[at % len(choices)]))
-
-        return Setting(name, lambda: str(now(overview.view)), change, about)
-
     def picture() -> str:
         return "past" if overview.frozen else "live"
 
@@ -142,6 +136,31 @@ def _board(app: App[None], host: Host) -> list[Setting]:
         Setting("view", lambda: overview.view.preset.value, view, _VIEW, shown["view"]),
         Setting("sorted by", lambda: overview.view.sort.value, sort, _SORT, shown["sort"]),
         Setting("filter", lambda: overview.view.filter or "none", ask_filter, _FILTER, shown["filter"]),
+        *_graphs(overview),
+        *(box(name) for name in _BOXES),
+        Setting(
+            THEME.name,
+            lambda: app.theme,
+            lambda step: host.action_next_theme(step or 1),
+            THEME.help,
+            shown["theme"],
+            file_name="theme",
+        ),
+        Setting(_PICTURE_NAME, picture, lambda _: overview.action_freeze(), _PICTURE, shown["freeze"]),
+    ]
+
+
+def _graphs(overview: OverviewScreen) -> list[Setting]:
+    """Return the settings of graphs and of the list of backends."""
+
+    def choice(name: str, about: str, now: Callable[[View], T], choices: Sequence[T], put: Put[T]) -> Setting:
+        def change(step: int) -> None:
+            at = choices.index(now(overview.view)) + (step or 1)
+            overview.show_as(put(overview.view, choices[at % len(choices)]))
+
+        return Setting(name, lambda: str(now(overview.view)), change, about)
+
+    return [
         choice(
             "graphs",
             _GRAPHS,
@@ -163,16 +182,6 @@ def _board(app: App[None], host: Host) -> list[Setting]:
             list(ColumnOrder),
             lambda view, one: replace(view, columns=one),
         ),
-        *(box(name) for name in _BOXES),
-        Setting(
-            THEME.name,
-            lambda: app.theme,
-            lambda step: host.action_next_theme(step or 1),
-            THEME.help,
-            shown["theme"],
-            file_name="theme",
-        ),
-        Setting(_PICTURE_NAME, picture, lambda _: overview.action_freeze(), _PICTURE, shown["freeze"]),
     ]
 
 
