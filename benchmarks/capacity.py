@@ -1,12 +1,12 @@
 """The answer of the capacity search beside that of exhaustive runs, on simulated servers in virtual time.
 
 Each set-up is drawn from its seed: kind of load, speed of the server, slots, KV cache, lengths, pauses and
-conditions. The search chooses its levels as `sparktop capacity` does. Then every number from 1 on is run, of
-rates each in a grid of 4 %, with other requests than the search's and four runs each, up to a
-quarter more than the first that fails, and within a fifth of the answer that these give twelve; the answer is
-the largest number at which a falling line through the shares is high enough.
+conditions. The search chooses its levels as `sparktop capacity` does. The true answer (`exhaustive`) is that
+of every level, with other requests than the search's, near the answer in long runs. Where some of these long
+runs pass and others do not, the truth is a band of levels. An answer agrees if it is in the band or within
+one of it (rates: within 10 %); how many are within one of the middle of the band is counted too.
 
-usage: capacity.py [--setups 20] [--seed 9300] [--only KIND] [--write] [--levels]
+usage: capacity.py [--setups 20] [--seed 9300] [--only FAMILY] [--write] [--levels]
 
 With --write the table goes into benchmarks/README.md; with --levels each judged level is printed.
 """
@@ -14,10 +14,8 @@ With --write the table goes into benchmarks/README.md; with --levels each judged
 from __future__ import annotations
 
 import argparse
-import math
 import multiprocessing
 import os
-import random
 import sys
 from dataclasses import replace
 from itertools import groupby
@@ -25,66 +23,23 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from exhaustive import Truth, is_unstable, truth
+from simulated_levels import FRESH_SEED, Setup, run_level, setup
 
-from limits import DENSE_8B, DENSE_70B
-
-from sparktop.model.load import Level, LoadEvent, LoadKind, LoadMode, LoadPoint
-from sparktop.simulation.calibration import CLUSTER_TP2, GX10_VANILLA, LONG_CONTEXT, SOLO
-from sparktop.simulation.closed_loop import ClosedLoop, DirectWay
-from sparktop.simulation.conversations import Conversations
-from sparktop.simulation.engine import Engine
-from sparktop.simulation.open_loop import OpenLoop
-from sparktop.simulation.profile import EngineProfile
-from sparktop.simulation.virtual_time import VirtualTime
-from sparktop.sweep.plan.arrivals import Pattern, Rate, due_times
-from sparktop.sweep.plan.capacity import (
-    Pace,
-    default_most,
-    default_seconds,
-    level_plan,
-    parse_conditions,
-    share_needed,
-)
-from sparktop.sweep.plan.conversations.lane import planned_turns
-from sparktop.sweep.plan.conversations.reading import find_conversations
-from sparktop.sweep.plan.people import with_users
-from sparktop.sweep.plan.plan import Capacity, Plan
-from sparktop.sweep.result.open_loop import open_loop_figures
+from sparktop.model.load import LoadKind, LoadMode, LoadPoint
+from sparktop.sweep.plan.capacity import Pace, level_plan
+from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.trace import RequestTrace, collect
 from sparktop.sweep.run.capacity.judgement import Judged, judge
-from sparktop.sweep.run.capacity.kinds import new_search
 from sparktop.sweep.run.capacity.search import CapacitySearch
-from sparktop.sweep.terms.statistics import falling_shares
+from sparktop.sweep.run.conversations.level import ramp_s
+from sparktop.sweep.run.open_loop.arrivals import warm_up_s
 
 README = Path(__file__).resolve().parent / "README.md"
 MARKS = ("<!-- capacity.py: begin -->", "<!-- capacity.py: end -->")
-TUNED_SEED, FRESH_SEED = 9100, 9300
-"""First seeds of the set-ups with which the search was tuned, and of those with other models and lengths."""
-_TAIL_S = 60.0
-_BEYOND = 1.25
-_NEAR = 0.2
-_GRID = 1.04
-_EXHAUSTIVE_RUNS = 4
-_NEAR_RUNS = 12
-"""Runs of each level within a fifth of the answer that the others give."""
-_OTHER_RUNS = 100
-_KINDS = (
-    ("agents", LoadKind.AGENTS),
-    ("chat", LoadKind.AGENTS),
-    ("users", LoadKind.USERS),
-    ("concurrency", LoadKind.CONCURRENCY),
-    ("rate", LoadKind.RATE),
-)
-
-
-class Setup(NamedTuple):
-    """A simulated server, the plan of the search on it, and what they are in words."""
-
-    family: str
-    words: str
-    profile: EngineProfile
-    plan: Plan
+_REST_S = 3.0
+"""Between two runs."""
+_RATIO = 1.1 + 1e-9
 
 
 class Row(NamedTuple):
@@ -94,89 +49,33 @@ class Row(NamedTuple):
     family: str
     words: str
     found: float
-    truth: float
-    inside: bool
-    levels: int
+    interval: tuple[float | None, float | None]
+    truth: Truth
+    runs: int
     minutes: float
     rates: bool
 
     @property
+    def strict(self) -> bool:
+        """Whether the answer is within one of the middle of the band, of rates within 10 %."""
+        return self._near(self.truth.answer, self.truth.answer)
+
+    @property
     def good(self) -> bool:
-        """Whether the answers agree within one, of rates within 10 %."""
+        """Whether the answer is in the band of the truth or within one of it, of rates within 10 %."""
+        return self._near(self.truth.low, self.truth.high)
+
+    def _near(self, low: float, high: float) -> bool:
         if self.rates:
-            low, high = sorted((self.found, self.truth))
-            return high == 0 or (low > 0 and high / low <= 1.1 + 1e-9)
-        return abs(self.found - self.truth) <= 1
+            return low / _RATIO <= self.found <= high * _RATIO
+        return low - 1 <= self.found <= high + 1
 
-
-def setup(seed: int) -> Setup:
-    """Return the set-up of a seed; seeds in a row have different kinds of load."""
-    dice = random.Random(f"capacity/{seed}")  # noqa: S311 - no secret
-    family, kind = _KINDS[seed % len(_KINDS)]
-    fresh = seed >= FRESH_SEED
-    base = dice.choice((DENSE_8B, CLUSTER_TP2, DENSE_70B) if fresh else (SOLO, GX10_VANILLA, LONG_CONTEXT))
-    slots = dice.choice((8, 16, 48, 128))
-    blocks = dice.choice((4_000, 8_000, 24_000))
-    profile = replace(
-        base,
-        max_num_seqs=slots,
-        kv_blocks=blocks,
-        max_model_len=49_152,
-        max_num_batched_tokens=dice.choice((2048, 8192)),
-    )
-    ttft_ms = dice.choice((500, 1000, 2000, 4000))
-    stream = dice.choice((4, 8, 15))
-    conditions = f"ttft_{dice.choice(('p90', 'p95'))}_ms={ttft_ms},stream_tps={stream}"
-    prompt = dice.choice((64, 1024, 4096) if fresh else (128, 512, 2048))
-    output = dice.choice((64, 200, 500) if fresh else (32, 128, 300))
-    capacity = Capacity(kind, parse_conditions(conditions, kind), most=min(48.0, default_most(kind)))
-    plan = Plan(targets=(), pp=prompt, tg=output, runs=1, duration_s=default_seconds(kind))
-    lengths = f"{prompt} + {output} tokens"
-    if kind is LoadKind.AGENTS:
-        name = "coder-quick" if family == "agents" else "chat"
-        plan = replace(plan, conversations=find_conversations(name), mode=LoadMode.AGENTS)
-        lengths = name
-    elif kind is LoadKind.USERS:
-        plan = replace(with_users(plan, dice.choice((5.0, 15.0))), mode=LoadMode.AGENTS)
-    elif kind is LoadKind.RATE:
-        plan = replace(plan, mode=LoadMode.OPEN)
-    else:
-        plan = replace(plan, mode=LoadMode.STEADY)
-    words = f"{base.name}, {slots} slots, {blocks * 16 // 1000}k KV, {lengths}: {conditions}"
-    return Setup(family, words, profile, replace(plan, capacity=capacity))
-
-
-def run_level(made: Setup, value: float, run: int, duration_s: float, seed: int) -> list[LoadEvent]:
-    """Return what one run of a level shows; equal numbers give equal requests."""
-    engine = Engine(made.profile, seed=f"{seed}/{run}")
-    time = VirtualTime([engine])
-    way, plan = DirectWay(time), made.plan
-    kind = plan.kind
-    if kind is LoadKind.RATE:
-        warm_s = min(120.0, duration_s / 4)
-        due = due_times(Pattern(), Rate(value), warm_s + duration_s + _TAIL_S, f"{seed}/{value}/{run}")
-        loop = OpenLoop(time, way, lambda _: (plan.pp, plan.tg))
-        loop.start(due, (warm_s, warm_s + duration_s), warm_s + duration_s + _TAIL_S)
-        time.run(warm_s + duration_s + _TAIL_S)
-        return loop.events
-    if kind is LoadKind.CONCURRENCY:
-        level = Level("s", int(value), plan.pp, plan.tg, LoadMode.STEADY, 1, duration_s)
-        closed = ClosedLoop(time, way, level, seed=run, stagger_s=0.1)
-        closed.start()
-        time.run(duration_s + 600)
-        return closed.events
-    preset = plan.conversations
-    if preset is None:
-        raise ValueError(made)
-    turns = [
-        planned_turns(preset, f"{seed}/{value}/{run}", lane, made.profile.max_model_len)
-        for lane in range(int(value))
-    ]
-    agents = Conversations(time, way, turns, block_tokens=made.profile.block_tokens, salt=run)
-    ramp_s = min(duration_s, preset.human_pause_s.median) if kind is LoadKind.USERS else 0.1 * duration_s
-    agents.start(duration_s, ramp_s=ramp_s, tail_s=_TAIL_S)
-    time.run(duration_s + 3000)
-    return agents.events
+    @property
+    def inside(self) -> bool:
+        """Whether the interval of the answer holds a level of the band."""
+        low, fails = self.interval
+        most = float("inf") if fails is None else fails
+        return (low or 0.0) <= self.truth.high and self.truth.low < most
 
 
 class Measured:
@@ -187,44 +86,39 @@ class Measured:
         self.made, self.seed = made, seed
         self.traces: dict[float, list[RequestTrace]] = {}
         self.unstable: dict[float, str] = {}
+        self.durations: dict[float, float] = {}
         self.seconds = 0.0
         self.pace = Pace()
 
     def judge(self, value: float, run: int, *, decides: bool = False) -> Judged:
         """Run a level once more, and return the judgement by all its runs."""
-        capacity = self.made.plan.capacity
-        if capacity is None:
-            raise ValueError(self.made)
+        capacity = self.made.capacity
         plan = level_plan(self.made.plan, LoadPoint(capacity.kind, value), self.pace, decides=decides)
         duration_s = plan.duration_s or 60.0
-        traces = collect(run_level(self.made, value, run, duration_s, self.seed))
+        traces = collect(run_level(self.made, value, duration_s, f"{self.seed}/{value}/{run}"))
         for one in traces:
             one.run = run
-        self.seconds += duration_s * 1.2
-        if capacity.kind is LoadKind.RATE:
-            begin = min(one.due for one in traces if one.due is not None)
-            figures = open_loop_figures(traces, begin, begin + duration_s)
-            if figures is not None and figures.unstable:
-                self.unstable[value] = "unstable"
+        is_rate = capacity.kind is LoadKind.RATE
+        before_s = warm_up_s(plan) if is_rate else ramp_s(plan) if plan.conversations is not None else 0.0
+        self.seconds += before_s + duration_s + _REST_S
+        if is_rate:
+            self.unstable[value] = is_unstable(traces, duration_s) or self.unstable.get(value, "")
         self.traces.setdefault(value, []).extend(traces)
+        self.durations[value] = self.durations.get(value, 0.0) + duration_s
         found = judge(
             capacity, self.traces[value], max_error_share=0.01, unstable=self.unstable.get(value, "")
         )
-        self.pace = self.pace.after(found.median_s, len(traces), value, duration_s)
+        self.pace = self.pace.after(found.median_s, found.requests, value, self.durations[value])
         return found
 
 
 def search(made: Setup, seed: int, *, show: bool) -> tuple[CapacitySearch, Measured]:
     """Return the search on a set-up."""
-    capacity = made.plan.capacity
-    if capacity is None:
-        raise ValueError(made)
-    measured = Measured(made, seed)
-    first = 1.0
+    capacity, measured, first = made.capacity, Measured(made, seed), 1.0
     if capacity.kind is LoadKind.RATE:
-        alone = collect(run_level(made._replace(plan=_alone(made.plan)), 1, 0, 20.0, seed))
+        alone = collect(run_level(made._replace(plan=_alone(made.plan)), 1, 120.0, f"{seed}"))
         first = 1 / median(one.e2e_s or 1.0 for one in alone if one.ok)
-    found = new_search(capacity, first)
+    found = CapacitySearch(capacity, first)
     while (probe := found.next()) is not None:
         judged = measured.judge(probe.point.value, probe.run, decides=probe.decides)
         found.add(probe.point.value, judged)
@@ -240,60 +134,6 @@ def _alone(plan: Plan) -> Plan:
     return replace(plan, mode=LoadMode.STEADY, capacity=replace(capacity, kind=LoadKind.CONCURRENCY))
 
 
-def exhaustive(made: Setup, seed: int, found: float, first: float, *, show: bool) -> float:
-    """Return the answer of running every level, with other requests; `found` is the search's."""
-    capacity = made.plan.capacity
-    if capacity is None:
-        raise ValueError(made)
-    rates = capacity.kind is LoadKind.RATE
-    measured = Measured(made, seed)
-    levels = _all_levels(measured, max(first / 16, (found or first) / 1.6) if rates else 1.0, capacity)
-    answer = _answer(capacity, levels)
-    for value in levels:
-        if abs(value - answer) <= max(0.0 if rates else 2.0, _NEAR * answer):
-            for run in range(_EXHAUSTIVE_RUNS, _NEAR_RUNS):
-                levels[value] = measured.judge(value, _OTHER_RUNS + run)
-    if show:
-        for value, judged in levels.items():
-            _show("exhaustive", value, judged)
-    return _answer(capacity, levels)
-
-
-def _all_levels(measured: Measured, value: float, capacity: Capacity) -> dict[float, Judged]:
-    """Return the judgements of all levels from `value` on, up to a quarter more than the first that fails."""
-    levels: dict[float, Judged] = {}
-    failed_at = math.inf
-    while value <= min(capacity.most, _BEYOND * failed_at):
-        for run in range(_EXHAUSTIVE_RUNS):
-            levels[value] = measured.judge(value, _OTHER_RUNS + run)
-        if not levels[value].holds:
-            failed_at = min(failed_at, value)
-        value = value * _GRID if capacity.kind is LoadKind.RATE else value + 1
-    return levels
-
-
-def _answer(capacity: Capacity, levels: dict[float, Judged]) -> float:
-    if capacity.kind is LoadKind.RATE:
-        needed, number = capacity.share, len(capacity.conditions)
-        return _crossing(levels, number, needed)
-    return min(
-        _crossing(levels, number, share_needed(capacity, one))
-        for number, one in enumerate(capacity.conditions)
-    )
-
-
-def _crossing(levels: dict[float, Judged], number: int, needed: float) -> float:
-    """Return the largest load at which a falling line through the shares of a condition is high enough.
-
-    It is the falling step function nearest to the shares (pool adjacent violators), so that a single unlucky
-    level among many decides nothing.
-    """
-    cases = [(judged.shares[number].met, judged.shares[number].count) for judged in levels.values()]
-    shares = falling_shares(cases)
-    holding = [at for at, share in zip(levels, shares, strict=True) if share >= needed - 1e-9]
-    return max(holding, default=0.0)
-
-
 def _show(which: str, value: float, judged: Judged) -> None:
     shares = " ".join(f"{one.share:.3f}[{one.low:.3f}]/{one.needed:.2f}={one.value}" for one in judged.shares)
     sys.stderr.write(
@@ -306,23 +146,16 @@ def row(seed: int, *, show: bool = False) -> Row:
     """Return what both ways answer on the set-up of a seed."""
     made = setup(seed)
     found, measured = search(made, seed, show=show)
-    first = found.tried[0]
-    truth = exhaustive(made, seed, found.holds or 0.0, first, show=show)
-    low, high = found.interval
-    rates = made.plan.kind is LoadKind.RATE
-    inside = (low or 0.0) <= truth * (1.1 if rates else 1) and (
-        high is None or truth < high * (1.1 if rates else 1)
-    )
     return Row(
         seed,
         made.family,
         made.words,
         found.holds or 0.0,
-        truth,
-        inside,
+        found.interval,
+        truth(made, seed, found.tried[0]),
         sum(found.runs.values()),
         measured.seconds / 60,
-        rates,
+        made.capacity.kind is LoadKind.RATE,
     )
 
 
@@ -333,11 +166,11 @@ def table(rows: list[Row]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for one in sorted(rows, key=lambda one: (one.family, one.seed)):
-        apart = f"{100 * (one.found / one.truth - 1):+.0f} %" if one.rates and one.truth else ""
-        apart = apart or f"{one.found - one.truth:+.0f}"
+        apart = f"{100 * (one.found / one.truth.answer - 1):+.0f} %" if one.rates and one.truth.answer else ""
+        apart = apart or f"{one.found - one.truth.answer:+.0f}"
         lines.append(
-            f"| {one.family}: {one.words} | {one.found:g} | {one.truth:.3g} | {apart} | "
-            f"{'yes' if one.inside else 'no'} | {one.levels} | {one.minutes:.0f} |"
+            f"| {one.family}: {one.words} | {one.found:g} | {one.truth.words} | {apart} | "
+            f"{'yes' if one.inside else 'no'} | {one.runs} | {one.minutes:.0f} |"
         )
     families = []
     for family, group in groupby(sorted(rows, key=lambda one: one.family), key=lambda one: one.family):

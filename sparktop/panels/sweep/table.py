@@ -246,6 +246,8 @@ def _key(view: SweepView, above: int, below: int, width: int) -> Row:
     signs = [(sign, "good", word) for sign, word in _ranks(view)]
     signs += [(DOUBT, "warn", "doubt")] if True in marks else []
     signs += [(SLOW, "warn", "why slow")] if False in marks else []
+    tried = [one for search in view.searches for one in search.tried if one.holds is not None]
+    signs += [("?", "warn", "not certain")] if any(not one.certain for one in tried) else []
     row: Row = [label("  ")]
     for sign, role, word in signs:
         piece: Row = [(f" {sign}", role), label(f" {word} ")]

@@ -137,16 +137,34 @@ def guard_rows(view: SweepView, width: int) -> list[Row]:
 def headline_rows(view: SweepView, width: int, most: int | None = None) -> list[Row]:
     """Return rows with the answer of a finished sweep; empty while it runs, and without measured levels.
 
-    Of an answer that needs more than `most` rows, only the first clauses are returned, at least one.
+    Of an answer that needs more than `most` rows, only the first clauses are returned, at least one. Of a
+    capacity search what holds stands out, and its reasons follow.
     """
     if not view.status.over or view.headline is None:
         return []
-    clauses = view.headline.split("; ")
-    lines = wrapped(view.headline, width)
-    while most is not None and len(lines) > most and len(clauses) > 1:
+    lead, rest = _lead(view, view.headline)
+    first = [[(line, "title")] for line in wrapped(lead, width)]
+    clauses = rest.split("; ")
+    lines = wrapped(rest, width)
+    while most is not None and len(first) + len(lines) > most and clauses:
         clauses.pop()
         lines = wrapped("; ".join(clauses), width)
-    return [[(line, "title")] for line in lines]
+    if lead:
+        return [*first, *([(line, "text")] for line in lines)]
+    return [[(line, "title")] for line in lines or wrapped(rest.split("; ")[0], width)]
+
+
+def _lead(view: SweepView, headline: str) -> tuple[str, str]:
+    """Return (the first part of a capacity search's answer, the rest); ("", headline) for other sweeps."""
+    if len(view.searches) > 1:
+        lead, _, rest = headline.partition("; ")
+        return lead, rest
+    lead = next((one.answer[0] for one in view.searches if one.answer), "")
+    return (
+        (lead, headline.removeprefix(lead).removeprefix("; "))
+        if headline.startswith(lead)
+        else ("", headline)
+    )
 
 
 def word_rows(view: SweepView, width: int, most: int) -> list[Row]:

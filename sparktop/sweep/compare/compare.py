@@ -18,6 +18,7 @@ from typing import Literal
 
 from sparktop.model.load import LoadKind
 from sparktop.sweep.compare.alignment import aligned
+from sparktop.sweep.compare.capacities import compared_series
 from sparktop.sweep.compare.findable import Design, findable_percent
 from sparktop.sweep.compare.independent import independent_engines
 from sparktop.sweep.compare.notes import definitions_of, notes_of
@@ -74,6 +75,7 @@ def compare(
         error_rate_percent=100 * ERROR_RATE,
         could_show=dict(_could_show(judged, metrics)),
         independent_engines=tuple(independent_engines(series)),
+        capacity=compared_series(series),
     )
 
 

@@ -12,6 +12,7 @@ from statistics import fmean, stdev
 
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint, OnAxis
 from sparktop.sweep.plan.plan import TargetKind
+from sparktop.sweep.result.capacity import CapacityAnswer, CapacityResult
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.terms.definitions import ALL_LATENCIES, GROWTH, RATES
 from sparktop.values import dataclass
@@ -116,6 +117,8 @@ class Series:
     unknown."""
     refused: Mapping[Load, str] = field(default_factory=dict)
     """Loads that the server refused, with its error message."""
+    search: tuple[CapacityResult, CapacityAnswer] | None = None
+    """(What a capacity search looked for, its answer for this target); None for another sweep."""
 
     def at(self, load: Load) -> SeriesLevel | None:
         """Return the level with exactly the load `load`; None if there is no such level."""
@@ -185,7 +188,8 @@ def loads(series: Iterable[Series]) -> list[Load]:
 
 
 def _of_target(result: SweepResult, target: TargetResult, source: str) -> Series:
-    plan = result.plan
+    plan, found = result.plan, result.capacity
+    answer = None if found is None else found.answers.get(target.name)
     return Series(
         name=target.name,
         levels=tuple(_of_level(one, plan.pp, plan.tg) for one in target.in_order() if one.error is None),
@@ -196,6 +200,7 @@ def _of_target(result: SweepResult, target: TargetResult, source: str) -> Series
         address=target.url or None,
         simulated=result.simulated,
         engines=_engines(target),
+        search=None if found is None or answer is None else (found, answer),
         refused={
             _load(one, plan.pp, plan.tg): one.error for one in target.in_order() if one.error is not None
         },

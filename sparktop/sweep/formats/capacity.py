@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sparktop.sweep.compare.capacities import compared_targets
 from sparktop.sweep.result.capacity import CapacityAnswer, CapacityResult, ProbeResult
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.view.words.capacity import amount, answer_words, condition_words
+from sparktop.sweep.view.words.capacity import amount, answer_words, compared_words, condition_words
 
 
 def capacity_text(result: SweepResult) -> str:
@@ -19,6 +20,8 @@ def _lines(result: SweepResult) -> Iterator[str]:
     if found is None:
         yield "nothing was measured"
         return
+    if (compared := compared_targets(found)) is not None:
+        yield compared_words(compared)
     for target in result.targets:
         answer = found.answers.get(target.name)
         if answer is None:
@@ -27,8 +30,9 @@ def _lines(result: SweepResult) -> Iterator[str]:
         first, *others = answer_words(found, answer)
         yield f"{target.name}: {first}"
         yield from (f"  {one}" for one in others)
-        if target.error is not None:
-            yield f"  {target.error}"
+        reason = target.error or (None if answer.complete else result.stop_reason)
+        if reason is not None:
+            yield f"  {reason}"
         yield from _levels(found, answer)
 
 

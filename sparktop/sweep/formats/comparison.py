@@ -24,6 +24,7 @@ from sparktop.sweep.formats.tables.layouts import all_versus, at_best, versus
 from sparktop.sweep.formats.tables.refused_rows import rates_and_refused, winners_and_refused
 from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.terms.definitions import METRICS, lines
+from sparktop.sweep.view.words.capacity import compared_words
 
 TITLE = "sparktop compare"
 MEANINGS = "What the figures mean"
@@ -61,6 +62,8 @@ def sections(
     """
     metrics = [metric for metric in METRICS if any(row.metric == metric for row in comparison.rows)]
     found = [Section(items=tuple(_sources(series)))]
+    if comparison.capacity is not None:
+        found.insert(0, Section(paragraphs=(compared_words(comparison.capacity, code),)))
     found += [Section(table=winners_and_refused(comparison, metric, series)) for metric in metrics]
     found += _versus(comparison, series)
     if not metrics and len(series) > 1:

@@ -14,6 +14,7 @@ from sparktop.sweep.plan.presets import DEFAULT
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.result.store import StoredSweep
 from sparktop.sweep.view.result import status_of
+from sparktop.sweep.view.words.capacity import capacity_title
 
 Remarks = Mapping[str, tuple[tuple[str, ...], str]]
 """(tags, note) of a stored result, by name of its file."""
@@ -65,8 +66,10 @@ def stored_row(one: StoredSweep, key: str | None = None) -> HistoryRow:
 
 
 def _traffic_name(result: SweepResult) -> str | None:
-    """Return the name of recorded traffic or of a workload; None for a sweep that its preset names."""
+    """Return what a search found, recorded traffic or a workload; None for a sweep that its preset names."""
     plan = result.plan
+    if result.capacity is not None:
+        return clean(capacity_title(result.capacity), _NAME_LENGTH)
     if plan.trace is not None:
         return clean(f"trace {plan.trace.name}", _NAME_LENGTH)
     if plan.load is LoadKind.AGENTS and plan.preset in {None, DEFAULT}:

@@ -36,9 +36,9 @@ _RATE_RESPONSES = 6.0
 """Least duration of a level, in median E2E: the queue of a rate near the limit grows over several."""
 _DECIDING_REQUESTS = 60
 """Requests of a run near the answer, where they come often enough."""
-_DECIDING_S, _PAUSE_S = 180.0, 20.0
-"""Longest duration of a run near the answer that is extended for more requests, where people pause for the
-second or longer between them."""
+_PAUSE_S = 20.0
+"""Median pause of people from which on a run near the answer is extended for more requests, up to the usual
+duration of such conversations."""
 _ARRIVALS_SHARE = 1.3
 """Arrivals of a level, in those with which the Wilson bound reaches the share if none misses."""
 _WILSON_Z2 = 3.8415
@@ -170,7 +170,7 @@ def longest_seconds(plan: Plan) -> float:
     fixed = plan.capacity is not None and plan.capacity.fixed_s
     if people is None or fixed or people.human_pause_s.median < _PAUSE_S:
         return seconds
-    return max(seconds, _DECIDING_S)
+    return max(seconds, people.duration_s)
 
 
 def arrivals_needed(share: float) -> float:

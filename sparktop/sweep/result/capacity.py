@@ -51,6 +51,9 @@ class RanOut(Part):
     server: Text | None = None
     value: Number = None
     """The load at which this was seen."""
+    elsewhere: dict[Text, tuple[Value, ...]] = Field(default_factory=dict)
+    """Other limits at the largest load that holds and at those that fail: the loads by limit. The border is
+    then where one takes over from another."""
 
 
 class CapacityAnswer(Part):
@@ -93,6 +96,11 @@ class CapacityResult(Part):
     """The largest load that was allowed."""
     answers: dict[Text, CapacityAnswer] = Field(default_factory=dict)
     """By target."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the load is a whole number; a rate is none."""
+        return self.load is not LoadKind.RATE
 
     def point(self, value: float) -> LoadPoint:
         """Return the point of a load on the axis of the search."""

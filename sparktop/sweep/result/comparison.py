@@ -126,6 +126,21 @@ class IndependentEngines(Part):
     levels: tuple[EnginesLevel, ...]
 
 
+class CapacityComparison(Part):
+    """The answers of capacity searches beside one another."""
+
+    load: LoadKind
+    conditions: tuple[Text, ...]
+    alike: bool
+    """False if the searches differ in load or conditions, so that their answers cannot be compared."""
+    holds: dict[Text, Number]
+    """The largest load under which the conditions hold, by target."""
+    ranges: dict[Text, tuple[Number, Number]]
+    """(Smallest, largest) answer within the 95 % interval by target; None for a largest that is not known."""
+    takes_more: Text | None = None
+    """The target whose interval lies above those of all others; None if no difference is shown."""
+
+
 class ComparisonResult(Part):
     """The comparison of all targets of a sweep, or of several series."""
 
@@ -145,3 +160,5 @@ class ComparisonResult(Part):
     could_show: dict[Text, CouldShow] = Field(default_factory=dict)
     """The smallest difference that the runs can detect, by metric."""
     independent_engines: tuple[IndependentEngines, ...] = ()
+    capacity: CapacityComparison | None = None
+    """The answers of capacity searches; None unless at least two of the series have one."""

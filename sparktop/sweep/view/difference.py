@@ -23,6 +23,7 @@ from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, loa
 from sparktop.sweep.result.comparison import Change, ComparisonResult, ComparisonRow, CouldShow
 from sparktop.sweep.terms.definitions import METRICS, in_sentence
 from sparktop.sweep.view.curves import measured
+from sparktop.sweep.view.words.capacity import compared_words
 from sparktop.values import dataclass
 
 SHOWN = (
@@ -88,7 +89,9 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
         before=names[0],
         after=names[1],
         rows=tuple(rows),
-        verdict=_verdict(rows, compared.could_show),
+        verdict=compared_words(compared.capacity)
+        if compared.capacity is not None
+        else _verdict(rows, compared.could_show),
         why=_why(rows, compared),
         notes=compared.notes,
     )

@@ -99,3 +99,21 @@ def test_a_rate_has_its_share_and_the_bound_that_decides() -> None:
         "2.83 requests/s hold; 3.1 /s fail: 93.0 % of 100 requests met the conditions, for certain 86.0 %, "
         "95 % must; p95 TTFT 3.6 s (limit 2 s); 95 % sure it lies between 2.5 /s and 3.4 /s"
     )
+
+
+def test_a_level_that_meets_the_conditions_by_a_hair_may_fail() -> None:
+    """The levels beside it say so: the words do not state a failure that its own value contradicts."""
+    met = FAILING.model_copy(
+        update={
+            "conditions": tuple(one.model_copy(update={"met_percent": 91.0}) for one in FAILING.conditions)
+        }
+    )
+    answer = CapacityAnswer(holds=9, fails=10, complete=True, interval=(9, 11), probes=(met,))
+    assert _words(answer).startswith("9 agents hold; 10 may fail: p10 stream")
+
+
+def test_several_limits_at_the_border_are_all_named_as_the_marks_of_the_levels_do() -> None:
+    """One cause at the level that fails, another one above: both, with their loads."""
+    ran_out = RAN_OUT.model_copy(update={"elsewhere": {"decode compute": (9.0, 12.0)}})
+    answer = CapacityAnswer(holds=9, fails=10, complete=True, ran_out=ran_out, probes=(FAILING,))
+    assert f"limited by {RAN_OUT.kind} at 10, by decode compute at 9 and 12: " in _words(answer)

@@ -51,3 +51,9 @@ class ConversationPreset:
     def calls(self) -> float:
         """Mean number of model calls of a conversation, roughly."""
         return max(1.0, self.human_requests.typical) * (1.0 + self.tool_steps.typical)
+
+    @property
+    def pause_s(self) -> float:
+        """Mean seconds between the answer to a call and the next call, roughly."""
+        steps = self.tool_steps.typical
+        return (self.human_pause_s.typical + steps * self.tool_pause_s.typical) / (1.0 + steps)

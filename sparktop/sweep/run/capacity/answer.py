@@ -18,6 +18,8 @@ from sparktop.sweep.run.capacity.search import CapacitySearch
 from sparktop.sweep.run.slo.judgement import Verdict
 
 _PERCENT = 100.0
+_NO_REASON = {LimitKind.UNKNOWN.value, LimitKind.CLIENT.value}
+"""Limits that do not say what the server needs more of."""
 
 
 def capacity_result(capacity: Capacity, answers: dict[str, CapacityAnswer]) -> CapacityResult:
@@ -47,13 +49,24 @@ def capacity_answer(
         complete=complete,
         interval=search.interval,
         moved_from=search.moved_from if search.moved_from != holds else None,
-        ran_out=None if level is None or seen is None else ran_out(level, seen),
+        ran_out=None if level is None or seen is None else _ran_out(levels, holds, seen),
         output_tps=None if best is None or best.output_tps is None else best.output_tps.mean,
         probes=tuple(
             _probe(value, one, search, holds=fails is None or value < fails)
             for value, one in search.judged.items()
         ),
     )
+
+
+def _ran_out(levels: dict[float, LevelResult], holds: float | None, seen: float) -> RanOut:
+    """Return what held the servers back at the load `seen`, and what else at the border, by the levels."""
+    found = ran_out(levels[seen], seen)
+    elsewhere: dict[str, tuple[float, ...]] = {}
+    for value, level in sorted(levels.items()):
+        kind = None if level.limited_by is None else level.limited_by.kind
+        if (value == holds or value > seen) and kind not in {None, found.kind, *_NO_REASON}:
+            elsewhere[kind or ""] = (*elsewhere.get(kind or "", ()), value)
+    return found.model_copy(update={"elsewhere": elsewhere}) if found.kind is not None else found
 
 
 def ran_out(level: LevelResult, value: float) -> RanOut:

@@ -10,9 +10,8 @@ from sparktop.model.load import LoadKind
 from sparktop.sweep.plan.capacity import arrivals_needed, longest_seconds, share_needed
 from sparktop.sweep.plan.plan import Capacity, Plan
 from sparktop.sweep.plan.slo import plain_words, words_of
-from sparktop.sweep.run.capacity.kinds import new_search
 from sparktop.sweep.run.capacity.levels import LEVEL_OVERHEAD
-from sparktop.sweep.run.capacity.search import MOST_PROBES
+from sparktop.sweep.run.capacity.search import MOST_RUNS, CapacitySearch
 
 _MINUTE_S = 60.0
 
@@ -29,12 +28,12 @@ def usual_seconds(plan: Plan) -> float:
 
 def most_levels(plan: Plan) -> int:
     """Return how many runs of levels a search makes on each target at most."""
-    return 0 if plan.capacity is None else MOST_PROBES
+    return 0 if plan.capacity is None else MOST_RUNS
 
 
 def usual_levels(plan: Plan) -> int:
     """Return how many runs of levels a search up to the largest load needs where no decision is close."""
-    return 0 if plan.capacity is None else new_search(plan.capacity).levels_left()
+    return 0 if plan.capacity is None else CapacitySearch(plan.capacity).levels_left()
 
 
 def plan_sentences(plan: Plan, now: datetime) -> Iterator[str]:

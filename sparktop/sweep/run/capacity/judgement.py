@@ -19,12 +19,33 @@ from sparktop.sweep.run.slo.judgement import Verdict
 from sparktop.sweep.terms.statistics import quantile, wilson
 from sparktop.values import dataclass
 
-_SECTIONS = 10
-"""Parts of a run, by the starts of its requests, whose shares are compared."""
+_SECTIONS = 2
+"""Parts of a run, by the starts of its requests, whose shares are compared. A queue or a full cache lasts for
+many requests, so that shorter parts are not independent."""
+_LONGER = 1.5
+"""How much more whole runs vary than their parts show: halves of a run are not independent either."""
+_USUAL_EFFECT, _PRIOR = 2.0, 1.0
+"""The design effect before any miss was seen, and its weight, in the expected sum of squares."""
 _LEAST = 10
 """Minimum number of requests to judge a condition."""
 _MS = 1000.0
 _ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """How much the shares of sections of runs differ, so that it can be added up over levels."""
+
+    squares: float = 0.0
+    """Sum of the squared differences between the number of requests that met a condition and its mean."""
+    expected: float = 0.0
+    """The same sum if all requests were independent."""
+
+    @property
+    def effect(self) -> float:
+        """The design effect: how many requests say as much as an independent one, at least 1."""
+        seen = _LONGER * self.squares + _USUAL_EFFECT * _PRIOR
+        return max(1.0, seen / (self.expected + _PRIOR))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +63,8 @@ class Shares:
     high: float
     value: float | None = None
     """The quantile that the condition limits, in its unit; None if it is unknown."""
-    independent: float | None = None
-    """Number of independent requests that would vary as much; None: as many as there are."""
-
-    @property
-    def weight(self) -> float:
-        """Number of independent requests that would vary as much."""
-        return float(self.count) if self.independent is None else self.independent
+    scatter: Scatter = Scatter()
+    """How much the sections of the runs differ."""
 
     @property
     def share(self) -> float:
@@ -106,14 +122,9 @@ def judge(
     shares = [_of_condition(capacity, one, counted) for one in capacity.conditions]
     if capacity.kind is LoadKind.RATE:
         shares.append(_of_all(capacity, counted))
-        decisive = shares[-1:]
-        # As MLPerf's and guidellm's rule: the lower bound of the share of independent requests.
-        bound = wilson(decisive[0].met, decisive[0].count)[0]
-        holds = bound >= capacity.share
-    else:
-        decisive = shares
-        known = [one for one in shares if one.count]
-        holds = bool(known) and all(one.share >= one.needed - _ROUNDING for one in known)
+    decisive = shares[-1:] if capacity.kind is LoadKind.RATE else shares
+    known = [one for one in decisive if one.count]
+    holds = bool(known) and all(one.share >= one.needed - _ROUNDING for one in known)
     certain = min((one.verdict for one in decisive), default=Verdict.UNSURE)
     if trouble:
         holds, certain = False, Verdict.FAILS
@@ -141,14 +152,14 @@ def _of_condition(capacity: Capacity, condition: SloCondition, traces: Sequence[
         (one, *judged) for one in traces if (judged := _judged(capacity.kind, condition, one)) is not None
     ]
     needed = share_needed(capacity, condition)
-    met, low, high, weight = _interval([(one, is_met) for one, is_met, _ in found])
+    met, low, high, scatter = _interval([(one, is_met) for one, is_met, _ in found])
     missing = 0.0 if condition.at_least else math.inf
     values = sorted(missing if value is None else value for _, _, value in found)
     worst = None
     if values:
         worst = quantile(values, 1 - needed if condition.at_least else needed)
     known = worst if worst is not None and math.isfinite(worst) else None
-    return Shares(condition, needed, met, len(found), low, high, known, weight)
+    return Shares(condition, needed, met, len(found), low, high, known, scatter)
 
 
 def _of_all(capacity: Capacity, traces: Sequence[RequestTrace]) -> Shares:
@@ -156,8 +167,8 @@ def _of_all(capacity: Capacity, traces: Sequence[RequestTrace]) -> Shares:
     for one in traces:
         judged = [_judged(capacity.kind, condition, one) for condition in capacity.conditions]
         met.append((one, all(found is None or found[0] for found in judged)))
-    count, low, high, weight = _interval(met)
-    return Shares(None, capacity.share, count, len(met), low, high, None, weight)
+    count, low, high, scatter = _interval(met)
+    return Shares(None, capacity.share, count, len(met), low, high, None, scatter)
 
 
 def _judged(kind: LoadKind, condition: SloCondition, trace: RequestTrace) -> tuple[bool, float | None] | None:
@@ -213,25 +224,24 @@ def _is_in(group: str, trace: RequestTrace) -> bool:
     return call.start is CallStart.HUMAN and call.turn > 0
 
 
-def _interval(met: Sequence[tuple[RequestTrace, bool]]) -> tuple[int, float, float, float]:
-    """Return (number that met, 95 % interval of the share, number of independent requests)."""
+def _interval(met: Sequence[tuple[RequestTrace, bool]]) -> tuple[int, float, float, Scatter]:
+    """Return (number that met, 95 % interval of the share, how much sections differ)."""
     total, count = sum(is_met for _, is_met in met), len(met)
     if not count:
-        return 0, 0.0, 1.0, 0.0
-    effective = count / max(1.0, _spread(met, total / count))
-    low, high = wilson(total / count * effective, effective)
-    return total, low, high, effective
+        return 0, 0.0, 1.0, Scatter()
+    share = total / count
+    scatter = _scatter(met, share)
+    effective = count / scatter.effect
+    low, high = wilson(share * effective, effective)
+    return total, low, high, scatter
 
 
-def _spread(met: Sequence[tuple[RequestTrace, bool]], share: float) -> float:
-    """Return the design effect: how much more the sections vary than independent requests would."""
+def _scatter(met: Sequence[tuple[RequestTrace, bool]], share: float) -> Scatter:
     groups = list(_sections(met))
     if not 0 < share < 1 or len(groups) < 2:  # noqa: PLR2004 - a single one does not vary
-        return 1.0
-    count = len(met)
+        return Scatter()
     squares = math.fsum((ok - share * size) ** 2 for ok, size in groups)
-    variance = squares / count**2 * len(groups) / (len(groups) - 1)
-    return variance * count / (share * (1 - share))
+    return Scatter(squares * len(groups) / (len(groups) - 1), share * (1 - share) * len(met))
 
 
 def _sections(met: Sequence[tuple[RequestTrace, bool]]) -> Iterator[tuple[int, int]]:

@@ -14,8 +14,7 @@ from sparktop.sweep.result.capacity import CapacityAnswer
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.run.capacity.answer import capacity_answer, capacity_result
 from sparktop.sweep.run.capacity.judgement import Judged, judge
-from sparktop.sweep.run.capacity.kinds import new_search
-from sparktop.sweep.run.capacity.search import MOST_PROBES, CapacitySearch, Probe
+from sparktop.sweep.run.capacity.search import MOST_RUNS, CapacitySearch, Probe
 from sparktop.sweep.run.level.maker import LevelMaker, LevelRefusedError, TargetFailedError
 from sparktop.sweep.run.level.record import LevelRecord
 from sparktop.sweep.run.open_loop.knee import alone_per_s
@@ -70,7 +69,7 @@ class CapacityLevels:
         if fit is not None and capacity.kind is not LoadKind.RATE:
             capacity = replace(capacity, most=min(capacity.most, float(fit)))
         first = await self._first(plan, worker) if capacity.kind is LoadKind.RATE else 1.0
-        search = new_search(capacity, first)
+        search = CapacitySearch(capacity, first)
         try:
             while (probe := search.next()) is not None and not self.maker.brake.pulled:
                 self._expect(search, plan)
@@ -132,7 +131,7 @@ class CapacityLevels:
     def _expect(self, search: CapacitySearch, plan: Plan) -> None:
         """Let the maker announce how long the search may go on."""
         each_s = LEVEL_OVERHEAD * (plan.duration_s or 0.0)
-        usual, most = search.levels_left(), MOST_PROBES - search.made
+        usual, most = search.levels_left(), MOST_RUNS - search.made
         longest_s = LEVEL_OVERHEAD * longest_seconds(plan)
         self.maker.left = lambda made: TimeRange(
             max(0.0, (min(usual, most) - made) * each_s), max(longest_s, (most - made) * longest_s)

@@ -14,19 +14,20 @@ from sparktop.sweep.terms.doubts import FEW_CALLS, UNANSWERED
 from sparktop.sweep.terms.statistics import P90_FROM
 
 _LEAST_TAIL_S, _LONGEST_TAIL_S = 30.0, 120.0
-_RAMP_SHARE = 0.1
+_RAMP_SHARE, _LONGEST_SHARE = 0.1, 0.5
 _LONGEST_RAMP_S = 30.0
 
 
 def ramp_s(plan: Plan) -> float:
     """Return the seconds over which users or agents start; their requests are not measured before its end.
 
-    Users start within their median think time, agents within a tenth of the level's duration.
+    They start within the mean pause between two calls, so that calls come as often from the start as later
+    on, and do not wait for one another more than they will. Agents start within a tenth of the level's
+    duration at least; half of it is the longest.
     """
     duration_s, preset = plan.duration_s or 0.0, plan.conversations
-    if plan.kind is LoadKind.USERS and preset is not None:
-        return min(preset.human_pause_s.median, duration_s)
-    return min(_LONGEST_RAMP_S, _RAMP_SHARE * duration_s)
+    tenth_s = 0.0 if plan.kind is LoadKind.USERS else min(_LONGEST_RAMP_S, _RAMP_SHARE * duration_s)
+    return tenth_s if preset is None else min(max(tenth_s, preset.pause_s), _LONGEST_SHARE * duration_s)
 
 
 def tail_s(plan: Plan) -> float:

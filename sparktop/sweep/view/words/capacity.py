@@ -6,12 +6,16 @@ from collections.abc import Callable, Iterator
 
 from sparktop.model.limit import LimitKind
 from sparktop.model.load import LoadKind
+from sparktop.model.sweep_comparison import NO_DIFFERENCE
+from sparktop.model.text import names_in_words
+from sparktop.sweep.compare.capacities import compared_targets
 from sparktop.sweep.result.capacity import (
     CapacityAnswer,
     CapacityResult,
     ConditionResult,
     ProbeResult,
 )
+from sparktop.sweep.result.comparison import CapacityComparison
 from sparktop.sweep.result.results import SweepResult
 
 _RUN_OUT = {LimitKind.KV.value, LimitKind.SLOTS.value, LimitKind.BANDWIDTH.value}
@@ -32,19 +36,42 @@ _NAMES = {
 
 
 def capacity_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iterator[str]:
-    """Yield one sentence for each target; nothing if the sweep was no capacity search.
+    """Yield one sentence for each target, after one on which of several takes more; else nothing.
 
     `name` escapes the names of targets for the output format.
     """
     found = result.capacity
     if found is None:
         return
+    if (compared := compared_targets(found)) is not None:
+        yield compared_words(compared, name)
     for target, answer in found.answers.items():
         subject = f"{name(target)}: " if len(result.targets) > 1 else ""
         yield subject + "; ".join(answer_words(found, answer))
     for one in result.targets:
         if one.error is not None and one.name not in found.answers:
             yield f"{name(one.name)}: nothing was measured: {one.error}"
+
+
+def compared_words(compared: CapacityComparison, name: Callable[[str], str] = str) -> str:
+    """Return answers beside one another: "A 9 agents (95 %: 8 to 10), B 14 (95 %: 12 to 15): B takes more".
+
+    `name` escapes the names of targets for the output format.
+    """
+    parts = []
+    for index, (target, holds) in enumerate(compared.holds.items()):
+        low, most = compared.ranges.get(target, (None, None))
+        held = "unknown" if holds is None else amount(compared.load, holds, bare=index > 0)
+        least = amount(compared.load, low or 0.0, bare=True)
+        limit = " or more" if most is None else f" to {amount(compared.load, most, bare=True)}"
+        sure = least if low == most else least + limit
+        parts.append(f"{name(target)} {held} (95 %: {sure})")
+    verdict = NO_DIFFERENCE
+    if not compared.alike:
+        verdict = "not comparable, since load or conditions differ"
+    elif compared.takes_more is not None:
+        verdict = f"{name(compared.takes_more)} takes more"
+    return f"{', '.join(parts)}: {verdict}"
 
 
 def answer_words(found: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
@@ -60,6 +87,22 @@ def answer_words(found: CapacityResult, answer: CapacityAnswer) -> Iterator[str]
         yield "the search was not completed"
 
 
+def capacity_title(found: CapacityResult) -> str:
+    """Return the answers in a few words: "capacity: 9 agents hold", or "capacity: 9 and 14 agents"."""
+    known = [one.holds for one in found.answers.values() if one.holds is not None]
+    if not known:
+        return "capacity"
+    if len(known) > 1:
+        *first, last = known
+        names = [*(amount(found.load, one, bare=True) for one in first), amount(found.load, last)]
+        return f"capacity: {names_in_words(names)}"
+    (answer,) = (one for one in found.answers.values() if one.holds is not None)
+    if not answer.holds:
+        return "capacity: none hold"
+    how = "at least " if answer.at_least else "" if answer.complete else "so far "
+    return f"capacity: {how}{_verb(found.load, answer.holds, 'hold', amount(found.load, answer.holds))}"
+
+
 def _held(found: CapacityResult, answer: CapacityAnswer) -> str:
     """Return what holds, and what fails with its reason."""
     kind, fails = found.load, answer.probe(answer.fails)
@@ -72,7 +115,17 @@ def _held(found: CapacityResult, answer: CapacityAnswer) -> str:
     if not answer.holds:
         return f"none hold: {_verb(kind, fails.value, 'fail', amount(kind, fails.value))}: {why}"
     held = _verb(kind, answer.holds, "hold", amount(kind, answer.holds))
-    return f"{held}; {amount(kind, fails.value, bare=True)} fail: {why}"
+    verb = "may fail" if _is_met(fails) else "fail"
+    return f"{held}; {amount(kind, fails.value, bare=True)} {verb}: {why}"
+
+
+def _is_met(probe: ProbeResult) -> bool:
+    """Return whether a level met all conditions, so that only the levels beside it say that it fails."""
+    deciding = [one for one in probe.conditions if one.met_percent is not None]
+    together = [one for one in deciding if one.figure is None] or deciding
+    return probe.trouble is None and all(
+        (one.met_percent or 0.0) >= (one.needed_percent or 0.0) for one in together
+    )
 
 
 def _verb(kind: LoadKind, value: float, verb: str, subject: str) -> str:
@@ -169,6 +222,13 @@ def ran_out_words(found: CapacityResult, answer: CapacityAnswer) -> str:
     if ran.kind is None:
         return f"what ran out first is unknown: {ran.evidence}{at}"
     where = "" if ran.server is None else f" of {ran.server}"
+    if ran.elsewhere and ran.value is not None:
+        each = [(ran.kind, (ran.value,)), *ran.elsewhere.items()]
+        words = [
+            f"by {kind} at {names_in_words([amount(found.load, value, bare=True) for value in values])}"
+            for kind, values in each
+        ]
+        return f"limited {', '.join(words)}{where and f' ({where.strip()})'}: {ran.evidence}"
     if ran.kind not in _RUN_OUT:
         return f"limited by {ran.kind}{where}: {ran.evidence}{at}"
     return f"{ran.kind}{where} ran out first: {ran.evidence}{at}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import pytest
@@ -12,13 +13,13 @@ from sparktop.sweep.formats.capacity import capacity_text
 from sparktop.sweep.plan.capacity import parse_conditions
 from sparktop.sweep.plan.conversations.draw import Draw
 from sparktop.sweep.plan.conversations.preset import ConversationPreset
-from sparktop.sweep.plan.plan import Capacity
+from sparktop.sweep.plan.plan import Capacity, SweepTarget
 from sparktop.sweep.plan.presets import Wishes
 from sparktop.sweep.plan.searched import make_capacity_plan
 from sparktop.sweep.result.capacity import CapacityAnswer
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import LevelMeasured, SweepEvent
-from tests.sweep.watched_servers import PATIENT, QUICK, Watched, watched
+from tests.sweep.watched_servers import PATIENT, QUICK, Watched, engine, watched
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(150)]
 
@@ -102,3 +103,38 @@ async def test_a_stopped_search_keeps_what_is_known() -> None:
     assert answer.holds in {1, 2}
     assert not answer.complete
     assert "not completed" in capacity_text(result)
+
+
+async def test_a_server_that_ends_half_way_ends_the_search_with_what_was_found() -> None:
+    """After the second level: one reason, the levels before, and no further ones."""
+    async with AsyncExitStack() as stack, watched() as servers:
+        url = await stack.enter_async_context(engine())
+        target = SweepTarget("gone", url, known=True)
+        capacity = Capacity(
+            LoadKind.CONCURRENCY, parse_conditions("ttft_p90_ms=9000", LoadKind.CONCURRENCY), fixed_s=True
+        )
+        wishes = Wishes(duration_s=1.0, prompt_lengths=(16,), tg=4, warmup=False)
+        runner = servers.runner(replace(make_capacity_plan(capacity, [target], wishes), timeouts=PATIENT))
+        levels: list[LevelMeasured] = []
+        ending: list[asyncio.Task[None]] = []
+
+        def end_the_server(event: SweepEvent) -> None:
+            if isinstance(event, LevelMeasured):
+                levels.append(event)
+                if len(levels) == 2:
+                    ending.append(asyncio.get_running_loop().create_task(stack.aclose()))
+
+        runner.listen(end_the_server)
+        result = await runner.run()
+        await asyncio.gather(*ending)
+    assert result.capacity is not None
+    answer = result.capacity.answers["gone"]
+    assert answer.holds in {2, 4}
+    assert not answer.complete
+    text = capacity_text(result)
+    assert "so far" in text
+    assert "the search was not completed" in text
+    (target_result,) = result.targets
+    assert (target_result.error or result.stop_reason or "") != ""
+    assert (target_result.error or result.stop_reason or "") in text
+    assert len(result.targets[0].levels) <= 4
