@@ -86,7 +86,7 @@ truth: $(VENV)/.dev ## every figure beside an independent truth, into benchmarks
 screenshots: $(VENV)/.dev ## draw screenshots/*.svg again
 	$(BIN)/python scripts/screenshots.py
 
-readme: $(VENV)/.dev ## write the generated parts of README.md again
+readme: $(VENV)/.dev ## write the generated parts of docs/ again
 	$(BIN)/python scripts/build_readme.py
 
 clean: ## remove everything that make made

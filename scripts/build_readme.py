@@ -1,4 +1,4 @@
-"""Fill the generated parts of README.md (help text, table of keys) and docs/prometheus.md (metrics).
+"""Fill the generated parts of docs/commands.md (help text, table of keys) and docs/prometheus.md (metrics).
 
 usage: build_readme.py [--check]    with --check nothing is written and a stale page exits 1
 """
@@ -19,7 +19,7 @@ from sparktop.export.metrics import Metric
 from sparktop.export.page import metric_tables
 
 ROOT = Path(__file__).parent.parent
-README = ROOT / "README.md"
+COMMANDS = ROOT / "docs" / "commands.md"
 METRICS = ROOT / "docs" / "prometheus.md"
 
 
@@ -61,12 +61,12 @@ def main() -> int:
     """Write or check."""
     metrics = METRICS.read_text(encoding="utf-8")
     pages = {METRICS: (metrics, filled(metrics, "metrics", metrics_block()))}
-    old = README.read_text(encoding="utf-8")
+    old = COMMANDS.read_text(encoding="utf-8")
     new = filled(old, "keys", keys_block())
-    # argparse words its help differently from Python 3.13 on; the README shows what 3.11 and 3.12 say.
+    # argparse words its help differently from Python 3.13 on; the page shows what 3.11 and 3.12 say.
     if sys.version_info < (3, 13):
         new = filled(new, "help", help_block())
-    pages[README] = (old, new)
+    pages[COMMANDS] = (old, new)
     stale = [path for path, (before, after) in pages.items() if before != after]
     for path in stale:
         if "--check" in sys.argv:

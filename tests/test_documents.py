@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md and CONTRIBUTING.md name only what exists, and all packages."""
+"""ARCHITECTURE.md and CONTRIBUTING.md name only what exists; links of every page lead somewhere."""
 
 from __future__ import annotations
 
@@ -72,3 +72,34 @@ def test_every_package_is_described() -> None:
 def test_the_readme_links_the_page(page: str) -> None:
     """A newcomer finds both pages from README.md."""
     assert f"]({page})" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+GUIDES = sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
+MOST_README_LINES = 200
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as forges make them."""
+    headings = re.findall(r"(?m)^#+ (.+)$", page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", ["README.md", *GUIDES])
+def test_every_link_leads_to_a_file_or_a_heading(page: str) -> None:
+    """Relative links and pictures of README.md and of the guides."""
+    here = ROOT / page
+    links = re.findall(r"\]\(([^)\s]+)\)", here.read_text(encoding="utf-8"))
+    for link in links:
+        if link.startswith("http"):
+            continue
+        name, _, anchor = link.partition("#")
+        target = here.parent / name if name else here
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_the_readme_is_short_and_links_every_guide() -> None:
+    """README.md answers in a few screens; what it leaves out is a link away."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= MOST_README_LINES
+    assert [page for page in GUIDES if f"]({page}" not in text] == []

@@ -1,4 +1,4 @@
-"""The table of the screen's keys, from which bindings, footer, help and README are derived.
+"""The table of the screen's keys, from which bindings, footer, help and docs/commands.md are derived.
 
 Also checks and applies the keys that the configuration assigns.
 """

@@ -21,7 +21,7 @@ def add_trace_options(parser: argparse.ArgumentParser) -> None:
         "--trace",
         metavar="FILE",
         help="replay recorded traffic: each request when it was due, with its own lengths and repeated "
-        "beginnings of prompts; see README for the formats",
+        "beginnings of prompts; see docs/measuring.md for the formats",
     )
     parser.add_argument(
         "--trace-format", choices=FORMAT_NAMES, help="with --trace: default: recognised from its first line"
