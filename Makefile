@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TYPED := sparktop stage tests scripts benchmarks
 PARALLEL := -n auto --maxprocesses 4
 # A test that fails runs once more, and is listed: other people's load on the machine does not fail a change.
-AGAIN := --reruns 1 -rR
+AGAIN := --reruns 1 -rR --durations=30 --durations-min=4
 # Python files are compiled once, not by every worker and every program that a test starts.
 export PYTHONDONTWRITEBYTECODE :=
 
