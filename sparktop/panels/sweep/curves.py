@@ -261,14 +261,13 @@ def _draw_interval(place: _Place, point: CurvePoint, index: int) -> None:
     low, high = point.value.low, point.value.high
     if low is None or high is None:
         return
-    grid, tall = place.grid, place.grid.height
+    grid = place.grid
     column, middle = place.x(point.point.value) // 2, grid.row_of(place.y(point.value.mean))
     first, last = grid.row_of(place.y(max(0.0, high))), grid.row_of(place.y(max(0.0, low)))
-    if first == middle == last:
-        return
-    # Both sides or none: an end within the point's own cell is drawn in the next cell.
-    ends = {min(first, middle - 1): "│" if high > place.top else "┬", max(last, middle + 1): "┴"}
-    if any(not 0 <= row < tall or grid.char_at(column, row) not in {None, "┄"} for row in ends):
+    if not first < middle < last:
+        return  # an end in the letter's own cell has no place; in the next cell it would be a wider interval
+    ends = {first: "│" if high > place.top else "┬", last: "┴"}
+    if any(grid.char_at(column, row) not in {None, "┄"} for row in ends):
         return  # half an interval of each of two curves would be read as one
     for row in range(min(ends), max(ends) + 1):
         if row != middle and grid.char_at(column, row) in {None, "┄"}:

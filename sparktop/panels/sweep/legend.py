@@ -35,9 +35,7 @@ def legend_pieces(plots: Sequence[CurvePlot], *, short: bool = False) -> list[Ro
         letter = line_letter(lines, index)
         pieces.append([(f"{letter} {sample}", part_role(index)), (name, "text"), *where])
     if any(point.value.low is not None for line in lines for point in line.points):
-        pieces.append(
-            [("┬┴", "text"), label(f" 95 %{'' if short else ' interval'}, where wider than a cell")]
-        )
+        pieces.append([("┬┴", "text"), label(f" 95 %{'' if short else ' interval'}, where there is room")])
     return pieces
 
 
