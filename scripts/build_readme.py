@@ -24,7 +24,7 @@ METRICS = ROOT / "docs" / "prometheus.md"
 
 
 def help_block() -> str:
-    """Give the help of the command line as a code block, as it is in 80 columns."""
+    """Return the help of the command line as a code block, as it is in 80 columns."""
     os.environ["COLUMNS"] = "80"
     with redirect_stdout(io.StringIO()) as out:
         sparktop(["--help"])
@@ -32,25 +32,25 @@ def help_block() -> str:
 
 
 def keys_block() -> str:
-    """Give the keys as a table."""
+    """Return the keys as a table."""
     rows = [f"| `{key.shown}` | {key.help} |" for key in KEYS]
     return "\n".join(["| key | does |", "|---|---|", *rows])
 
 
 def metrics_block() -> str:
-    """Give the metrics of `sparktop export` as tables."""
+    """Return the metrics of `sparktop export` as tables."""
     return "\n\n".join(_table(*part) for part in metric_tables())
 
 
 def _table(title: str, shared: Sequence[str], metrics: Sequence[Metric[Any]]) -> str:
-    """Give the metrics of one kind of part, all of which have the labels `shared`."""
+    """Return the metrics of one kind of part, all of which have the labels `shared`."""
     labels = [", ".join(f"`{label}`" for label in (*shared, *one.labels)) or "–" for one in metrics]
     rows = [f"| `{one.full_name}` | {own} | {one.text} |" for one, own in zip(metrics, labels, strict=True)]
     return "\n".join([f"### {title}", "", "| metric | labels | meaning |", "|---|---|---|", *rows])
 
 
 def filled(text: str, name: str, block: str) -> str:
-    """Give `text` with what stands between the two markers of `name` replaced."""
+    """Return `text` with what stands between the two markers of `name` replaced."""
     begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
     head, _, rest = text.partition(begin)
     _, _, tail = rest.partition(end)

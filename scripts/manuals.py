@@ -47,7 +47,7 @@ def _name_files(parser: argparse.ArgumentParser) -> None:
 def completions() -> dict[str, str]:
     """Return the text of each shell's completion by its place below the prefix of an installation."""
     parser = _viewer()
-    # A first word that is no option is completed as a command; hosts are known to nobody.
+    # A first word that is no option is completed as a command: hosts cannot be listed.
     actions = parser._actions  # noqa: SLF001  # argparse has no public list of them
     actions[:] = [action for action in actions if action.dest != "targets"]
     _name_files(parser)

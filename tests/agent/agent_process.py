@@ -6,7 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,10 +53,15 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def running(home: Path, *words: str, **more: str) -> Iterator[AgentProcess]:
-    """Start an agent on a free port of loopback; it is ended with the block at the latest."""
+def listening(
+    command: Sequence[str], home: Path, *words: str, **more: str
+) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """Start a command that serves on a free port of loopback, ended with the block at the latest.
+
+    Yield the process, and its lines on standard error up to the one that names its URL.
+    """
     process = subprocess.Popen(  # noqa: S603 - our own program
-        [*COMMAND, "--listen", "127.0.0.1:0", *words],
+        [*command, "--listen", "127.0.0.1:0", *words],
         env=environment(home, **more),
         cwd=home,
         stdin=subprocess.DEVNULL,
@@ -67,13 +72,20 @@ def running(home: Path, *words: str, **more: str) -> Iterator[AgentProcess]:
         try:
             assert process.stderr is not None
             said: list[str] = []
-            while not said or ": agent on http" not in said[-1]:
+            while not said or f": {command[-1]} on http" not in said[-1]:
                 line = process.stderr.readline()
                 assert line, said
                 said.append(line)
-            yield AgentProcess(process, said)
+            yield process, said
         finally:
             process.kill()
+
+
+@contextlib.contextmanager
+def running(home: Path, *words: str, **more: str) -> Iterator[AgentProcess]:
+    """Start an agent on a free port of loopback; it is ended with the block at the latest."""
+    with listening(COMMAND, home, *words, **more) as (process, said):
+        yield AgentProcess(process, said)
 
 
 def ran(home: Path, *words: str, stdin: str = "", **more: str) -> tuple[int, str, str]:

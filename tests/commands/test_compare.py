@@ -53,15 +53,15 @@ def test_the_reference_prints_its_own_winners(capsys: pytest.CaptureFixture[str]
     """Every winner of its three tables with the percentage that it states, within a point."""
     code, out, err = printed(capsys, TOPOLOGIES)
     assert (code, err) == (0, "")
-    told = re.findall(r"^\| c(\d+) .*`([a-z0-9-]+)` \(([+−]\d+) %\) +\|$", out, flags=re.MULTILINE)
+    printed_winners = re.findall(r"^\| c(\d+) .*`([a-z0-9-]+)` \(([+−]\d+) %\) +\|$", out, flags=re.MULTILINE)
     stated = load_reference(TOPOLOGIES).stated_winners
     expected = [
         (concurrency, winner.winner, winner.percent)
         for metric in ("decode_tps", "prefill_tps", "ttft_ms")
         for concurrency, winner in stated[metric].items()
     ]
-    assert len(told) == len(expected) == 21
-    for (concurrency, winner, percent), (at, name, as_stated) in zip(told, expected, strict=True):
+    assert len(printed_winners) == len(expected) == 21
+    for (concurrency, winner, percent), (at, name, as_stated) in zip(printed_winners, expected, strict=True):
         assert (int(concurrency), winner) == (at, name)
         assert abs(int(percent.replace("−", "-")) - as_stated) <= 1
     assert "- no test possible (*): single runs, or published means\n" in out

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.agent.agent_process import END_S, environment
+from tests.agent.agent_process import END_S, listening
 
 COMMAND = [sys.executable, "-m", "sparktop", "export"]
 
@@ -39,21 +39,5 @@ class ExportProcess:
 @contextmanager
 def exporting(home: Path, *words: str, **more: str) -> Iterator[ExportProcess]:
     """Start it on a free port of loopback; it is ended with the block at the latest."""
-    process = subprocess.Popen(  # noqa: S603 - our own program
-        [*COMMAND, "--listen", "127.0.0.1:0", *words],
-        env=environment(home, **more),
-        cwd=home,
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        try:
-            assert process.stderr is not None
-            said = [""]
-            while ": export on http" not in said[-1]:
-                said.append(process.stderr.readline())
-                assert said[-1], said
-            yield ExportProcess(process, said[-1].split(" on ")[1].split(": ")[0])
-        finally:
-            process.kill()
+    with listening(COMMAND, home, *words, **more) as (process, said):
+        yield ExportProcess(process, said[-1].split(" on ")[1].split(": ")[0])

@@ -52,7 +52,7 @@ def demo_servers(home: Path) -> Iterator[Path]:
 
 @contextmanager
 def full_page() -> Iterator[str]:
-    """Give the URL of a page of `sparktop export` that has every metric, with verdicts that take minutes."""
+    """Yield the URL of a page of `sparktop export` that has every metric, with verdicts that take minutes."""
     from sparktop.export.sweeps import Level
 
     fetches = count(1)
@@ -91,7 +91,7 @@ def configuration(jobs: Mapping[str, list[str]], rules: Path) -> str:
 
 @contextmanager
 def full_stack(home: Path) -> Iterator[str]:
-    """Give the URL of a Prometheus that scrapes two simulated servers, two agents and two exports."""
+    """Yield the URL of a Prometheus that scrapes two simulated servers, two agents and two exports."""
     with ExitStack() as stack:
         config = stack.enter_context(demo_servers(home))
         watched = tomllib.loads(config.read_text(encoding="utf-8"))

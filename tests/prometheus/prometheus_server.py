@@ -23,7 +23,7 @@ STOP_S = 15.0
 
 
 def prometheus(targets: Mapping[str, str], folder: Path) -> AbstractContextManager[str]:
-    """Give the URL of a Prometheus that scrapes `targets` (URLs by name) every second, until the block ends.
+    """Yield the URL of a Prometheus that scrapes `targets` (URLs by name) every second, until the block ends.
 
     All it writes is in `folder`. Every series has the target's name as its label `server`.
     """
@@ -32,7 +32,7 @@ def prometheus(targets: Mapping[str, str], folder: Path) -> AbstractContextManag
 
 @contextmanager
 def configured_prometheus(content: str, folder: Path) -> Iterator[str]:
-    """Give the URL of a Prometheus with this configuration, until the block ends; it writes to `folder`."""
+    """Yield the URL of a Prometheus with this configuration, until the block ends; it writes to `folder`."""
     listen = f"{HOST}:{_free_port()}"
     config, log_file = folder / "prometheus.yml", folder / "prometheus.log"
     config.write_text(content)

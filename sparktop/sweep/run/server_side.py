@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from statistics import fmean
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure
 from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.router import RouterSample
-from sparktop.model.snapshot import Snapshot
+from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.rates.lane_sums import kv_fullest_percent, kv_used_percent, lane_sum
 from sparktop.store import Reading, SourceKey
 from sparktop.store.keys import SourceKind
@@ -24,6 +24,8 @@ from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import NodeSide
 from sparktop.sweep.run.limit_log import LimitLog
 from sparktop.values import dataclass
+
+Number = TypeVar("Number", int, float)
 
 Span = tuple[float, float]
 """Start and end in monotonic seconds, which on Linux is also the clock of the load generator."""
@@ -178,14 +180,16 @@ def watched_backends(target: SweepTarget, snapshot: Snapshot) -> tuple[str, ...]
     return tuple(dict.fromkeys(name for name in reported if name is not None))
 
 
-def watched_slots(plan: Plan, snapshot: Snapshot) -> dict[str, int]:
-    """Return how many requests the servers of each target can run at once, where all of them report it."""
-    slots = {view.name: view.slots for view in snapshot.backends}
-    found: dict[str, int] = {}
+def watched_sums(
+    plan: Plan, snapshot: Snapshot, figure: Callable[[BackendView], Number | None]
+) -> dict[str, Number]:
+    """Return the sum of a figure over the servers of each target, where all of them report it."""
+    figures = {view.name: figure(view) for view in snapshot.backends}
+    found: dict[str, Number] = {}
     for target in plan.targets:
-        counts = [slots.get(name) for name in watched_backends(target, snapshot)]
-        known = [count for count in counts if count is not None]
-        if known and len(known) == len(counts):
+        each = [figures.get(name) for name in watched_backends(target, snapshot)]
+        known = [value for value in each if value is not None]
+        if known and len(known) == len(each):
             found[target.name] = sum(known)
     return found
 

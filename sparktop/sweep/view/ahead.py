@@ -10,7 +10,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.forecast import Forecast, forecast
-from sparktop.sweep.run.server_side import watched_backends, watched_slots
+from sparktop.sweep.run.server_side import watched_sums
 
 
 def expected_of(plan: Plan, snapshot: Snapshot, known: Sequence[SweepResult] = ()) -> Forecast:
@@ -18,19 +18,8 @@ def expected_of(plan: Plan, snapshot: Snapshot, known: Sequence[SweepResult] = (
 
     `known` are results of earlier sweeps.
     """
-    return forecast(plan, known, watched_slots(plan, snapshot), _pools(plan, snapshot))
-
-
-def _pools(plan: Plan, snapshot: Snapshot) -> dict[str, float]:
-    """Return how many tokens the KV caches of each target hold, where all of its servers report it."""
-    sizes = {view.name: view.kv_capacity_tokens for view in snapshot.backends}
-    found: dict[str, float] = {}
-    for target in plan.targets:
-        each = [sizes.get(name) for name in watched_backends(target, snapshot)]
-        known = [size for size in each if size is not None]
-        if known and len(known) == len(each):
-            found[target.name] = sum(known)
-    return found
+    slots = watched_sums(plan, snapshot, lambda view: view.slots)
+    return forecast(plan, known, slots, watched_sums(plan, snapshot, lambda view: view.kv_capacity_tokens))
 
 
 def countdown_of(

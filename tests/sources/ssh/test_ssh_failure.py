@@ -69,9 +69,9 @@ KIND = FailureKind
 )
 def test_each_ending_has_its_words(status: int | None, written: str, kind: FailureKind, words: str) -> None:
     """Exit status and ssh's own words give a kind and one line that says what to do."""
-    told = explain(Ending("me@spark-a", "sparktop", status, written))
-    assert told.kind is kind
-    assert words in told.message
+    failure = explain(Ending("me@spark-a", "sparktop", status, written))
+    assert failure.kind is kind
+    assert words in failure.message
 
 
 @pytest.mark.parametrize(
@@ -102,17 +102,17 @@ def test_each_ending_of_a_sent_reader_has_its_words(
     status: int | None, written: str, kind: FailureKind, words: str
 ) -> None:
     """Where the reader is sent, no command of the user's is named, and no sparktop to install."""
-    told = explain(Ending("me@spark-a", None, status, written, sent=True))
-    assert told.kind is kind
-    assert words in told.message
-    assert "None" not in told.message
+    found = explain(Ending("me@spark-a", None, status, written, sent=True))
+    assert found.kind is kind
+    assert words in found.message
+    assert "None" not in found.message
 
 
 def test_a_login_shell_that_refuses_is_not_taken_for_the_reader() -> None:
     """An account without a shell never asked for the reader."""
-    told = explain(Ending("a", None, 1, "This account is currently not available.\n"))
+    found = explain(Ending("a", None, 1, "This account is currently not available.\n"))
     assert (
-        told.message == "the login shell on a ended with status 1: This account is currently not available."
+        found.message == "the login shell on a ended with status 1: This account is currently not available."
     )
 
 
@@ -126,9 +126,9 @@ def test_after_an_answer_usage_is_no_version() -> None:
 @example(255, "\x1b[31mPermission denied (\x07)", "\u202e")
 def test_any_words_become_one_clean_line(status: int | None, written: str, where: str) -> None:
     """Whatever is written over there, it is one printable line here."""
-    told = explain(Ending(where, "sparktop", status, written))
-    assert told.message.isprintable()
-    assert 0 < len(told.message) <= 200
+    failure = explain(Ending(where, "sparktop", status, written))
+    assert failure.message.isprintable()
+    assert 0 < len(failure.message) <= 200
 
 
 @settings(max_examples=40, deadline=None)
@@ -201,14 +201,14 @@ async def test_attempts_become_seldom_and_are_told(tmp_path: Path) -> None:
     )
     await failed(source)
     await pauses.enough.wait()
-    told = []
+    messages = []
     for step_s in (0.0, 12.0, 18.0):
         clock.now += step_s
-        told.append((await failed(source)).message)
+        messages.append((await failed(source)).message)
     await source.close()
     assert pauses.seconds == [1.0, 2.0, 5.0, 10.0, 30.0, 30.0, 30.0]
     why = "there is no ssh on this machine: install an OpenSSH client"
-    assert told == [f"{why} · reconnecting{when}" for when in (" in 30 s", " in 18 s", "")]
+    assert messages == [f"{why} · reconnecting{when}" for when in (" in 30 s", " in 18 s", "")]
 
 
 async def test_a_fault_of_ours_surfaces_in_the_poll(monkeypatch: pytest.MonkeyPatch) -> None:
