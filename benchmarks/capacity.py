@@ -30,6 +30,7 @@ from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.sweep.plan.capacity import Pace, level_plan
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.trace import RequestTrace, collect
+from sparktop.sweep.run.capacity.forecast import most_seconds, usual_seconds
 from sparktop.sweep.run.capacity.judgement import Judged, judge
 from sparktop.sweep.run.capacity.search import CapacitySearch
 from sparktop.sweep.run.conversations.level import ramp_s
@@ -53,6 +54,8 @@ class Row(NamedTuple):
     truth: Truth
     runs: int
     minutes: float
+    forecast: tuple[float, float]
+    """Minutes that the plan named before the start, where no decision is close and at most."""
     rates: bool
 
     @property
@@ -155,6 +158,7 @@ def row(seed: int, *, show: bool = False) -> Row:
         truth(made, seed, found.tried[0]),
         sum(found.runs.values()),
         measured.seconds / 60,
+        (usual_seconds(made.plan) / 60, most_seconds(made.plan) / 60),
         made.capacity.kind is LoadKind.RATE,
     )
 
@@ -172,20 +176,39 @@ def table(rows: list[Row]) -> str:
             f"| {one.family}: {one.words} | {one.found:g} | {one.truth.words} | {apart} | "
             f"{'yes' if one.inside else 'no'} | {one.runs} | {one.minutes:.0f} |"
         )
-    families = []
+    return "\n".join([*lines, "", *families(rows), "", summary(rows)])
+
+
+def families(rows: list[Row]) -> list[str]:
+    """Return agreement and duration of each family as Markdown rows; minutes are those of virtual time."""
+    lines = [
+        "| family | set-ups | agree | strictly | runs | min, median (range) | forecast, min |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for family, group in groupby(sorted(rows, key=lambda one: one.family), key=lambda one: one.family):
         part = list(group)
-        families.append((sum(one.good for one in part) / len(part), family, part))
-    _, family, part = min(families)
-    good = sum(one.good for one in rows)
-    inside = sum(one.inside for one in rows)
-    summary = (
-        f"{good} of {len(rows)} agree within one (rates: 10 %); the exhaustive answer lies in the search's "
-        f"interval in {inside}. The worst family is *{family}*: {sum(one.good for one in part)} of "
-        f"{len(part)}."
+        minutes = sorted(one.minutes for one in part)
+        usual, most = (median(one.forecast[end] for one in part) for end in (0, 1))
+        good, strict = sum(one.good for one in part), sum(one.strict for one in part)
+        lines.append(
+            f"| {family} | {len(part)} | {good} | {strict} | {median(one.runs for one in part):.0f} | "
+            f"{median(minutes):.0f} ({minutes[0]:.0f} to {minutes[-1]:.0f}) | {usual:.0f} to {most:.0f} |"
+        )
+    return lines
+
+
+def summary(rows: list[Row]) -> str:
+    """Return how many answers agree with the truth, and the family with the least agreement."""
+    shares: dict[str, list[bool]] = {}
+    for one in rows:
+        shares.setdefault(one.family, []).append(one.good)
+    worst, found = min(shares.items(), key=lambda item: sum(item[1]) / len(item[1]))
+    good, strict, inside = (sum(getattr(one, name) for one in rows) for name in ("good", "strict", "inside"))
+    agree = f"{good} of {len(rows)} agree within one (rates: 10 %), {strict} strictly"
+    return (
+        f"{agree}; the exhaustive answer lies in the search's interval in {inside}. The worst family is "
+        f"*{worst}*: {sum(found)} of {len(found)}."
     )
-    lines += ["", summary]
-    return "\n".join(lines)
 
 
 def main() -> int:
