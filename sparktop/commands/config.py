@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.output import tell, write_out
-from sparktop.errors import ConfigError
+from sparktop.commands.output import check_file, tell, write_file, write_out
+from sparktop.errors import ConfigError, UnreachableError, UsageError
+from sparktop.files import FILE_NAME
 from sparktop.model.text import clean
 
 if TYPE_CHECKING:
     from sparktop.config.schema import Config
+    from sparktop.model.targets import Watch
 
 _IN_USE = ""
 """Value of --check without a file: the file in use."""
+_INTERRUPTED = 130
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,3 +96,50 @@ def _summary(loaded: Config) -> str:
     return ", ".join(
         f"{len(found)} {noun}{'' if len(found) == 1 else 's'}" for noun, found in parts if found
     ) or ("nothing to watch, so this machine is")
+
+
+def write_found(watch: Watch, name: str, seconds: float) -> int:
+    """Watch for `seconds`, and write the targets found into a new configuration file; return the exit code.
+
+    `name` is the file's name, "-" for standard output. An existing file is not changed.
+
+    Raises:
+        UsageError: the name does not end in .toml.
+        ConfigError: the file exists, or the configuration file in use names the targets.
+        UnreachableError: nothing answered.
+        OutputError: the file cannot be written.
+    """
+    # Late: --help needs none of them.
+    import asyncio
+
+    from sparktop.commands.observation import observe, why_nothing
+    from sparktop.config.found import check_origin, found_toml
+    from sparktop.config.schema import check
+
+    path = None if name == "-" else Path(name)
+    if path is not None:
+        if path.suffix != ".toml":
+            raise UsageError(
+                f"--write-config takes FILE.toml, not '{clean(name, 100)}': TARGETs stand before it"
+            )
+        if path.exists():
+            raise ConfigError(f"{clean(path, 300)} exists: name another file, or - to print it")
+        check_file(path)
+    check_origin(watch)
+    snapshot, interrupted, targets = asyncio.run(observe(watch, seconds))
+    for event in reversed(snapshot.events):
+        if event.subject == "discovery":
+            tell(event.message)
+    answered = (view.ok for views in (snapshot.nodes, snapshot.backends, snapshot.routers) for view in views)
+    if not any(answered):
+        raise UnreachableError(f"nothing written, {why_nothing(snapshot)}")
+    text = found_toml(targets, snapshot)
+    found = check(path or Path(name), text)
+    if path is None:
+        write_out(text)
+    else:
+        write_file(path, text)
+        shown = clean(path, 300)
+        start = "sparktop" if name == FILE_NAME else f"sparktop --config {shown}"
+        tell(f"{shown}: written: {_summary(found)}; look at it, then start: {start}")
+    return _INTERRUPTED if interrupted else 0

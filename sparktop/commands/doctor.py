@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from sparktop.commands.choice import chosen_of
-    from sparktop.doctor.check import failed, to_json, to_text
+    from sparktop.doctor.check import Status, failed, next_step, to_json, to_text
     from sparktop.doctor.limits import check_open_files, open_file_limits
     from sparktop.doctor.recordings import check_recorder
     from sparktop.doctor.software import check_versions
@@ -58,12 +58,18 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     machine, servers = asyncio.run(_examine(watch, named=bool(arguments.targets)))
     checks = [*own, *machine, *servers]
+    then = next_step(
+        checks,
+        targets=arguments.targets,
+        has_file=from_file.source != "defaults",
+        found=any(check.status is Status.OK for check in servers),
+    )
     if arguments.form == "json":
-        write_out(json.dumps(to_json(checks, datetime.now(UTC)), indent=2) + "\n")
+        write_out(json.dumps(to_json(checks, datetime.now(UTC), then), indent=2) + "\n")
     else:
         groups = {"sparktop": own, "this machine": machine, "nodes and servers": servers}
         width, color = _terminal(os.environ)
-        write_out(to_text(groups, width=width, color=color))
+        write_out(to_text(groups, then, width=width, color=color))
     return 1 if failed(checks) else 0
 
 

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 from sparktop.ending import hear
 from sparktop.model.series import Series
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.targets import EventSettings, Watch
+from sparktop.model.targets import BackendTarget, EventSettings, NodeTarget, RouterTarget, Watch
 from sparktop.store import Store
 from sparktop.store.figures import least_rate_s
 from sparktop.watch.monitor import Monitor
@@ -34,10 +35,20 @@ _REASONS = 3
 """Most reasons in the message."""
 
 
+class Observed(NamedTuple):
+    """What was seen, and what was watched in the end."""
+
+    snapshot: Snapshot
+    interrupted: bool
+    """Whether Ctrl+C ended it."""
+    targets: tuple[BackendTarget | NodeTarget | RouterTarget, ...]
+    """What was watched in the end, with all that was found."""
+
+
 async def observe(
     watch: Watch, seconds: float | None, *, simulated: bool = False, ways: Ways | None = None
-) -> tuple[Snapshot, bool]:
-    """Watch the targets for `seconds` or until Ctrl+C; return (snapshot, whether interrupted).
+) -> Observed:
+    """Watch the targets for `seconds` or until Ctrl+C.
 
     With None for `seconds`, watch until every target has reported or failed, but at most `ENOUGH_S` seconds.
     Hook and webhook are not used if `seconds` is None or below `DELIVERED_FROM_S`. `ways` creates the sources
@@ -64,11 +75,11 @@ async def observe(
         else:
             await wait_for(lambda: False, seconds, interrupted, clock=clock)
         store.judge()
-        snapshot = store.snapshot()
+        snapshot, targets = store.snapshot(), tuple(store.targets())
     finally:
         await monitor.stop()
         undo()
-    return snapshot, interrupted.is_set()
+    return Observed(snapshot, interrupted.is_set(), targets)
 
 
 async def wait_for(

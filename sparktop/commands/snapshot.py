@@ -164,7 +164,7 @@ def report(
 
     from sparktop.commands.observation import observe
 
-    snapshot, interrupted = asyncio.run(observe(watch, seconds, simulated=simulated))
+    snapshot, interrupted, _ = asyncio.run(observe(watch, seconds, simulated=simulated))
     try:
         code = _write(snapshot, form, output, size=size, theme=watch.theme)
     except UnreachableError:

@@ -11,8 +11,12 @@ from pathlib import Path
 
 from sparktop.commands.arguments import add_drawing, add_targets
 from sparktop.errors import UsageError
+from sparktop.files import FILE_NAME
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
+
+SEARCH_S = 6.0
+"""How long --write-config watches: a router's servers are tried after its first answer."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +28,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="show the run that llama-benchy reports with --emit-progress FILE: a file or a named pipe, "
         "there already or not",
+    )
+    parser.add_argument(
+        "--write-config",
+        nargs="?",
+        const=FILE_NAME,
+        metavar="FILE",
+        help=f"watch for {SEARCH_S:g} s, write a commented configuration file of what was found "
+        f"(default: {FILE_NAME}; -: to standard output), and end",
     )
 
 
@@ -40,6 +52,10 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.logfile import open_log
 
     open_log(os.environ)
+    if arguments.write_config is not None:
+        from sparktop.commands.config import write_found
+
+        return write_found(choose(arguments, os.environ), arguments.write_config, SEARCH_S)
     follow = None if arguments.follow is None else followed(arguments.follow)
     return show(choose(arguments, os.environ), follow=follow)
 

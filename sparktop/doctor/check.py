@@ -52,8 +52,28 @@ def failed(checks: Iterable[Check]) -> bool:
     return any(check.status is Status.FAIL for check in checks)
 
 
-def to_text(groups: Mapping[str, Sequence[Check]], *, width: int | None = None, color: bool = False) -> str:
+def next_step(checks: Iterable[Check], *, targets: Sequence[str], has_file: bool, found: bool) -> str:
+    """Return what to run after the doctor, as a line for the user.
+
+    `targets` are the TARGET arguments, `has_file` is whether a configuration file is in use, and `found`
+    whether a server, router or agent answered.
+    """
+    if failed(checks):
+        return "correct what FAILED, from the top, then run sparktop doctor again"
+    command = " ".join(["sparktop", *(clean(target, 200) for target in targets)])
+    if not found:
+        return f"{command} shows this machine; sparktop HOST looks elsewhere; sparktop demo simulates servers"
+    if has_file:
+        return command
+    return f"{command} shows them; with --write-config it writes a configuration file of them"
+
+
+def to_text(
+    groups: Mapping[str, Sequence[Check]], then: str = "", *, width: int | None = None, color: bool = False
+) -> str:
     """Return the checks as text: a heading for each group, a line for each check, and a line with the counts.
+
+    A last line has the next step `then`, unless that is "".
 
     `groups` has the checks by heading; empty groups are left out. Lines are wrapped to `width` cells, unless
     that is None. With `color`, statuses are coloured by ANSI escape sequences. Control characters that a
@@ -66,15 +86,21 @@ def to_text(groups: Mapping[str, Sequence[Check]], *, width: int | None = None, 
             lines += [_line(check, width, color=color) for check in checks]
             lines.append("")
     lines.append(_sum([check for checks in groups.values() for check in checks]))
+    if then:
+        lines.append(_wrapped(f"next: {then}", width))
     return "\n".join(lines) + "\n"
+
+
+def _wrapped(line: str, width: int | None) -> str:
+    if width is None or cell_width(line) <= width:
+        return line
+    return fill(line, max(_LEAST_WIDTH, width), subsequent_indent=" " * 6, break_on_hyphens=False)
 
 
 def _line(check: Check, width: int | None, *, color: bool) -> str:
     word = "FAIL" if check.status is Status.FAIL else check.status.value
     seen = f"{word:<4}  {clean(check.name, _NAME)}: {clean(check.message, _SENTENCE)}"
-    line = f"{seen} — {clean(check.advice, _SENTENCE)}" if check.advice else seen
-    if width is not None and cell_width(line) > width:
-        line = fill(line, max(_LEAST_WIDTH, width), subsequent_indent=" " * 6, break_on_hyphens=False)
+    line = _wrapped(f"{seen} — {clean(check.advice, _SENTENCE)}" if check.advice else seen, width)
     return _painted(word, _COLORS[check.status], color=color) + line[len(word) :]
 
 
@@ -90,10 +116,10 @@ def _sum(checks: Sequence[Check]) -> str:
     return ", ".join(f"{count[status]} {word}" for status, word in words.items() if count[status])
 
 
-def to_json(checks: Sequence[Check], now: datetime) -> dict[str, object]:
+def to_json(checks: Sequence[Check], now: datetime, then: str = "") -> dict[str, object]:
     """Return the report of the checks as JSON-ready values, in the schema `SCHEMA`.
 
-    `now` is the time of the report. The advice of a check is null if it is empty.
+    `now` is the time of the report, `then` the next step. The advice of a check is null if it is empty.
     """
     return {
         "schema": SCHEMA,
@@ -109,4 +135,5 @@ def to_json(checks: Sequence[Check], now: datetime) -> dict[str, object]:
             }
             for check in checks
         ],
+        "next": then or None,
     }

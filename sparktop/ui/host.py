@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
 from sparktop.ui.cadence import Cadence
 from sparktop.ui.screens.overview import OverviewScreen
 from sparktop.ui.styles import RoleStyles
@@ -43,4 +45,8 @@ class Host(Protocol):
 
     def action_save_snapshot(self) -> None:
         """Write the snapshot that is on screen as a JSON file into the current folder."""
+        ...
+
+    def targets(self) -> Sequence[BackendTarget | NodeTarget | RouterTarget]:
+        """Return what is watched at present."""
         ...

@@ -62,7 +62,7 @@ def watched(name: str, hz: int, form: str = "json", *, glance: bool = False) -> 
     )
     seconds = None if glance else min(120.0, trace(name).seconds - 2.0)
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        snapshot, interrupted = runner.run(observe(watch, seconds, ways=RecordedWays(name, hz)))
+        snapshot, interrupted, _ = runner.run(observe(watch, seconds, ways=RecordedWays(name, hz)))
     assert not interrupted
     return render(snapshot, form)
 

@@ -120,7 +120,7 @@ async def test_the_monitor_maps_the_deployments_of_a_real_litellm(
     names = ("spark-a", "spark-b")
     targets = tuple(BackendTarget(name, at) for name, at in zip(names, backends, strict=True))
     watch = Watch(backends=targets, routers=(RouterTarget("proxy", url, api_key=key),))
-    snapshot, _ = await observe(watch, None)
+    snapshot, _, _ = await observe(watch, None)
     (view,) = snapshot.routers
     assert view.deployments == {"spark-1": "spark-a", "spark-2": "spark-b", "cloud": None}
     assert view.backends == names

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from sparktop.config.edit import Place, Value, with_values
+from sparktop.config.found import Target, found_toml
 from sparktop.config.options import ALL, Option, shown_place
 from sparktop.config.watch import read_config
 from sparktop.errors import ConfigError
 from sparktop.files import PRIVATE, find_config, usual_places, write_whole
+from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 from sparktop.ui.screens.setting import Setting
@@ -91,6 +93,21 @@ class Configured:
         home = (self._env or {}).get("HOME", "")
         inside = home.startswith("/") and path.is_relative_to(home)
         return clean(Path("~", path.relative_to(home)) if inside else path, 200)
+
+    def write_found(self, targets: Sequence[Target], snapshot: Snapshot) -> str:
+        """Write a new configuration file with `targets`; return a message for the user."""
+        path = self.path
+        if path is None:
+            return "there is no configuration file here"
+        if path.exists():
+            return f"not written: {self._short(path)} exists; sparktop --write-config - prints what was found"
+        try:
+            text = found_toml(targets, snapshot)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, text)
+        except (ConfigError, OSError) as error:
+            return f"not written: {clean(error, 300)}"
+        return f"written: {self._short(path)}"
 
 
 def _text(option: Option, watch: Watch) -> str:

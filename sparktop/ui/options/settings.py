@@ -45,6 +45,8 @@ _PICTURE = "Live, or paused at a moment of the last 30 minutes, while polling go
 _PICTURE_NAME = "picture"
 _SNAPSHOT = "Writes this moment as JSON, Markdown and HTML into the current folder."
 
+_FOUND = "Writes a commented sparktop.toml with all that is on the screen, if there is no file."
+
 
 def configured_live(desk: SweepDesk, store: Store | None) -> Configured:
     """Return the settings of the file, which take effect at once in `desk` and `store` when they change."""
@@ -100,7 +102,10 @@ def pages(app: App[None], host: Host, configured: Configured) -> list[Tab]:
         Tab("states", tuple(map(option, STATES))),
         Tab("events", tuple(map(option, EVENTS))),
         Tab("sweeps", tuple(map(option, GUARD))),
-        Tab("program", (*_program(host), *map(option, RECORDER), _snapshot(host))),
+        Tab(
+            "program",
+            (*_program(host), *map(option, RECORDER), _snapshot(host), _found(app, host, configured)),
+        ),
     ]
 
 
@@ -223,6 +228,24 @@ def _snapshot(host: Host) -> Setting:
         host.action_save_snapshot()
 
     return Setting("save a snapshot", lambda: "in this folder", save, _SNAPSHOT, key)
+
+
+def _writing(app: App[None], host: Host, configured: Configured) -> list[Setting]:
+    return [_snapshot(host), _found(app, host, configured)]
+
+
+def _found(app: App[None], host: Host, configured: Configured) -> Setting:
+    """Return the line that writes a new configuration file; in the file are the targets on the screen."""
+
+    def write(_: int) -> None:
+        shown = host.overview.shown
+        if shown is not None:
+            app.notify(configured.write_found(host.targets(), shown), markup=False)
+
+    def value() -> str:
+        return "exists" if configured.path is not None and configured.path.exists() else "none"
+
+    return Setting("write a configuration", value, write, _FOUND)
 
 
 def _either(now: Callable[[], bool]) -> Callable[[], str]:

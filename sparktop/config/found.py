@@ -1,0 +1,194 @@
+"""A configuration file written from what was found: machines, servers and routers, with comments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from urllib.parse import urlsplit
+
+from sparktop.analysis.deployments import address_of
+from sparktop.errors import ConfigError
+from sparktop.files import FILE_NAME
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.router import RouterView
+from sparktop.model.snapshot import BackendView, NodeView, Snapshot
+from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.model.text import clean
+
+_HEAD = f"""\
+# Written by sparktop from what answered on {{day}}. Every setting with its default: sparktop config --default
+# After a change: sparktop config --check {FILE_NAME}
+"""
+Target = BackendTarget | NodeTarget | RouterTarget
+_NAME = 64
+"""Most characters of a name in the file."""
+_NO_DEPLOYMENTS = (
+    "# Its deployments are not known: with its key they are read and matched, else list what is behind it."
+)
+_KEY_HINT = "# The name of the environment variable that holds its API key."
+
+
+def check_origin(watch: Watch) -> None:
+    """Check that the targets of `watch` come from arguments or a search: a file's settings would get lost.
+
+    Raises:
+        ConfigError: they are those of a configuration file.
+    """
+    if watch.source != ARGUMENTS and not watch.discover and (watch.nodes or watch.backends):
+        raise ConfigError(f"{clean(watch.source, 300)} has targets already: edit it, or name other TARGETs")
+
+
+def found_toml(targets: Sequence[Target], snapshot: Snapshot) -> str:
+    """Return a configuration file with `targets` and comments on them from `snapshot`.
+
+    Backends are matched with machines and routers as in the snapshot. Targets that did not answer are in the
+    file too, with the reason as a comment.
+
+    Raises:
+        ConfigError: there are no targets.
+    """
+    if not targets:
+        raise ConfigError("nothing was found to write: name TARGETs")
+    machines = [one for one in targets if isinstance(one, NodeTarget)]
+    servers = [one for one in targets if isinstance(one, BackendTarget)]
+    nodes = {view.name: view for view in snapshot.nodes}
+    backends = {view.name: view for view in snapshot.backends}
+    routers = {view.name: view for view in snapshot.routers}
+    placed = {one.name: _machines(one, backends.get(one.name), snapshot) for one in servers}
+    blocks = [
+        *(_node(one, nodes.get(one.name)) for one in machines),
+        *_unknown_machines([one for one in servers if not placed[one.name]]),
+        *(_backend(one, backends.get(one.name), placed[one.name]) for one in servers),
+        *(_router(one, routers.get(one.name), servers) for one in targets if isinstance(one, RouterTarget)),
+    ]
+    head = _HEAD.format(day=snapshot.taken_at.date().isoformat())
+    return "\n".join([head, *("\n".join([*block, ""]) for block in blocks)])
+
+
+def _machines(target: BackendTarget, view: BackendView | None, snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the machines of a backend: those of its target, else those on which a process of it runs."""
+    if target.nodes or (view is not None and view.nodes):
+        return target.nodes or (() if view is None else view.nodes)
+    return tuple(
+        node.name
+        for node in snapshot.nodes
+        if any(process.backend == target.name for process in node.engine_processes)
+    )
+
+
+def _node(target: NodeTarget, view: NodeView | None) -> Iterator[str]:
+    yield "[[nodes]]"
+    yield from _node_facts(view)
+    yield _pair("name", target.name)
+    yield _pair("via", target.via)
+    if target.url is not None:
+        yield _pair("url", target.url)
+        yield "# The name of the environment variable that holds the agent's token."
+        yield '#token_env = "SPARKTOP_TOKEN"'
+    if target.ssh is not None:
+        yield _pair("ssh", target.ssh)
+
+
+def _node_facts(view: NodeView | None) -> Iterator[str]:
+    if view is None:
+        return
+    yield from _failed(view.failure)
+    gpus = () if view.sample is None else dict.fromkeys(gpu.name for gpu in view.sample.gpus)
+    words = [
+        view.identity.product,
+        *gpus,
+        view.identity.os,
+        view.identity.driver and f"driver {view.identity.driver}",
+    ]
+    if any(words):
+        yield f"# {', '.join(clean(word, 60) for word in words if word)}"
+
+
+def _unknown_machines(targets: Iterable[BackendTarget]) -> Iterator[list[str]]:
+    """Yield a commented machine for each host of `targets`, to uncomment."""
+    hosts = dict.fromkeys(urlsplit(target.url).hostname or "" for target in targets)
+    for host in hosts:
+        name = clean(host, _NAME)
+        yield [
+            f"# The machine {name} is not watched. Over ssh nothing has to be installed there.",
+            "#[[nodes]]",
+            f"#{_pair('name', name)}",
+            '#via = "ssh"',
+            f"#{_pair('ssh', name)}",
+        ]
+
+
+def _backend(target: BackendTarget, view: BackendView | None, nodes: tuple[str, ...]) -> Iterator[str]:
+    yield "[[backends]]"
+    if view is not None:
+        yield from _backend_facts(view)
+    yield _pair("name", target.name)
+    yield _pair("url", target.url)
+    yield _pair("engine", (view and view.engine) or target.engine)
+    host = clean(urlsplit(target.url).hostname or "", _NAME)
+    yield _pair("nodes", nodes) if nodes else f"#{_pair('nodes', (host,))}"
+    if target.slots is not None:
+        yield f"slots = {target.slots}"
+    elif view is not None and view.slots is not None:
+        yield f"#slots = {view.slots}"
+    if view is not None and view.failure is not None and view.failure.kind is FailureKind.UNAUTHORIZED:
+        yield _KEY_HINT
+        yield '#api_key_env = "VLLM_API_KEY"'
+
+
+def _backend_facts(view: BackendView) -> Iterator[str]:
+    yield from _failed(view.failure)
+    length = None if view.max_model_len is None else f"context {view.max_model_len:,} tokens"
+    engine = " ".join(word for word in (view.engine, view.version) if word)
+    if known := [clean(word, 120) for word in (engine, view.model, length) if word]:
+        yield f"# {', '.join(known)}"
+
+
+def _router(target: RouterTarget, view: RouterView | None, servers: Sequence[BackendTarget]) -> Iterator[str]:
+    yield "[[routers]]"
+    if view is not None:
+        yield from _failed(view.failure)
+        words = [view.kind, view.version, view.strategy_read and view.strategy]
+        if known := [clean(word, 60) for word in words if word]:
+            yield f"# {', '.join(known)}"
+    yield _pair("name", target.name)
+    yield _pair("url", target.url)
+    matched = {} if view is None else {name: to for name, to in (view.deployments or {}).items() if to}
+    backends = tuple(dict.fromkeys(matched.values())) or (() if view is None else view.backends)
+    if backends:
+        yield _pair("backends", backends)
+    else:
+        yield _NO_DEPLOYMENTS
+        yield f"#{_pair('backends', tuple(one.name for one in servers))}"
+    if matched:
+        pairs = ", ".join(f"{_text(name)} = {_text(to)}" for name, to in matched.items())
+        yield f"deployments = {{ {pairs} }}"
+    if view is not None:
+        yield from _elsewhere(view, servers)
+    yield _KEY_HINT
+    yield '#api_key_env = "LITELLM_KEY"'
+
+
+def _elsewhere(view: RouterView, servers: Sequence[BackendTarget]) -> Iterator[str]:
+    """Yield a comment for each deployment that is not among the backends."""
+    own = {address_of(target.url) for target in servers}
+    for one in view.told or ():
+        if view.deployments is not None and view.deployments.get(one.id) is None:
+            place = one.address and address_of(one.address)
+            if not place or place not in own:
+                yield f"# Not watched: {clean(one.address or one.id, 200)}"
+
+
+def _failed(failure: Failure | None) -> Iterator[str]:
+    if failure is not None:
+        yield f"# It did not answer: {clean(failure.message, 200)}"
+
+
+def _pair(key: str, value: str | tuple[str, ...]) -> str:
+    text = _text(value) if isinstance(value, str) else f"[{', '.join(map(_text, value))}]"
+    return f"{key} = {text}"
+
+
+def _text(value: str) -> str:
+    """Return `value` as a TOML string; a JSON string is one."""
+    return json.dumps(value, ensure_ascii=False)

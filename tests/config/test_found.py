@@ -1,0 +1,156 @@
+"""A configuration file written from what was found."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from sparktop.commands.config import write_found
+from sparktop.config.found import check_origin, found_toml
+from sparktop.config.schema import check
+from sparktop.errors import ConfigError, UsageError
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import NodeIdentity
+from sparktop.model.router import Deployment, RouterView
+from sparktop.model.snapshot import BackendView, NodeView, Snapshot
+from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.ui.options.configured import Configured
+
+LOCKED = Failure(FailureKind.UNAUTHORIZED, "HTTP 401\x1b[2J", 1.0)
+NODES = (
+    NodeTarget("here"),
+    NodeTarget("spark-b", via="agent", url="http://10.0.0.2:9750"),
+    NodeTarget("spark-c", via="ssh", ssh="me@spark-c"),
+)
+BACKENDS = (
+    BackendTarget("a", "http://127.0.0.1:8000"),
+    BackendTarget('b "quoted" \\', "http://10.0.0.2:8000"),
+    BackendTarget("far", "http://10.0.0.9:8000", slots=16),
+)
+ROUTERS = (RouterTarget("proxy", "http://127.0.0.1:4000"), RouterTarget("closed", "http://127.0.0.1:4001"))
+SNAPSHOT = Snapshot(
+    datetime(2026, 3, 4, tzinfo=UTC),
+    1.0,
+    1.0,
+    2.0,
+    nodes=(
+        NodeView("here", "local", identity=NodeIdentity(os="DGX OS 7")),
+        NodeView("spark-b", "agent"),
+        NodeView("spark-c", "ssh"),
+    ),
+    backends=(
+        BackendView(
+            "a",
+            BACKENDS[0].url,
+            "",
+            engine="vllm",
+            version="0.32.0",
+            model="m\nurl = 1",
+            nodes=("here",),
+            slots=8,
+        ),
+        BackendView(BACKENDS[1].name, BACKENDS[1].url, "", nodes=("spark-b",)),
+        BackendView("far", BACKENDS[2].url, "", failure=LOCKED),
+    ),
+    routers=(
+        RouterView(
+            "proxy",
+            ROUTERS[0].url,
+            kind="litellm",
+            strategy="least-busy",
+            strategy_read=True,
+            deployments={"one": "a", "two": BACKENDS[1].name, "three": None},
+            told=(
+                Deployment("one", "http://127.0.0.1:8000/v1"),
+                Deployment("three", "https://example.org/v1\n[[nodes]]"),
+            ),
+        ),
+        RouterView("closed", ROUTERS[1].url, failure=LOCKED),
+    ),
+)
+
+
+def test_what_was_found_comes_back_from_the_file() -> None:
+    """Machines, servers on their machines and routers with their deployments are as they were matched."""
+    text = found_toml((*NODES, *BACKENDS, *ROUTERS), SNAPSHOT)
+    watch = check(Path("x.toml"), text).watch({})
+    assert watch.nodes == NODES
+    assert [(one.name, one.url, one.engine, one.nodes, one.slots) for one in watch.backends] == [
+        ("a", "http://127.0.0.1:8000", "vllm", ("here",), None),
+        (BACKENDS[1].name, "http://10.0.0.2:8000", "auto", ("spark-b",), None),
+        ("far", "http://10.0.0.9:8000", "auto", (), 16),
+    ]
+    assert [(one.name, one.backends, dict(one.deployments)) for one in watch.routers] == [
+        ("proxy", ("a", BACKENDS[1].name), {"one": "a", "two": BACKENDS[1].name}),
+        ("closed", (), {}),
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# DGX OS 7",
+        "# vllm 0.32.0, m url = 1",
+        "#slots = 8",
+        "# It did not answer: HTTP 401 [2J",
+        '#api_key_env = "VLLM_API_KEY"',
+        "# The machine 10.0.0.9 is not watched. Over ssh nothing has to be installed there.",
+        '#ssh = "10.0.0.9"',
+        "# litellm, least-busy",
+        "# Not watched: https://example.org/v1 [[nodes]]",
+        '#api_key_env = "LITELLM_KEY"',
+    ],
+)
+def test_comments_say_what_is_known_and_what_to_fill_in(line: str) -> None:
+    """All of it is cleaned: text of a server ends no line."""
+    assert line in found_toml((*NODES, *BACKENDS, *ROUTERS), SNAPSHOT).splitlines()
+
+
+def test_every_commented_setting_is_valid() -> None:
+    """The file stays valid when all settings are uncommented."""
+    text = found_toml((*NODES, *BACKENDS, *ROUTERS), SNAPSHOT)
+    lines = [
+        line[1:] if line.startswith("#") and line[1:2] not in {" ", ""} else line
+        for line in text.splitlines()
+    ]
+    watch = check(Path("x.toml"), "\n".join(lines)).watch({})
+    assert (len(watch.nodes), watch.backends[2].nodes, watch.backends[0].slots) == (4, ("10.0.0.9",), 8)
+    assert watch.routers[1].backends == tuple(one.name for one in BACKENDS)
+
+
+def test_nothing_found_is_an_error() -> None:
+    """An empty file would only hide that."""
+    with pytest.raises(ConfigError, match=r"^nothing was found to write: name TARGETs$"):
+        found_toml((), SNAPSHOT)
+
+
+def test_targets_of_a_file_are_not_written_again() -> None:
+    """Their keys and slots would get lost; arguments, and a search, have nothing that could."""
+    named = Watch(nodes=NODES, source="sparktop.toml")
+    with pytest.raises(ConfigError, match=r"^sparktop.toml has targets already: edit it"):
+        check_origin(named)
+    check_origin(Watch(backends=BACKENDS, source=ARGUMENTS))
+    check_origin(Watch(nodes=NODES, discover=("127.0.0.1",), source="sparktop.toml, this machine"))
+
+
+def test_a_file_is_not_overwritten_and_needs_a_name(tmp_path: Path) -> None:
+    """Both are found out before anything is watched."""
+    path = tmp_path / "mine.toml"
+    path.write_text("", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"mine.toml exists: name another file, or - to print it$"):
+        write_found(Watch(), str(path), 0.1)
+    with pytest.raises(UsageError, match=r"takes FILE.toml, not '10.0.0.1:8000': TARGETs stand before it$"):
+        write_found(Watch(), "10.0.0.1:8000", 0.1)
+
+
+def test_the_menu_writes_into_the_usual_place_once(tmp_path: Path) -> None:
+    """The folder is made; a file that is there stays as it is."""
+    configured = Configured(Watch(source=ARGUMENTS), lambda _: None, {"HOME": str(tmp_path)})
+    first = configured.write_found(BACKENDS, SNAPSHOT)
+    path = tmp_path / ".config" / "sparktop" / "sparktop.toml"
+    text = path.read_text(encoding="utf-8")
+    assert (first, text) == ("written: ~/.config/sparktop/sparktop.toml", found_toml(BACKENDS, SNAPSHOT))
+    assert "exists; sparktop --write-config - prints" in configured.write_found((), SNAPSHOT)
+    assert path.read_text(encoding="utf-8") == text
