@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from sparktop.engines import vllm
 from sparktop.engines.document import Answers, field, first_model, words
-from sparktop.engines.exposition import Reader
+from sparktop.engines.exposition import Page, PageMemory, Reader
 from sparktop.engines.figures import label, total_or_none
 from sparktop.model.engine import EngineIdentity, EngineSample
 
@@ -38,27 +38,36 @@ _FINISHED = {
 _NIM = Reader({**_PLAIN, **_FINISHED, _SLOTS: _SLOTS})
 
 
-def read_ray(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
+def read_ray(
+    body: bytes, *, at: float, answer_ms: float | None = None, memory: PageMemory | None = None
+) -> EngineSample:
     """Parse a metrics page of Ray with at least one `ray_vllm` sample, dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    families = _RAY.read(body)
-    replicas = {label(labels, "ReplicaId") for family in families.values() for labels in family}
-    lane_label = "ReplicaId" if len(replicas - {None}) > 1 else "engine"
+    families = _RAY.read(body, memory)
+    lane_label = families.kept("lane label", lambda: _lane_label(families))
     return vllm.sample_of(
         families, at=at, answer_ms=answer_ms, page_bytes=len(body), engine="ray", lane_label=lane_label
     )
 
 
-def read_nim(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
+def _lane_label(page: Page) -> str:
+    """Return the label that separates the engine cores on a page of Ray."""
+    replicas = {label(labels, "ReplicaId") for places in page.places.values() for labels in places}
+    return "ReplicaId" if len(replicas - {None}) > 1 else "engine"
+
+
+def read_nim(
+    body: bytes, *, at: float, answer_ms: float | None = None, memory: PageMemory | None = None
+) -> EngineSample:
     """Parse a metrics page of a NIM, dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    families = _NIM.read(body)
+    families = _NIM.read(body, memory)
     sample = vllm.sample_of(families, at=at, answer_ms=answer_ms, page_bytes=len(body), engine="nim")
     slots = total_or_none(families.get(_SLOTS, {}))
     return replace(sample, slots=None if slots is None else int(slots))

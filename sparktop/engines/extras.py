@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
-from sparktop.engines.exposition import Family
+from sparktop.engines.exposition import Family, Page, Places
 from sparktop.engines.figures import label, only, positive, requests, share, total, total_or_none, where
-from sparktop.engines.lanes import LanePage, lane_order
+from sparktop.engines.lanes import Keep, LanePage, lane_order
 from sparktop.model.engine import POSITION
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 Extras: TypeAlias = Sequence[tuple[str, tuple[str, ...], Callable[[Family], float | None]]]
 """(key in `counts` or `gauges`, metric names, function from the samples of a lane to the value). The values
@@ -139,33 +140,98 @@ class ExtraReader:
         families: Mapping[str, Family],
         lanes: Mapping[str, dict[str, Any]],
         lane_label: str | None = None,
-        keep: Callable[[Family], Family] | None = None,
+        keep: Keep | None = None,
     ) -> None:
         """Add what a page reports to the fields of each lane (engine core); `lanes` has these by lane.
 
         A sample without a lane's label, such as one of the HTTP server, belongs to the first lane. The last
         two arguments are those of `LanePage`.
         """
-        present = families.keys() & self.names
-        if not present or not lanes:
+        page = Page.of(families)
+        key = ("extras", id(self), *lanes)
+        plan = page.kept(key, lambda: self._plan(page, lanes, lane_label, keep))
+        if not plan:
             return
-        page = LanePage(families, lane_label=lane_label, model_label="", keep=keep)
-        first = lanes[min(lanes, key=lane_order)]
-        for name in present:
-            if name == _HTTP:
-                first.setdefault("counts", {}).update(_http_counts(families[name]))
-                continue
-            for lane, family in page.lanes(name).items():
-                fields = lanes.get(lane, first)
-                for field, key, combine in self._rows[name]:
-                    value = combine(family)
-                    if value is not None:
-                        found = fields.setdefault(field, {})
-                        found[key] = found.get(key, 0.0) + value
-        for fields in lanes.values() if _OFFLOADED in present else ():
-            counts = fields.get("counts", {})
-            for key in [key for key in counts if key.endswith(OLDER)]:
-                counts.setdefault(key.removesuffix(OLDER), counts.pop(key))
+        for lane, found in page.own(key, lambda: _Found(plan)).read(page).items():
+            for field, values in found.items():
+                lanes[lane][field] = dict(values)
+
+    def _plan(
+        self, page: Page, lanes: Mapping[str, dict[str, Any]], lane_label: str | None, keep: Keep | None
+    ) -> dict[str, list[_Entry]]:
+        """Return the entries to read from each metric of these tables that is on the page."""
+        plan: dict[str, list[_Entry]] = {}
+        split = LanePage(page, lane_label=lane_label, model_label="", keep=keep)
+        first = min(lanes, key=lane_order, default=None)
+        for name in self._rows if first is not None else ():
+            if name == _HTTP and name in page:
+                plan[name] = [_Entry(first or "", "counts", None, _http_counts, page.places[name])]
+            elif name in page:
+                plan[name] = [
+                    _Entry(lane if lane in lanes else first or "", field, key, combine, places)
+                    for lane, places in split.lanes(name).items()
+                    for field, key, combine in self._rows[name]
+                ]
+        return plan
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An entry of `LaneSample.counts` or `.gauges`, or several, and the samples that it is computed from."""
+
+    lane: str
+    field: str
+    key: str | None
+    """None if `combine` returns several values by key."""
+    combine: Callable[[Family], float | Mapping[str, float] | None]
+    places: Places
+
+
+class _Found:
+    """The entries of one server's newest page."""
+
+    def __init__(self, plan: Mapping[str, Sequence[_Entry]]) -> None:
+        """Start without values."""
+        self._plan = plan
+        self._turn = 0
+        self._read: dict[str, list[tuple[_Entry, Any]]] = {}
+        self._found: dict[str, dict[str, dict[str, float]]] = {}
+
+    def read(self, page: Page) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+        """Return the values by lane, field and key; compute those again whose metrics have changed."""
+        names = [name for name in page.changed_since(self._turn) if name in self._plan]
+        self._turn = page.turn
+        if not names:
+            return self._found
+        values = page.values_read
+        for name in names:
+            self._read[name] = [
+                (entry, entry.combine({labels: values[index] for labels, index in entry.places.items()}))
+                for entry in self._plan[name]
+            ]
+        self._found = {}
+        for name in self._plan:
+            for entry, value in self._read[name]:
+                self._add(entry, value)
+        if _OFFLOADED in self._plan:
+            for found in self._found.values():
+                _prefer_newer(found.get("counts", {}))
+        return self._found
+
+    def _add(self, entry: _Entry, value: float | Mapping[str, float] | None) -> None:
+        if value is None:
+            return
+        found = self._found.setdefault(entry.lane, {}).setdefault(entry.field, {})
+        if entry.key is None:
+            found.update(cast("Mapping[str, float]", value))
+        else:
+            found[entry.key] = found.get(entry.key, 0.0) + cast("float", value)
+
+
+def _prefer_newer(counts: dict[str, float]) -> None:
+    """Move each count under an older name to its key, unless the page has one there."""
+    for key in [key for key in counts if key.endswith(OLDER)]:
+        counts.setdefault(key.removesuffix(OLDER), counts.pop(key))
 
 
 def _http_counts(family: Family) -> dict[str, float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from sparktop.engines.exposition import Family, Labels, number, without
 from sparktop.model.text import clean
@@ -16,6 +16,7 @@ from sparktop.model.text import clean
 Reading: TypeAlias = Callable[[Family], object]
 """Reduces the samples of a metric name in one engine core (lane) to the value of a `LaneSample` field."""
 
+_T = TypeVar("_T")
 _MAX_REASONS = 32
 _TOLERANCE = 1e-4
 """A share may be this much below 0 or above 1, because of rounding."""
@@ -103,7 +104,7 @@ def only(
     return lambda family: combine(where(family, name, *values))
 
 
-def where(family: Family, name: str, *values: str | None) -> Family:
+def where(family: Mapping[Labels, _T], name: str, *values: str | None) -> dict[Labels, _T]:
     """Return the samples whose label `name` is one of `values`; None selects samples without this label."""
     return {labels: value for labels, value in family.items() if label(labels, name) in values}
 

@@ -8,25 +8,29 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from sparktop.engines.error import PageError
-from sparktop.engines.exposition import Family
+from sparktop.engines.exposition import Family, Labels, Page, Places
 from sparktop.engines.figures import Reading
-from sparktop.engines.histogram import read_histogram
+from sparktop.engines.histogram import HistogramReader
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
+from sparktop.values import dataclass
 
 MAX_LANES = 512
 """Upper limit of lanes in one page; a page with more is rejected."""
 _MAX_MODELS = 64
-_EMPTY: Family = {}
+_EMPTY: Places = {}
 
 START = "process_start_time_seconds"
 """The name under which prometheus_client reports the start of the process (Unix time)."""
 CPU = "process_cpu_seconds_total"
 """The name under which prometheus_client reports the CPU time of the process."""
 
+Keep: TypeAlias = Callable[[Places], Places]
+"""Selects which samples of one metric and lane are read, by their labels alone."""
 Fields: TypeAlias = Sequence[tuple[str, tuple[str, ...], Reading]]
 """(field of `LaneSample`, metric names that it may have, function from the samples of a lane to the field's
 value). The first name that is on the page is read, whatever its value. A field may be listed twice: the
@@ -57,14 +61,15 @@ class LanePage:
         *,
         lane_label: str | None = None,
         model_label: str = "model_name",
-        keep: Callable[[Family], Family] | None = None,
+        keep: Keep | None = None,
     ) -> None:
         """Prepare to split the samples by the label `lane_label` (None: all belong to one lane, "0").
 
         `model_label` is the label that holds the model's name. `keep` selects which samples of a lane are
-        read: it is called with the samples of one metric and lane, and returns some of them (None: read all).
+        read, by their labels alone: it is called with the samples of one metric and lane, and returns some of
+        them (None: read all).
         """
-        self.families = families
+        self.families = Page.of(families)
         self.models: set[str] = set()
         self._lane_label = lane_label
         self._model_label = model_label
@@ -75,46 +80,60 @@ class LanePage:
         """Return the first of the metric `names` that is on the page, or None if none is on it."""
         return next((name for name in names if name in self.families), None)
 
-    def lanes(self, name: str | None) -> dict[str, Family]:
-        """Return the samples of the metric `name` by lane (engine core).
+    def lanes(self, name: str | None) -> dict[str, Places]:
+        """Return the samples of the metric `name` by lane (engine core), as indices of their values.
 
         Return {} if `name` is None or not on the page.
         """
-        split: dict[str, Family] = {}
-        for labels, value in self.families.get(name or "", _EMPTY).items():
+        split: dict[str, dict[Labels, int]] = {}
+        for labels, index in self.families.places.get(name or "", _EMPTY).items():
             lane = ""
             for label, text in labels:
                 if label == self._lane_label:
                     lane = text
                 elif label == self._model_label and len(self.models) < _MAX_MODELS:
                     self.models.add(text)
-            split.setdefault(self._lane_name(lane), {})[labels] = value
-        return {lane: self._keep(family) for lane, family in split.items()} if self._keep else split
+            split.setdefault(self._lane_name(lane), {})[labels] = index
+        keep = self._keep
+        return {lane: keep(places) if keep else places for lane, places in split.items()}
 
     def read(self, fields: Fields, histograms: Histograms) -> defaultdict[str, dict[str, Any]]:
         """Return {lane (engine core): {field of `LaneSample`: value}} for all fields in the two tables.
 
         A field whose metric is not on the page is absent.
         """
-        found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+        page, key = self.families, ("fields", id(fields), id(histograms))
+        plan = page.kept(key, lambda: self._plan(fields, histograms))
+        self.models |= plan.models
+        return page.own(key, lambda: _LaneFields(plan)).read(page)
+
+    def _plan(self, fields: Fields, histograms: Histograms) -> _Plan:
+        """Return where on the page the fields of each lane are."""
+        plan = _Plan((fields, histograms))
+        taken: set[tuple[str, str]] = set()
         for field, names, combine in fields:
-            for lane, family in self.lanes(self.present(names)).items():
-                if field not in found[lane]:
-                    found[lane][field] = combine(family)
+            name = self.present(names)
+            for lane, places in self.lanes(name).items():
+                if (lane, field) not in taken:
+                    taken.add((lane, field))
+                    plan.add(_Cell(lane, field, partial(_combined, combine, places)), name)
         for field, names in histograms:
             base = self.present(f"{name}_bucket" for name in names)
             if base is not None:
-                base = base.removesuffix("_bucket")
-                sums, counts = self.lanes(f"{base}_sum"), self.lanes(f"{base}_count")
-                for lane, buckets in self.lanes(f"{base}_bucket").items():
-                    found[lane][field] = read_histogram(
-                        buckets, sums.get(lane, _EMPTY), counts.get(lane, _EMPTY)
-                    )
-        return found
+                parts = [base.removesuffix("bucket") + part for part in ("bucket", "sum", "count")]
+                buckets, sums, counts = map(self.lanes, parts)
+                for lane, places in buckets.items():
+                    reader = HistogramReader(places, sums.get(lane, _EMPTY), counts.get(lane, _EMPTY))
+                    plan.add(_Cell(lane, field, reader.read), *parts)
+        plan.models = frozenset(self.models)
+        return plan
 
     def model_names(self) -> tuple[str, ...]:
         """Return the model names found so far, cleaned and sorted."""
-        return tuple(sorted({clean(model) for model in self.models} - {""}))
+        return self.families.kept(
+            ("models", *sorted(self.models)),
+            lambda: tuple(sorted({clean(model) for model in self.models} - {""})),
+        )
 
     def _lane_name(self, text: str) -> str:
         name = self._lane_names.get(text)
@@ -124,6 +143,55 @@ class LanePage:
                 message = f"a metrics page of more than {MAX_LANES} engines"
                 raise PageError(FailureKind.TOO_LARGE, message)
         return name
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """How a field of one lane is computed from the values of a page."""
+
+    lane: str
+    field: str
+    read: Callable[[Sequence[float]], object]
+
+
+class _Plan:
+    """Where on a page the fields of its lanes are: what follows from names and labels alone."""
+
+    def __init__(self, tables: object) -> None:
+        """Start without fields; `tables` are kept, because their identity names the plan."""
+        self.tables = tables
+        self.cells: dict[str, list[_Cell]] = {}
+        """Fields to compute when a value of a metric has changed, by metric name."""
+        self.models: frozenset[str] = frozenset()
+
+    def add(self, cell: _Cell, *names: str | None) -> None:
+        """Add a field that is computed from the metrics `names`."""
+        for name in names:
+            self.cells.setdefault(name or "", []).append(cell)
+
+
+class _LaneFields:
+    """The fields of the lanes of one server's newest page."""
+
+    def __init__(self, plan: _Plan) -> None:
+        """Start without values."""
+        self._plan = plan
+        self._turn = 0
+        self._found: dict[str, dict[str, Any]] = {}
+
+    def read(self, page: Page) -> defaultdict[str, dict[str, Any]]:
+        """Return the fields of each lane; compute those again whose metrics have changed."""
+        cells, values = self._plan.cells, page.values_read
+        names = page.changed_since(self._turn)
+        due = {id(cell): cell for name in names if name in cells for cell in cells[name]}
+        for cell in due.values():
+            self._found.setdefault(cell.lane, {})[cell.field] = cell.read(values)
+        self._turn = page.turn
+        return defaultdict(dict, {lane: dict(fields) for lane, fields in self._found.items()})
+
+
+def _combined(combine: Reading, places: Places, values: Sequence[float]) -> object:
+    return combine({labels: values[index] for labels, index in places.items()})
 
 
 def lane_order(lane: str) -> tuple[bool, int, str]:

@@ -18,7 +18,7 @@ labels; some builds add the label `model` to each sample.
 from __future__ import annotations
 
 from sparktop.engines.document import Answers, count, field, first_model, words
-from sparktop.engines.exposition import Reader
+from sparktop.engines.exposition import PageMemory, Reader
 from sparktop.engines.figures import requests, share, total
 from sparktop.engines.lanes import Fields, LanePage, names_of
 from sparktop.model.engine import EngineIdentity, EngineSample, Histogram, LaneSample
@@ -38,13 +38,15 @@ _FIELDS: Fields = (
 _READER = Reader(names_of(_FIELDS, (), _SECONDS))
 
 
-def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
+def read(
+    body: bytes, *, at: float, answer_ms: float | None = None, memory: PageMemory | None = None
+) -> EngineSample:
     """Parse a metrics page with at least one `llamacpp:` sample into a sample dated `at` (monotonic s).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    page = LanePage(_READER.read(body), model_label="model")
+    page = LanePage(_READER.read(body, memory), model_label="model")
     fields = page.read(_FIELDS, ())["0"]
     seconds, tokens = total(page.families.get(_SECONDS, {})), fields.get("generation_tokens")
     if seconds is not None and tokens is not None:

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 from sparktop.engines.error import PageError
+from sparktop.engines.exposition import PageMemory
 from sparktop.engines.registry import ENGINES
 from sparktop.engines.router_pages import TITLES, router_kind
 from sparktop.model.engine import EngineSample
@@ -33,7 +34,12 @@ _LOOKED_AT = 65536
 
 
 def read_page(
-    body: bytes, *, at: float, engine: str = "auto", answer_ms: float | None = None
+    body: bytes,
+    *,
+    at: float,
+    engine: str = "auto",
+    answer_ms: float | None = None,
+    memory: PageMemory | None = None,
 ) -> EngineSample:
     """Parse the response of the route where `engine` is polled (`/metrics` for "auto").
 
@@ -42,6 +48,7 @@ def read_page(
         at: monotonic time, in seconds, of the response's first byte.
         engine: a key of `ENGINES`, or "auto" to detect the engine from the names on a metrics page.
         answer_ms: time that the response took, in milliseconds.
+        memory: what is kept of the previous page of the same server, which makes the next one cheap to read.
 
     Raises:
         PageError: the page cannot be read. MALFORMED: not a metrics page at all, or not the JSON of that
@@ -53,13 +60,17 @@ def read_page(
         raise PageError(FailureKind.UNSUPPORTED, f"unknown engine {clean(engine, 40)!r}")
     if engine != "auto" and ENGINES[engine].prefix is None:
         return replace(ENGINES[engine].read(body, at=at, answer_ms=answer_ms), page=body)
-    name = engine_of(body)
+    known = memory.engine if memory is not None and memory.follow(body) else None
+    name = known or engine_of(body)
     if name is None:
         raise _without_engine(body, engine)
     if engine not in {"auto", name, *(("nim",) if name == "vllm" else ())}:  # newer NIMs write vLLM's names
         message = f"a page of {ENGINES[name].title}, not of {ENGINES[engine].title} as configured"
         raise PageError(FailureKind.UNSUPPORTED, message)
-    return replace(ENGINES[name].read(body, at=at, answer_ms=answer_ms), page=body)
+    sample = replace(ENGINES[name].read(body, at=at, answer_ms=answer_ms, memory=memory), page=body)
+    if memory is not None:
+        memory.engine = name
+    return sample
 
 
 def engine_of(body: bytes) -> str | None:

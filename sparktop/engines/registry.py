@@ -20,6 +20,7 @@ from sparktop.engines import (
     workers,
 )
 from sparktop.engines.document import Answers
+from sparktop.engines.exposition import PageMemory
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.values import dataclass
 
@@ -30,8 +31,18 @@ METRICS_PATH = "/metrics"
 class ReadPage(Protocol):
     """Function that parses one engine's page."""
 
-    def __call__(self, body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
-        """Return the sample in `body`, dated `at` (monotonic seconds), or raise `PageError`."""
+    def __call__(
+        self,
+        body: bytes,
+        *,
+        at: float,
+        answer_ms: float | None = None,
+        memory: PageMemory | None = None,
+    ) -> EngineSample:
+        """Return the sample in `body`, dated `at` (monotonic seconds), or raise `PageError`.
+
+        `memory` is what is kept of the server's previous page.
+        """
         ...
 
 

@@ -33,7 +33,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sparktop.engines.document import Answers, count, field, first_model, words
-from sparktop.engines.exposition import Family, Labels, Reader
+from sparktop.engines.exposition import Family, Labels, PageMemory, Places, Reader
 from sparktop.engines.extras import SHARED_COUNTS, SHARED_GAUGES, ExtraReader, dynamo_role
 from sparktop.engines.figures import (
     finished,
@@ -60,15 +60,15 @@ _RANK_DIGITS = 6
 """Most digits of a rank; a label with more digits is not a rank and counts as 0."""
 
 
-def _first_rank(family: Family) -> Family:
+def _first_rank(places: Places) -> Places:
     """Return the samples of the lowest (pipeline-parallel, tensor-parallel) rank that has samples.
 
     Samples with a value of the label `priority` are left out: the sample without such a value is their total.
     """
-    ranked: dict[tuple[int, int], Family] = {}
-    for labels, value in where(family, "priority", None, "").items():
+    ranked: dict[tuple[int, int], dict[Labels, int]] = {}
+    for labels, index in where(places, "priority", None, "").items():
         rank = (_rank(labels, "pp_rank"), _rank(labels, "tp_rank"))
-        ranked.setdefault(rank, {})[labels] = value
+        ranked.setdefault(rank, {})[labels] = index
     return ranked[min(ranked)] if ranked else {}
 
 
@@ -160,13 +160,15 @@ def _startup(families: Mapping[str, Family]) -> Mapping[str, float]:
     return found
 
 
-def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
+def read(
+    body: bytes, *, at: float, answer_ms: float | None = None, memory: PageMemory | None = None
+) -> EngineSample:
     """Parse a metrics page with at least one `sglang:` sample into a sample dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    page = LanePage(_READER.read(body), lane_label="dp_rank", keep=_first_rank)
+    page = LanePage(_READER.read(body, memory), lane_label="dp_rank", keep=_first_rank)
     lanes = page.read(_FIELDS, _HISTOGRAMS)
     if not lanes:
         lanes["0"] = {}

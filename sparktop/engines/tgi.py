@@ -15,7 +15,7 @@ metrics-exporter-prometheus: counters have no `_total`, and a family appears onl
 from __future__ import annotations
 
 from sparktop.engines.document import Answers, count, field, words
-from sparktop.engines.exposition import Reader
+from sparktop.engines.exposition import PageMemory, Reader
 from sparktop.engines.figures import requests, total
 from sparktop.engines.lanes import Fields, Histograms, LanePage, names_of
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
@@ -39,13 +39,15 @@ _HISTOGRAMS: Histograms = (
 _READER = Reader(names_of(_FIELDS, _HISTOGRAMS, *_FINISHED.values()))
 
 
-def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
+def read(
+    body: bytes, *, at: float, answer_ms: float | None = None, memory: PageMemory | None = None
+) -> EngineSample:
     """Parse a metrics page with at least one `tgi_` sample into a sample dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    page = LanePage(_READER.read(body))
+    page = LanePage(_READER.read(body, memory))
     fields = page.read(_FIELDS, _HISTOGRAMS)["0"]
     fields["tpot"] = fields.get("itl")
     counts = {reason: total(page.families.get(name, {})) for reason, name in _FINISHED.items()}

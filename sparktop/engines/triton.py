@@ -13,7 +13,7 @@ TensorRT-LLM's `custom_metrics_reporter.cc`.
 
 from __future__ import annotations
 
-from sparktop.engines.exposition import Family, Reader
+from sparktop.engines.exposition import Family, PageMemory, Reader
 from sparktop.engines.figures import label, only, requests, share, total, total_or_none, where
 from sparktop.engines.lanes import Fields, LanePage, names_of
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
@@ -33,13 +33,15 @@ _TIMES = {"e2e": "nv_inference_request_duration_us", "queue": "nv_inference_queu
 _READER = Reader(names_of(_FIELDS, (), *_DONE.values(), *_TIMES.values()))
 
 
-def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
+def read(
+    body: bytes, *, at: float, answer_ms: float | None = None, memory: PageMemory | None = None
+) -> EngineSample:
     """Parse a metrics page with at least one `nv_inference_` sample, dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples than any real server has.
     """
-    families = _READER.read(body)
+    families = _READER.read(body, memory)
     named = families.get(_REQUESTS) or families.get(_DONE["success"], {})
     models = {text for labels in named if (text := label(labels, "model"))}
     own = models if _REQUESTS in families or len(models) == 1 else set()

@@ -18,7 +18,7 @@ not known yet.
 from __future__ import annotations
 
 from sparktop.engines.document import identify
-from sparktop.engines.exposition import Reader
+from sparktop.engines.exposition import PageMemory, Reader
 from sparktop.engines.extras import SHARED_COUNTS, SHARED_GAUGES, ExtraReader, dynamo_role
 from sparktop.engines.figures import finished, requests, share, start_time, total, total_or_none
 from sparktop.engines.lanes import START, Fields, Histograms, LanePage, names_of
@@ -56,13 +56,15 @@ _EXTRAS = ExtraReader(SHARED_COUNTS, SHARED_GAUGES)
 _READER = Reader(names_of(_FIELDS, _HISTOGRAMS, START, _BLOCKS, _BLOCK_TOKENS, *_EXTRAS.names))
 
 
-def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
+def read(
+    body: bytes, *, at: float, answer_ms: float | None = None, memory: PageMemory | None = None
+) -> EngineSample:
     """Parse a metrics page with at least one `trtllm_` sample into a sample dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    page = LanePage(_READER.read(body))
+    page = LanePage(_READER.read(body, memory))
     fields = page.read(_FIELDS, _HISTOGRAMS)["0"]
     blocks = total_or_none(page.families.get(_BLOCKS, {}))
     block_tokens = total_or_none(page.families.get(_BLOCK_TOKENS, {}))

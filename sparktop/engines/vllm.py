@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sparktop.engines.exposition import Family, Reader
+from sparktop.engines.exposition import Family, PageMemory, Places, Reader
 from sparktop.engines.extras import VLLM as EXTRAS
 from sparktop.engines.extras import dynamo_role
 from sparktop.engines.figures import (
@@ -118,13 +118,15 @@ NAMES = names_of(_FIELDS, _HISTOGRAMS, START, CPU, _CONFIG, *EXTRAS.names)
 _READER = Reader(NAMES)
 
 
-def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
+def read(
+    body: bytes, *, at: float, answer_ms: float | None = None, memory: PageMemory | None = None
+) -> EngineSample:
     """Parse a metrics page with at least one `vllm:` sample into a sample dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    return sample_of(_READER.read(body), at=at, answer_ms=answer_ms, page_bytes=len(body))
+    return sample_of(_READER.read(body, memory), at=at, answer_ms=answer_ms, page_bytes=len(body))
 
 
 def sample_of(
@@ -144,13 +146,13 @@ def sample_of(
         PageError: the page has more lanes than any real server has.
     """
     page = LanePage(families, lane_label=lane_label)
+    families = page.families
     fields = page.read(_FIELDS, _HISTOGRAMS)
-    configs = page.lanes(_CONFIG)
-    named = [lane for lane, family in configs.items() if any(label(labels, "engine") for labels in family)]
+    named, capacities = page.families.kept("capacities", lambda: _lanes_of_config(page, list(fields)))
     for lane in named or (() if fields else ("0",)):
         fields.setdefault(lane, {})
     if lane_label == "engine":
-        for lane, capacity in _capacities(configs, named, list(fields)).items():
+        for lane, capacity in capacities.items():
             fields[lane]["kv_capacity_tokens"] = capacity
     EXTRAS.add(families, fields, lane_label)
     if START not in families and engine == "vllm":
@@ -182,7 +184,18 @@ def _correct_for_several_servers(page: LanePage, lanes: Iterable[dict[str, Any]]
                 fields.setdefault(field, 0.0)
 
 
-def _capacities(configs: Mapping[str, Family], named: Iterable[str], lanes: list[str]) -> dict[str, float]:
+def _lanes_of_config(page: LanePage, lanes: list[str]) -> tuple[list[str], dict[str, float]]:
+    """Return (lanes that the cache metric names, capacity of the KV cache in tokens by lane).
+
+    `lanes` are those of the other metrics; a page without any has the lane "0".
+    """
+    configs = page.lanes(_CONFIG)
+    named = [lane for lane, places in configs.items() if any(label(labels, "engine") for labels in places)]
+    every = dict.fromkeys((*lanes, *(named or (() if lanes else ("0",)))))
+    return named, _capacities(configs, named, list(every))
+
+
+def _capacities(configs: Mapping[str, Places], named: Iterable[str], lanes: list[str]) -> dict[str, float]:
     """Return the capacity of the KV cache in tokens, by lane (engine core); unknown capacities are left out.
 
     `configs` has the samples of vLLM's cache metric by lane, and `named` the lanes that have an engine label.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparktop.engines.exposition import Family, Reader
+from sparktop.engines.exposition import PageMemory, Places, Reader
 from sparktop.engines.extras import DYNAMO_IN_FLIGHT, SHARED_COUNTS, SHARED_GAUGES, ExtraReader, dynamo_role
 from sparktop.engines.figures import only, share, start_time, total, where
 from sparktop.engines.lanes import START, Fields, Histograms, LanePage, names_of
@@ -59,14 +59,16 @@ _LMCACHE_EXTRAS = ExtraReader(
 _LMCACHE_READER = Reader((*_LMCACHE_EXTRAS.names, START))
 
 
-def read_dynamo(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
+def read_dynamo(
+    body: bytes, *, at: float, answer_ms: float | None = None, memory: PageMemory | None = None
+) -> EngineSample:
     """Parse the page of a Dynamo worker without its engine's names, dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples than any real server has.
     """
-    families = _DYNAMO_READER.read(body)
-    page = LanePage(families, model_label="model", keep=lambda family: _generate(family) or family)
+    families = _DYNAMO_READER.read(body, memory)
+    page = LanePage(families, model_label="model", keep=lambda places: _generate(places) or places)
     fields = page.read(_DYNAMO, _DYNAMO_TIMES)
     done = only("dynamo_endpoint", "generate", combine=total)(families.get(_DYNAMO_DONE, {}))
     fields["0"]["finished"] = {} if done is None else {"unknown": done}
@@ -84,18 +86,20 @@ def read_dynamo(body: bytes, *, at: float, answer_ms: float | None = None) -> En
     )
 
 
-def _generate(family: Family) -> Family:
+def _generate(places: Places) -> Places:
     """Return the samples of the endpoint that generates text; a worker also has endpoints for its control."""
-    return where(family, "dynamo_endpoint", "generate")
+    return where(places, "dynamo_endpoint", "generate")
 
 
-def read_lmcache(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
+def read_lmcache(
+    body: bytes, *, at: float, answer_ms: float | None = None, memory: PageMemory | None = None
+) -> EngineSample:
     """Parse the page of an LMCache server, dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples than any real server has.
     """
-    families = _LMCACHE_READER.read(body)
+    families = _LMCACHE_READER.read(body, memory)
     fields: dict[str, dict[str, Any]] = {"0": {}}
     _LMCACHE_EXTRAS.add(families, fields)
     return EngineSample(

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import TypeAdapter, ValidationError
 
 from sparktop.engines import PageError, read_page
+from sparktop.engines.exposition import PageMemory
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.event import Severity
 from sparktop.model.failure import Failure
@@ -49,6 +50,8 @@ _READINGS: Mapping[type[Any], Kind] = {
     RanksReading: Kind.RANKS,
     Failure: Kind.FAIL,
 }
+_MOST_PAGES = 1000
+"""Servers of a recording of which the previous page is kept."""
 _TEXT = 300
 
 
@@ -184,28 +187,40 @@ def sweep_of(record: Record) -> SweepView | None:
     return cast("SweepView", _validated(SweepView, record.body)) if record.body else None
 
 
-def call_of(record: Record) -> Call | None:
+def call_of(record: Record, pages: dict[str, PageMemory] | None = None) -> Call | None:
     """Return the call that a record describes; None if its kind is unknown or changes no store.
 
+    `pages` is what is kept of each server's previous page, by source; records in order are cheaper with it.
     All text is cleaned of control characters, as text from live servers and machines is.
 
     Raises:
         RecordError: the record is not one that `record_of` made.
     """
+    if record.kind == Kind.PAGE:
+        return _page(record, pages)
     read = _READERS.get(record.kind)
     return None if read is None else read(record)
 
 
-def _page(record: Record) -> Call:
+def _memory(pages: dict[str, PageMemory], source: str) -> PageMemory | None:
+    """Return what is kept of the previous page of `source`; None for more sources than anybody records."""
+    if source not in pages and len(pages) < _MOST_PAGES:
+        pages[source] = PageMemory()
+    return pages.get(source)
+
+
+def _page(record: Record, pages: dict[str, PageMemory] | None) -> Call:
     fields = record.fields
     engine, at = fields.get("engine"), _number(fields.get("at"))
     if not isinstance(engine, str) or at is None:
         raise RecordError("a page without its engine or time")
     try:
-        sample = read_page(record.body, at=at, engine=engine, answer_ms=_number(fields.get("answer_ms")))
+        answer_ms, key = _number(fields.get("answer_ms")), _key(record)
+        memory = None if pages is None else _memory(pages, key.label)
+        sample = read_page(record.body, at=at, engine=engine, answer_ms=answer_ms, memory=memory)
     except PageError as error:
         raise RecordError(f"a page that cannot be read: {clean(error.message, _TEXT)}") from None
-    return Call(Change.ACCEPT, (_key(record), sample, _number(fields.get("took_ms"))))
+    return Call(Change.ACCEPT, (key, sample, _number(fields.get("took_ms"))))
 
 
 def _value(kind: type[Any]) -> Callable[[Record], Call]:
@@ -260,7 +275,6 @@ def _self(record: Record) -> Call:
 
 
 _READERS: Mapping[str, Callable[[Record], Call | None]] = {
-    Kind.PAGE: _page,
     Kind.NODE: _value(NodeSample),
     Kind.MEMORY: _value(MemorySample),
     Kind.ROUTER: _value(RouterSample),

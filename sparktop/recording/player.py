@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
+from sparktop.engines.exposition import PageMemory
 from sparktop.errors import UsageError
 from sparktop.model.instant import Instant
 from sparktop.model.snapshot import Snapshot
@@ -198,6 +199,8 @@ class Player:
         """Records that were passed over because they could not be read."""
         self.marks: list[tuple[Instant, str]] = []
         """Marks of the user that were played."""
+        self._pages: dict[str, PageMemory] = {}
+        """What is kept of each server's previous page."""
         self._target: datetime | None = None
         """Moment of the last jump; None if the recording is played from its start."""
         self._begin(recording.frames[0])
@@ -230,7 +233,7 @@ class Player:
 
     def _call_of(self, record: Record) -> Call | None:
         """Return the call of the store that a record describes; None if it describes none."""
-        return call_of(record)
+        return call_of(record, self._pages)
 
     def seek(self, wall: datetime, *, warm_up_s: float = WARM_UP_S) -> None:
         """Go to a moment: replay the `warm_up_s` seconds before it into a new store."""

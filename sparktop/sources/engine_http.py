@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 
 from sparktop.engines import ENGINES, METRICS_PATH, PageError, read_page
 from sparktop.engines.document import parse
+from sparktop.engines.exposition import PageMemory
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget
@@ -63,6 +64,7 @@ class EngineSource:
         self._where = host_and_port(target.url)
         self._key_problem = key_problem(target.api_key)
         self._finder = RouteFinder(target.engine, clock)
+        self._memory = PageMemory()
         self._asking: asyncio.Task[None] | None = None
         self._identity_due = True
         self._asked_at = -_IDENTITY_AGAIN_S
@@ -125,7 +127,9 @@ class EngineSource:
         answer = await self._get(path, deadline_s)
         async with self._session.turn:
             await asyncio.sleep(0)  # yield first: a key press or another answer's time stamp comes before
-            return read_page(answer.body, at=answer.at, engine=engine, answer_ms=answer.answer_ms)
+            return read_page(
+                answer.body, at=answer.at, engine=engine, answer_ms=answer.answer_ms, memory=self._memory
+            )
 
     async def _get(self, path: str, deadline_s: float) -> Answer:
         if self._key_problem is not None:

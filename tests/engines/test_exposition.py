@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparktop.engines import exposition
 from sparktop.engines.error import PageError
-from sparktop.engines.exposition import Reader, number, parse_labels
+from sparktop.engines.exposition import PageMemory, Reader, number, parse_labels, reader
 from sparktop.model.failure import FailureKind
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -73,7 +72,7 @@ pages = st.builds(
 )
 
 
-def flat(families: dict[str, dict[tuple[tuple[str, str], ...], float]]) -> Samples:
+def flat(families: Mapping[str, dict[tuple[tuple[str, str], ...], float]]) -> Samples:
     return {(name, labels): value for name, family in families.items() for labels, value in family.items()}
 
 
@@ -159,9 +158,29 @@ def test_broken_utf8_in_labels_keeps_two_names_apart() -> None:
     assert sorted(family.values()) == [1.0, 2.0]
 
 
+@given(
+    body=pages, changes=st.lists(st.tuples(st.integers(0, 9), st.sampled_from((*NUMBERS, ""))), max_size=3)
+)
+@settings(deadline=None)
+def test_a_page_that_follows_another_is_read_as_if_it_were_alone(
+    body: bytes, changes: list[tuple[int, str]]
+) -> None:
+    """Whatever line has another value: what is kept of the page before changes nothing."""
+    known, memory = Reader(WANTED), PageMemory()
+    known.read(body, memory)
+    page_lines = body.split(b"\n")
+    for row, value in changes:
+        head = page_lines[row % len(page_lines)].rpartition(b" ")[0]
+        page_lines[row % len(page_lines)] = head + b" " + value.encode()
+        other = b"\n".join(page_lines)
+        memory.follow(other)
+        # As text, because NaN is not equal to itself.
+        assert repr(flat(known.read(other, memory))) == repr(flat(known.read(other)))
+
+
 def test_a_page_of_endless_samples_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the limit of samples the page is refused instead of filling the memory."""
-    monkeypatch.setattr(exposition, "MAX_SAMPLES", 1000)
+    monkeypatch.setattr(reader, "MAX_SAMPLES", 1000)
     lines = [b'vllm:a{x="%d"} 1\n' % number for number in range(1001)]
     assert len(Reader(WANTED).read(b"".join(lines[:1000]))["vllm:a"]) == 1000
     with pytest.raises(PageError, match="1,000 samples") as error:

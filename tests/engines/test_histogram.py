@@ -6,11 +6,17 @@ import math
 
 import pytest
 
-from sparktop.engines.exposition import Family, Labels
-from sparktop.engines.histogram import read_histogram
+from sparktop.engines.exposition import Family, Labels, Page
+from sparktop.engines.histogram import HistogramReader
 from sparktop.model.engine import Histogram
 
 INF = math.inf
+
+
+def read_histogram(buckets: Family, sums: Family, counts: Family) -> Histogram | None:
+    """The histogram of a page with these samples alone."""
+    page = Page.of({"buckets": buckets, "sums": sums, "counts": counts})
+    return HistogramReader(*page.places.values()).read(page.values_read)
 
 
 def buckets(*pairs: tuple[str, float], **labels: str) -> Family:

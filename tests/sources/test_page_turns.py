@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from sparktop.engines import read_page
+from sparktop.engines.exposition import PageMemory
 from sparktop.model.engine import EngineSample
 from sparktop.sources import engine_http
 from sparktop.sources.engine_http import EngineSource
@@ -28,10 +29,10 @@ async def test_other_work_runs_between_two_pages(serve: Serve, monkeypatch: pyte
             rounds += 1
 
     def noted(
-        body: bytes, *, at: float, engine: str = "auto", answer_ms: float | None = None
+        body: bytes, *, at: float, engine: str, answer_ms: float | None, memory: PageMemory
     ) -> EngineSample:
         read_at.append(rounds)
-        return read_page(body, at=at, engine=engine, answer_ms=answer_ms)
+        return read_page(body, at=at, engine=engine, answer_ms=answer_ms, memory=memory)
 
     monkeypatch.setattr(engine_http, "read_page", noted)
     session = SharedSession()

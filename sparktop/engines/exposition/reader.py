@@ -3,8 +3,9 @@
 Format: https://prometheus.io/docs/instrumenting/exposition_formats/. One regular expression scans the page in
 C and stops only at lines that begin with a wanted name. Of all other lines, including HELP and TYPE comments,
 it reads only the first bytes. The expression never backtracks (possessive quantifiers and atomic groups), so
-the time grows linearly with the size of any page. Parsed label blocks are cached between pages, because the
-next page of a server has the same blocks.
+the time grows linearly with the size of any page. Parsed label blocks are cached, because the pages of other
+servers have the same blocks. Where the caller keeps a `PageMemory`, the next page of the same server is
+followed (`sparktop.engines.exposition.layout`), which is cheaper, as long as only numbers change.
 """
 
 from __future__ import annotations
@@ -12,29 +13,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
-from typing import TypeAlias
+from itertools import accumulate
 
 from sparktop.engines.error import PageError
+from sparktop.engines.exposition.labels import Labels, labels_of, number
+from sparktop.engines.exposition.layout import Layout, PageMemory, unread_text
+from sparktop.engines.exposition.page import Page, Places
 from sparktop.model.failure import FailureKind
-
-Labels: TypeAlias = tuple[tuple[str, str], ...]
-"""(name, value) of each label, sorted by name. Values are not cleaned; bytes that are not UTF-8 are kept as
-surrogates, so that two different values stay different."""
-Family: TypeAlias = dict[Labels, float]
-"""Value by labels, for all samples of one metric name. A value that is not a number is NaN. An empty family
-means that the name is on the page but a line of it could not be parsed, so no line of it is trusted."""
 
 MAX_SAMPLES = 50_000
 """Wanted samples accepted from one page; vLLM 0.32 has about 205 per engine."""
 _AT_ONCE = 1 << 20
 """Most bytes of a page whose samples are found in one step, all in memory."""
-_MAX_LABELS = 256
-"""Labels of one sample; a line with more counts as malformed. vLLM 0.32 has up to 37."""
-_MAX_KEPT_BLOCK = 2048
-_KEPT_BLOCKS = 4096
-"""Label blocks cached, and the longest one cached in bytes: at most 20 MB, in practice 90 short blocks per
-lane."""
 
 # Labels up to the last brace of the line (values may hold braces), a value, and an optional timestamp. If
 # the line does not end there, it is malformed and the groups stay empty.
@@ -47,9 +37,6 @@ _EXEMPLAR = re.compile(
     rb"[ \t]*+([^\s{}]++)(?:[ \t]++[-+.0-9eE]++)?+[ \t]++#[ \t]"
 )
 """Labels and value of a sample with an OpenMetrics exemplar: `{le="1"} 5 # {trace_id="x"} 0.4`."""
-_LABEL = re.compile(rb'[ \t]*+([A-Za-z_]\w*+)[ \t]*+=[ \t]*+"([^"\\\n]*+(?:\\.[^"\\\n]*+)*+)"[ \t]*+(?:,|\Z)')
-_ESCAPE = re.compile(rb'\\[\\n"]')
-_ESCAPED = {b"\\\\": b"\\", b"\\n": b"\n", b'\\"': b'"'}
 
 
 class Reader:
@@ -64,32 +51,45 @@ class Reader:
         self._names = {name.encode(): known[name] for name in known}
         self._line = re.compile(rb"\n[ \t]*+(" + _any_of(self._names) + rb")(?=[\s{]|\Z)" + _REST)
 
-    def read(self, body: bytes) -> dict[str, Family]:
+    def read(self, body: bytes, memory: PageMemory | None = None) -> Page:
         """Return the samples on the page `body`, by wanted metric name; names not on the page are absent.
 
         If a page repeats a sample (same name, same labels in any order), the last value counts. A name with a
-        malformed line has an empty family.
+        malformed line has an empty family. `memory` is what is kept of the server's previous page.
 
         Raises:
             PageError: more than `MAX_SAMPLES` wanted samples.
         """
-        families: dict[str, Family] = {}
-        unreadable: set[str] = set()
-        names, kept = self._names, _kept_labels
+        known = memory.current(self, body) if memory is not None else None
+        if known is not None:
+            return known
+        found = _Found()
         for key, block, value in self._samples(body):
-            labels = (
-                () if not block else kept(block) if len(block) <= _MAX_KEPT_BLOCK else parse_labels(block)
-            )
-            name = names[key]
-            if not value or labels is None:
-                unreadable.add(name)
-                continue
-            family = families.get(name)
-            if family is None:
-                family = families[name] = {}
-            family[labels] = number(value)
-        families.update((name, {}) for name in unreadable)
-        return families
+            found.add(self._names[key], block, value)
+        if memory is None or b"# {" in body or len(body) > _AT_ONCE:
+            return Page(found.trusted(), found.values)
+        return self._learn(memory, body, found)
+
+    def _learn(self, memory: PageMemory, body: bytes, found: _Found) -> Page:
+        """Keep a page without exemplars, in which `found` are the samples; return these by line."""
+        lines = body.split(b"\n")
+        starts = accumulate((len(line) + 1 for line in lines), initial=0)
+        row_at = {start: row for row, start in enumerate(starts)}
+        texts, names, values = list(map(unread_text, lines)), [""] * len(lines), [math.nan] * len(lines)
+        rows = []
+        matches = self._line.finditer(b"\n" + body)
+        for match, name, value in zip(matches, found.names, found.values, strict=True):
+            start = match.start()
+            row = row_at[start]
+            read = name and match.end(3) - start - 1 == len(lines[row])
+            texts[row] = lines[row][: match.start(3) - start - 1] if read else None
+            names[row], values[row] = name, value
+            rows.append(row)
+        places = {
+            name: {labels: rows[index] for labels, index in family.items()}
+            for name, family in found.trusted().items()
+        }
+        return memory.learn(self, body, Layout(texts, lines, names, places), values)
 
     def _samples(self, body: bytes) -> Iterable[tuple[bytes, bytes | None, bytes | None]]:
         """Return the (name, block of labels, value) of each wanted sample; without a value it is malformed.
@@ -114,6 +114,38 @@ class Reader:
             if found is not None:
                 block, value = found.groups()
             yield key, block, value
+
+
+class _Found:
+    """The samples of a page, in the order of the page."""
+
+    def __init__(self) -> None:
+        """Start without samples."""
+        self.values: list[float] = []
+        """Value of each line with a wanted name, NaN of a malformed one."""
+        self.names: list[str] = []
+        """Metric name of each of these lines, "" of a malformed one."""
+        self._places: dict[str, dict[Labels, int]] = {}
+        self._unreadable: set[str] = set()
+
+    def add(self, name: str, block: bytes | None, value: bytes | None) -> None:
+        """Add the sample of a line; without a value, the line is malformed."""
+        labels = labels_of(block)
+        if not value or labels is None:
+            self._unreadable.add(name)
+            self.names.append("")
+            self.values.append(math.nan)
+            return
+        places = self._places.get(name)
+        if places is None:
+            places = self._places[name] = {}
+        places[labels] = len(self.values)
+        self.values.append(number(value))
+        self.names.append(name)
+
+    def trusted(self) -> dict[str, Places]:
+        """Return the samples by metric name; a name with a malformed line has none."""
+        return {**self._places, **{name: {} for name in self._unreadable}}
 
 
 def _too_many() -> PageError:
@@ -145,47 +177,3 @@ def _any_of(names: Iterable[bytes]) -> bytes:
         return b""
     pattern = branches[0] if len(branches) == 1 else b"(?:" + b"|".join(branches) + b")"
     return b"(?:" + pattern + b")?" if ends_here is not None else pattern
-
-
-def number(text: str | bytes) -> float:
-    """Return `text` as a float; NaN when it is not a number (`1_000` and non-ASCII digits are rejected)."""
-    try:
-        found = float(text)
-    except ValueError:
-        return math.nan
-    underscore = b"_" in text if isinstance(text, bytes) else "_" in text
-    return math.nan if underscore or not text.isascii() else found
-
-
-def without(labels: Labels, name: str) -> Labels:
-    """Return `labels` without the label `name`."""
-    return tuple(pair for pair in labels if pair[0] != name)
-
-
-def parse_labels(block: bytes) -> Labels | None:
-    r"""Parse a block of labels in braces; return (name, value) pairs sorted by name.
-
-    Return None if the block is malformed, has too many labels or has a label twice.
-
-    In values, `\\`, `\"` and `\n` are unescaped; any other backslash is kept.
-    """
-    pairs: dict[str, str] = {}
-    position, end = 1, len(block) - 1
-    while position < end:
-        match = _LABEL.match(block, position, end)
-        if match is None:
-            if block[position:end].strip(b" \t"):
-                return None
-            break
-        name, value = match.groups()
-        if b"\\" in value:
-            value = _ESCAPE.sub(lambda escape: _ESCAPED[escape[0]], value)
-        key = name.decode()
-        if key in pairs or len(pairs) >= _MAX_LABELS:
-            return None
-        pairs[key] = value.decode("utf-8", "surrogateescape")
-        position = match.end()
-    return tuple(sorted(pairs.items()))
-
-
-_kept_labels = lru_cache(_KEPT_BLOCKS)(parse_labels)

@@ -1,0 +1,132 @@
+"""Pages that are followed from poll to poll: the same samples as those of pages that are read whole."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparktop.engines import ENGINES, PageError, read_page
+from sparktop.engines.exposition import PageMemory
+from sparktop.model.engine import EngineSample
+
+DATA = Path(__file__).parent.parent / "data"
+PAGES = sorted(path.relative_to(DATA).as_posix() for path in DATA.rglob("*.prom"))
+VLLM = "vllm-0.32/t010.prom"
+Change = Callable[[random.Random, bytes], bytes]
+
+
+def reading(body: bytes, memory: PageMemory | None = None) -> EngineSample | str:
+    """The sample of a page without its text, or why there is none."""
+    try:
+        return replace(read_page(body, at=1.0, memory=memory), page=b"")
+    except PageError as error:
+        return error.message
+
+
+def numbers(rng: random.Random, body: bytes, share: float = 0.3) -> bytes:
+    """The page with other plain numbers in some of its lines."""
+
+    def other(match: re.Match[bytes]) -> bytes:
+        value = rng.choice((b"0", b"7", b"1.5e+03", b"%.3f" % rng.uniform(0, 99), b"-1", b"1e400", b"12-3"))
+        return match[1] + value if rng.random() < share else match[0]
+
+    return re.sub(rb"(?m)^([^#\n][^\n]* )([-+.0-9eE]+)$", other, body)
+
+
+def in_a_line(change: Callable[[random.Random, bytes], bytes]) -> Change:
+    """A change of one line that holds a sample."""
+
+    def changed(rng: random.Random, body: bytes) -> bytes:
+        lines = body.split(b"\n")
+        row = rng.choice([row for row, line in enumerate(lines) if line and not line.startswith(b"#")])
+        lines[row] = change(rng, lines[row])
+        return b"\n".join(lines)
+
+    return changed
+
+
+def word(text: bytes) -> Change:
+    """A change of the value of a line to `text`."""
+    return in_a_line(lambda _, line: line.rpartition(b" ")[0] + b" " + text)
+
+
+CHANGES: dict[str, Change] = {
+    "numbers": numbers,
+    "no number": word(b"NaN"),
+    "infinite": word(b"+Inf"),
+    "underscore": word(b"1_0"),
+    "no value": word(b""),
+    "time stamp": in_a_line(lambda _, line: line + b" 1700000000"),
+    "carriage return": in_a_line(lambda _, line: line + b"\r"),
+    "exemplar": in_a_line(lambda _, line: line + b' # {trace_id="x"} 0.4'),
+    "gone": in_a_line(lambda _, _line: b""),
+    "twice": in_a_line(lambda _, line: line + b"\n" + line),
+    "other label": in_a_line(lambda _, line: line.replace(b'="', b'="x', 1)),
+    "other name": in_a_line(lambda rng, line: rng.choice((b"x", b" ")) + line),
+    "value alone": in_a_line(lambda _, line: line.rpartition(b" ")[2]),
+    "swapped": in_a_line(lambda _, _line: b"vllm:num_requests_running 3"),
+    "cut": lambda rng, body: body[: rng.randrange(len(body))],
+    "nothing": lambda _, body: body,
+}
+
+
+def following(rng: random.Random, body: bytes) -> Iterator[bytes]:
+    """A page and pages after it, each with another change."""
+    yield body
+    for change in rng.sample(list(CHANGES.values()), len(CHANGES)):
+        yield numbers(rng, body)
+        yield change(rng, body)
+        yield body
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_followed_page_has_the_samples_of_a_page_read_whole(path: str) -> None:
+    """Whatever changes from one page to the next: values, lines, labels, names or marks."""
+    memory, rng = PageMemory(), random.Random(path)  # noqa: S311 - not a secret
+    for body in following(rng, (DATA / path).read_bytes()):
+        assert reading(body, memory) == reading(body)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_only_plain_numbers_are_followed(change: str) -> None:
+    """A page in which anything else changed is left to the reader."""
+    body, memory = (DATA / VLLM).read_bytes(), PageMemory()
+    rng = random.Random(change)  # noqa: S311 - not a secret
+    reading(body, memory)
+    other = numbers(rng, body, 0.2) if change == "numbers" else CHANGES[change](rng, body)
+    assert memory.follow(other) == (change == "nothing" or (change == "numbers" and b"12-3" not in other))
+
+
+def test_a_page_of_another_engine_is_recognised() -> None:
+    """Another server may answer at the same address."""
+    memory = PageMemory()
+    for path in (VLLM, "tgi/metrics.prom", VLLM, "families/router-stack.prom", "sglang/dp-ranks.prom"):
+        body = (DATA / path).read_bytes()
+        assert reading(body, memory) == reading(body)
+
+
+def test_replicas_share_their_layout_but_not_their_values() -> None:
+    """Two servers whose pages have the same text keep it once."""
+    body = (DATA / VLLM).read_bytes()
+    first, second = PageMemory(), PageMemory()
+    other = re.sub(rb"(num_requests_running\S+) \S+", rb"\1 5.0", body)
+    before = reading(body, first)
+    assert reading(other, second) != before
+    assert reading(body, first) == before
+    assert first._layout is second._layout
+
+
+def test_values_that_stay_keep_their_objects() -> None:
+    """A histogram that has not changed is the same object: comparing it costs nothing."""
+    memory, body = PageMemory(), (DATA / VLLM).read_bytes()
+    first = ENGINES["vllm"].read(body, at=1.0, memory=memory)
+    moved = re.sub(rb"(num_requests_running\S+) \S+", rb"\1 5.0", body)
+    assert memory.follow(moved)
+    second = ENGINES["vllm"].read(moved, at=2.0, memory=memory)
+    assert second.lanes[0].running == 5.0
+    assert second.lanes[0].ttft is first.lanes[0].ttft is not None
