@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "dump": "figures of a recording for other programs: jsonl, csv or openmetrics",
     "replay": "a recording on the screen as it was, at any moment and speed",
     "export": "what sparktop knows as metrics for Prometheus, without a screen",
+    "serve": "the board in web browsers, live and read-only, without a screen",
     "agent": "serve this machine's readings to remote viewers, over HTTP or through ssh",
     "doctor": "what works, what does not and what to do, one line a check",
     "config": "print the configuration file or an example of one, or check it",

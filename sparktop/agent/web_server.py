@@ -1,6 +1,7 @@
 """An HTTP server that only answers GET and HEAD: authentication, limits, refusals and a bounded end.
 
-`AgentServer` and the server of `sparktop export` add the routes.
+`AgentServer` and the servers of `sparktop export` and `sparktop serve` add the routes. The last one overrides
+who is admitted.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ _HEADERS = {
 
 class WebServer:
     """Serves the routes of a subclass over HTTP, and /healthz without a token."""
+
+    forms: Collection[str] = ()
+    """Paths that also take a POST request with a body: forms, which change nothing but cookies."""
 
     def __init__(
         self,
@@ -108,29 +112,43 @@ class WebServer:
     async def _answer(
         self, request: web.BaseRequest, connection: Connection, *, in_time: bool
     ) -> web.StreamResponse:
-        admitted = self._guard.admits(request.headers.get("Authorization"))
+        admitted = self.admits(request)
         # Clients without the token have a budget of their own, so that guessing it locks out no viewer.
         in_time = self._rates.take((connection.peer, admitted)) and in_time
         path = request.rel_url.raw_path
-        if (refused := _refused(request, in_time=in_time)) is not None:
+        if (refused := _refused(request, in_time=in_time, is_form=path in self.forms)) is not None:
             return refused
-        if not _is_host(request.headers.get("Host"), self._hosts):
+        if not self.is_host(request.headers.get("Host")):
             return text(421, "this server has another name", close=True)
         if path == "/healthz":
             return json_bytes(json.dumps({"ok": True, "sparktop": __version__}).encode())
         if not admitted:
-            return text(401, "unauthorized", close=True, headers={"WWW-Authenticate": "Bearer"})
+            return await self.unknown(request, path)
         connection.proven = True
         return await self.respond(request, path)
 
+    def admits(self, request: web.BaseRequest) -> bool:
+        """Return whether a request has the token, or none is required."""
+        return self._guard.admits(request.headers.get("Authorization"))
 
-def _refused(request: web.BaseRequest, *, in_time: bool) -> web.Response | None:
+    def is_host(self, header: str | None) -> bool:
+        """Return whether the Host header `header` names this server."""
+        return _is_host(header, self._hosts)
+
+    async def unknown(self, request: web.BaseRequest, path: str) -> web.StreamResponse:  # noqa: ARG002 - for subclasses
+        """Respond to a request without the token; `path` is its URL's path, without the query."""
+        return text(401, "unauthorized", close=True, headers={"WWW-Authenticate": "Bearer"})
+
+
+def _refused(request: web.BaseRequest, *, in_time: bool, is_form: bool = False) -> web.Response | None:
     """Return a refusal if the request is too frequent, not a GET or HEAD, or has a body; else None.
 
-    `in_time` is false if the client exceeds its request rate.
+    `in_time` is false if the client exceeds its request rate. A form may also be sent with POST and a body.
     """
     if not in_time:
         return text(429, "too many requests", close=True, headers={"Retry-After": "1"})
+    if is_form and request.method == "POST":
+        return None
     if request.method not in {"GET", "HEAD"}:
         return text(405, "read only: GET or HEAD", close=True, headers={"Allow": "GET, HEAD"})
     if request.body_exists:

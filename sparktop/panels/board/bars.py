@@ -61,7 +61,7 @@ def header_row(
     texts = ((sweep, "warn" if is_bad else "accent"), (moment, "warn"), (notice, "warn"))
     modes += [[(text, role)] for text, role in texts if text]
     name: Row = [("sparktop", "accent")]
-    rate, prompt, *load = _totals(snapshot)
+    rate, prompt, *load = total_pieces(snapshot)
     verdicts, head = _verdicts(snapshot), modes or [name]
     hinted = 2 if verdict(snapshot).hint else 0
     gap = 2 if width >= _WIDE else 1
@@ -86,7 +86,7 @@ def header_row(
     return spread_row(_joined([*modes[:1], verdicts[-1]], gap), [], width)
 
 
-def _totals(snapshot: Snapshot) -> list[Row]:
+def total_pieces(snapshot: Snapshot) -> list[Row]:
     """Return totals over all backends: token rate, prompt rate, running and waiting requests."""
     totals = snapshot.totals
 

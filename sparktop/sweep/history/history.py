@@ -74,14 +74,14 @@ class History:
 
     # The list of results
 
-    def look(self) -> int:
+    def look(self, *, empties: bool = True) -> int:
         """List the files in the folder of results; return how many new or changed ones `read` must read.
 
-        Files that no longer exist are forgotten. The first call also removes results that were deleted
-        more than 30 days ago.
+        Files that no longer exist are forgotten. With `empties`, the first call also removes results
+        that were deleted more than 30 days ago.
         """
         with self._lock:
-            if not self._emptied:
+            if empties and not self._emptied:
                 self._emptied = True
                 self._empty_deleted()
             found = dict(self._files())

@@ -1,0 +1,218 @@
+"""Draws the pages that show what is watched: the board and each of its panels alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from html import escape
+from itertools import groupby
+
+from sparktop.analysis.verdict import Verdict, verdict
+from sparktop.browser.address import Kind, Page
+from sparktop.browser.markup import row_html
+from sparktop.browser.picture import Link, Picture, Section
+from sparktop.model.balance import leading
+from sparktop.model.event import Severity
+from sparktop.model.snapshot import Snapshot
+from sparktop.model.text import clean
+from sparktop.panels.board.bars import total_pieces
+from sparktop.panels.board.layout import Place
+from sparktop.panels.board.log import events_panel, events_screen
+from sparktop.panels.board.scene import Drawn, PanelKey, Scene
+from sparktop.panels.parts.rows import Row
+
+_KINDS = {
+    "node": Kind.NODE,
+    "backend": Kind.BACKEND,
+    "router": Kind.ROUTER,
+    "balance": Kind.BALANCE,
+    "events": Kind.EVENTS,
+    "groups": Kind.BALANCE,
+}
+"""The page that shows a kind of panel alone."""
+_HEADINGS = {
+    "nodes": "Machines",
+    "groups": "Balance",
+    "table": "Servers",
+    "node": "Machine",
+    "backend": "Server",
+    "tile": "Server",
+    "router": "Router",
+    "balance": "Balance of",
+    "evidence": "Why this verdict on",
+    "checks": "Why this verdict on",
+    "events": "Alerts and events",
+    "empty": "No server",
+    "self": "sparktop",
+}
+"""Headings by the kind of a panel; the name of what it shows follows."""
+_ZOOMED = {
+    Kind.BALANCE: "balance",
+    Kind.WHY: "checks",
+    Kind.BACKEND: "backend",
+    Kind.NODE: "node",
+    Kind.ROUTER: "router",
+    Kind.EVENTS: "events",
+}
+_ROLES = {Severity.CRITICAL: "bad", Severity.WARNING: "warn", Severity.INFO: "text", None: "good"}
+_EACH_NODE, _EACH_GROUP, _EACH_ROUTER, _EACH_BACKEND = 8, 9, 4, 9
+"""Rows of a panel of each kind, where the board has room for all."""
+_ABREAST = 58
+"""Least width in cells of a machine's panel beside another."""
+_LEAST_HEIGHT, _MOST_HEIGHT, _ALONE_HEIGHT, _MOST_EVENTS = 30, 120, 44, 14
+"""Least and most rows of the board, which is higher only if its smallest forms need more; rows of a panel
+that is shown alone; most rows of alerts and events below the board."""
+
+
+def draw(page: Page, snapshot: Snapshot, width: int) -> Picture:
+    """Draw a page other than those of sweeps in `width` cells."""
+    key = _key(page, snapshot)
+    if page.kind is not Kind.BOARD and key is None:
+        return around(((missing(page, width),),), snapshot, width, title=page.name, is_found=False)
+    height = _board_height(snapshot, width) if key is None else _ALONE_HEIGHT
+    bands = [*_bands(Scene(snapshot, width, height, zoomed=key).draw())]
+    if key is None:
+        bands.append((_events(snapshot, width),))
+    return around(bands, snapshot, width, title="" if key is None else _heading(key))
+
+
+def around(
+    bands: Iterable[tuple[Section, ...]],
+    snapshot: Snapshot,
+    width: int,
+    *,
+    title: str,
+    is_found: bool = True,
+) -> Picture:
+    """Return sections as a page with the lines above them: the verdict, the totals and the time."""
+    mark = "simulated · " if snapshot.simulated else ""
+    return Picture(
+        title=f"{clean(title, 80)} · {mark}sparktop" if title else f"{mark}sparktop",
+        columns=width,
+        bands=tuple(bands),
+        verdict=_verdict_html(snapshot),
+        totals=_totals_html(snapshot),
+        time=f"{snapshot.taken_at.astimezone():%H:%M:%S}",
+        is_found=is_found,
+    )
+
+
+def missing(page: Page, width: int) -> Section:
+    """Return the section of a page whose server, machine or result does not exist."""
+    words = f"there is no {page.kind.value} “{clean(page.name, 60)}”" if page.name else "nothing to show yet"
+    return notice(words, width)
+
+
+def notice(words: str, width: int) -> Section:
+    """Return a section with only a line of text."""
+    row: Row = [(f" {words}", "muted")]
+    return Section(words, width, (row_html(row),))
+
+
+def _key(page: Page, snapshot: Snapshot) -> PanelKey | None:
+    """Return the panel that a page shows alone; None for the board, and if there is none of its name."""
+    if page.kind not in _ZOOMED:
+        return None
+    names: dict[Kind, Iterable[str]] = {
+        Kind.BACKEND: (one.name for one in snapshot.backends),
+        Kind.NODE: (one.name for one in snapshot.nodes),
+        Kind.ROUTER: (one.name for one in snapshot.routers),
+        Kind.EVENTS: ("",),
+    }
+    known = list(names.get(page.kind, (one.group for one in snapshot.balance)))
+    if page.kind in {Kind.BALANCE, Kind.WHY} and not page.name:
+        worst = next(iter(leading(snapshot.balance)), None)
+        known = [] if worst is None else [worst.group]
+        return PanelKey(_ZOOMED[page.kind], known[0]) if known else None
+    return PanelKey(_ZOOMED[page.kind], page.name) if page.name in known else None
+
+
+def _board_height(snapshot: Snapshot, width: int) -> int:
+    """Return a height in rows in which every panel of the board is of comfortable size, if possible."""
+    nodes, groups = len(snapshot.nodes), sum(one.within is None for one in snapshot.balance)
+    abreast = max(1, min(nodes, width // _ABREAST))
+    height = -(-nodes // abreast) * _EACH_NODE + groups * _EACH_GROUP
+    height += len(snapshot.routers) * _EACH_ROUTER + len(snapshot.backends) * _EACH_BACKEND
+    return max(_LEAST_HEIGHT, min(_MOST_HEIGHT, height))
+
+
+def _events(snapshot: Snapshot, width: int) -> Section:
+    """Return the section with alerts and events: all of them in full, or the newest ones."""
+    rows = events_screen(snapshot, width, 0)
+    if len(rows) > _MOST_EVENTS:
+        rows = events_panel(snapshot, width, _MOST_EVENTS)
+    return _section(Drawn(PanelKey("events", ""), Place("events", 0, 0, 0, width, len(rows)), rows), ())
+
+
+def _bands(drawn: Iterable[Drawn]) -> Iterator[tuple[Section, ...]]:
+    """Yield the panels as sections, those side by side together.
+
+    What has no rows of its own is an entry of the list before it, and becomes a link of that list.
+    """
+    panels: list[tuple[Drawn, list[Drawn]]] = []
+    for one in drawn:
+        if one.rows:
+            panels.append((one, []))
+        elif panels:
+            panels[-1][1].append(one)
+    for _, band in groupby(panels, key=lambda panel: panel[0].place.y):
+        yield tuple(_section(panel, entries) for panel, entries in sorted(band, key=_left))
+
+
+def _left(panel: tuple[Drawn, list[Drawn]]) -> int:
+    return panel[0].place.x
+
+
+def _section(panel: Drawn, entries: Iterable[Drawn]) -> Section:
+    place = panel.place
+    own = [_link(panel.key, 0, 0, place.width, 1)]
+    inner = [
+        _link(
+            one.key, one.place.x - place.x, one.place.y - place.y, one.place.width, max(1, one.place.height)
+        )
+        for one in entries
+    ]
+    links = tuple(link for link in (*own, *inner) if link is not None)
+    return Section(_heading(panel.key), place.width, tuple(map(row_html, panel.rows)), links)
+
+
+def _link(key: PanelKey, x: int, y: int, width: int, height: int) -> Link | None:
+    kind = _KINDS.get(key.kind)
+    if kind is None:
+        return None
+    return Link(Page(kind, key.name).path, _heading(key), x, y, width, height)
+
+
+def _heading(key: PanelKey) -> str:
+    return f"{_HEADINGS.get(key.kind, key.kind)} {clean(key.name, 80)}".strip()
+
+
+def _verdict_html(snapshot: Snapshot) -> str:
+    """Return the worst thing that holds now, with what to try; the words link to the page that shows more."""
+    found, count = verdict(snapshot), len(snapshot.alerts)
+    sign = f"▲{count} " if count > 1 else "▲ " if count else ""
+    words = f"<b class={_ROLES[found.severity]}>{escape(sign + clean(found.words, 300))}</b>"
+    page = _page_of(found, snapshot)
+    if page is not None:
+        words = f'<a href="{escape(page.path)}">{words}</a>'
+    hint = f" <span class=muted>· {escape(clean(found.hint, 200))}</span>" if found.hint else ""
+    return f"{words}{hint}"
+
+
+def _page_of(found: Verdict, snapshot: Snapshot) -> Page | None:
+    """Return the page that shows more about the verdict, as its key would in the terminal."""
+    if found.key == "w":
+        return Page(Kind.WHY)
+    if found.key == "e":
+        return Page(Kind.EVENTS)
+    kinds = (
+        (Kind.BACKEND, [one.name for one in snapshot.backends]),
+        (Kind.NODE, [one.name for one in snapshot.nodes]),
+    )
+    return next((Page(kind, found.subject) for kind, names in kinds if found.subject in names), None)
+
+
+def _totals_html(snapshot: Snapshot) -> str:
+    pieces = [row_html(piece) for piece in total_pieces(snapshot)]
+    if snapshot.simulated:
+        pieces.insert(0, "<b class=info>SIMULATED</b>")
+    return " ".join(f"<span>{piece}</span>" for piece in pieces)

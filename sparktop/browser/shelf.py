@@ -1,0 +1,155 @@
+"""Pages of stored results of sweeps: their list, and each result with its curves, levels and findings.
+
+Files are read in a thread, and only read: nothing is renamed, imported or removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from sparktop.browser.address import Kind, Page
+from sparktop.browser.drawing import around, missing
+from sparktop.browser.markup import row_html
+from sparktop.browser.picture import Link, Picture, Section
+from sparktop.errors import SparktopError
+from sparktop.model.snapshot import Snapshot
+from sparktop.model.sweep_comparison import HistoryRow
+from sparktop.model.sweep_view import SweepView
+from sparktop.panels.parts.rows import Row, row_text
+from sparktop.panels.sweep.curves import curves_screen
+from sparktop.panels.sweep.history import TOP, history_screen
+from sparktop.panels.sweep.notices import notices_screen
+from sparktop.panels.sweep.screen import sweep_screen
+from sparktop.panels.sweep.table import all_levels
+from sparktop.panels.sweep.topology import topology_screen
+from sparktop.sweep.history.history import History
+
+LOOK_EVERY_S = 5.0
+"""Least seconds between two searches for new results."""
+EACH_PAGE = 20
+"""Results on a page of the list."""
+_MOST_FILES = 2000
+"""Results that are listed, the newest."""
+_MOST_VIEWS = 8
+"""Results that are kept in memory, those requested last."""
+_LIST_HEIGHT, _PREVIEW_ROWS = 4, 34
+"""Rows of the list's frame and rule, and rows for the newest result below it."""
+_CURVES, _LEAST, _TOPOLOGIES = 30, 20, 12
+"""Least rows of a result's curves, of its main panel without its levels, and of the comparison of targets."""
+
+
+class Shelf:
+    """The stored results in a folder, as pages."""
+
+    def __init__(self, folder: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Prepare to read results in `folder`; nothing is read before a page needs it."""
+        self._history = History(folder)
+        self._clock = clock
+        self._looked_at = float("-inf")
+        self._rows: list[HistoryRow] = []
+        self._views: dict[str, tuple[HistoryRow, SweepView | None]] = {}
+        """By key, in the order of the last request: the row as it was, and its view; None if unreadable."""
+        self._reading = asyncio.Lock()
+
+    async def look(self) -> None:
+        """Search for new and changed results, at most every `LOOK_EVERY_S` seconds."""
+        async with self._reading:
+            if self._clock() - self._looked_at >= LOOK_EVERY_S:
+                self._looked_at = self._clock()
+                self._rows = await asyncio.to_thread(self._read)
+
+    def _read(self) -> list[HistoryRow]:
+        self._history.look(empties=False)
+        while self._history.read():
+            pass
+        return self._history.rows()[:_MOST_FILES]
+
+    async def draw(self, page: Page, snapshot: Snapshot, width: int) -> Picture:
+        """Draw the list of results, or one of them."""
+        if page.kind is Kind.SWEEPS:
+            sections = await self._list(page.number, width)
+            return around(((section,) for section in sections), snapshot, width, title="sweeps")
+        view = await self._view(page.name)
+        if view is None:
+            return around(((missing(page, width),),), snapshot, width, title=page.name, is_found=False)
+        bands = [(section,) for section in _result(view, width)]
+        return around(bands, snapshot, width, title=view.title)
+
+    async def _list(self, number: int, width: int) -> list[Section]:
+        first = min((number - 1) * EACH_PAGE, max(0, (len(self._rows) - 1) // EACH_PAGE * EACH_PAGE))
+        rows = self._rows[first : first + EACH_PAGE]
+        preview = await self._view(rows[0].key) if rows else None
+        height = max(len(rows) + _LIST_HEIGHT, _PREVIEW_ROWS, -(-5 * len(rows) // 2) + 6)
+        drawn = history_screen(rows, width, height, preview=preview)
+        links = [
+            Link(Page(Kind.SWEEP, row.key).path, f"sweep {row.name}", 1, TOP + index, width - 2)
+            for index, row in enumerate(rows)
+            if row.problem is None
+        ]
+        sections = [_section("Results of sweeps, the newest first", width, drawn, links)]
+        if len(self._rows) > EACH_PAGE:
+            sections.append(_others(first // EACH_PAGE + 1, len(self._rows), width))
+        return sections
+
+    async def _view(self, key: str) -> SweepView | None:
+        """Return the view of a result; None if there is none of this key, or it cannot be read."""
+        row = next((one for one in self._rows if one.key == key), None)
+        if row is None or row.problem is not None:
+            return None
+        known = self._views.pop(key, None)
+        if known is None or known[0] != row:
+            known = (row, await asyncio.to_thread(self._view_of, key))
+        self._views[key] = known
+        while len(self._views) > _MOST_VIEWS:
+            del self._views[next(iter(self._views))]
+        return known[1]
+
+    def _view_of(self, key: str) -> SweepView | None:
+        try:
+            return self._history.source(key).view()
+        except SparktopError:
+            return None
+
+
+def _others(number: int, count: int, width: int) -> Section:
+    """Return a section with links to newer and older results."""
+    pages = -(-count // EACH_PAGE)
+    row: Row = [(f" page {number} of {pages}  ", "muted")]
+    links: list[Link] = []
+    at = len(row[0][0])
+    for word, other in (("newer", number - 1), ("older", number + 1)):
+        if 1 <= other <= pages:
+            row += [(word, "key"), ("  ", "text")]
+            links.append(Link(Page(Kind.SWEEPS, str(other)).path, f"{word} results", at, 0, len(word)))
+            at += len(word) + 2
+    return _section("Other results", width, [row], links)
+
+
+def _result(view: SweepView, width: int) -> Iterator[Section]:
+    """Yield the sections of a result: its picture with its levels, curves, comparison and findings."""
+    height = max(_LEAST + len(all_levels(view)), 2 * _LEAST)
+    yield _section(f"Sweep {view.title}", width, sweep_screen(view, width, height))
+    if len(view.plots) > 1:
+        yield _section("Curves", width, curves_screen(view, width, _CURVES))
+    if view.topologies is not None:
+        rows = topology_screen(
+            view.topologies, width, _TOPOLOGIES, title=view.title, simulated=view.simulated
+        )
+        yield _section("Comparison of targets", width, rows)
+    if view.verdict or view.doubts or view.notices:
+        yield _section("Findings", width, notices_screen(view, width, 3))
+
+
+def _section(heading: str, width: int, rows: Sequence[Row], links: Sequence[Link] = ()) -> Section:
+    return Section(heading, width, tuple(map(row_html, _trimmed(rows))), tuple(links))
+
+
+def _trimmed(rows: Sequence[Row]) -> list[Row]:
+    """Return a panel's rows without the empty ones above its lower edge."""
+    *body, edge = rows
+    while body and not row_text(body[-1]).strip("│ "):
+        body.pop()
+    return [*body, edge]

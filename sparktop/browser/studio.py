@@ -1,0 +1,146 @@
+"""Draws pages that have viewers: each page once a tick at each width, however many viewers it has."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+
+from sparktop import __version__
+from sparktop.browser.address import Kind, Page
+from sparktop.browser.channel import Channel
+from sparktop.browser.drawing import around, draw, notice
+from sparktop.browser.picture import Picture
+from sparktop.browser.shelf import Shelf
+from sparktop.model.snapshot import Snapshot
+
+_log = logging.getLogger(__name__)
+
+LEAST_TICK_S = 1.0
+"""Least seconds between two pictures of a page."""
+BUSY_SHARE = 0.1
+"""Largest share of the time that is spent on drawing: where many different pages take longer, ticks are
+longer."""
+FRESH_S = 0.5
+"""A picture that is at most this many seconds old is sent again to a new viewer."""
+_PHASE = 0.35
+"""Pictures are drawn after this share of an interval: by then most answers to its polls have arrived."""
+_SHELVED = frozenset({Kind.SWEEPS, Kind.SWEEP})
+
+
+class Studio:
+    """All channels: those with viewers are drawn at each tick, others are forgotten."""
+
+    def __init__(
+        self,
+        take: Callable[[], Snapshot],
+        shelf: Shelf,
+        *,
+        show_processes: Callable[[tuple[str, ...]], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Draw the snapshots that `take` returns, and the stored results of `shelf`.
+
+        `show_processes` is called with the names of the nodes whose pages have viewers, each time these names
+        change: their process tables are read meanwhile.
+        """
+        self._take = take
+        self._shelf = shelf
+        self._clock = clock
+        self._channels: dict[tuple[Page, int], Channel] = {}
+        self._wanted = asyncio.Event()
+        self._making = asyncio.Lock()
+        self._interval_s = LEAST_TICK_S
+        self._show_processes = show_processes
+        self._processes_of: tuple[str, ...] = ()
+
+    @property
+    def viewers(self) -> int:
+        """Number of viewers of all pages."""
+        return sum(channel.viewers for channel in self._channels.values())
+
+    async def picture(self, page: Page, width: int) -> Picture:
+        """Return a picture that is at most `FRESH_S` seconds old, or the newest one while others watch it."""
+        return (await self._channel(page, width)).picture
+
+    async def watch(self, page: Page, width: int, *, compressed: bool) -> AsyncIterator[bytes]:
+        """Yield the server-sent events of a page at one width, until the viewer goes."""
+        channel = await self._channel(page, width)
+        channel.viewers += 1
+        self._wanted.set()
+        try:
+            async for event in channel.events(compressed=compressed):
+                yield event
+        finally:
+            channel.viewers -= 1
+
+    async def run(self) -> None:
+        """Draw what has viewers at each tick until cancelled; without viewers, wait for one."""
+        while True:
+            if not self.viewers:
+                self._report_processes()
+                self._wanted.clear()
+                await self._wanted.wait()
+            began = self._clock()
+            await self._tick()
+            spent = self._clock() - began
+            interval = max(LEAST_TICK_S, self._interval_s)
+            rest = interval - (self._clock() - _PHASE * interval) % interval
+            await asyncio.sleep(max(rest, spent / BUSY_SHARE - spent))
+
+    async def _tick(self) -> None:
+        """Draw all channels with viewers from one snapshot."""
+        self._forget_unwatched()
+        self._report_processes()
+        if any(page.kind in _SHELVED for page, _ in self._channels):
+            await self._shelf.look()
+        snapshot = self._taken()
+        for key, channel in list(self._channels.items()):
+            if channel.viewers:
+                channel.show(await self._draw(*key, snapshot), self._clock())
+            await asyncio.sleep(0)  # polls and other viewers come between two pages
+
+    def _report_processes(self) -> None:
+        channels = self._channels.items()
+        seen = {page.name for (page, _), one in channels if page.kind is Kind.NODE and one.viewers}
+        names = tuple(sorted(seen))
+        if names != self._processes_of:
+            self._processes_of = names
+            self._show_processes(names)
+
+    def _taken(self) -> Snapshot:
+        snapshot = self._take()
+        self._interval_s = snapshot.interval_s
+        return snapshot
+
+    async def _channel(self, page: Page, width: int) -> Channel:
+        """Return the channel of a page at one width, with a picture that is not too old."""
+        key = (page, width)
+        async with self._making:
+            self._forget_unwatched()
+            channel = self._channels.get(key)
+            if channel is None:
+                if page.kind in _SHELVED:
+                    await self._shelf.look()
+                channel = Channel(await self._draw(page, width, self._taken()), self._clock())
+                self._channels[key] = channel
+            return channel
+
+    def _forget_unwatched(self) -> None:
+        """Forget the channels without viewers whose pictures are too old to be sent again."""
+        now = self._clock()
+        for key, channel in list(self._channels.items()):
+            if not channel.viewers and now - channel.drawn_at > FRESH_S:
+                del self._channels[key]
+
+    async def _draw(self, page: Page, width: int, snapshot: Snapshot) -> Picture:
+        """Draw a page; one that cannot be drawn is logged and says so, and the others go on."""
+        try:
+            if page.kind in _SHELVED:
+                return await self._shelf.draw(page, snapshot, width)
+            return draw(page, snapshot, width)
+        except Exception:  # noqa: BLE001 - a bug in one panel must not end the pages of all viewers
+            _log.exception("the page %s could not be drawn", page.path)
+            words = f"this page could not be drawn: a bug in sparktop {__version__}; its log has more"
+            return around(((notice(words, width),),), snapshot, width, title="not drawn")

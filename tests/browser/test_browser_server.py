@@ -1,0 +1,167 @@
+"""The server of `sparktop serve`: who gets pages, what a browser is told, and what no request can do."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sparktop.browser import server as module
+from tests.agent.raw_client import Answer, Client, ask, connect, request, until
+from tests.browser.conftest import HOSTILE, TOKEN, StartServer, hostile_snapshot
+
+PAGES = ("/", "/balance", "/events", "/sweeps", "/sweeps/3")
+
+
+async def post(port: int, body: str, *headers: str) -> Answer:
+    """Send the form for the token."""
+    client = await connect(port)
+    try:
+        lines = (f"Content-Length: {len(body)}", "Content-Type: application/x-www-form-urlencoded", *headers)
+        await client.send(request("/login", *lines, method="POST") + body.encode())
+        answer = await client.answer()
+        assert answer is not None
+        return answer
+    finally:
+        client.close()
+
+
+async def live(port: int, path: str = "/live/?columns=100") -> Client:
+    """Open a live page, and read its first event."""
+    client = await connect(port)
+    await client.send(request(path))
+    async with asyncio.timeout(20):
+        await client.reader.readuntil(b"event: whole\n")
+    return client
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_page_says_what_a_browser_may_do_with_it(start_server: StartServer, path: str) -> None:
+    """Nothing from elsewhere, no frame around it, no guessing of types, no referrer, no cache."""
+    served = await start_server()
+    answer = await ask(served.port, path)
+    assert answer.status == 200
+    policy = answer.headers["content-security-policy"].split("; ")
+    assert {
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+        "frame-ancestors 'none'",
+    } <= set(policy)
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_the_parts_of_a_page_have_their_types(start_server: StartServer) -> None:
+    """Script, style and icon; a theme that does not exist is the configured one."""
+    served = await start_server()
+    for path, kind in (
+        ("/board.js", "text/javascript"),
+        ("/style.css?none", "text/css"),
+        ("/icon.svg", "image/svg"),
+    ):
+        answer = await ask(served.port, path)
+        assert (answer.status, answer.headers["content-type"].startswith(kind)) == (200, True)
+    assert (await ask(served.port, "/nothing")).status == 404
+    assert (await ask(served.port, "/node/nobody")).status == 404
+    assert (await ask(served.port, "/live/nothing")).status == 404
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/live/", "/login", "/board.js"])
+async def test_no_request_but_a_form_has_a_body(start_server: StartServer, path: str) -> None:
+    """Every other method than GET and HEAD is refused; the form without a token leads to the board."""
+    served = await start_server()
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+        answer = await ask(served.port, path, "Content-Length: 0", method=method)
+        allowed = path == "/login" and method == "POST"
+        assert answer.status == (303 if allowed else 405)
+
+
+async def test_other_names_and_pages_of_other_servers_get_nothing(start_server: StartServer) -> None:
+    """The Host header is a name of this server, the Origin header is this server."""
+    served = await start_server()
+    for origin, status in (("http://spark", 200), ("http://evil.example", 403), ("null", 403)):
+        assert (await ask(served.port, "/", f"Origin: {origin}")).status == status
+    client = await connect(served.port)
+    await client.send(b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+    answer = await client.answer()
+    assert answer is not None
+    assert answer.status == 421
+    client.close()
+
+
+async def test_with_a_token_a_browser_gets_a_form_and_then_a_cookie(start_server: StartServer) -> None:
+    """The token is in a header or in the form; the cookie is for this site alone and hidden from scripts."""
+    served = await start_server(TOKEN)
+    form = await ask(served.port, "/events")
+    assert (form.status, b'name=next value="/events"' in form.body) == (401, True)
+    assert b"gen" not in form.body
+    assert (await ask(served.port, "/live/")).status == 401
+    assert (await ask(served.port, "/live/", "Sec-Fetch-Dest: empty")).body == b"unauthorized\n"
+    assert (await ask(served.port, "/board.js")).status == 401
+    assert (await ask(served.port, "/style.css")).status == 200
+    assert (await ask(served.port, "/", token=TOKEN)).status == 200
+    assert (await post(served.port, "token=wrong&next=/events")).status == 401
+    opened = await post(served.port, f"token={TOKEN}&next=/events", "Origin: http://spark")
+    assert (opened.status, opened.headers["location"]) == (303, "/events")
+    words = opened.headers["set-cookie"].split("; ")
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(words)
+    assert (await ask(served.port, "/", f"Cookie: {words[0]}")).status == 200
+    assert (await post(served.port, f"token={TOKEN}", "Origin: http://evil.example")).status == 403
+    assert (await post(served.port, f"token={TOKEN}&next=//evil.example")).headers["location"] == "/"
+
+
+async def test_tokens_cannot_be_guessed_quickly(start_server: StartServer) -> None:
+    """After some tries the form is refused for a while; other clients' cookies go on."""
+    served = await start_server(TOKEN)
+    statuses = [(await post(served.port, "token=wrong")).status for _ in range(8)]
+    assert (statuses[0], statuses[-1]) == (401, 429)
+    assert (await ask(served.port, "/", token=TOKEN)).status == 200
+
+
+async def test_viewers_are_limited_and_counted_until_they_go(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One viewer too many gets 503 and a line; when one goes, there is room again."""
+    monkeypatch.setattr(module, "MOST_VIEWERS", 2)
+    served = await start_server()
+    viewers = [await live(served.port) for _ in range(2)]
+    refused = await ask(served.port, "/live/")
+    assert (refused.status, refused.body) == (503, b"2 viewers already: try again later\n")
+    head = await connect(served.port)
+    await head.send(request("/live/", method="HEAD"))
+    assert await head.reader.readline() == b"HTTP/1.1 503 Service Unavailable\r\n"
+    head.close()
+    assert (await ask(served.port, "/")).status == 200
+    viewers[0].close()
+    await until(lambda: len(served.server._streams) == 1)
+    third = await live(served.port)
+    third.close()
+    viewers[1].close()
+
+
+async def test_live_pages_end_with_the_server(start_server: StartServer) -> None:
+    """Closing does not wait for viewers."""
+    served = await start_server()
+    viewer = await live(served.port)
+    async with asyncio.timeout(10):
+        await served.server.close()
+    await viewer.closed()
+    viewer.close()
+    assert not served.server._streams
+
+
+async def test_hostile_names_reach_no_browser_as_markup(start_server: StartServer) -> None:
+    """In the page and in its live changes, whatever a server calls its model."""
+    served = await start_server(shown=hostile_snapshot())
+    body = (await ask(served.port, "/")).body.decode()
+    assert HOSTILE[:8] not in body
+    assert "&lt;script&gt;" in body
+    client = await live(served.port)
+    async with asyncio.timeout(20):
+        event = (await client.reader.readuntil(b"\n\n")).decode()
+    assert "<script>" not in event
+    assert "\x1b" not in event
+    client.close()

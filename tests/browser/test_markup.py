@@ -1,0 +1,137 @@
+"""Rows as HTML: everything is escaped, and drawing is hidden from screen readers."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from sparktop.browser.address import Kind, Page, parse_path
+from sparktop.browser.document import page_html, token_html
+from sparktop.browser.drawing import draw
+from sparktop.browser.markup import row_html
+from sparktop.browser.style import style_sheet
+from sparktop.browser.widths import WIDTHS, shared_width
+from sparktop.colors.palette import shipped_palettes
+from tests.browser.conftest import HOSTILE, hostile_snapshot
+from tests.export.snapshots import snapshot
+
+ALLOWED = {"b", "i", "p", "a", "h2", "div", "section", "span"}
+BIDI = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+class Elements(HTMLParser):
+    """Collects the elements of a document, and attributes that could run something."""
+
+    def __init__(self, html: str) -> None:
+        """Read `html`."""
+        super().__init__()
+        self.names: set[str] = set()
+        self.attributes: set[str] = set()
+        self.links: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note one element."""
+        self.names.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.links += [value or "" for name, value in attrs if name == "href"]
+
+
+def test_text_is_escaped_and_what_turns_text_is_replaced() -> None:
+    """Markup in a name stays text; control characters and bidi marks are visible replacements."""
+    html = row_html([(HOSTILE, 'title" onload=x')])
+    elements = Elements(html)
+    assert elements.names == {"b", "span"}
+    assert elements.attributes == {"class"}
+    assert "&lt;script&gt;" in html
+    assert not BIDI.search(html)
+
+
+def test_drawing_is_hidden_from_screen_readers_and_words_are_not() -> None:
+    """Lines, blocks and braille carry aria-hidden; the words between them do not."""
+    html = row_html([("╭─ load ⣿⣿ 45 %", "border")])
+    assert html == (
+        '<i class="border" aria-hidden=true>╭─</i><b class=border> load </b>'
+        '<i class="border dots" aria-hidden=true>⣿⣿</i><b class=border> 45 %</b>'
+    )
+
+
+def test_keys_that_do_nothing_in_a_browser_are_part_of_the_frame() -> None:
+    """The digit that hides a box is drawn as its frame."""
+    assert row_html([("┐", "node_edge"), ("¹", "key")]).endswith('class="node_edge" aria-hidden=true>─</i>')
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in {Kind.SWEEP, Kind.SWEEPS}])
+def test_a_page_of_hostile_names_has_no_element_of_theirs(kind: Kind) -> None:
+    """Every panel, drawn from names that nothing has cleaned: only our elements, attributes and addresses."""
+    shown = hostile_snapshot()
+    names = {Kind.BACKEND: shown.backends[0].name, Kind.NODE: shown.nodes[0].name}
+    picture = draw(Page(kind, names.get(kind, "")), shown, 80)
+    elements = Elements(picture.html)
+    assert elements.names <= ALLOWED
+    assert elements.attributes <= {"class", "href", "aria-label", "aria-hidden"}
+    assert all(re.fullmatch(r"/[\w/%.~-]*", link) for link in elements.links)
+    html = page_html(picture, Page(kind), theme="spark-dark", themes=("spark-dark",))
+    assert not BIDI.search(html)
+    assert "<script>" not in html
+    assert not Elements(html).attributes & {"style", "onload", "onclick", "onerror", "src"} - {"src"}
+
+
+def test_the_form_for_the_token_escapes_where_it_leads() -> None:
+    """An address in the form is an attribute."""
+    assert 'value="/&quot;&gt;&lt;x"' in token_html(theme="spark-dark", next_path='/"><x', is_wrong=True)
+
+
+@pytest.mark.parametrize("page", [Page(), Page(Kind.NODE, "a/b %é漢"), Page(Kind.SWEEP, "imports/x.json")])
+def test_an_address_leads_back_to_its_page(page: Page) -> None:
+    """Names with any characters are quoted in the path."""
+    assert parse_path(page.path) == page
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "x",
+        "//evil.example",
+        "/nothing",
+        "/node",
+        "/node/",
+        "/node/a/b",
+        "/events/x",
+        "/sweeps/0",
+        "/sweeps/x",
+    ],
+)
+def test_no_other_path_is_a_page(path: str) -> None:
+    """Only known kinds of pages, with a name where they need one."""
+    assert parse_path(path) is None
+
+
+def test_the_picture_is_as_wide_as_the_browser_allows_in_steps() -> None:
+    """The widest shared width that fits; what is no number is the usual one."""
+    assert [shared_width(text) for text in ("1", "79", "80", "150", "99999")] == [60, 72, 80, 140, 240]
+    assert {shared_width(text) for text in (None, "", "-5", "1e3", "9" * 400, "\uff18\uff10")} == {80}
+
+
+@pytest.mark.parametrize("width", [WIDTHS[0], WIDTHS[-1]])
+def test_sections_side_by_side_are_as_wide_as_the_page(width: int) -> None:
+    """Each band fills the width, and every panel that has a page has a link to it."""
+    picture = draw(Page(), snapshot(), width)
+    assert {sum(section.width for section in band) for band in picture.bands} == {width}
+    paths = {link.path for band in picture.bands for section in band for link in section.links}
+    assert {f"/backend/{one.name}" for one in snapshot().backends} <= paths
+
+
+@pytest.mark.parametrize("theme", shipped_palettes())
+def test_every_theme_has_a_colour_for_each_role(theme: str) -> None:
+    """Also those with the terminal's own colours; printed pages are light."""
+    sheet = style_sheet(theme)
+    assert set(re.findall(r"color:([^;}]+)", sheet.partition("body,dialog")[2])) <= set(
+        re.findall(r"color:(#[0-9a-f]{6})", sheet)
+    ) | {"light", "dark"}
+    for name in ("title", "gpu-7", "balance_edge", "part_c", "load-15"):
+        assert f".{name}{{color:#" in sheet
+    assert "@media print" in sheet

@@ -1,0 +1,153 @@
+"""Pictures are drawn once a tick for all viewers, and sent as what has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import zlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparktop.browser import studio as module
+from sparktop.browser.address import Kind, Page
+from sparktop.browser.channel import Channel
+from sparktop.browser.drawing import draw
+from sparktop.browser.shelf import Shelf
+from sparktop.browser.studio import Studio
+from sparktop.model.snapshot import Snapshot
+from tests.export.snapshots import backend, snapshot
+
+
+def parsed(event: bytes) -> tuple[str, dict[str, Any]]:
+    """Return the name and the data of a server-sent event."""
+    name, data = event.decode().removesuffix("\n\n").split("\n")
+    return name.removeprefix("event: "), json.loads(data.removeprefix("data: "))
+
+
+def changed() -> Snapshot:
+    """Return a snapshot in which one figure differs from the usual one."""
+    shown = snapshot()
+    first, *others = shown.backends
+    return replace(
+        shown, backends=(replace(first, name=first.name, running=7.0), *others), totals=shown.totals
+    )
+
+
+async def test_a_viewer_gets_the_whole_page_and_then_changed_rows() -> None:
+    """A change has the rows that differ; a viewer that missed one gets the whole page again."""
+    before, after = (draw(Page(), one, 80) for one in (snapshot(), changed()))
+    channel = Channel(before, 0.0)
+    quick, slow = (channel.events(compressed=False) for _ in range(2))
+    assert parsed(await anext(quick))[1]["main"] == before.html
+    await anext(slow)
+    channel.show(after, 1.0)
+    name, news = parsed(await anext(quick))
+    old, new = list(before.rows), list(after.rows)
+    assert name == "change"
+    assert news["rows"] == {str(at): new[at] for at in range(len(new)) if new[at] != old[at]}
+    assert 0 < len(news["rows"]) < len(new) / 2
+    channel.show(before, 2.0)
+    assert parsed(await anext(slow))[0] == "whole"
+    assert parsed(await anext(quick))[0] == "change"
+
+
+async def test_a_new_panel_comes_as_a_whole_page() -> None:
+    """Where sections are added or renamed, rows alone would not do."""
+    channel = Channel(draw(Page(), snapshot(), 80), 0.0)
+    viewer = channel.events(compressed=False)
+    await anext(viewer)
+    more = replace(snapshot(), backends=(*snapshot().backends, backend("another")))
+    channel.show(draw(Page(), more, 80), 1.0)
+    assert parsed(await anext(viewer))[0] == "whole"
+
+
+async def test_each_event_is_compressed_once_and_readable_at_once() -> None:
+    """A browser unpacks each event as it comes, whenever it joined."""
+    channel = Channel(draw(Page(), snapshot(), 80), 0.0)
+    viewers = [channel.events(compressed=True) for _ in range(2)]
+    heads = [await anext(viewer) + await anext(viewer) for viewer in viewers]
+    assert heads[0] == heads[1]
+    assert len(heads[0]) < len(channel.picture.html) / 4
+    unpack = zlib.decompressobj(31)
+    assert parsed(unpack.decompress(heads[0]))[0] == "whole"
+    channel.show(draw(Page(), changed(), 80), 1.0)
+    events = [await anext(viewer) for viewer in viewers]
+    assert events[0] is events[1]
+    assert parsed(unpack.decompress(events[0]))[0] == "change"
+
+
+async def joined(studio: Studio, page: Page, width: int) -> AsyncIterator[bytes]:
+    """Open a page and read its first event."""
+    viewer = studio.watch(page, width, compressed=False)
+    await anext(viewer)
+    return viewer
+
+
+async def test_many_viewers_cause_one_drawing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Viewers of one page at one width share it; nobody's page is drawn no more."""
+    drawn: list[tuple[Page, int]] = []
+
+    def counted(page: Page, shown: Snapshot, width: int) -> object:
+        drawn.append((page, width))
+        return draw(page, shown, width)
+
+    monkeypatch.setattr(module, "draw", counted)
+    now = [0.0]
+    studio = Studio(snapshot, Shelf(tmp_path), clock=lambda: now[0])
+    viewers = [await joined(studio, page, 80) for page in [Page()] * 5 + [Page(Kind.EVENTS)]]
+    assert drawn == [(Page(), 80), (Page(Kind.EVENTS), 80)]
+    assert studio.viewers == 6
+    await studio._tick()
+    assert len(drawn) == 4
+    for viewer in viewers:
+        await viewer.aclose()  # type: ignore[attr-defined]  # a generator
+    assert studio.viewers == 0
+    now[0] += 60
+    await studio._tick()
+    assert len(drawn) == 4
+    assert studio._channels == {}
+
+
+async def test_process_tables_are_read_while_a_machine_is_looked_at(tmp_path: Path) -> None:
+    """The names of the nodes whose pages have viewers are reported when they change."""
+    told: list[tuple[str, ...]] = []
+    studio = Studio(snapshot, Shelf(tmp_path), show_processes=told.append)
+    name = snapshot().nodes[0].name
+    viewer = await joined(studio, Page(Kind.NODE, name), 80)
+    await studio._tick()
+    await studio._tick()
+    await viewer.aclose()  # type: ignore[attr-defined]  # a generator
+    await studio._tick()
+    assert told == [(name,), ()]
+
+
+async def test_a_page_that_cannot_be_drawn_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug in one panel is logged; the pages of others go on."""
+
+    def broken(*_: object) -> object:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(module, "draw", broken)
+    studio = Studio(snapshot, Shelf(tmp_path))
+    picture = await studio.picture(Page(), 80)
+    assert "could not be drawn" in picture.html
+
+
+async def test_drawing_waits_for_a_viewer(tmp_path: Path) -> None:
+    """Without viewers no snapshot is taken."""
+    taken: list[int] = []
+
+    def take() -> Snapshot:
+        taken.append(1)
+        return snapshot()
+
+    studio = Studio(take, Shelf(tmp_path))
+    drawing = asyncio.create_task(studio.run())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert taken == []
+    drawing.cancel()
