@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 
 from sparktop.browser.picture import Picture
 
@@ -43,7 +43,7 @@ class Channel:
         news, self._news = self._news, asyncio.Event()
         news.set()
 
-    async def events(self, *, compressed: bool) -> AsyncIterator[bytes]:
+    async def events(self, *, compressed: bool) -> AsyncGenerator[bytes, None]:
         """Yield the whole picture, then changes, for one viewer.
 
         A viewer that has missed a picture, because it reads slowly, gets the whole one again.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from sparktop import __version__
 from sparktop.browser.address import Kind, Page
@@ -64,7 +64,7 @@ class Studio:
         """Return a picture that is at most `FRESH_S` seconds old, or the newest one while others watch it."""
         return (await self._channel(page, width)).picture
 
-    async def watch(self, page: Page, width: int, *, compressed: bool) -> AsyncIterator[bytes]:
+    async def watch(self, page: Page, width: int, *, compressed: bool) -> AsyncGenerator[bytes, None]:
         """Yield the server-sent events of a page at one width, until the viewer goes."""
         channel = await self._channel(page, width)
         channel.viewers += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,7 @@ async def test_each_event_is_compressed_once_and_readable_at_once() -> None:
     assert parsed(unpack.decompress(events[0]))[0] == "change"
 
 
-async def joined(studio: Studio, page: Page, width: int) -> AsyncIterator[bytes]:
+async def joined(studio: Studio, page: Page, width: int) -> AsyncGenerator[bytes, None]:
     """Open a page and read its first event."""
     viewer = studio.watch(page, width, compressed=False)
     await anext(viewer)
@@ -104,7 +104,7 @@ async def test_many_viewers_cause_one_drawing(tmp_path: Path, monkeypatch: pytes
     await studio._tick()
     assert len(drawn) == 4
     for viewer in viewers:
-        await viewer.aclose()  # type: ignore[attr-defined]  # a generator
+        await viewer.aclose()
     assert studio.viewers == 0
     now[0] += 60
     await studio._tick()
@@ -120,7 +120,7 @@ async def test_process_tables_are_read_while_a_machine_is_looked_at(tmp_path: Pa
     viewer = await joined(studio, Page(Kind.NODE, name), 80)
     await studio._tick()
     await studio._tick()
-    await viewer.aclose()  # type: ignore[attr-defined]  # a generator
+    await viewer.aclose()
     await studio._tick()
     assert told == [(name,), ()]
 
