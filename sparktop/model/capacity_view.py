@@ -7,21 +7,6 @@ from sparktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class TriedLoad:
-    """A load that the search has tried, or tries now."""
-
-    label: str
-    """The number alone, such as "8" or "1.5 /s"."""
-    holds: bool | None = None
-    """None before its first run has ended."""
-    certain: bool = False
-    """Whether the 95 % intervals leave no doubt."""
-    point: LoadPoint | None = None
-    now: bool = False
-    """Whether a run of it is being made."""
-
-
-@dataclass(frozen=True, slots=True)
 class ConditionBar:
     """A condition with its value at one load."""
 
@@ -38,6 +23,25 @@ class ConditionBar:
     """Whether the limit is a minimum."""
     met_percent: float | None = None
     needed_percent: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TriedLoad:
+    """A load that the search has tried, or tries now."""
+
+    label: str
+    """The number alone, such as "8" or "1.5 /s"."""
+    holds: bool | None = None
+    """None before its first run has ended."""
+    certain: bool = False
+    """Whether the 95 % intervals leave no doubt."""
+    point: LoadPoint | None = None
+    now: bool = False
+    """Whether a run of it is being made."""
+    holds_percent: float | None = None
+    """Probability that it holds, by all loads together; None if unknown."""
+    bars: tuple[ConditionBar, ...] = ()
+    """The conditions with their values at this load, the one that decides first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,6 +229,7 @@ class LiveSeries:
     """Number of time slots up to now."""
     tps: Slots = ()
     in_flight: Slots = ()
+    in_flight_now: float | None = None
     concurrency: Slots = ()
     """The requested concurrency."""
     ttft_ms: tuple[tuple[float, ...], ...] = ()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparktop.graphics import numbers
+from sparktop.model.capacity_view import ConditionBar
 from sparktop.model.load import LoadKind
 from sparktop.model.sweep_comparison import Measured
-from sparktop.model.sweep_view import ResultRow
+from sparktop.model.sweep_view import ResultRow, SweepView
 from sparktop.values import dataclass
 
 
@@ -183,3 +184,47 @@ COLUMNS_OF = {
     LoadKind.AGENTS: AGENT_COLUMNS,
     LoadKind.POOLS: TWICE_COLUMNS,
 }
+_LEAST_CONDITION, _MOST_CONDITION = 6, 12
+
+
+def search_columns(view: SweepView) -> tuple[Column, ...]:
+    """Return the columns of a capacity search: probability that a level holds, then each condition.
+
+    The condition that decides is the first one. Empty for other sweeps.
+    """
+    tried = {(search.target, one.point): one for search in view.searches for one in search.tried if one.point}
+    names = next(([bar.name for bar in one.bars] for one in tried.values() if one.bars), [])
+
+    def holds(row: ResultRow) -> str:
+        one = tried.get((row.key.target, row.key.point))
+        return numbers.UNKNOWN if one is None or one.holds_percent is None else _chance(one.holds_percent)
+
+    def value(index: int) -> Callable[[ResultRow], str]:
+        def text(row: ResultRow) -> str:
+            one = tried.get((row.key.target, row.key.point))
+            return numbers.UNKNOWN if one is None or len(one.bars) <= index else _bare(one.bars[index])
+
+        return text
+
+    conditions = (
+        Column(name := _short(full), max(_LEAST_CONDITION, len(name)), None, value(index))
+        for index, full in enumerate(names)
+    )
+    return (Column("holds", 6, None, holds), *conditions) if tried else ()
+
+
+def _chance(percent: float) -> str:
+    """Return a probability, at the ends as "< 1 %" and "> 99 %": nothing measured is quite certain."""
+    return "< 1 %" if percent < 1 else "> 99 %" if percent > 99 else f"{percent:.0f} %"
+
+
+def _bare(bar: ConditionBar) -> str:
+    """Return the value of a condition without its rate's unit; "> 2 s" where hardly any request has one."""
+    value = bar.value.removesuffix(" tok/s")
+    return value if len(value) <= _MOST_CONDITION else f"> {bar.limit}"
+
+
+def _short(name: str) -> str:
+    """Return the name of a condition as a heading: "p90 TTFT after a tool" is "p90 tool"."""
+    quantile, _, rest = name.partition(" TTFT after a ")
+    return f"{quantile} {rest}" if rest else name

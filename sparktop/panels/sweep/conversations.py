@@ -15,13 +15,15 @@ _SIGNS: dict[Doing, tuple[str, str]] = {
     Doing.DECODE: (DECODE, "generation/8"),
     Doing.PREFILL: (PREFILL, "prompt"),
     Doing.WAITING: (QUEUE, "waiting"),
-    Doing.TOOL: ("t", "info"),
+    Doing.TOOL: (".", "info"),
     Doing.THINK: ("·", "muted"),
 }
 """The (character, role) with which each activity is drawn."""
 _BY_LETTER = {letter: _SIGNS[doing] for doing, letter in LETTERS.items()}
-_STEPS = (1, 2, 4)
-"""Possible numbers of time slots per cell."""
+_BEGUN = "t"
+"""Begins each stretch in which an agent waits for a tool; in the legend it stands before the sign."""
+_FILLED, _MOST_SLOTS = 0.75, 4
+"""Least share of the width that is filled once there is enough to show, and most time slots per cell."""
 _NAMED = 9
 _COUNTED = "how many do what"
 """Label of the columns, whose rows are no users or agents."""
@@ -39,7 +41,7 @@ def conversations_rows(activities: Activities, width: int, height: int) -> list[
     many do what over time.
     """
     cells = max(4, width - GUTTER)
-    slots = next((step for step in _STEPS if len(activities.counts) <= step * cells), _STEPS[-1])
+    slots = max(1, min(_MOST_SLOTS, int(len(activities.counts) / (_FILLED * cells))))
     rows = [_legend(activities, min(cells * slots, len(activities.counts)) * activities.step_s, cells)]
     if activities.each and 1 + len(activities.each) <= height:
         rows += [_lane(activities, number, cells, slots) for number in range(len(activities.each))]
@@ -57,7 +59,9 @@ def _legend(activities: Activities, span_s: float, cells: int) -> Row:
             doing is Doing.WAITING and not activities.queue_known
         ):
             continue
-        parts.append([_SIGNS[doing], (f" {count}", "title" if count else "muted"), label(f" {doing.value}")])
+        sign, role = _SIGNS[doing]
+        shown = _BEGUN + sign if doing is Doing.TOOL else sign
+        parts.append([(shown, role), (f" {count}", "title" if count else "muted"), label(f" {doing.value}")])
     apart = "   " if sum(map(row_width, parts)) + 3 * len(parts) <= cells else " "
     row: Row = [*fit_row([label(f"last {span_s:.0f} s")], GUTTER)]
     for part in parts:
@@ -74,7 +78,8 @@ def _lane(activities: Activities, number: int, cells: int, slots: int) -> Row:
     row.append((" " * (cells - len(parts)), "text"))
     for letter, group in groupby(Counter(part).most_common(1)[0][0] for part in parts):
         sign, role = _BY_LETTER[letter]
-        row.append((sign * len(list(group)), role))
+        drawn = sign * len(list(group))
+        row.append((_BEGUN + drawn[1:] if letter == LETTERS[Doing.TOOL] else drawn, role))
     return row
 
 

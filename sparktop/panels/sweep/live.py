@@ -201,7 +201,8 @@ def _in_flight(axis: SweepAxis, height: int) -> list[Row]:
     both = [value for value in (*asked, *flying) if value is not None]
     top = nice_ceiling(max(both, default=0.0), 4.0)
     rows = stacked_rows(flying, missing, axis.width, height, top, ("running", "waiting"), end_slot=1)
-    now, wanted = _newest(live.in_flight), _newest(live.concurrency)
+    newest, wanted = _newest(live.in_flight), _newest(live.concurrency)
+    now = newest if live.in_flight_now is None else live.in_flight_now
     value = value_now(numbers.count(now, 4), "" if wanted is None else f"of {wanted:.0f}")
     left = gutter(("in flight", "accent"), value, numbers.tick(top), "0", height)
     return beside_gutter(left, with_edges(rows, axis.edges))

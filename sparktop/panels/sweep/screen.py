@@ -117,7 +117,7 @@ def _stacked(
     """
     levels = len(all_levels(view))
     # What a sweep found is in its table, what it does is in its graphs.
-    least = _LEAST_CURVES if view.status.over else _LEAST_TRACKS
+    least = _least_picture(view, width, height) if view.status.over else _LEAST_TRACKS
     table = min(levels + 2, max(_LEAST_TABLE, height - least - 1 if view.status.over else height * 2 // 5))
     if height - table - 1 < least:
         table = max(_LEAST_TABLE, height - least - 1)
@@ -131,6 +131,15 @@ def _stacked(
     picture = _picture(view, width, above, curves=curves)
     rows = [*picture, *rule, *table_rows(view, width, table, chosen=chosen)]
     return rows, TablePlace(0, above + len(rule), width, table)
+
+
+def _least_picture(view: SweepView, width: int, height: int) -> int:
+    """Return the least rows of a finished sweep's picture; a search needs no more where curves do not fit."""
+    if not view.searches:
+        return _LEAST_CURVES
+    own = len(capacity_rows(view.searches, width, height, named=len(view.targets) > 1))
+    fits = height - len(all_levels(view)) - 3 >= own + _LEAST_GRAPHS
+    return max(_LEAST_PICTURE, _LEAST_CURVES if fits else own)
 
 
 def _fills(view: SweepView, width: int, height: int) -> bool:

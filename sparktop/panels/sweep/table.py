@@ -16,7 +16,7 @@ from sparktop.panels.parts.figures import bar_runs, label
 from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, Run, fit_row, row_width, spread_row
 from sparktop.panels.sweep.capacity import verdict_sign
-from sparktop.panels.sweep.columns import COLUMNS, COLUMNS_OF, SHOWN, Column
+from sparktop.panels.sweep.columns import COLUMNS, COLUMNS_OF, SHOWN, Column, search_columns
 from sparktop.panels.sweep.tracks import letters
 
 BEST, ALIKE = "◆", "◇"
@@ -56,7 +56,7 @@ def columns_for(view: SweepView, width: int) -> list[Column]:
     """
     room = width - _name_width(view) - _marks_width(view, width)
     chosen: list[Column] = []
-    for column in COLUMNS_OF[_kind(view)]:
+    for column in (*search_columns(view), *COLUMNS_OF[_kind(view)]):
         if view.rows and all(column.text(row) == numbers.UNKNOWN for row in view.rows):
             continue
         if column.width + 1 <= room:
@@ -64,7 +64,12 @@ def columns_for(view: SweepView, width: int) -> list[Column]:
             room -= column.width + 1
         else:
             break
-    return sorted(chosen, key=lambda column: SHOWN.index(column.heading))
+    return sorted(chosen, key=_place)
+
+
+def _place(column: Column) -> int:
+    """Return the place of a column in the table; those of a search come first."""
+    return SHOWN.index(column.heading) if column.heading in SHOWN else -1
 
 
 def _marks_width(view: SweepView, width: int) -> int:

@@ -53,6 +53,9 @@ def _figures(one: ProbeResult) -> str:
     if together is not None and together.met_percent is not None:
         parts.append(f"{together.met_percent:.1f} % met all")
     runs = "" if one.runs == 1 else f", {one.runs} runs"
-    verdict = "holds" if one.holds else "fails"
-    unsure = "" if one.certain else f", {verdict} but not certain"
+    verdict, fails = "holds" if one.holds else "fails", one.fails_percent
+    chance = "but not certain"
+    if fails is not None:
+        chance = f"with a probability of {100 - fails if one.holds else fails:.0f} %"
+    unsure = "" if one.certain else f", {verdict} {chance}"
     return f"{'; '.join(parts)} ({one.requests} requests{runs}{unsure})"

@@ -34,6 +34,8 @@ class ProbeResult(Part):
     holds: bool
     certain: bool
     """True if the 95 % intervals leave no doubt."""
+    fails_percent: Number = None
+    """Probability that it fails, by all levels of the search together; None in older files."""
     trouble: Text | None = None
     """Why it fails whatever its latencies are: unstable, or failed requests."""
     requests: Count = 0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 
 from sparktop.model.capacity_view import ConditionBar, SearchView, TriedLoad
 from sparktop.model.load import FirstToken, LoadEvent, RequestEnded, RequestStarted
+from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, LimitLine, Measured
 from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.result.capacity import CapacityAnswer, CapacityResult, ConditionResult, ProbeResult
 from sparktop.sweep.result.results import SweepResult
@@ -13,7 +15,7 @@ from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.run.capacity.answer import condition_result
 from sparktop.sweep.run.capacity.judgement import judge
 from sparktop.sweep.run.progress import CapacityTold, LoadTold, Phase, PhaseChanged, SweepEvent
-from sparktop.sweep.view.words.capacity import amount, answer_words, condition_parts
+from sparktop.sweep.view.words.capacity import amount, answer_words, condition_parts, room_of
 from sparktop.values import dataclass
 
 _LEAST = 5
@@ -107,6 +109,7 @@ def _search(
     """Return the view of a search; `most` is None once it has ended."""
     probes = {one.value: one for one in answer.probes}
     values = sorted({*probes, *([] if now is None else [now])})
+    deciding = _deciding_first(answer)
     tried = tuple(
         TriedLoad(
             amount(found.load, value, bare=True),
@@ -114,6 +117,7 @@ def _search(
             probes[value].certain if value in probes else False,
             found.point(value),
             value == now,
+            *_judged(probes.get(value), deciding),
         )
         for value in values
     )
@@ -135,6 +139,81 @@ def _shown(answer: CapacityAnswer) -> ProbeResult | None:
     return answer.probe(answer.fails) or max(answer.probes, key=lambda one: one.value, default=None)
 
 
+def _judged(probe: ProbeResult | None, order: Sequence[str]) -> tuple[float | None, tuple[ConditionBar, ...]]:
+    """Return (probability that a level holds in percent, its conditions in `order`)."""
+    if probe is None:
+        return None, ()
+    bars = tuple(_bar(one) for name in order for one in probe.conditions if one.condition == name)
+    return None if probe.fails_percent is None else 100 - probe.fails_percent, bars
+
+
+def _deciding_first(answer: CapacityAnswer) -> tuple[str, ...]:
+    """Return the conditions of a search, the one that decides first: of a rate all of them together.
+
+    Of other loads it is the one that is missed most, or met with the least room, where the search ended.
+    """
+    last = _shown(answer)
+    if last is None:
+        return ()
+    together = [one.condition for one in last.conditions if one.figure is None]
+    single = sorted((one for one in last.conditions if one.figure is not None), key=room_of)
+    return (*together, *(one.condition for one in single))
+
+
+def condition_plots(found: CapacityResult) -> Iterator[CurvePlot]:
+    """Yield a plot of each condition of a capacity search over the load, first of the one that decides."""
+    answers = {name: one for name, one in found.answers.items() if one.probes}
+    for condition in next((_deciding_first(one) for one in answers.values()), ()):
+        seen = {name: _seen(answer, condition) for name, answer in answers.items()}
+        lines = tuple(line for name, parts in seen.items() if (line := _line(found, name, parts)).points)
+        if lines:
+            yield _plot(next(one for parts in seen.values() for _, one in parts), lines)
+
+
+_Seen = list[tuple[float, ConditionResult]]
+"""(load, how a condition was met there), ascending."""
+
+
+def _seen(answer: CapacityAnswer, condition: str) -> _Seen:
+    probes = sorted(answer.probes, key=lambda one: one.value)
+    return [(probe.value, one) for probe in probes for one in probe.conditions if one.condition == condition]
+
+
+def _line(found: CapacityResult, name: str, seen: _Seen) -> CurveLine:
+    points = []
+    for load, one in seen:
+        if (known := _measured(one)) is not None:
+            points.append(CurvePoint(max(1, round(load)), known, position=found.point(load)))
+    return CurveLine(name, tuple(points))
+
+
+def _measured(one: ConditionResult) -> Measured | None:
+    """Return the value of a condition; of all together the share of the requests that met them."""
+    if one.figure is not None:
+        return None if one.value is None else Measured(one.value)
+    low, high = one.interval_percent or (None, None)
+    return None if one.met_percent is None else Measured(one.met_percent, low, high)
+
+
+def _plot(one: ConditionResult, lines: tuple[CurveLine, ...]) -> CurvePlot:
+    """Return the plot of a condition with its limit."""
+    needed = f"{one.needed_percent or 0.0:g} %"
+    if one.figure is None:
+        limit, title, unit, more, short = (
+            one.needed_percent or 0.0,
+            "Requests that met all limits",
+            "%",
+            True,
+            needed,
+        )
+    else:
+        title, _, short = condition_parts(one)
+        limit, unit, more = one.limit or 0.0, "tok/s" if one.at_least else "ms", one.at_least
+    metric = f"condition {one.condition}"
+    drawn = LimitLine(metric, f"limit for {needed} of the requests", limit, short=f"limit: {short}")
+    return CurvePlot(metric, title, unit, "", more_is_better=more, lines=lines, limits=(drawn,))
+
+
 def _ahead(found: CapacityResult, answer: CapacityAnswer, now: float | None, most: float) -> str:
     if answer.fails is None:
         top = max([*(one.value for one in answer.probes), now or 0.0])
@@ -153,6 +232,9 @@ def _ahead(found: CapacityResult, answer: CapacityAnswer, now: float | None, mos
 
 def _bar(one: ConditionResult) -> ConditionBar:
     name, value, limit = condition_parts(one)
+    if one.figure is None:
+        met = "–" if one.met_percent is None else f"{one.met_percent:.0f} %"
+        name, value, limit = "met all", met, f"at least {one.needed_percent or 0.0:g} %"
     return ConditionBar(
         name,
         value,

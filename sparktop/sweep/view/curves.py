@@ -23,6 +23,7 @@ from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.user_bounds import user_bounds
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.terms.doubts import FEW_RUNS, TOO_SHORT
+from sparktop.sweep.view.capacity import condition_plots
 from sparktop.sweep.view.interval import over_runs
 
 CURVES = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_ms")
@@ -222,9 +223,13 @@ def without_waiting(result: SweepResult) -> Iterator[Series]:
 
 
 def sweep_plots(result: SweepResult, references: Iterable[Reference] = ()) -> tuple[CurvePlot, ...]:
-    """Return the plots of a sweep, with the curves of `references` (published tables) and with limits."""
+    """Return the plots of a sweep, with the curves of `references` (published tables) and with limits.
+
+    Those of a capacity search begin with its conditions.
+    """
     beside = tuple(without_waiting(result))
-    return curve_plots(series_of(result), references, limits_of(result), beside=beside)
+    usual = curve_plots(series_of(result), references, limits_of(result), beside=beside)
+    return usual if result.capacity is None else (*condition_plots(result.capacity), *usual)
 
 
 def fits(reference: Reference, view: SweepView) -> bool:

@@ -59,6 +59,7 @@ class SweepCurves:
     spans: list[LevelSpan] = field(default_factory=list)
     _tps: Amounts = field(init=False)
     _in_flight: States = field(init=False)
+    _flying: float | None = None
     _concurrency: States = field(init=False)
     _ttft: Points = field(init=False)
     _p50: States = field(init=False)
@@ -108,6 +109,7 @@ class SweepCurves:
     def _end_level(self, at: float) -> None:
         """Record that the current level ended at the time `at`, or in interleaved order was interrupted."""
         self._activity.end_level()
+        self._flying = None
         slot = self.grid.slot(at)
         for column, value in ((self._concurrency, None), (self._p50, None), (self._in_flight, 0.0)):
             column.put(slot, value)
@@ -121,6 +123,7 @@ class SweepCurves:
         """
         slot = self.grid.slot(at)
         self._in_flight.put(slot, float(in_flight))
+        self._flying = float(in_flight)
         self._p50.put(slot, p50_ms)
 
     def first_token(self, at: float, ttft_ms: float) -> None:
@@ -175,6 +178,7 @@ class SweepCurves:
             count=count,
             tps=self._tps.rates(count, grid.step_s),
             in_flight=self._in_flight.slots(count),
+            in_flight_now=self._flying,
             concurrency=self._concurrency.slots(count),
             ttft_ms=self._ttft.slots(count),
             ttft_p50_ms=self._p50.slots(count),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sparktop.model.activity import Activities
 from sparktop.panels.parts.rows import row_text, row_width
 from sparktop.panels.sweep.conversations import conversations_height, conversations_rows
+from sparktop.panels.sweep.tracks import GUTTER
 
 
 def few() -> Activities:
@@ -23,9 +24,9 @@ def test_a_row_for_each_says_what_it_does_now_and_what_it_did() -> None:
     """The newest slot is at the right edge, and the first row counts who does what."""
     rows = [row_text(row) for row in conversations_rows(few(), 80, 3)]
     words = " ".join(rows[0].split())
-    assert words == "last 2 s ━ 1 decode ─ 0 prefill ┄ 0 waiting t 1 tool · 0 think"
+    assert words == "last 2 s ━ 1 decode ─ 0 prefill ┄ 0 waiting t. 1 tool · 0 think"
     assert rows[1].startswith("agent 1  tool")
-    assert rows[1].endswith("━━━━tttt")
+    assert rows[1].endswith("━━━━t...")
     assert rows[2].startswith("agent 2  decode")
     assert rows[2].endswith("┄┄┄┄───━")
 
@@ -38,6 +39,14 @@ def test_agents_without_room_are_columns_of_numbers() -> None:
     assert [row[-1] for row in rows[1:]] == ["·", "·", "━", "━"]
     assert "100┤" in rows[1]
     assert "last 63 s" in rows[0]
+
+
+def test_a_wide_screen_is_filled_by_the_newest_slots() -> None:
+    """Of 384 slots, 179 cells show the last 358 in twos; four in each would leave half of the room empty."""
+    lanes = Activities(0.25, ((1, 0, 0, 0, 0),) * 384, ("d" * 384,))
+    rows = [row_text(row) for row in conversations_rows(lanes, 196, 2)]
+    assert "last 90 s" in rows[0]
+    assert rows[1].count("━") == 196 - GUTTER
 
 
 def test_every_size_is_filled_exactly() -> None:

@@ -8,12 +8,16 @@ import pytest
 
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.model.sweep_comparison import Measured
+from sparktop.panels.sweep.table import columns_for
 from sparktop.simulation.calibration import SOLO
 from sparktop.sweep.plan.order import load_at
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.presets import Wishes
 from sparktop.sweep.plan.searched import default_capacity, make_capacity_plan
+from sparktop.sweep.result.capacity import CapacityAnswer, CapacityResult, ConditionResult, ProbeResult
 from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.view.capacity import condition_plots
 from sparktop.sweep.view.result import result_view
 from stage.sweep import Halt, RehearsedSweep
 
@@ -60,3 +64,29 @@ async def test_an_answer_is_the_same_from_its_file() -> None:
     assert search.answer[0] == "at least 2 agents hold"
     assert search.ahead == ""
     assert [one.label for one in search.tried] == ["1", "2"]
+    # The condition that decides is the first plot, and the first value beside the probability.
+    first = stored.plots[0]
+    assert first.title == search.tried[0].bars[0].name
+    assert [limit.short for limit in first.limits] == [f"limit: {search.tried[0].bars[0].limit}"]
+    columns = columns_for(stored, 76)
+    assert [column.heading for column in columns][:2] == ["holds", first.title]
+    row = stored.rows[0]
+    assert columns[0].text(row) == f"{search.tried[0].holds_percent:.0f} %"
+    assert f"{columns[1].text(row)} " in f"{search.tried[0].bars[0].value} "
+
+
+def test_a_rate_is_decided_by_the_requests_that_met_all_limits() -> None:
+    """With the interval of their share."""
+    together = ConditionResult(
+        condition="all", needed_percent=95.0, met_percent=93.0, interval_percent=(86.0, 97.0), requests=100
+    )
+    late = ConditionResult(condition="ttft_p95_ms ≤ 2000", figure="ttft_p95_ms", limit=2000.0, value=None)
+    probe = ProbeResult(value=3.1, holds=False, certain=False, conditions=(late, together))
+    found = CapacityResult(
+        load=LoadKind.RATE,
+        conditions=("ttft_p95_ms ≤ 2000",),
+        answers={"spark": CapacityAnswer(fails=3.1, probes=(probe,))},
+    )
+    (plot,) = condition_plots(found)
+    assert (plot.unit, [one.value for one in plot.limits]) == ("%", [95.0])
+    assert plot.lines[0].points[0].value == Measured(93.0, 86.0, 97.0)

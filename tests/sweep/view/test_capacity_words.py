@@ -10,7 +10,7 @@ from sparktop.sweep.result.capacity import (
     ProbeResult,
     RanOut,
 )
-from sparktop.sweep.view.words.capacity import answer_words
+from sparktop.sweep.view.words.capacity import answer_words, met_words
 
 AFTER_TOOL = ConditionResult(
     condition="ttft_tool_p90_ms ≤ 2000",
@@ -110,6 +110,23 @@ def test_a_level_that_meets_the_conditions_by_a_hair_may_fail() -> None:
     )
     answer = CapacityAnswer(holds=9, fails=10, complete=True, interval=(9, 11), probes=(met,))
     assert _words(answer).startswith("9 agents hold; 10 may fail: p10 stream")
+    likely = met.model_copy(update={"fails_percent": 67.3, "certain": False})
+    assert _words(answer.model_copy(update={"probes": (likely,)})).startswith(
+        "9 agents hold; 10 fail with a probability of 67 %: p10 stream"
+    )
+
+
+def test_a_condition_that_is_met_says_by_how_many() -> None:
+    """With the interval of the share: a value beside its limit reads as a pass."""
+    one = ConditionResult(
+        condition="stream_tps ≥ 15",
+        needed_percent=90.0,
+        met_percent=91.0,
+        interval_percent=(73.1, 97.2),
+        requests=67,
+    )
+    assert met_words(one) == ", met by 91 % of 67 requests (73 to 97 %), 90 % must"
+    assert met_words(one.model_copy(update={"met_percent": None})) == ""
 
 
 def test_several_limits_at_the_border_are_all_named_as_the_marks_of_the_levels_do() -> None:

@@ -104,6 +104,7 @@ def _probe(value: float, judged: Judged, search: CapacitySearch, *, holds: bool)
         runs=search.runs[value],
         holds=holds,
         certain=search.certainty(value) is (Verdict.HOLDS if holds else Verdict.FAILS),
+        fails_percent=round(_PERCENT * search.likely.fails(value), 1),
         trouble=judged.trouble or None,
         requests=judged.requests,
         conditions=tuple(map(condition_result, judged.shares)),

@@ -115,8 +115,14 @@ def _held(found: CapacityResult, answer: CapacityAnswer) -> str:
     if not answer.holds:
         return f"none hold: {_verb(kind, fails.value, 'fail', amount(kind, fails.value))}: {why}"
     held = _verb(kind, answer.holds, "hold", amount(kind, answer.holds))
-    verb = "may fail" if _is_met(fails) else "fail"
-    return f"{held}; {amount(kind, fails.value, bare=True)} {verb}: {why}"
+    return f"{held}; {amount(kind, fails.value, bare=True)} {_failing(fails)}: {why}"
+
+
+def _failing(probe: ProbeResult) -> str:
+    """Return how surely a level fails: "fail", or "fail with a probability of 62 %"."""
+    if not probe.certain and probe.fails_percent is not None:
+        return f"fail with a probability of {probe.fails_percent:.0f} %"
+    return "may fail" if _is_met(probe) else "fail"
 
 
 def _is_met(probe: ProbeResult) -> bool:
@@ -160,11 +166,23 @@ def why_words(found: CapacityResult, probe: ProbeResult) -> str:
         share += "" if together.needed_percent is None else f", {together.needed_percent:g} % must"
         return share if worst is None else f"{share}; {condition_words(worst)}"
     short = [one for one in single if (one.met_percent or 0.0) < (one.needed_percent or 0.0)]
-    worst = min(short or single, key=_room, default=None)
-    return "no request was measured" if worst is None else condition_words(worst)
+    worst = min(short or single, key=room_of, default=None)
+    if worst is None:
+        return "no request was measured"
+    return condition_words(worst) + ("" if short else met_words(worst))
 
 
-def _room(one: ConditionResult) -> float:
+def met_words(one: ConditionResult) -> str:
+    """Return how many requests met a condition: ", met by 91 % of 67 requests (82 to 96 %), 90 % must"."""
+    if one.met_percent is None or one.needed_percent is None:
+        return ""
+    low, high = one.interval_percent or (None, None)
+    sure = "" if low is None or high is None else f" ({low:.0f} to {high:.0f} %)"
+    many = f" of {one.requests} requests" if one.requests else ""
+    return f", met by {one.met_percent:.0f} %{many}{sure}, {one.needed_percent:g} % must"
+
+
+def room_of(one: ConditionResult) -> float:
     """Return how far a condition is from being missed: the ratio of the missed share that it allows."""
     missed = 100.0 - (one.met_percent or 0.0)
     allowed = 100.0 - (one.needed_percent or 0.0)
