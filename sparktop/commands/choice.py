@@ -14,7 +14,7 @@ from sparktop.colors.palette import find_palette, palettes
 from sparktop.commands.output import tell
 from sparktop.errors import UsageError
 from sparktop.files import FILE_NAME, find_config, is_named
-from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, Watch
+from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, PrometheusTarget, Watch
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
 
@@ -22,7 +22,7 @@ UNTRUSTED_HOOK = (
     f"{FILE_NAME}: key 'events.hook' is not used: a file found in the current folder runs no program;"
     " name it with --config"
 )
-Target = TypeVar("Target", BackendTarget, NodeTarget)
+Target = TypeVar("Target", BackendTarget, NodeTarget, PrometheusTarget)
 
 
 def choose(arguments: argparse.Namespace, env: Mapping[str, str]) -> Watch:
@@ -84,7 +84,7 @@ def chosen_of(watch: Watch, arguments: argparse.Namespace, *, has_file: bool) ->
     """
     if arguments.targets:
         watch = _of_targets(watch, arguments.targets)
-    elif not watch.nodes and not watch.backends:
+    elif not (watch.nodes or watch.backends or watch.prometheus):
         source = f"{watch.source}, this machine" if has_file else "this machine"
         watch = replace(watch, nodes=(this_machine(),), discover=("127.0.0.1",), source=source)
     interval_s = getattr(arguments, "interval", None) or watch.interval_s
@@ -116,12 +116,16 @@ def _of_targets(watch: Watch, texts: Sequence[str]) -> Watch:
     from urllib.parse import urlsplit
 
     from sparktop.watch.discovery import parse_target
+    from sparktop.watch.prometheus.argument import parse_prometheus
 
     here = this_machine()
     backends: dict[str, BackendTarget] = {}
     agents: dict[str, NodeTarget] = {}
     hosts: dict[str, None] = {}
+    through = {one.url: one for text in texts if (one := parse_prometheus(text)) is not None}
     for text in texts:
+        if parse_prometheus(text) is not None:
+            continue
         target = parse_target(text)
         if isinstance(target, str):
             hosts[target] = None
@@ -150,6 +154,7 @@ def _of_targets(watch: Watch, texts: Sequence[str]) -> Watch:
         nodes=_with_unique_names(nodes),
         backends=_with_unique_names(placed),
         routers=(),
+        prometheus=_with_unique_names(through.values()),
         discover=tuple(hosts),
         source=ARGUMENTS,
     )

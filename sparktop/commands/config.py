@@ -91,6 +91,7 @@ def _summary(loaded: Config) -> str:
         ("node", settings.nodes),
         ("backend", settings.backends),
         ("router", settings.routers),
+        ("Prometheus", settings.prometheus),
         ("sweep", settings.sweeps),
     )
     return ", ".join(

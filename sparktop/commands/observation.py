@@ -115,7 +115,8 @@ def all_reported(snapshot: Snapshot, watch: Watch) -> bool:
     )
     nodes = (view.failure is not None or len(view.history.cpu_percent) > 1 for view in snapshot.nodes)
     routers = (view.failure is not None or view.age_s is not None for view in snapshot.routers)
-    return all(backends) and all(nodes) and all(routers)
+    through = (view.failure is not None or view.fleet is not None for view in snapshot.fleets)
+    return all(backends) and all(nodes) and all(routers) and all(through)
 
 
 def _covers(samples: Series, span_s: float) -> bool:
@@ -133,6 +134,7 @@ def why_nothing(snapshot: Snapshot) -> str:
     failures = [f"{view.name}: {view.failure.message}" for view in snapshot.backends if view.failure]
     failures += [f"{view.name}: {view.failure.message}" for view in snapshot.nodes if view.failure]
     failures += [f"{view.name}: {view.failure.message}" for view in snapshot.routers if view.failure]
+    failures += [f"{view.name}: {view.failure.message}" for view in snapshot.fleets if view.failure]
     reasons = [*failures, *_discovery_notes(snapshot)]
     more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
     return f"nothing could be reached: {'; '.join(reasons[:_REASONS]) or 'no answer in time'}{more}"

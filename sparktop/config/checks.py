@@ -181,7 +181,7 @@ def _names(data: Mapping[str, object], *keys: str) -> list[str]:
 
 
 def _repeated_names(data: Mapping[str, object]) -> Iterator[Problem]:
-    for key in ("nodes", "backends", "routers", "sweeps"):
+    for key in ("nodes", "backends", "routers", "sweeps", "prometheus"):
         first: dict[str, int] = {}
         for number, table in _tables(data, key):
             name = table.get("name")
@@ -302,6 +302,18 @@ def _hollow_events(data: Mapping[str, object]) -> Iterator[Problem]:
         yield Problem(("events", "webhook_token_env"), "has no effect without webhook")
 
 
+def _unusable_access(data: Mapping[str, object]) -> Iterator[Problem]:
+    """Yield a problem for each key of a Prometheus that needs another one, or stands beside its rival."""
+    needed = (("password_env", "basic_user"), ("basic_user", "password_env"), ("tls_key", "tls_cert"))
+    for number, table in _tables(data, "prometheus"):
+        for key, other in needed:
+            if key in table and other not in table:
+                yield Problem(("prometheus", number, key), f"has no effect without {other}")
+        given = [key for key in ("bearer_env", "bearer_file", "basic_user") if key in table]
+        for key in given[1:]:
+            yield Problem(("prometheus", number, key), f"stands beside {given[0]}: keep one of them")
+
+
 CHECKS: tuple[Callable[[Mapping[str, object]], Iterator[Problem]], ...] = (
     _repeated_names,
     _dangling_names,
@@ -312,5 +324,6 @@ CHECKS: tuple[Callable[[Mapping[str, object]], Iterator[Problem]], ...] = (
     _unusable_keys,
     _contexts_without_bursts,
     _hollow_events,
+    _unusable_access,
 )
 """Rules across keys. They read the raw data, so that their errors appear together with pydantic's."""

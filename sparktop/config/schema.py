@@ -8,12 +8,29 @@ from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
-from sparktop.colors.palette import palettes, theme_problems
 from sparktop.config.checks import CHECKS, config_error, from_pydantic
+from sparktop.config.fields import (
+    Argument,
+    Command,
+    Count,
+    Depth,
+    FileName,
+    Limit,
+    Name,
+    Number,
+    Percent,
+    Share,
+    Strict,
+    Url,
+    Variable,
+    WebhookUrl,
+    arguments,
+    known_theme,
+)
+from sparktop.config.prometheus import PrometheusTable
 from sparktop.config.watch import MOST_BYTES, read_config, unset_variables, watch_of
 from sparktop.engines import ENGINES
 from sparktop.errors import ConfigError
@@ -27,7 +44,6 @@ from sparktop.model.targets import (
     Watch,
 )
 from sparktop.model.text import clean
-from sparktop.nearest import did_you_mean
 from sparktop.values import dataclass
 
 __all__ = [
@@ -50,123 +66,7 @@ else:
 
 _DEFAULTS = StateThresholds()
 _NODE_DEFAULTS = NodeThresholds()
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LONGEST_QUERY = 2000
 _PARSER_LINE = re.compile(r"\(at line (\d+), ")
-
-
-def _printable_name(name: str) -> str:
-    if not name or clean(name, 64) != name:
-        raise ValueError("must be 1 to 64 printable characters without space at the ends")
-    return name
-
-
-def _http_url(url: str) -> str:
-    """Return `url` without a trailing slash.
-
-    Raises:
-        ValueError: not a plain http(s) URL. The message never quotes it, because it may hold a password.
-    """
-    example = "as in 'http://127.0.0.1:8000'"
-    if not url.startswith(("http://", "https://")):
-        raise ValueError(f"must start with http:// or https://, {example}")
-    try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018  # a port that is not a number raises ValueError here
-    except ValueError:
-        raise ValueError(f"is not a URL, {example}") from None
-    if not parts.hostname or clean(url, 500) != url or " " in url:
-        raise ValueError(f"is not a URL, {example}")
-    if parts.username is not None or parts.query or parts.fragment:
-        raise ValueError("must hold no password, query or fragment; keys go into environment variables")
-    return url.rstrip("/")
-
-
-def _variable(name: str) -> str:
-    """Return `name` if it can name an environment variable.
-
-    Raises:
-        ValueError: no variable can have this name. The message never quotes it: it may be the secret itself.
-    """
-    if not _VARIABLE.fullmatch(name):
-        raise ValueError("must be the name of an environment variable, never the key itself")
-    return name
-
-
-def _known_theme(name: str) -> str:
-    known = palettes()
-    if name not in known:
-        near = _broken_theme(name) or did_you_mean(name, known) or f" (known: {', '.join(known)})"
-        raise ValueError(f"names no theme: '{clean(name, 40)}'{near}")
-    return name
-
-
-def _broken_theme(name: str) -> str:
-    """Return "; " and the fault of the user's theme file called `name`; "" if there is no such fault."""
-    files = tuple(f"{clean(name, 60)}{suffix}:" for suffix in (".toml", ".theme"))
-    return next((f"; {problem}" for problem in theme_problems() if problem.startswith(files)), "")
-
-
-def _file_name(name: str) -> str:
-    if not name or clean(name, 4096) != name:
-        raise ValueError("must name a file")
-    return name
-
-
-def _command(name: str) -> str:
-    if not name or clean(name, 256) != name or name.startswith("-"):
-        raise ValueError("must be a command or its path: 1 to 256 printable characters, no '-' in front")
-    return name
-
-
-def _webhook_url(url: str) -> str:
-    """Return `url` unchanged if it is a valid webhook URL.
-
-    Raises:
-        ValueError: the URL is invalid. The message never quotes the URL, because it may contain a secret.
-    """
-    address, _, query = url.partition("?")
-    if "@" in address.partition("://")[2].partition("/")[0]:
-        raise ValueError("must hold no user name or password: a token goes into webhook_token_env")
-    _http_url(address)
-    if clean(query, _LONGEST_QUERY) != query or " " in query or "#" in query:
-        raise ValueError("is no URL, as in 'https://example.org/alerts'")
-    return url
-
-
-def _argument(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("must be printable text: a program or one of its arguments")
-    return text
-
-
-def _arguments(value: object) -> object:
-    """Return `value` unchanged; raise a `ValueError` if it is a string, because a hook must be a list."""
-    if isinstance(value, str):
-        message = "must be a list: a program and its arguments, as in ['/path/to/program', 'argument']"
-        raise ValueError(message)  # noqa: TRY004 - pydantic reports a ValueError only
-    return value
-
-
-Name = Annotated[str, AfterValidator(_printable_name)]
-Url = Annotated[str, AfterValidator(_http_url)]
-Variable = Annotated[str, AfterValidator(_variable)]
-FileName = Annotated[str, AfterValidator(_file_name)]
-Command = Annotated[str, AfterValidator(_command)]
-WebhookUrl = Annotated[str, AfterValidator(_webhook_url)]
-Argument = Annotated[str, AfterValidator(_argument)]
-Count = Annotated[int, Field(ge=1)]
-Number = Annotated[int, Field(ge=1, le=65_536)]
-Depth = Annotated[int, Field(ge=0, le=10_000_000)]
-Share = Annotated[float, Field(gt=0, le=1)]
-Percent = Annotated[float, Field(gt=0, le=100)]
-Limit = Annotated[float, Field(gt=0)]
-
-
-class Strict(BaseModel):
-    """Base of all tables of the file: no unknown keys, no type conversions, no NaN."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class NodeTable(Strict):
@@ -287,7 +187,7 @@ class EventsTable(Strict):
     severity: Literal["info", "warning", "critical"] = "warning"
     bell: bool = False
     notify: Literal["off", "osc9", "osc777"] = "off"
-    hook: Annotated[list[Argument], BeforeValidator(_arguments)] = Field(default_factory=list)
+    hook: Annotated[list[Argument], BeforeValidator(arguments)] = Field(default_factory=list)
     webhook: WebhookUrl | None = None
     webhook_token_env: Variable | None = None
 
@@ -310,12 +210,13 @@ class Settings(Strict):
     """All tables and top-level keys of the configuration file."""
 
     interval_s: float = Field(default=1.0, ge=MIN_INTERVAL_S, le=MAX_INTERVAL_S)
-    theme: Annotated[str, AfterValidator(_known_theme)] = "spark-dark"
+    theme: Annotated[str, AfterValidator(known_theme)] = "spark-dark"
     low_bandwidth: bool = False
     keys: dict[str, str] = Field(default_factory=dict)
     nodes: list[NodeTable] = Field(default_factory=list)
     backends: list[BackendTable] = Field(default_factory=list)
     routers: list[RouterTable] = Field(default_factory=list)
+    prometheus: list[PrometheusTable] = Field(default_factory=list)
     sweeps: list[SweepTable] = Field(default_factory=list)
     guard: GuardTable = GuardTable()
     models: dict[str, ModelTable] = Field(default_factory=dict)

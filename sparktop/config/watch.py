@@ -19,6 +19,7 @@ from sparktop.model.targets import (
     ModelFacts,
     NodeTarget,
     NodeThresholds,
+    PrometheusTarget,
     RouterTarget,
     StateThresholds,
     SweepSettings,
@@ -77,6 +78,7 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
         ),
         routers=tuple(_router(table, env) for table in settings["routers"] if table["watched"]),
         sweep_routers=tuple(_router(table, env) for table in settings["routers"] if not table["watched"]),
+        prometheus=tuple(_prometheus(table, path, env) for table in settings["prometheus"]),
         interval_s=settings["interval_s"],
         theme=settings["theme"],
         thresholds=StateThresholds(**settings["thresholds"]),
@@ -143,6 +145,22 @@ def _router(one: Plain, env: Mapping[str, str]) -> RouterTarget:
         backends=tuple(one["backends"]),
         deployments=dict(one["deployments"]),
         api_key=_value(one["api_key_env"], env),
+    )
+
+
+def _prometheus(one: Plain, path: Path, env: Mapping[str, str]) -> PrometheusTarget:
+    files = {key: _file(one[key], path, env) for key in ("bearer_file", "tls_ca", "tls_cert", "tls_key")}
+    return PrometheusTarget(
+        name=one["name"],
+        url=one["url"],
+        bearer=_value(one["bearer_env"], env),
+        basic_user=one["basic_user"],
+        password=_value(one["password_env"], env),
+        headers=dict(one["headers"]),
+        selector=one["selector"],
+        group_by=tuple(one["group_by"]),
+        closer=one["closer"],
+        **files,
     )
 
 

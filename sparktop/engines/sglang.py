@@ -146,7 +146,10 @@ _STARTUP = {
     "sglang:startup_cuda_graph_time_seconds": "CUDA graphs",
 }
 """Gauges about the server's own start: by name, what they time; the first has a label `phase`."""
-_READER = Reader(names_of(_FIELDS, _HISTOGRAMS, *_EXTRAS.names, *_STARTUP))
+NAMES = names_of(_FIELDS, _HISTOGRAMS, *_EXTRAS.names, *_STARTUP)
+"""Every metric name that is read, spelled as on the page."""
+FIELDS, HISTOGRAMS = _FIELDS, _HISTOGRAMS
+_READER = Reader(NAMES)
 
 
 def _startup(families: Mapping[str, Family]) -> Mapping[str, float]:

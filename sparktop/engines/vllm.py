@@ -115,6 +115,7 @@ _HISTOGRAMS: Histograms = (
 )
 NAMES = names_of(_FIELDS, _HISTOGRAMS, START, CPU, _CONFIG, *EXTRAS.names)
 """Every metric name that is read, spelled as on the page."""
+FIELDS, HISTOGRAMS = _FIELDS, _HISTOGRAMS
 _READER = Reader(NAMES)
 
 

@@ -50,6 +50,8 @@ class FailureKind(StrEnum):
     """The sparktop on the other machine uses a format that this one does not support."""
     ENDED = "ended"
     """The program at the other end ended."""
+    LATE = "late"
+    """A Prometheus answers, but its newest samples of all servers are old."""
     INTERNAL = "internal"
     """A programming error in sparktop; its traceback is in the log."""
 

@@ -1,11 +1,13 @@
-"""Totals over all watched backends, and sparktop's own use of resources."""
+"""Totals over all backends, the servers that a Prometheus scrapes, and sparktop's own use of resources."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from datetime import datetime
 from types import MappingProxyType
 
+from sparktop.model.failure import Failure
 from sparktop.values import dataclass
 
 _NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
@@ -38,3 +40,85 @@ class Totals:
 
 NO_COST, NO_TOTALS = SelfView(), Totals()
 """Values for use before the first measurement: every field is None or empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """That a source is not polled by this program, but read from a Prometheus that scrapes it."""
+
+    source: str
+    """Name of the Prometheus."""
+    every_s: float
+    """Seconds between two scrapes of the source."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetServer:
+    """An inference server on the wall, by the aggregates that a Prometheus computed; None where unknown.
+
+    Its fields have the names of `BackendView`.
+    """
+
+    name: str
+    url: str
+    group: str
+    at: float | None = None
+    """Monotonic seconds of its newest scrape; None while unknown."""
+    down: bool = False
+    """Whether the newest scrape failed (`up` is 0)."""
+    running: float | None = None
+    waiting: float | None = None
+    kv_cache_percent: float | None = None
+    """Of the fullest engine core."""
+    generation_tps: float | None = None
+    prompt_tps: float | None = None
+    preemptions_per_s: float | None = None
+    ttft_p95_s: float | None = None
+    itl_p95_s: float | None = None
+
+    @property
+    def state(self) -> str:
+        """The state of the server, by its newest gauges alone, in the words of `BackendState`."""
+        if self.down:
+            return "unreachable"
+        if self.running is None:
+            return "unknown"
+        if self.preemptions_per_s:
+            return "preempting"
+        if self.waiting:
+            return "queueing"
+        return "busy" if self.running else "idle"
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All inference servers that a Prometheus scrapes, at one time."""
+
+    at: float
+    """Monotonic seconds of the answer."""
+    every_s: float
+    """Seconds between two scrapes of a server."""
+    servers: tuple[FleetServer, ...] = ()
+    note: str | None = None
+    """What limits these figures, in one clean line: warnings of the Prometheus, or fewer queries."""
+    answer_ms: float | None = None
+    """Milliseconds that all queries took together."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetView:
+    """A Prometheus as screens and reports show it, with the servers that it scrapes."""
+
+    name: str
+    url: str
+    fleet: Fleet | None = None
+    """The newest answer; None before the first."""
+    failure: Failure | None = None
+    failing_since: datetime | None = None
+    age_s: float | None = None
+    """Seconds since the newest scrape of any server; None when there never was one."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the newest queries succeeded; False before the first."""
+        return self.failure is None and self.fleet is not None

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from sparktop.model.balance import Balance
 from sparktop.model.event import Alert, Event
 from sparktop.model.failure import Failure
-from sparktop.model.fleet import NO_COST, NO_TOTALS, SelfView, Totals
+from sparktop.model.fleet import NO_COST, NO_TOTALS, FleetView, Scrape, SelfView, Totals
 from sparktop.model.limit import Limit
 from sparktop.model.loading import Loading
 from sparktop.model.node import LostGpu, NodeIdentity, NodeSample
@@ -171,8 +171,8 @@ class BackendView:
     """Why the newest poll failed; None while it succeeds."""
     failing_since: datetime | None = None
     """UTC; when the current run of failures began."""
-    age_s: float | None = None
-    """Seconds since the last good sample; None when there never was one."""
+    age_s: float | None = None  # since the last good sample; None when there never was one
+    scrape: Scrape | None = None  # the Prometheus that it is read from; None where it is polled
     engine: str | None = None
     version: str | None = None
     model: str | None = None
@@ -388,6 +388,7 @@ class Snapshot:
     nodes: tuple[NodeView, ...] = ()
     backends: tuple[BackendView, ...] = ()
     routers: tuple[RouterView, ...] = ()
+    fleets: tuple[FleetView, ...] = ()  # one for each Prometheus
     balance: tuple[Balance, ...] = ()
     """One entry for each group of two or more backends, or of engine cores of one server."""
     alerts: tuple[Alert, ...] = ()
@@ -396,5 +397,4 @@ class Snapshot:
     totals: Totals = NO_TOTALS
     self_cost: SelfView = NO_COST
     simulated: bool = False
-    searching: tuple[str, ...] = ()
-    """Hosts whose usual ports are still being tried; no server was found there yet."""
+    searching: tuple[str, ...] = ()  # hosts whose usual ports are tried: no server was found there yet

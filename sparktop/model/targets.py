@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
+from typing import TypeAlias
 
 from sparktop.model.event import Severity
+from sparktop.model.fleet import Scrape
 from sparktop.values import dataclass
 
 ENGINE_PORTS = (8000, 8001, 8080, 8888, 30000, 11434)
@@ -55,6 +57,36 @@ class BackendTarget:
     capture_sizes: tuple[int, ...] | None = None
     """Batch sizes with a captured CUDA graph on this server, where configured; empty: none."""
     api_key: str | None = field(default=None, repr=False)
+    scrape: Scrape | None = None
+    """The Prometheus that its samples come from; None where this program polls the server."""
+    group: str | None = None
+    """The group that labels in Prometheus name; used where no router is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusTarget:
+    """A Prometheus, or another server with its HTTP API, through which servers are watched."""
+
+    name: str
+    url: str
+    """Without a trailing slash, and without /api/v1."""
+    bearer: str | None = field(default=None, repr=False)
+    bearer_file: str | None = None
+    """A file whose first line is the token; read at each query, so that it can be changed."""
+    basic_user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls_ca: str | None = None
+    """Paths of certificate files, as in `NodeTarget`; the next two are this program's own."""
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    headers: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)
+    """Further request headers, such as X-Scope-OrgID."""
+    selector: str = ""
+    """Matchers that every query has, as between the braces of PromQL: `namespace="llm"`."""
+    group_by: tuple[str, ...] = ()
+    """Labels whose values name the group of a server; empty: model, job and namespace."""
+    closer: str = "ask"
+    """When a group is polled directly for a closer look: "ask" (at a key press), "auto" or "never"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +102,8 @@ class RouterTarget:
     api_key: str | None = field(default=None, repr=False)
 
 
+Target: TypeAlias = BackendTarget | NodeTarget | RouterTarget | PrometheusTarget
+"""Anything that is watched."""
 ARGUMENTS = "arguments"
 """The value of `Watch.source` for targets given as TARGET arguments."""
 
@@ -280,6 +314,7 @@ class Watch:
     """Kinds of alerts whose minutes before and after are saved (see `ALERT_KINDS`)."""
     ask_ranks: bool = False
     """Whether NCCL is asked about the ranks of an engine that seems to be stuck, without a key press."""
+    prometheus: tuple[PrometheusTarget, ...] = ()
     sweep_routers: tuple[RouterTarget, ...] = ()
     """Routers that are not watched, but that sweeps can name as targets."""
 

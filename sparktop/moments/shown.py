@@ -11,7 +11,7 @@ from sparktop.model.event import Alert, Event
 from sparktop.model.node import NodeIdentity
 from sparktop.model.series import Series
 from sparktop.model.snapshot import NodeView
-from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
+from sparktop.model.targets import NodeTarget, Target
 from sparktop.model.text import clean
 from sparktop.moments.figures import NODE
 from sparktop.moments.moment import Moment, Spell
@@ -23,9 +23,7 @@ _LONGEST = 1000
 Value = TypeVar("Value")
 
 
-def shown_moment(
-    moment: Moment, privacy: Privacy, targets: Iterable[BackendTarget | NodeTarget | RouterTarget] = ()
-) -> Moment:
+def shown_moment(moment: Moment, privacy: Privacy, targets: Iterable[Target] = ()) -> Moment:
     """Return a copy of the report data in which `privacy` has replaced or cleaned all names and texts.
 
     `targets` are what was watched; `privacy` then recognises their addresses in any text.
@@ -33,6 +31,8 @@ def shown_moment(
     shown = moment.shown
     servers = [(one.name, BACKEND) for one in shown.backends] + [(one.name, ROUTER) for one in shown.routers]
     servers += [(name, BACKEND) for kind, name, _ in moment.series if kind == BACKEND]
+    listed = [one for view in shown.fleets if view.fleet for one in view.fleet.servers]
+    servers += [(one.name, BACKEND) for one in listed] + [(one.name, ROUTER) for one in shown.fleets]
     servers += [(one.group, "group") for one in shown.balance]
     servers += [(one.subject, "group") for one in moment.spells if one.speed is None]
     machines = [one.name for one in shown.nodes]
@@ -56,13 +56,15 @@ def _hosts(moment: Moment) -> Iterator[str]:
     shown = moment.shown
     urls = [one.url for one in shown.backends] + [one.url for one in shown.routers]
     urls += [told.address for one in shown.routers for told in one.told or () if told.address]
+    urls += [one.url for one in shown.fleets]
+    urls += [one.url for view in shown.fleets if view.fleet for one in view.fleet.servers]
     yield from filter(None, map(_host, urls))
     for node in shown.nodes:
         yield from node.identity.addresses
         yield from filter(None, (node.identity.hostname,))
 
 
-def _target_hosts(targets: Iterable[BackendTarget | NodeTarget | RouterTarget]) -> Iterator[str]:
+def _target_hosts(targets: Iterable[Target]) -> Iterator[str]:
     for target in targets:
         yield from filter(None, (_host(target.url or ""),))
         if isinstance(target, NodeTarget) and target.ssh:

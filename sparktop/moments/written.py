@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from sparktop import __version__
 from sparktop.errors import UsageError
 from sparktop.model.plain import json_time, plain
-from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
+from sparktop.model.targets import Target
 from sparktop.model.text import spreadsheet_text
 from sparktop.moments.figures import BACKEND, FIGURES, NODE, Values
 from sparktop.moments.moment import Moment, SeriesKey, Spell
@@ -37,7 +37,7 @@ def moment_report(
     moment: Moment,
     form: str,
     privacy: Privacy | None = None,
-    targets: Iterable[BackendTarget | NodeTarget | RouterTarget] = (),
+    targets: Iterable[Target] = (),
 ) -> str:
     """Return the report on a time span, whose data is `moment`, in the format `form`, one of `FORMATS`.
 

@@ -18,36 +18,45 @@ from sparktop.engines.exposition import PageMemory
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.event import Severity
 from sparktop.model.failure import Failure
+from sparktop.model.fleet import Fleet, Scrape
 from sparktop.model.instant import Instant
 from sparktop.model.loading import PastStarts
 from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksReading
 from sparktop.model.router import RouterSample
 from sparktop.model.sweep_view import SweepView
-from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Thresholds
+from sparktop.model.targets import (
+    BackendTarget,
+    NodeTarget,
+    PrometheusTarget,
+    RouterTarget,
+    Target,
+    Thresholds,
+)
 from sparktop.model.text import clean
 from sparktop.recording.record import MAX_BODY_BYTES, Kind, Record, RecordError
 from sparktop.sources.wire.decode import WireError, checked
 from sparktop.store import Reading, SourceKey, SourceKind
 from sparktop.store.journal import Call, Change
 
-Target = BackendTarget | NodeTarget | RouterTarget
-
 _TARGET_FIELDS: Mapping[type[Target], tuple[str, ...]] = {
     NodeTarget: ("name", "via", "url", "ssh"),
-    BackendTarget: ("name", "url", "engine", "nodes", "slots", "capture_sizes"),
+    BackendTarget: ("name", "url", "engine", "nodes", "slots", "capture_sizes", "scrape", "group"),
     RouterTarget: ("name", "url", "strategy", "backends", "deployments"),
+    PrometheusTarget: ("name", "url", "selector", "group_by"),
 }
-_TARGET_KINDS: Mapping[str, type[Target]] = {
+TARGET_KINDS: Mapping[str, type[Target]] = {
     SourceKind.NODE: NodeTarget,
     SourceKind.BACKEND: BackendTarget,
     SourceKind.ROUTER: RouterTarget,
+    SourceKind.PROMETHEUS: PrometheusTarget,
 }
 _READINGS: Mapping[type[Any], Kind] = {
     NodeSample: Kind.NODE,
     MemorySample: Kind.MEMORY,
     RouterSample: Kind.ROUTER,
     RanksReading: Kind.RANKS,
+    Fleet: Kind.FLEET,
     Failure: Kind.FAIL,
 }
 _MOST_PAGES = 1000
@@ -81,10 +90,17 @@ def target_fields(target: Target) -> dict[str, object]:
     found: dict[str, object] = {
         name: value for name in _TARGET_FIELDS[type(target)] if (value := getattr(target, name)) is not None
     }
-    found["kind"] = next(kind for kind, one in _TARGET_KINDS.items() if isinstance(target, one))
+    found["kind"] = next(kind for kind, one in TARGET_KINDS.items() if isinstance(target, one))
     if "url" in found:
         found["url"] = public_url(target.url)
-    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in found.items()}
+    return {name: _plain(value) for name, value in found.items()}
+
+
+def _plain(value: object) -> object:
+    """Return a field of a target as JSON types."""
+    if isinstance(value, Scrape):
+        return asdict(value)
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def read_target(fields: object) -> Target:
@@ -95,7 +111,7 @@ def read_target(fields: object) -> Target:
     """
     if not isinstance(fields, dict) or not isinstance(kind := fields.get("kind"), str):
         raise RecordError("a target without a kind")
-    known = _TARGET_KINDS.get(kind)
+    known = TARGET_KINDS.get(kind)
     if known is None:
         raise RecordError(f"a target of the unknown kind {clean(kind, 40)}")
     wanted = {name: fields[name] for name in _TARGET_FIELDS[known] if name in fields}
@@ -279,6 +295,7 @@ _READERS: Mapping[str, Callable[[Record], Call | None]] = {
     Kind.MEMORY: _value(MemorySample),
     Kind.ROUTER: _value(RouterSample),
     Kind.RANKS: _value(RanksReading),
+    Kind.FLEET: _value(Fleet),
     Kind.FAIL: _value(Failure),
     Kind.IDENTITY: _identity,
     Kind.WATCH: _watch,

@@ -19,8 +19,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import SelfView
 from sparktop.model.instant import Instant
 from sparktop.model.snapshot import BackendState, Snapshot
-from sparktop.model.targets import BackendTarget, RouterTarget
-from sparktop.recording.calls import Target
+from sparktop.model.targets import BackendTarget, RouterTarget, Target
 from sparktop.recording.head import Announced, Head, Landmarks, key_of
 from sparktop.recording.player import WARM_UP_S, Player, Recording
 from sparktop.recording.record import Record

@@ -25,12 +25,14 @@ from sparktop.model.targets import (
     ModelFacts,
     NodeTarget,
     NodeThresholds,
+    PrometheusTarget,
     RouterTarget,
     StateThresholds,
+    Target,
     Watch,
 )
 from sparktop.model.text import clean
-from sparktop.recording.calls import Target, adapter, read_target, target_fields
+from sparktop.recording.calls import TARGET_KINDS, adapter, read_target, target_fields
 from sparktop.recording.record import Kind, Record, RecordError
 from sparktop.sources.wire.decode import WireError, checked
 from sparktop.store import SourceKey, SourceKind, Store
@@ -95,6 +97,7 @@ class Head:
             nodes=tuple(one for one in found if isinstance(one, NodeTarget)),
             backends=tuple(one for one in found if isinstance(one, BackendTarget)),
             routers=tuple(one for one in found if isinstance(one, RouterTarget)),
+            prometheus=tuple(one for one in found if isinstance(one, PrometheusTarget)),
             interval_s=self.interval_s,
             thresholds=self.thresholds,
             node_thresholds=self.node_thresholds,
@@ -126,8 +129,8 @@ class Head:
 
 def key_of(target: Target) -> SourceKey:
     """Return the key of a target's source."""
-    kinds = {NodeTarget: SourceKind.NODE, BackendTarget: SourceKind.BACKEND, RouterTarget: SourceKind.ROUTER}
-    return SourceKey(kinds[type(target)], target.name)
+    kind = next(kind for kind, one in TARGET_KINDS.items() if isinstance(target, one))
+    return SourceKey(SourceKind(kind), target.name)
 
 
 def first_head(watch: Watch, store: Store) -> Head:

@@ -40,6 +40,8 @@ class Kind(StrEnum):
     MEMORY = "memory"
     """The memory of a node alone, between two samples, while it falls steeply."""
     ROUTER = "router"
+    FLEET = "fleet"
+    """The servers that a Prometheus scrapes, by its aggregates."""
     RANKS = "ranks"
     """What NCCL answered about the ranks of a backend, or that it is asked."""
     FAIL = "fail"

@@ -7,6 +7,7 @@ from datetime import UTC
 from sparktop import __version__
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.fleet import FleetView
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.panels.backend.loading import failure_words
@@ -88,10 +89,11 @@ def troubles(snapshot: Snapshot) -> Table:
         Column("failing since"),
         Column("why", Kind.NAME),
     )
-    watched: tuple[BackendView | NodeView | RouterView, ...] = (
+    watched: tuple[BackendView | NodeView | RouterView | FleetView, ...] = (
         *snapshot.backends,
         *snapshot.nodes,
         *snapshot.routers,
+        *snapshot.fleets,
     )
     rows = (
         (

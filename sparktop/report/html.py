@@ -12,7 +12,7 @@ from html import escape
 
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.roles import STATE_ROLES, WORD_ROLES
-from sparktop.report import backend_tables, balance_tables, fleet_tables, node_tables
+from sparktop.report import backend_tables, balance_tables, fleet_tables, fleets, node_tables
 from sparktop.report.current import current
 from sparktop.report.page import badge, page, table
 from sparktop.report.ranks import ranks_table
@@ -77,6 +77,8 @@ def _tables(snapshot: Snapshot) -> Iterator[Table]:
     yield backend_tables.backend_servers(backends, detailed=True)
     yield backend_tables.backend_counters(backends)
     yield fleet_tables.routers(snapshot)
+    yield fleets.fleets_table(snapshot.fleets)
+    yield fleets.groups_table(snapshot.fleets)
     yield balance_tables.balances(snapshot)
     yield balance_tables.shares(snapshot)
     yield balance_tables.reasons(snapshot)

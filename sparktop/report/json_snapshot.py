@@ -23,6 +23,7 @@ from sparktop.model.progress import ProgressView
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, LaneView, Latency, Quantile, Snapshot
 from sparktop.report.current import current
+from sparktop.report.fleets import fleets_json
 from sparktop.report.json_balance import balance_json
 from sparktop.report.json_node import fields_of, node_json
 from sparktop.report.ranks import ranks_json
@@ -88,6 +89,7 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
         "nodes": [node_json(node) for node in snapshot.nodes],
         "backends": [_backend(backend) for backend in snapshot.backends],
         "routers": [_router(router) for router in snapshot.routers],
+        "prometheus": fleets_json(snapshot.fleets, snapshot.at),
         "balance": [balance_json(balance, json_time) for balance in snapshot.balance],
         "verdict": _verdict(snapshot),
         "alerts": [_alert(alert, snapshot.at) for alert in snapshot.alerts],
@@ -127,6 +129,7 @@ def _backend(backend: BackendView) -> dict[str, object]:
         "ok": backend.ok,
         "error": backend.failure.message if backend.failure else None,
         "age_s": backend.age_s,
+        "scrape": None if backend.scrape is None else fields_of(backend.scrape, ("source", "every_s")),
         "state": backend.state.value,
         "loading": None if backend.loading is None else fields_of(backend.loading, _LOADING_KEYS),
         "model": backend.model,

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.snapshot import Snapshot
-from sparktop.report import backend_tables, balance_tables, fleet_tables, node_tables
+from sparktop.report import backend_tables, balance_tables, fleet_tables, fleets, node_tables
 from sparktop.report.current import current
 from sparktop.report.narrow import split_table
 from sparktop.report.ranks import ranks_table
@@ -48,6 +48,8 @@ def render(snapshot: Snapshot) -> str:
         backend_tables.latencies(backends, _LATENCIES, _QUANTILES),
         backend_tables.also_reported(backends),
         fleet_tables.routers(snapshot),
+        fleets.fleets_table(snapshot.fleets),
+        fleets.groups_table(snapshot.fleets),
         balance_tables.balances(snapshot),
         balance_tables.shares(snapshot),
         node_tables.machines(nodes),
@@ -63,7 +65,7 @@ def render(snapshot: Snapshot) -> str:
         *("\n".join(_table_lines(table)) for table in figures if table.rows),
         *("\n".join(_list_lines(table)) for table in (limits, why, happened) if table.rows),
     ]
-    if not backends and not nodes and not snapshot.routers:
+    if not (backends or nodes or snapshot.routers or snapshot.fleets):
         blocks.append("Nothing is watched.")
     legend = f"_Token rates {backend_tables.rate_windows(backends)}, {_LEGEND}_"
     return "\n\n".join([*blocks, legend]) + "\n"

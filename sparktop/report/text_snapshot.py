@@ -18,7 +18,7 @@ from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.text import clean
 from sparktop.panels.backend.loading import loading_words
-from sparktop.report import cell
+from sparktop.report import cell, fleets
 from sparktop.report.backend_tables import also_reported_words, rate_windows
 from sparktop.report.balance_tables import balance_lines
 from sparktop.report.current import current
@@ -60,6 +60,9 @@ def render(snapshot: Snapshot, width: int) -> str:
         lines += ["no backends", *_search_lines(snapshot, width), ""]
     if snapshot.routers:
         lines += [*table_lines(_ROUTER_COLUMNS, map(_router_row, snapshot.routers), width), ""]
+    if snapshot.fleets:
+        lines += [*table_lines(fleets.COLUMNS, fleets.fleet_rows(snapshot.fleets), width), ""]
+        lines += [*table_lines(fleets.GROUP_COLUMNS, fleets.group_rows(snapshot.fleets), width), ""]
     if snapshot.balance:
         lines += [*balance_lines(snapshot.balance, width), ""]
     lines += _alert_lines(snapshot.alerts, width) if snapshot.alerts else ["no alerts"]

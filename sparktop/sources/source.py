@@ -6,10 +6,11 @@ from typing import Protocol, TypeAlias
 
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure
+from sparktop.model.fleet import Fleet
 from sparktop.model.node import NodeSample
 from sparktop.model.router import RouterSample
 
-Reading: TypeAlias = EngineSample | NodeSample | RouterSample | Failure
+Reading: TypeAlias = EngineSample | NodeSample | RouterSample | Fleet | Failure
 """Result of one poll. The identity of the polled machine or server is an attribute of its source instead."""
 
 

@@ -8,11 +8,12 @@ from dataclasses import replace
 from sparktop.model.event import Alert
 from sparktop.store.alert_book import AlertBook
 from sparktop.store.backend.track import BackendTrack
+from sparktop.store.fleet import FleetTrack
 from sparktop.store.keys import SourceKey, SourceKind
 from sparktop.store.node.track import NodeTrack
 from sparktop.store.router import RouterTrack
 
-Track = BackendTrack | NodeTrack | RouterTrack
+Track = BackendTrack | NodeTrack | RouterTrack | FleetTrack
 _DOWN = ("unreachable", "engine-dead")
 
 
@@ -50,5 +51,5 @@ def _adopt_failures(track: Track, alert: Alert) -> None:
     health.failing_at, health.failing_since = alert.since_s, alert.since
     if isinstance(failures, int | float):
         health.failures = max(health.failures, int(failures))
-    if not isinstance(track, RouterTrack):  # its view is made anew for each snapshot
+    if not isinstance(track, RouterTrack | FleetTrack):  # its view is made anew for each snapshot
         track.view = replace(track.view, failing_since=alert.since)

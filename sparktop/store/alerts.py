@@ -24,7 +24,7 @@ PREEMPTING_CLEARS_AFTER_S = 30.0
 
 _MINUTE_S = 60.0
 
-_MILD = frozenset({FailureKind.METRICS_DISABLED, FailureKind.UNSUPPORTED})
+_MILD = frozenset({FailureKind.METRICS_DISABLED, FailureKind.UNSUPPORTED, FailureKind.LATE})
 """Failures which mean that the source cannot be observed, not that it is down."""
 RESTARTS = "restarts"
 RESTARTS_WITHIN_S = 600.0

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 
 class SourceKind(StrEnum):
-    """The types of sources that are polled: a backend (LLM server), a node (machine) or a router."""
+    """The types of sources: a backend (LLM server), a node (machine), a router or a Prometheus."""
 
     BACKEND = "backend"
     NODE = "node"
     ROUTER = "router"
+    PROMETHEUS = "prometheus"
 
 
 class SourceKey(NamedTuple):
@@ -34,6 +35,11 @@ class SourceKey(NamedTuple):
     def router(cls, name: str) -> SourceKey:
         """Return the key of the router `name`."""
         return cls(SourceKind.ROUTER, name)
+
+    @classmethod
+    def prometheus(cls, name: str) -> SourceKey:
+        """Return the key of the Prometheus `name`."""
+        return cls(SourceKind.PROMETHEUS, name)
 
     @property
     def label(self) -> str:

@@ -12,14 +12,14 @@ from sparktop.analysis.roofline import bandwidth_gb_per_s, limit_tps, read_perce
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.failure import Failure
-from sparktop.model.fleet import SelfView
+from sparktop.model.fleet import Fleet, SelfView
 from sparktop.model.instant import Instant
 from sparktop.model.loading import PastStart
 from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksReading
 from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Snapshot
-from sparktop.model.targets import ModelFacts, Thresholds, Watch
+from sparktop.model.targets import ModelFacts, Target, Thresholds, Watch
 from sparktop.rates import LinkKind
 from sparktop.store.adoption import adopt_alerts
 from sparktop.store.alert_book import AlertBook
@@ -29,6 +29,7 @@ from sparktop.store.balance.book import BalanceBook
 from sparktop.store.balance.groups import judged_groups
 from sparktop.store.event_log import Announce, EventLog
 from sparktop.store.figures import is_simulated, totals
+from sparktop.store.fleet import FleetTrack
 from sparktop.store.journal import Call, Change, Journal
 from sparktop.store.keys import SourceKey
 from sparktop.store.limits import LimitBook
@@ -40,9 +41,9 @@ from sparktop.store.progress import ProgressBook
 from sparktop.store.ranks import RankBook
 from sparktop.store.router import RouterTrack
 from sparktop.store.starts import StartBook
-from sparktop.store.tracks import Target, Tracks
+from sparktop.store.tracks import Tracks
 
-Reading = EngineSample | NodeSample | MemorySample | RouterSample | RanksReading | Failure
+Reading = EngineSample | NodeSample | MemorySample | RouterSample | RanksReading | Fleet | Failure
 """The result of polling a source: a sample or a failure."""
 Hear = Callable[[SourceKey, Reading], None]
 """A listener, called with the source and the result of each poll; must not raise."""
@@ -72,20 +73,17 @@ class Store:
         self._interval_s = watch.interval_s
         self._searching: tuple[str, ...] = ()
         self._models = watch.models
-        self._clock = clock
-        self._now = now
+        self._clock, self._now = clock, now
         self._tracks = Tracks(Thresholds(watch.thresholds, watch.node_thresholds))
         self._placement = Placement(self._tracks.backends, self._tracks.nodes)
         self.starts = StartBook(self._tracks.backends, self._tracks.nodes)
         self._events = EventLog()
         self._alerts = AlertBook(self._events)
-        self.balance = BalanceBook()
-        self.progress = ProgressBook()
+        self.balance, self.progress, self.limits = BalanceBook(), ProgressBook(), LimitBook()
         self.ranks = RankBook(self._tracks)
-        self.limits = LimitBook()
         self._self_cost = SelfView()
         self._listeners: tuple[Hear, ...] = ()
-        self._add(*watch.nodes, *watch.backends, *watch.routers)
+        self._add(*watch.nodes, *watch.backends, *watch.routers, *watch.prometheus)
 
     @property
     def interval_s(self) -> float:
@@ -202,6 +200,9 @@ class Store:
             track.accept_memory(reading)
         elif isinstance(track, RouterTrack) and isinstance(reading, RouterSample):
             track.accept_sample(reading, when.wall, took_ms)
+            judge_health(self._alerts, key, track.health, when)
+        elif isinstance(track, FleetTrack) and isinstance(reading, Fleet):
+            track.accept_fleet(reading)
             judge_health(self._alerts, key, track.health, when)
         else:
             raise TypeError(f"{key.label} cannot take a {type(reading).__name__}")
@@ -328,6 +329,7 @@ class Store:
             routers=tuple(
                 track.view(at, group, backends) for track, group in zip(routers, groups, strict=True)
             ),
+            fleets=tuple(track.view(at) for track in self._tracks.fleets.values()),
             balance=self.balance.view(),
             alerts=self._alerts.view(),
             events=self._events.view(),
@@ -386,7 +388,7 @@ class Store:
             view,
             age_s=track.health.age_s(at),
             loading=self.starts.view(track, at),
-            group=groups.get(view.name) or view.model or NO_GROUP,
+            group=groups.get(view.name) or track.target.group or view.model or NO_GROUP,
             role=track.reported_role if track.role is None else track.role.value,
             ranks=self.ranks.view(view.name, at),
             limited_by=self.limits.of(view),

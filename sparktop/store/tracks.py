@@ -10,16 +10,17 @@ from sparktop.model.node import NodeIdentity
 from sparktop.model.targets import (
     BackendTarget,
     NodeTarget,
-    RouterTarget,
+    PrometheusTarget,
+    Target,
     Thresholds,
 )
 from sparktop.store.backend.track import BackendTrack
+from sparktop.store.fleet import FleetTrack
 from sparktop.store.keys import SourceKey, SourceKind
 from sparktop.store.node.track import NodeTrack
 from sparktop.store.router import Group, RouterTrack, group_names
 
-Target = BackendTarget | NodeTarget | RouterTarget
-Track = BackendTrack | NodeTrack | RouterTrack
+Track = BackendTrack | NodeTrack | RouterTrack | FleetTrack
 
 
 class Routing(NamedTuple):
@@ -40,6 +41,7 @@ class Tracks:
         self.backends: dict[str, BackendTrack] = {}
         self.nodes: dict[str, NodeTrack] = {}
         self.routers: dict[str, RouterTrack] = {}
+        self.fleets: dict[str, FleetTrack] = {}
         self.thresholds = thresholds
 
     def add(self, targets: Iterable[Target]) -> None:
@@ -52,6 +54,8 @@ class Tracks:
                     )
             elif isinstance(target, NodeTarget):
                 self.nodes.setdefault(target.name, NodeTrack(target, self.thresholds.nodes))
+            elif isinstance(target, PrometheusTarget):
+                self.fleets.setdefault(target.name, FleetTrack(target))
             elif target.name not in self.routers:
                 self.routers[target.name] = RouterTrack(target)
 
@@ -73,7 +77,7 @@ class Tracks:
 
     def _of_kind(
         self, kind: SourceKind
-    ) -> dict[str, BackendTrack] | dict[str, NodeTrack] | dict[str, RouterTrack]:
+    ) -> dict[str, BackendTrack] | dict[str, NodeTrack] | dict[str, RouterTrack] | dict[str, FleetTrack]:
         match kind:
             case SourceKind.BACKEND:
                 return self.backends
@@ -81,10 +85,13 @@ class Tracks:
                 return self.nodes
             case SourceKind.ROUTER:
                 return self.routers
+            case SourceKind.PROMETHEUS:
+                return self.fleets
 
     def targets(self) -> tuple[Target, ...]:
-        """Return everything that is watched: nodes, backends, routers."""
-        tracks: Iterable[Track] = (*self.nodes.values(), *self.backends.values(), *self.routers.values())
+        """Return everything that is watched: nodes, backends, routers and each Prometheus."""
+        homes = (self.nodes, self.backends, self.routers, self.fleets)
+        tracks: Iterable[Track] = (track for home in homes for track in home.values())
         return tuple(track.target for track in tracks)
 
     def identities(self) -> dict[SourceKey, EngineIdentity | NodeIdentity]:
@@ -105,9 +112,12 @@ class Tracks:
         """Return the name of the group of each backend, by backend name.
 
         This is the group in `behind`, which has the backends behind a router. For other backends it is the
-        model; backends of unknown model are left out.
+        group that labels in Prometheus name, else the model; backends of unknown model are left out.
         """
-        known = {name: behind.get(name) or track.view.model for name, track in self.backends.items()}
+        known = {
+            name: behind.get(name) or track.target.group or track.view.model
+            for name, track in self.backends.items()
+        }
         return {name: group for name, group in known.items() if group is not None}
 
     def begin_own_load(self, names: Iterable[str]) -> None:

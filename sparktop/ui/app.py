@@ -18,7 +18,7 @@ from textual.widgets import Input
 
 from sparktop.ending import ENDING
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.model.targets import Target, Watch
 from sparktop.model.text import clean
 from sparktop.panels.board.view import GraphStyle, View
 from sparktop.recording.past import picture_of
@@ -334,7 +334,7 @@ class SparktopApp(ThemedApp):
         now = self.timeline.picture() or picture_of(shown, self.desk.band)
         return partial(moment_of, [*(one for one in self.timeline.past.pictures if one.at < now.at), now])
 
-    def targets(self) -> Sequence[BackendTarget | NodeTarget | RouterTarget]:
+    def targets(self) -> Sequence[Target]:
         """Return what is watched at present."""
         return () if self._store is None else self._store.targets()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
+from sparktop.model.targets import Target
 from sparktop.recording.past import Picture
 from sparktop.recording.player import Recording
 from sparktop.recording.replay import Replay
@@ -57,7 +57,7 @@ class ReplayApp(SparktopApp):
         pause_s = 2 * (time.thread_time() - cpu_began_s) - (time.monotonic() - began)
         self.set_timer(max(pause_s, _LEAST_PAUSE_S) if self.replay.busy else _TICK_S, self._work)
 
-    def targets(self) -> Sequence[BackendTarget | NodeTarget | RouterTarget]:
+    def targets(self) -> Sequence[Target]:
         """Return what was watched at the beginning and at the end of the recording."""
         frames = self.replay.recording.frames
         return [one for frame in (frames[0], frames[-1]) for one in frame.head.targets.values()]

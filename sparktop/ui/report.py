@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sparktop.errors import SparktopError
 from sparktop.files import SHARED, write_whole
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
+from sparktop.model.targets import Target
 from sparktop.model.text import clean
 from sparktop.sweep.view.source import SweepSource
 
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from sparktop.sweep.compare.series import Series
 
 
-async def saved_moment(
-    read: Callable[[], Moment], shown: Snapshot, targets: Sequence[BackendTarget | NodeTarget | RouterTarget]
-) -> str:
+async def saved_moment(read: Callable[[], Moment], shown: Snapshot, targets: Sequence[Target]) -> str:
     """Write the moment that `read` returns into the current folder; return a message for the user.
 
     It is written as HTML and Markdown, and the snapshot `shown` as JSON. `targets` are what was watched.
@@ -36,9 +34,7 @@ async def saved_moment(
     return f"saved {clean(first.name)}, {' and '.join(path.suffix for path in others)}"
 
 
-def _save_moment(
-    read: Callable[[], Moment], shown: Snapshot, targets: Sequence[BackendTarget | NodeTarget | RouterTarget]
-) -> list[Path]:
+def _save_moment(read: Callable[[], Moment], shown: Snapshot, targets: Sequence[Target]) -> list[Path]:
     # Late: the first picture needs no report.
     from sparktop.moments.written import moment_report
     from sparktop.report.json_snapshot import to_json

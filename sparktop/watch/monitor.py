@@ -34,6 +34,7 @@ from sparktop.watch.ways import RealWays, ShowsProcesses, TellsInterval, Ways
 if TYPE_CHECKING:
     from sparktop.sources.source import Reading, Source
     from sparktop.watch.cadence import LoadCadence
+    from sparktop.watch.prometheus.feed import PrometheusFeed
     from sparktop.watch.scheduler import PollGroup
 
 __all__ = [
@@ -99,6 +100,7 @@ class Monitor:
         self._routers: dict[str, RouterTarget] = {}
         self.ranks = RankAsker(store, self._sources, self._spawn, sleep)
         """Asks NCCL about the ranks of a backend, on request."""
+        self.feeds: Sequence[PrometheusFeed] = ()
         self._tried: set[str] = set()
         """URLs listed by routers that are being tried or that failed a short time ago."""
 
@@ -154,6 +156,12 @@ class Monitor:
             self._spawn(deliver(watch.events, self._store))
         if watch.discover:
             self._spawn(self._discover(list(watch.discover)))
+        if watch.prometheus:
+            from sparktop.watch.prometheus.feed import feeds  # late: most starts need none of it
+
+            self.feeds = feeds(watch.prometheus, self._store, self._deliver)
+            for feed in self.feeds:
+                self._spawn(feed.run())
 
     async def stop(self) -> None:
         """Stop all polling and close all connections. `start` may be called again."""

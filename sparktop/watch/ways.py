@@ -74,6 +74,8 @@ class RealWays:
         names += sorted({_NODE_MODULES[node.via] for node in watch.nodes})
         if watch.routers:
             names.append("sparktop.sources.router")
+        if watch.prometheus:
+            names.append("sparktop.watch.prometheus.feed")
         if watch.discover:
             names += ["sparktop.watch.discovery", "sparktop.sources.http.once"]
         return names

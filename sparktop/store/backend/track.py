@@ -191,6 +191,8 @@ class BackendTrack:
         """
         if self._lineage.last is not None and sample.at <= self._lineage.last.at:
             return None
+        if self.target.scrape is not None:
+            interval_s = self.target.scrape.every_s
         last_at = self._lineage.last.at if self._lineage.last else -math.inf
         self._quick = sample.at - last_at < _QUICK_SHARE * interval_s
         kind = self._count(sample, wall_at, interval_s)
@@ -380,6 +382,7 @@ def _first_view(target: BackendTarget) -> BackendView:
         nodes=target.nodes,
         slots=target.slots,
         capture_sizes=target.capture_sizes,
+        scrape=target.scrape,
     )
 
 

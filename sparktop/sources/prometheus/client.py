@@ -1,0 +1,254 @@
+"""HTTP client of a Prometheus, or of another server with its API, with bounds on size and time of an answer.
+
+Requests are POST to `/api/v1/query` with a gzipped JSON answer, on kept connections, and never follow a
+redirect. Instant queries only: an instant query with a range selector returns raw samples.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+import aiohttp
+
+from sparktop import __version__
+from sparktop.model.failure import FailureKind
+from sparktop.model.targets import PrometheusTarget
+from sparktop.model.text import clean
+from sparktop.sources.http.address import host_and_port
+from sparktop.sources.http.body import BodyCollector
+from sparktop.sources.http.failure import AnswerError, timeout_error, transport_error
+from sparktop.sources.prometheus.answer import Answer, read_answer, trouble_in
+from sparktop.values import dataclass
+
+MOST_BYTES = 20 << 20
+"""Most bytes of an answer, packed or not: 500 servers with two samples of each of their series take 25 MB."""
+DEADLINE_S = 10.0
+_ERROR_BYTES = 4096
+_AT_ONCE = 4
+"""Queries sent at a time; a Prometheus serves 20."""
+_KEPT_ALIVE_S = 120.0
+_OK = 200
+_TOO_MUCH = frozenset({422, 429, 503})
+"""HTTP status of a query that asks for too much, or too often."""
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+class TooMuchError(AnswerError):
+    """Raised where a query asked for too much, or one of too many: asking for less may help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """How the clock of the Prometheus relates to ours."""
+
+    to_monotonic_s: float
+    """Add it to a Unix time of the Prometheus for monotonic seconds of this machine."""
+    ahead_s: float
+    """Seconds that its clock is ahead of this machine's."""
+
+
+class PrometheusClient:
+    """Sends the queries of one configured Prometheus."""
+
+    def __init__(self, target: PrometheusTarget, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Query `target`; connections are opened with the first query."""
+        self.where = host_and_port(target.url)
+        """Host and port, for messages."""
+        self._target = target
+        self._clock = clock
+        self._session: aiohttp.ClientSession | None = None
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self.date: tuple[float, float] | None = None
+        """(Unix time in whole seconds by the newest answer's Date header, when it came by our clock)."""
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            session, self._session = self._session, None
+            await session.close()
+
+    async def query(self, promql: str) -> Answer:
+        """Evaluate an instant query now, and return its series.
+
+        Raises:
+            TooMuchError: HTTP status 422, 429 or 503, or an answer that is too large or too late.
+            AnswerError: any other failure of network or server.
+        """
+        # Thanos answers with what it has, and says so in `warnings`; others ignore these two.
+        form = {"query": promql, "dedup": "true", "partial_response": "true"}
+        return read_answer(await self._ask("/api/v1/query", form))
+
+    async def get(self, path: str) -> object:
+        """Return the data of an answer to a GET of `path`, as JSON values.
+
+        Raises:
+            AnswerError: as for `query`.
+        """
+        from sparktop.sources.prometheus.answer import data_of
+
+        return data_of(await self._ask(path, None))
+
+    async def _ask(self, path: str, form: Mapping[str, str] | None) -> bytes:
+        url, method = self._target.url + path, "GET" if form is None else "POST"
+        status = None
+        async with self._slots:
+            try:
+                session = self._opened()
+                async with (
+                    asyncio.timeout(DEADLINE_S),
+                    session.request(
+                        method, url, data=form, headers=self._headers(), allow_redirects=False
+                    ) as response,
+                ):
+                    status = response.status
+                    self._note_date(response.headers.get("Date"))
+                    if status != _OK:
+                        body = await _read(response, _ERROR_BYTES)
+                        raise self._status_error(status, body, response.headers.get("Location", ""))
+                    return await _read(response, MOST_BYTES)
+            except TimeoutError as error:
+                late = timeout_error(self.where, DEADLINE_S, answering=status is not None, body_bytes=0)
+                raise TooMuchError(late.kind, late.message) from error
+            except (aiohttp.ClientError, OSError, UnicodeError) as error:
+                raise transport_error(error, self.where) from error
+
+    def _note_date(self, text: str | None) -> None:
+        if text is None:
+            return
+        try:
+            self.date = (parsedate_to_datetime(text).timestamp(), self._clock())
+        except (ValueError, TypeError, OverflowError):
+            self.date = None
+
+    def _headers(self) -> dict[str, str]:
+        """Return the headers of a request, with the token of its file as it is now.
+
+        Raises:
+            AnswerError: the token cannot be read or sent.
+        """
+        target, headers = self._target, dict(self._target.headers)
+        bearer = target.bearer
+        if target.bearer_file is not None:
+            bearer = _first_line(target.bearer_file)
+        for secret in (bearer, target.password, target.basic_user):
+            if secret is not None and not (secret.isascii() and secret.isprintable()):
+                raise AnswerError(
+                    FailureKind.UNAUTHORIZED, "the token or password holds characters that no header may"
+                )
+        if bearer is not None:
+            headers["Authorization"] = f"Bearer {bearer}"
+        elif target.basic_user is not None:
+            pair = f"{target.basic_user}:{target.password or ''}"
+            headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+        return headers
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=_AT_ONCE,
+                    keepalive_timeout=_KEPT_ALIVE_S,
+                    resolver=aiohttp.ThreadedResolver(),
+                    ssl=_trust(self._target),
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                timeout=aiohttp.ClientTimeout(total=None),
+                headers={"User-Agent": f"sparktop/{__version__}", "Accept-Encoding": "gzip"},
+            )
+        return self._session
+
+    def _status_error(self, status: int, body: bytes, location: str) -> AnswerError:
+        said = trouble_in(body)
+        quoted = f": {said}" if said else ""
+        if status in _TOO_MUCH:
+            return TooMuchError(FailureKind.HTTP, f"{status}: {self.where} refuses the query{quoted}")
+        if status in _REDIRECTS:
+            goal = clean(location, 120) or "nowhere"
+            message = (
+                f"{status}: {self.where} redirects to {goal}; not followed: give that address if it is right"
+            )
+            return AnswerError(FailureKind.REDIRECT, message)
+        if status in {401, 403}:
+            return AnswerError(
+                FailureKind.UNAUTHORIZED, f"{status}: {self.where} refuses the key, or wants one"
+            )
+        if status == 404:  # noqa: PLR2004 - of HTTP
+            hint = "is it a Prometheus, and is the path in its URL right?"
+            return AnswerError(FailureKind.NOT_FOUND, f"404: {self.where} has no /api/v1/query: {hint}")
+        return AnswerError(FailureKind.HTTP, f"{self.where} answered with HTTP status {status}{quoted}")
+
+    async def clocks(self) -> Clocks:
+        """Return how the clock of the Prometheus relates to ours, by a query of its time.
+
+        VictoriaMetrics evaluates instant queries 30 s in the past: where the answer's Date header, which has
+        whole seconds, differs, that counts.
+
+        Raises:
+            AnswerError: the query failed.
+        """
+        began = self._clock()
+        answer = await self.query("time()")
+        now, middle = time.time(), (began + self._clock()) / 2
+        if answer.scalar is None:
+            raise AnswerError(
+                FailureKind.MALFORMED, f"{self.where} does not know its time: is it a Prometheus?"
+            )
+        theirs = answer.scalar
+        if self.date is not None and abs(self.date[0] + 0.5 - theirs) > 2:  # noqa: PLR2004 - whole seconds and transport
+            theirs = self.date[0] + 0.5
+        return Clocks(middle - theirs, theirs - now)
+
+
+async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
+    """Return the unpacked body of an answer.
+
+    Raises:
+        TooMuchError: it is larger than `most_bytes`.
+        AnswerError: it cannot be unpacked.
+    """
+    collector = BodyCollector(response.headers.get("Content-Encoding", ""), most_bytes)
+    try:
+        async for chunk in response.content.iter_any():
+            collector.feed(chunk)
+    except AnswerError as error:
+        if error.kind is not FailureKind.TOO_LARGE:
+            raise
+        if response.status != _OK:
+            return b""
+        message = f"an answer of over {most_bytes >> 20} MiB: fewer servers by selector, or fewer at a time"
+        raise TooMuchError(error.kind, message) from error
+    return collector.finish()
+
+
+def _first_line(path: str) -> str:
+    try:
+        with Path(path).open(encoding="utf-8") as stream:
+            return stream.readline(4096).strip()
+    except (OSError, UnicodeDecodeError):
+        message = f"the token file {clean(path, 100)} cannot be read"
+        raise AnswerError(FailureKind.UNAUTHORIZED, message) from None
+
+
+def _trust(target: PrometheusTarget) -> ssl.SSLContext | bool:
+    """Return how certificates are verified, with this program's own certificate where one is configured.
+
+    Raises:
+        AnswerError: a certificate file cannot be used.
+    """
+    if not target.url.startswith("https:"):
+        return True
+    try:
+        trust = ssl.create_default_context(cafile=target.tls_ca)
+        if target.tls_cert is not None:
+            trust.load_cert_chain(target.tls_cert, target.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        message = f"a certificate file of {clean(target.name, 60)} cannot be used: {clean(error, 100)}"
+        raise AnswerError(FailureKind.TLS, message) from None
+    return trust

@@ -1,0 +1,255 @@
+"""Finds the inference servers, routers and machines among the series of a Prometheus.
+
+A server is recognised by its engine's gauge of running requests. production-stack's router writes the same
+names with a label `server`: such series belong to the router, never to a server.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from sparktop.engines.tables import RUNNING
+from sparktop.model.text import clean
+from sparktop.sources.prometheus.answer import Labels, Series
+from sparktop.sources.prometheus.promql import selector
+from sparktop.values import dataclass
+
+NOT_A_ROUTER = 'server=""'
+_KEY = ("job", "instance", "exported_job", "exported_instance")
+_PLACE = ("namespace", "pod", "model_name")
+_HEALTHY = "vllm:healthy_pods_total"
+MACHINES: Mapping[str, str] = {
+    "sparktop_node_memory_total_bytes": "sparktop agent",
+    "node_memory_MemTotal_bytes": "node_exporter",
+    "DCGM_FI_DEV_GPU_TEMP": "dcgm-exporter",
+}
+"""What exports a machine's figures, by the metric that marks it."""
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])", re.ASCII)
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_LONGEST = 64
+_HOST = 60
+
+
+class Key(NamedTuple):
+    """The labels that tell one scraped target from another."""
+
+    job: str
+    instance: str
+    exported_job: str = ""
+    exported_instance: str = ""
+    """Not empty where a Prometheus federates another one, whose instance it is."""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The key as labels; an empty value means that the label is absent."""
+        return self._asdict()
+
+    @property
+    def address(self) -> str:
+        """Host and port of the target, as far as its labels say."""
+        return self.exported_instance or self.instance
+
+
+def key_of(labels: Labels) -> Key:
+    """Return the key of the target that a series belongs to."""
+    return Key(*(labels.get(name, "") for name in _KEY))
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveTarget:
+    """What the Prometheus says about a target that it scrapes."""
+
+    url: str
+    every_s: float | None
+    error: str
+    """The reason of its newest failure, one clean line; "" for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundServer:
+    """An inference server among the series of a Prometheus."""
+
+    key: Key
+    name: str
+    """Unique among the servers of the Prometheus, clean, at most 64 characters."""
+    engine: str
+    url: str
+    model: str | None
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a Prometheus scrapes."""
+
+    servers: tuple[FoundServer, ...] = ()
+    routers: Mapping[Key, tuple[str, ...]] | None = None
+    """The URLs that each router sends to."""
+    machines: Mapping[Key, tuple[str, str]] | None = None
+    """(metric that marks it, host) of each machine."""
+    federated: bool = False
+    """Whether an instance repeats under several exported ones: then `up` is not that of the servers."""
+
+
+def servers_query(more: str, group_by: Sequence[str]) -> str:
+    """Return the query for the servers; `more` has further matchers."""
+    labels = ", ".join(dict.fromkeys(("__name__", *_KEY, *_PLACE, *group_by)))
+    return f"count by ({labels}) ({selector(RUNNING, NOT_A_ROUTER, more)})"
+
+
+def routers_query(more: str) -> str:
+    """Return the query for routers of production-stack and the servers behind them."""
+    names = selector((*RUNNING, _HEALTHY), 'server!=""', more)
+    return f"count by ({', '.join(_KEY)}, server) ({names})"
+
+
+def machines_query() -> str:
+    """Return the query for machines, whatever exports their figures."""
+    return f"count by (__name__, {', '.join(_KEY)}, Hostname, node) ({selector(MACHINES)})"
+
+
+def active_targets(data: object) -> dict[Key, ActiveTarget]:
+    """Return the targets in the answer of `/api/v1/targets`, by their key."""
+    listed: object = data.get("activeTargets") if isinstance(data, dict) else None
+    found: dict[Key, ActiveTarget] = {}
+    for one in listed if isinstance(listed, list) else ():
+        if not isinstance(one, dict) or not isinstance(labels := one.get("labels"), dict):
+            continue
+        if all(isinstance(value, str) for value in labels.values()):
+            error = clean(one.get("lastError") or "", 160)
+            found[key_of(labels)] = ActiveTarget(
+                _base_url(one.get("scrapeUrl")), seconds(one.get("scrapeInterval")), error
+            )
+    return found
+
+
+def seconds(text: object) -> float | None:
+    """Return a duration such as "15s", "1m30s" or "500ms" in seconds; None for anything else."""
+    if not isinstance(text, str) or not text or len(text) > 20:  # noqa: PLR2004 - far beyond any duration
+        return None
+    total, rest = 0.0, str(text)
+    for number, unit in _DURATION.findall(text):
+        total, rest = total + float(number) * _UNITS[unit], rest.removeprefix(f"{number}{unit}")
+    return total if not rest and total > 0 else None
+
+
+def found_servers(
+    series: Iterable[Series], targets: Mapping[Key, ActiveTarget], group_by: Sequence[str]
+) -> tuple[FoundServer, ...]:
+    """Return the servers in the answer to `servers_query`, each with a name of its own, sorted by name.
+
+    Servers whose labels in `group_by` are equal form a group; without such labels, those with the same model,
+    job and namespace.
+    """
+    first: dict[Key, Labels] = {}
+    for one in sorted(series, key=lambda one: one.labels.get("model_name", "")):
+        if one.labels.get("__name__") in RUNNING:
+            first.setdefault(key_of(one.labels), one.labels)
+    names = _names(first)
+    groups = _groups(first, group_by)
+    found = (
+        FoundServer(
+            key,
+            names[key],
+            RUNNING[labels["__name__"]],
+            (targets[key].url if key in targets else "") or _address_url(key.address),
+            clean(labels.get("model_name", ""), _LONGEST) or None,
+            groups[key],
+        )
+        for key, labels in first.items()
+    )
+    return tuple(sorted(found, key=lambda one: one.name))
+
+
+def found_routers(series: Iterable[Series]) -> dict[Key, tuple[str, ...]]:
+    """Return the URLs of the servers behind each router, from the answer to `routers_query`."""
+    found: dict[Key, dict[str, None]] = {}
+    for one in series:
+        url = clean(one.labels.get("server", ""), 200)
+        if url:
+            found.setdefault(key_of(one.labels), {})[url] = None
+    return {key: tuple(urls) for key, urls in found.items()}
+
+
+def found_machines(series: Iterable[Series]) -> dict[Key, tuple[str, str]]:
+    """Return (metric that marks it, host) of each machine, from the answer to `machines_query`."""
+    found: dict[Key, tuple[str, str]] = {}
+    for one in series:
+        mark, key = one.labels.get("__name__", ""), key_of(one.labels)
+        if mark in MACHINES:
+            host = one.labels.get("Hostname") or one.labels.get("node") or host_of(key.address)
+            found[key] = (mark, clean(host, _HOST))
+    return found
+
+
+def is_federated(keys: Iterable[Key]) -> bool:
+    """Return whether one scraped instance holds the series of several others."""
+    counted = Counter((key.job, key.instance) for key in keys if key.exported_instance)
+    return any(count > 1 for count in counted.values())
+
+
+def host_of(address: str) -> str:
+    """Return the host of an address such as "10.0.0.1:8000" or "http://a:8000/metrics"."""
+    try:
+        return urlsplit(address if "://" in address else f"//{address}").hostname or address
+    except ValueError:
+        return address
+
+
+def _names(found: Mapping[Key, Labels]) -> dict[Key, str]:
+    """Return a name for each server: its pod, else its address, with its job or a number if names repeat."""
+    wanted = {
+        key: clean(labels.get("pod") or key.address or key.job, _LONGEST - 16) or "server"
+        for key, labels in found.items()
+    }
+    counted = Counter(wanted.values())
+    taken: set[str] = set()
+    names: dict[Key, str] = {}
+    for key in sorted(found):
+        name = wanted[key]
+        if counted[name] > 1:
+            name = clean(f"{key.job}/{key.address}", _LONGEST - 6)
+        number, own = 2, name
+        while own in taken:
+            own, number = f"{name}-{number}", number + 1
+        taken.add(own)
+        names[key] = own
+    return names
+
+
+def _groups(found: Mapping[Key, Labels], group_by: Sequence[str]) -> dict[Key, str]:
+    """Return the group of each server; its name has only the labels in which groups differ."""
+    labels_of = tuple(group_by) or ("model_name", "namespace", "job")
+    values = {
+        key: tuple(clean(labels.get(name, ""), _LONGEST) for name in labels_of)
+        for key, labels in found.items()
+    }
+    several = {value[0] for value in values.values()}
+    apart = {first: {value for value in values.values() if value[0] == first} for first in several}
+    names: dict[Key, str] = {}
+    for key, value in values.items():
+        shown = value if group_by or len(apart[value[0]]) > 1 else value[:1]
+        names[key] = clean(" ".join(part for part in shown if part), _LONGEST) or "backends"
+    return names
+
+
+def _base_url(text: object) -> str:
+    """Return a scrape URL without user, query and the page's usual path; "" for anything but a usable one."""
+    url = clean(text, 300) if isinstance(text, str) else ""
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises for what is not a number
+    except ValueError:
+        return ""
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        return ""
+    path = parts.path.rstrip("/").removesuffix("/metrics")
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path}"
+
+
+def _address_url(address: str) -> str:
+    return _base_url(address if "://" in address else f"http://{address}")

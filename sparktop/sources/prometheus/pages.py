@@ -1,0 +1,74 @@
+"""Raw samples of a Prometheus as the metrics pages that were scraped, without the labels that it added.
+
+All samples of one scrape have the same time, so that each time is a page. A page is text as a server writes
+it: the readers of `engines` cannot tell the difference, and recordings keep it as they keep others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from sparktop.sources.prometheus.answer import Labels, Series
+from sparktop.sources.prometheus.found import Key, key_of
+
+_NAME = re.compile(r"[A-Za-z_:][\w:]*", re.ASCII)
+_LABEL = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_VALUE = re.compile(r"[-+.\w]+", re.ASCII)
+_EXPORTED = "exported_"
+USUAL = frozenset(
+    {
+        *("job", "instance", "namespace", "pod", "container", "endpoint", "service", "node", "cluster"),
+        *("prometheus", "prometheus_replica", "replica"),
+    }
+)
+"""Labels that are not the page's, where the labels of a target are not known."""
+
+
+def pages(series: Iterable[Series], targets: Mapping[Key, Labels]) -> dict[Key, dict[float, bytes]]:
+    """Return the pages of each target by the time of the scrape (Unix seconds), oldest first.
+
+    `targets` has the labels of each target, as its series `up` has them. Series with the same labels but
+    those are one to a page: the later in the answer counts.
+    """
+    found: dict[Key, dict[float, list[str]]] = {}
+    for one in series:
+        key = key_of(one.labels)
+        start = line_start(one.labels, targets.get(key))
+        if start is None:
+            continue
+        lines = found.setdefault(key, {})
+        for at, value in one.samples:
+            if _VALUE.fullmatch(value):
+                lines.setdefault(at, []).append(start + value)
+    return {
+        key: {at: "\n".join([*lines[at], ""]).encode("utf-8", "surrogateescape") for at in sorted(lines)}
+        for key, lines in found.items()
+    }
+
+
+def line_start(labels: Labels, target: Labels | None) -> str | None:
+    """Return the line of a series on its page up to the value; None where no page could have it.
+
+    Labels that the Prometheus added are left out: those of `target` (None: the usual ones). A page's own
+    label of the same name, which was renamed to `exported_…`, gets its name back.
+    """
+    name = labels.get("__name__", "")
+    if not _NAME.fullmatch(name):
+        return None
+    added = USUAL if target is None else target.keys()
+    own: list[str] = []
+    for label, value in labels.items():
+        theirs = label in added and (target is None or target[label] == value)
+        if theirs or label == "__name__" or not _LABEL.fullmatch(label):
+            continue
+        plain = label.removeprefix(_EXPORTED)
+        written = plain if plain in added else label
+        own.append(f'{written}="{_escaped(value)}"')
+    return f"{name}{{{','.join(own)}}} " if own else f"{name} "
+
+
+def _escaped(value: str) -> str:
+    if "\\" not in value and '"' not in value and "\n" not in value:
+        return value
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

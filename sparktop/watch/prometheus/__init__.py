@@ -1,0 +1,1 @@
+"""Watching through a Prometheus: what it scrapes is found, read at the pace of its scrapes, and delivered."""

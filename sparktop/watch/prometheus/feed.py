@@ -1,0 +1,346 @@
+"""Reads what a Prometheus scrapes and delivers it to the store: raw samples of a few servers, a wall of all.
+
+The raw samples of a server become the pages that were scraped, so that everything behind the store is as with
+servers that are polled. At most `MOST_RAW` servers are read so; of more, one group that is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from statistics import median
+from typing import Protocol
+
+from sparktop.engines import PageError, read_page
+from sparktop.engines.tables import NAMES
+from sparktop.model.engine import EngineSample
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.fleet import Fleet, Scrape
+from sparktop.model.targets import BackendTarget, PrometheusTarget
+from sparktop.model.text import clean
+from sparktop.sources.http.failure import AnswerError
+from sparktop.sources.prometheus.answer import Labels
+from sparktop.sources.prometheus.client import Clocks, PrometheusClient, TooMuchError
+from sparktop.sources.prometheus.found import (
+    NOT_A_ROUTER,
+    ActiveTarget,
+    Found,
+    FoundServer,
+    Key,
+    active_targets,
+    found_routers,
+    found_servers,
+    is_federated,
+    key_of,
+    routers_query,
+    servers_query,
+)
+from sparktop.sources.prometheus.pages import pages
+from sparktop.sources.prometheus.promql import any_of, selector
+from sparktop.sources.prometheus.wall import Figures, gauges_and_rates, quantiles, rows
+from sparktop.sources.source import Reading
+from sparktop.store import SourceKey, SourceKind, Store
+from sparktop.watch.prometheus.pace import Pace
+
+_log = logging.getLogger(__name__)
+MOST_RAW = 64
+"""Servers whose raw samples are read; 100 of them cost a Prometheus 0.2 s at each look."""
+MOST_IN_GROUP = 16
+"""Servers of one group whose raw samples are read, where there are more than `MOST_RAW`."""
+FIND_AGAIN_S = 60.0
+_QUANTILES_AGAIN_S = 60.0
+_FIRST_WINDOW_S = 120.0
+_MORE_WINDOW_S = 5.0
+_LATE_SCRAPES = 2.0
+_LATE_S = 5.0
+_GONE_AFTER_S = 300.0
+"""Seconds after which a server that is no target any more is forgotten."""
+_MOST_TARGETS = 1000
+"""Servers up to which the list of targets is read: it takes 0.6 MB for 1,000."""
+_CLOCK_STEP_S = 2.0
+_SKEW_S = 5.0
+_TARGETS = "/api/v1/targets?state=active"
+
+
+class Deliver(Protocol):
+    """Takes a reading of a source."""
+
+    def __call__(self, key: SourceKey, reading: Reading, took_ms: float | None) -> None:
+        """Hand over the reading."""
+        ...
+
+
+def feeds(
+    targets: Iterable[PrometheusTarget],
+    store: Store,
+    deliver: Callable[[SourceKind, str, Reading, float | None], None],
+) -> list[PrometheusFeed]:
+    """Return a feed for each Prometheus, which delivers as `Monitor` does: kind, name, reading, ms."""
+
+    def hand_over(key: SourceKey, reading: Reading, took_ms: float | None) -> None:
+        deliver(key.kind, key.name, reading, took_ms)
+
+    clock = asyncio.get_running_loop().time
+    return [PrometheusFeed(one, store, hand_over, clock=clock) for one in targets]
+
+
+class PrometheusFeed:
+    """Watches what one Prometheus scrapes."""
+
+    def __init__(
+        self,
+        target: PrometheusTarget,
+        store: Store,
+        deliver: Deliver,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Read `target`, and hand over what is read by `deliver`; targets are added to `store`."""
+        self.target = target
+        self._store = store
+        self._deliver = deliver
+        self._clock = clock
+        self._sleep = sleep
+        self._key = SourceKey.prometheus(target.name)
+        self._client = PrometheusClient(target, clock=clock)
+        self.pace = Pace()
+        """How much is asked for, and how often."""
+        self._clocks: Clocks | None = None
+        self._found = Found()
+        self._found_at: float | None = None
+        self._active: dict[Key, ActiveTarget] = {}
+        self._labels: dict[Key, Labels] = {}
+        """The labels of each target, from its series `up`."""
+        self._dead: set[Key] = set()
+        self._seen: dict[Key, float] = {}
+        """Unix time of the newest sample that was delivered, by server."""
+        self._raw: dict[Key, FoundServer] = {}
+        """The servers whose raw samples are read."""
+        self._gone: dict[Key, float] = {}
+        self._group: str | None = None
+        """The group whose raw samples are wanted, where there are too many servers for all."""
+        self._quantiles, self._quantiles_at = Figures({}), float("-inf")
+        self._wall_at = float("-inf")
+        self._warnings: tuple[str, ...] = ()
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        try:
+            while True:
+                began = self._clock()
+                await self.look()
+                period_s = self.pace.period_s(len(self._raw))
+                await self._sleep(max(0.5, period_s - (self._clock() - began)))
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    def find_again(self) -> None:
+        """Look for new and removed servers at the next look."""
+        self._found_at = None
+
+    def want(self, group: str | None) -> None:
+        """Read the raw samples of this group from the next look on, if there are too many servers for all."""
+        if group != self._group:
+            self._group = group
+            self._choose()
+
+    async def look(self) -> None:
+        """Query once, and deliver what is new; a failure is delivered as one of the Prometheus."""
+        began = self._clock()
+        try:
+            await self._look(began)
+        except TooMuchError as error:
+            self.pace.refused(error.message)
+            self._fail(error)
+        except AnswerError as error:
+            self._fail(error)
+        else:
+            self.pace.answered()
+
+    def _fail(self, error: AnswerError) -> None:
+        self._deliver(self._key, Failure(error.kind, clean(error.message), self._clock()), None)
+
+    async def _look(self, began: float) -> None:
+        await self._note_clocks()
+        if self._found_at is None or began - self._found_at >= FIND_AGAIN_S * self.pace.slowed:
+            await self._find()
+            self._found_at = began
+        await self._read_up()
+        await self._read_raw()
+        if began - self._wall_at >= 0.9 * self.pace.every_s * self.pace.slowed:
+            self._wall_at = began
+            await self._read_wall(began)
+
+    async def _note_clocks(self) -> None:
+        """Find how the clocks differ; small changes are ignored, so that samples keep their distances."""
+        clocks = await self._client.clocks()
+        known = self._clocks
+        if known is None or abs(clocks.to_monotonic_s - known.to_monotonic_s) > _CLOCK_STEP_S:
+            self._clocks = clocks
+            if abs(clocks.ahead_s) > _SKEW_S:
+                way = "ahead of" if clocks.ahead_s > 0 else "behind"
+                message = (
+                    f"its clock is {abs(clocks.ahead_s):.0f} s {way} this machine's: ages are by its clock"
+                )
+                self._store.note(self.target.name, message)
+
+    async def _find(self) -> None:
+        more, group_by = self.target.selector, self.target.group_by
+        answers = await asyncio.gather(
+            self._client.query(servers_query(more, group_by)), self._client.query(routers_query(more))
+        )
+        count = len(answers[0].series)
+        if count <= _MOST_TARGETS:
+            try:
+                self._active = active_targets(await self._client.get(_TARGETS))
+            except AnswerError:
+                self._active = {}  # Mimir and others have no such list
+        servers = found_servers(answers[0].series, self._active, group_by)
+        self._found = Found(
+            servers, found_routers(answers[1].series), None, is_federated(one.key for one in servers)
+        )
+        known = [one.every_s for key, one in self._active.items() if one.every_s]
+        if known:
+            self.pace.every_s = median(known)
+        self._choose()
+
+    def _choose(self) -> None:
+        """Choose the servers whose raw samples are read, and add them to the store."""
+        servers = self._found.servers
+        if len(servers) > MOST_RAW:
+            group = self._group or (servers[0].group if servers else None)
+            servers = tuple(one for one in servers if one.group == group)[:MOST_IN_GROUP]
+        now, wanted = self._clock(), {one.key: one for one in servers}
+        for key in self._raw.keys() - wanted.keys():
+            there = any(one.key == key for one in self._found.servers)
+            if there or now - self._gone.setdefault(key, now) >= _GONE_AFTER_S:
+                self._forget(key)
+        new = [one for key, one in wanted.items() if key not in self._raw]
+        self._raw.update((one.key, one) for one in new)
+        for key in wanted:
+            self._gone.pop(key, None)
+        if new:
+            scrape = Scrape(self.target.name, self.pace.every_s)
+            self._store.add(
+                *(BackendTarget(one.name, one.url, one.engine, scrape=scrape, group=one.group) for one in new)
+            )
+
+    def _forget(self, key: Key) -> None:
+        one = self._raw.pop(key)
+        for known in (self._seen, self._gone):
+            known.pop(key, None)
+        self._store.remove(SourceKey.backend(one.name))
+
+    async def _read_up(self) -> None:
+        """Find which targets are down, and the labels of all targets."""
+        if self._found.federated:
+            return
+        jobs = {one.key.job for one in self._found.servers}
+        if not jobs:
+            return
+        answer = await self._client.query(selector(("up",), f"job=~{any_of(jobs)}"))
+        self._labels = {key_of(one.labels): _plain(one.labels) for one in answer.series}
+        self._dead = {key_of(one.labels) for one in answer.series if one.value == 0}
+
+    async def _read_raw(self) -> None:
+        servers = [one for one in self._raw.values() if one.key not in self._dead]
+        size = self.pace.at_once
+        # A server without samples yet needs the long window, which costs more: apart from the others.
+        first = [one for one in servers if one.key not in self._seen]
+        known = [one for one in servers if one.key in self._seen]
+        period_s = self.pace.period_s(len(self._raw))
+        short_s = max(self.pace.every_s, period_s) + _MORE_WINDOW_S
+        for some, window_s in ((first, max(_FIRST_WINDOW_S, 2 * short_s)), (known, short_s)):
+            for start in range(0, len(some), size):
+                await self._read_some(some[start : start + size], window_s)
+        self._tell_dead()
+
+    async def _read_some(self, servers: Sequence[FoundServer], window_s: float) -> None:
+        """Read the raw samples of a few servers, and deliver those that are new, the oldest first."""
+        if self._clocks is None:
+            return
+        began = self._clock()
+        names = set().union(*(NAMES[one.engine] for one in servers))
+        only = (
+            f"{label}=~{any_of({getattr(one.key, label) for one in servers})}"
+            for label in ("job", "instance")
+        )
+        query = selector(names, NOT_A_ROUTER, *only, self.target.selector)
+        answer = await self._client.query(f"{query}[{window_s:.0f}s]")
+        self._warnings = answer.warnings
+        took_ms = (self._clock() - began) * 1000
+        found = pages(answer.series, self._labels)
+        for one in servers:
+            after = self._seen.get(one.key, float("-inf"))
+            times = [at for at in found.get(one.key, ()) if at > after]
+            for at in times:
+                self._deliver_page(one, found[one.key][at], at + self._clocks.to_monotonic_s, took_ms)
+                self._seen[one.key] = at
+            await asyncio.sleep(0)  # keys and other sources come between two servers
+
+    def _deliver_page(self, one: FoundServer, page: bytes, at: float, took_ms: float) -> None:
+        key = SourceKey.backend(one.name)
+        reading: EngineSample | Failure
+        try:
+            reading = read_page(page, at=min(at, self._clock()), engine=one.engine)
+        except PageError as error:
+            reading = Failure(error.kind, clean(error.message), self._clock())
+        self._deliver(key, reading, took_ms)
+
+    def _tell_dead(self) -> None:
+        """Deliver a failure for each server that cannot be scraped, or is no target any more."""
+        now = self._clock()
+        for one in self._raw.values():
+            key, message = SourceKey.backend(one.name), ""
+            if one.key in self._dead:
+                error = self._active[one.key].error if one.key in self._active else ""
+                message = f"{self.target.name} cannot scrape it (up is 0){f': {error}' if error else ''}"
+            elif one.key in self._gone:
+                message = f"it is no target of {self.target.name} any more"
+            if message:
+                self._deliver(key, Failure(FailureKind.UNREACHABLE, clean(message), now), None)
+
+    async def _read_wall(self, began: float) -> None:
+        if self._clocks is None:
+            return
+        more, servers = self.target.selector, self._found.servers
+        asked = self._clock()
+        figures = await gauges_and_rates(self._client, more, self.pace.every_s)
+        if servers and began - self._quantiles_at >= _QUANTILES_AGAIN_S * self.pace.slowed:
+            self._quantiles_at = began
+            waiting = figures.values["waiting"]
+            worst = sorted(servers, key=lambda one: -waiting.get(one.key, 0.0))
+            self._quantiles = await quantiles(self._client, more, worst, self.pace.every_s)
+        now = self._clock()
+        listed = rows(servers, figures, self._quantiles, self._dead, self._clocks)
+        newest = max((one.at for one in listed if one.at is not None), default=None)
+        fleet = Fleet(now, self.pace.every_s, listed, self._note(figures.warnings), (now - asked) * 1000)
+        if newest is not None and now - newest > _LATE_SCRAPES * self.pace.every_s + _LATE_S:
+            message = f"{self.target.name} itself is late: its newest sample is {now - newest:.0f} s old"
+            self._deliver(self._key, Failure(FailureKind.LATE, clean(message), now), None)
+        elif not servers:
+            message = f"{self.target.name} scrapes no server that is known here: vLLM or SGLang"
+            self._deliver(self._key, Failure(FailureKind.METRICS_DISABLED, clean(message), now), None)
+        else:
+            self._deliver(self._key, fleet, fleet.answer_ms)
+
+    def _note(self, warnings: Iterable[str]) -> str | None:
+        """Return what limits the figures, in one line."""
+        federated = "it federates another Prometheus: whether a server is down is not known"
+        parts = (
+            self.pace.note,
+            federated if self._found.federated else "",
+            next(iter((*warnings, *self._warnings)), ""),
+        )
+        return clean("; ".join(part for part in parts if part), 200) or None
+
+
+def _plain(labels: Labels) -> Labels:
+    return {name: value for name, value in labels.items() if name != "__name__"}

@@ -1,0 +1,44 @@
+"""What came through a Prometheus, recorded and read again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sparktop.model.fleet import Fleet, FleetServer, Scrape
+from sparktop.model.instant import Instant
+from sparktop.model.targets import BackendTarget, PrometheusTarget
+from sparktop.recording.calls import call_of, read_target, record_of, target_fields
+from sparktop.store import SourceKey
+from sparktop.store.journal import Call, Change
+
+NOW = Instant(100.0, datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def test_the_wall_is_read_as_it_was_recorded() -> None:
+    """All figures, unknown ones too; control characters are cleaned."""
+    servers = (
+        FleetServer("a", "http://a", "g", 95.0, running=2.0),
+        FleetServer("b\x1b", "http://b", "g", down=True),
+    )
+    fleet = Fleet(99.0, 15.0, servers, "partial answer", 12.0)
+    record = record_of(NOW, Call(Change.ACCEPT, (SourceKey.prometheus("main"), fleet, 12.0)))
+    assert record is not None
+    call = call_of(record)
+    assert call is not None
+    key, read, took_ms = call.arguments
+    assert (key, took_ms) == (SourceKey.prometheus("main"), 12.0)
+    assert isinstance(read, Fleet)
+    assert read.servers[0] == servers[0]
+    assert read.servers[1].name == "b"
+    assert (read.every_s, read.note) == (15.0, "partial answer")
+
+
+def test_targets_are_recorded_without_secrets() -> None:
+    """Neither token nor headers; a server keeps where it is read from, and its group."""
+    target = PrometheusTarget("main", "http://p:9090", bearer="secret", headers={"X-Scope-OrgID": "team"})
+    fields = target_fields(target)
+    assert "secret" not in str(fields)
+    assert "team" not in str(fields)
+    assert read_target(fields) == PrometheusTarget("main", "http://p:9090")
+    server = BackendTarget("a", "http://a", "vllm", scrape=Scrape("main", 15.0), group="g")
+    assert read_target(target_fields(server)) == server

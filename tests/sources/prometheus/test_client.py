@@ -1,0 +1,113 @@
+"""The client of a Prometheus: what it sends, and one clear line for every bad answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from sparktop.model.targets import PrometheusTarget
+from sparktop.sources.http.failure import AnswerError
+from sparktop.sources.prometheus import client as client_module
+from sparktop.sources.prometheus.client import PrometheusClient, TooMuchError
+from tests.sources.prometheus.api_server import api, refused, scalar, vector
+
+pytestmark = pytest.mark.outside
+
+
+async def asked(answering: Callable[[str], web.Response], **settings: object) -> object:
+    """Return the answer or the error of one query."""
+    async with api(answering) as (url, heads):
+        client = PrometheusClient(PrometheusTarget("main", url, **settings))  # type: ignore[arg-type]
+        try:
+            return await client.query("up"), heads[0]
+        except AnswerError as error:
+            return error
+        finally:
+            await client.close()
+
+
+async def test_secrets_and_headers_are_sent(tmp_path: Path) -> None:
+    """A bearer token, one from a file, a user with a password, and a tenant."""
+    token = tmp_path / "token"
+    token.write_text("from-file\n")
+    for settings, wanted in (
+        ({"bearer": "secret"}, "Bearer secret"),
+        ({"bearer_file": str(token)}, "Bearer from-file"),
+        ({"basic_user": "me", "password": "pass"}, "Basic bWU6cGFzcw=="),
+        ({}, None),
+    ):
+        found = await asked(lambda _: vector(), headers={"X-Scope-OrgID": "a|b"}, **settings)
+        assert isinstance(found, tuple), found
+        assert found[1].get("Authorization") == wanted
+        assert found[1]["X-Scope-OrgID"] == "a|b"
+        assert found[1]["Accept-Encoding"] == "gzip"
+
+
+@pytest.mark.parametrize(
+    ("answer", "message", "too_much"),
+    [
+        (lambda: refused(422, "query\x1b[31m processing"), "422: WHERE refuses the query: query [31m", True),
+        (lambda: refused(429, "too many requests"), "429: WHERE refuses the query: too many", True),
+        (lambda: refused(503, "query timed out"), "503: WHERE refuses the query: query timed out", True),
+        (lambda: web.Response(status=302, headers={"Location": "http://x/"}), "not followed", False),
+        (lambda: web.Response(status=401), "401: WHERE refuses the key, or wants one", False),
+        (lambda: web.Response(status=404), "is it a Prometheus", False),
+        (lambda: web.Response(text="<html>"), "not one of the Prometheus HTTP API", False),
+        (lambda: web.Response(text='{"status": "success"}'), "not one of the Prometheus HTTP API", False),
+        (lambda: web.Response(text='{"status": "error", "error": "no"}'), "no", False),
+        (lambda: web.Response(text="[" * 100_000), "not one of the Prometheus HTTP API", False),
+    ],
+)
+async def test_bad_answers_are_one_line(
+    answer: Callable[[], web.Response], message: str, *, too_much: bool
+) -> None:
+    """Each is an error with a clean line; those about too much are told apart."""
+    error = await asked(lambda _: answer())
+    assert isinstance(error, AnswerError), error
+    assert isinstance(error, TooMuchError) is too_much
+    assert error.message.isprintable()
+    said = message.replace("WHERE", error.message.split(" ")[1] if "WHERE" in message else "")
+    assert said in error.message
+
+
+async def test_too_large_and_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer over the cap, also where gzip made it small, and one with too many series."""
+    monkeypatch.setattr(client_module, "MOST_BYTES", 1 << 20)
+    large = await asked(lambda _: web.Response(text='{"a": "' + "x" * (2 << 20)))
+    assert isinstance(large, TooMuchError)
+    assert "over 1 MiB" in large.message
+
+
+async def test_warnings_and_odd_series_are_bounded() -> None:
+    """Warnings are clean lines; series that are not text, or too long, are left out."""
+
+    def answering(_: str) -> web.Response:
+        return vector(
+            ({"instance": "a\x1b"}, "1"), ({"x": "y" * 5000}, "2"), warnings=["one\nstore is down"] * 9
+        )
+
+    found = await asked(answering)
+    assert isinstance(found, tuple)
+    assert [one.labels for one in found[0].series] == [{"instance": "a\x1b"}]
+    assert found[0].warnings == ("one store is down",) * 3
+
+
+async def test_the_clock_is_the_date_where_instant_queries_lag() -> None:
+    """VictoriaMetrics evaluates 30 s in the past: the Date header counts there, else the query's time."""
+    for behind_s, least_s, most_s in ((30.0, -2.0, 2.0), (0.2, -1.0, 1.0)):
+        async with api(lambda _, late=behind_s: scalar(time.time() - late)) as (url, _):  # type: ignore[misc]
+            client = PrometheusClient(PrometheusTarget("main", url))
+            clocks = await client.clocks()
+            await client.close()
+        assert least_s < clocks.ahead_s < most_s
+
+
+async def test_a_token_that_no_header_may_hold_is_not_sent() -> None:
+    """Its text is not in the message."""
+    error = await asked(lambda _: vector(), bearer="a\nsecret")
+    assert isinstance(error, AnswerError)
+    assert "secret" not in error.message

@@ -1,0 +1,216 @@
+"""The feed of a Prometheus: samples reach the store as pages, faults as one line; refusals slow it down."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+
+from sparktop.engines.tables import RUNNING
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.targets import PrometheusTarget, Watch
+from sparktop.store import SourceKey, Store
+from sparktop.watch.prometheus.feed import MOST_IN_GROUP, MOST_RAW, PrometheusFeed
+from sparktop.watch.prometheus.pace import MOST_AT_ONCE, Pace
+from tests.sources.prometheus.api_server import api, matrix, refused, scalar, vector
+
+pytestmark = pytest.mark.outside
+
+GAUGE = next(iter(RUNNING))
+TOKENS = "vllm:generation_tokens_total"
+
+
+class Scraped:
+    """A Prometheus with made-up servers, each scraped every 15 s."""
+
+    def __init__(self, count: int, *, age_s: float = 3.0, per_group: int = 8) -> None:
+        self.labels = [
+            {"job": "vllm", "instance": f"h:{number}", "model_name": f"m{number // per_group}"}
+            for number in range(count)
+        ]
+        self.age_s = age_s
+        self.dead: set[str] = set()
+        self.queries: list[str] = []
+        self.refusal: web.Response | None = None
+        self.warnings: Sequence[str] = ()
+
+    def __call__(self, query: str) -> web.Response:  # noqa: PLR0911 - an answer for each kind of query
+        """Answer a query."""
+        now = time.time()
+        self.queries.append(query)
+        if query == "time()":
+            return scalar(now)
+        if self.refusal is not None:
+            answer, self.refusal = self.refusal, None
+            return answer
+        if 'server!=""' in query:
+            return vector()
+        if query.startswith("count by"):
+            return vector(*(({"__name__": GAUGE, **one}, "1") for one in self.labels))
+        if '__name__=~"up"' in query:
+            return vector(
+                *((self._up(one), "0" if one["instance"] in self.dead else "1") for one in self.labels)
+            )
+        if query.endswith("s]"):
+            return self._raw(query, now)
+        value = str(now - self.age_s) if "timestamp" in query else "2"
+        return vector(*((self._up(one), value) for one in self.labels), warnings=self.warnings)
+
+    def _raw(self, query: str, now: float) -> web.Response:
+        times = [now - self.age_s - 15 * back for back in (2, 1, 0)]
+        asked = [one for one in self.labels if one["instance"].replace(":", ":") in query]
+        return matrix(
+            *(({"__name__": GAUGE, **one}, [(at, "3") for at in times]) for one in asked),
+            *(({"__name__": TOKENS, **one}, [(at, f"{at:.0f}") for at in times]) for one in asked),
+        )
+
+    def _up(self, labels: Mapping[str, str]) -> dict[str, str]:
+        return {"job": labels["job"], "instance": labels["instance"]}
+
+
+@asynccontextmanager
+async def watched(scraped: Scraped) -> AsyncIterator[tuple[PrometheusFeed, Store]]:
+    """Yield a feed on this Prometheus, and the store that it feeds."""
+    async with api(scraped) as (url, _):
+        target = PrometheusTarget("main", url)
+        store = Store(Watch(prometheus=(target,), source="test"))
+        feed = PrometheusFeed(target, store, store.accept)
+        feed.pace.every_s = 15.0
+        try:
+            yield feed, store
+        finally:
+            await feed.close()
+
+
+async def test_servers_are_found_and_their_samples_have_their_own_times() -> None:
+    """Rates over three scrapes, the age of the newest, the group, and the wall, after one look."""
+    async with watched(Scraped(3)) as (feed, store):
+        await feed.look()
+        shown = store.snapshot()
+        assert [one.name for one in shown.backends] == ["h:0", "h:1", "h:2"]
+        one = shown.backends[0]
+        assert (one.running, one.group, one.ok) == (3, "m0", True)
+        assert one.scrape is not None
+        assert (one.scrape.source, one.scrape.every_s) == ("main", 15.0)
+        assert one.generation_tps == pytest.approx(1.0, abs=0.1)
+        assert one.age_s == pytest.approx(3.0, abs=2.5)
+        (view,) = shown.fleets
+        assert view.ok
+        assert view.fleet is not None
+        assert [(each.name, each.running, each.state) for each in view.fleet.servers][:1] == [
+            ("h:0", 2, "preempting")
+        ]
+        assert view.age_s == pytest.approx(3.0, abs=2.5)
+
+
+async def test_up_0_is_dead() -> None:
+    """The server of a failed scrape is unreachable, its neighbour is not; the wall knows it, too."""
+    scraped = Scraped(2)
+    scraped.dead = {"h:1"}
+    async with watched(scraped) as (feed, store):
+        await feed.look()
+        shown = store.snapshot()
+        assert [one.failure is not None for one in shown.backends] == [False, True]
+        failure = shown.backends[1].failure
+        assert failure is not None
+        assert failure.message == "main cannot scrape it (up is 0)"
+        fleet = shown.fleets[0].fleet
+        assert fleet is not None
+        assert [one.state for one in fleet.servers] == ["preempting", "unreachable"]
+        assert fleet.servers[1].running is None
+
+
+async def test_a_late_prometheus_says_so() -> None:
+    """Newest samples older than two scrapes: it is late itself; the servers are not called unreachable."""
+    async with watched(Scraped(2, age_s=90)) as (feed, store):
+        await feed.look()
+        shown = store.snapshot()
+        failure = shown.fleets[0].failure
+        assert failure is not None
+        assert failure.kind is FailureKind.LATE
+        assert failure.message.startswith("main itself is late: its newest sample is 9")
+        assert all(one.failure is None for one in shown.backends)
+
+
+@pytest.mark.parametrize("status", [422, 429, 503])
+async def test_a_refusal_slows_down(status: int) -> None:
+    """Half as many servers half as often, in words; the next good answer clears the failure, not the pace."""
+    scraped = Scraped(2)
+    async with watched(scraped) as (feed, store):
+        await feed.look()
+        scraped.refusal = refused(status, "too many samples")
+        await feed.look()
+        failure = store.snapshot().fleets[0].failure
+        assert failure is not None
+        assert str(status) in failure.message
+        assert (feed.pace.at_once, feed.pace.slowed) == (MOST_AT_ONCE // 2, 2)
+        assert feed.pace.note.startswith("asks for 8 servers at a time, 2 × less often: ")
+
+
+async def test_of_many_servers_one_group_is_read_raw_and_all_are_on_the_wall() -> None:
+    """More than 64: the first group at first, then the one that is wanted; the other one is forgotten."""
+    scraped = Scraped(MOST_RAW + 16)
+    async with watched(scraped) as (feed, store):
+        await feed.look()
+        assert {one.group for one in store.snapshot().backends} == {"m0"}
+        assert 0 < len(store.snapshot().backends) <= MOST_IN_GROUP
+        feed.want("m3")
+        await feed.look()
+        shown = store.snapshot()
+        assert {one.group for one in shown.backends} == {"m3"}
+        fleet = shown.fleets[0].fleet
+        assert fleet is not None
+        assert len(fleet.servers) == MOST_RAW + 16
+
+
+async def test_warnings_stand_with_the_figures() -> None:
+    """A partial answer is used, and what it lacks is said."""
+    scraped = Scraped(1)
+    scraped.warnings = ["store 10.0.0.7 did not answer"]
+    async with watched(scraped) as (feed, store):
+        await feed.look()
+        fleet = store.snapshot().fleets[0].fleet
+        assert fleet is not None
+        assert fleet.note == "store 10.0.0.7 did not answer"
+
+
+async def test_nothing_known_there_is_said() -> None:
+    """A Prometheus without any server of a known engine."""
+    async with watched(Scraped(0)) as (feed, store):
+        await feed.look()
+        failure = store.snapshot().fleets[0].failure
+        assert isinstance(failure, Failure)
+        assert "scrapes no server that is known here" in failure.message
+
+
+def test_the_pace_recovers() -> None:
+    """After refusals it asks for less, at least for one server; after many answers for as much as before."""
+    pace = Pace()
+    usual = pace.period_s(4)
+    for _ in range(9):
+        pace.refused("429")
+    assert pace.at_once == 1
+    assert usual < pace.period_s(4) <= 120
+    for _ in range(200):
+        pace.answered()
+    assert (pace.at_once, pace.period_s(4), pace.note) == (MOST_AT_ONCE, usual, "")
+
+
+async def test_a_removed_target_is_named_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no target any more: first dimmed, later gone."""
+    scraped = Scraped(2)
+    async with watched(scraped) as (feed, store):
+        await feed.look()
+        monkeypatch.setattr("sparktop.watch.prometheus.feed.FIND_AGAIN_S", 0.0)
+        del scraped.labels[1]
+        await feed.look()
+        failure = store.snapshot().backends[1].failure
+        assert failure is not None
+        assert failure.message == "it is no target of main any more"
+        monkeypatch.setattr("sparktop.watch.prometheus.feed._GONE_AFTER_S", 0.0)
+        await feed.look()
+        assert [one.name for one in store.snapshot().backends] == ["h:0"]
+        assert SourceKey.backend("h:1") not in store.identities()
