@@ -69,7 +69,8 @@ def add_targets(parser: argparse.ArgumentParser) -> None:
         "targets",
         nargs="*",
         metavar="TARGET",
-        help="a host (its usual ports are tried), host:port or URL; default: from the configuration file",
+        help="a host (its usual ports are tried), host:port, URL, or prometheus+URL; "
+        "default: from the configuration file",
     )
     parser.add_argument("--config", metavar="FILE", help="the configuration file (see sparktop config)")
 

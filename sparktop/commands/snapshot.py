@@ -135,8 +135,8 @@ def _write(snapshot: Snapshot, form: str, output: Path | None, *, size: tuple[in
         write_out(text)
     else:
         write_file(output, text)
-    sources = (*snapshot.nodes, *snapshot.backends, *snapshot.fleets)
-    if not any(one.ok for one in sources):
+    answering = (snapshot.nodes, snapshot.backends, snapshot.fleets)
+    if not any(one.ok for sources in answering for one in sources):
         raise UnreachableError(why_nothing(snapshot))
     return 0
 

@@ -35,7 +35,7 @@ _HOST = 60
 
 
 class Key(NamedTuple):
-    """The labels that tell one scraped target from another."""
+    """The labels by which one scraped target differs from others."""
 
     job: str
     instance: str

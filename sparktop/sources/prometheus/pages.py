@@ -1,7 +1,7 @@
 """Raw samples of a Prometheus as the metrics pages that were scraped, without the labels that it added.
 
 All samples of one scrape have the same time, so that each time is a page. A page is text as a server writes
-it: the readers of `engines` cannot tell the difference, and recordings keep it as they keep others.
+it: the readers of `engines` read both alike, and recordings keep it as they keep others.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ def parse_prometheus(text: str) -> PrometheusTarget | None:
     """Return the Prometheus that a TARGET argument names, as in prometheus+http://host:9090; None for others.
 
     Raises:
-        UsageError: what follows is no http(s) address.
+        UsageError: what follows is not an http(s) address.
     """
     word = text.strip()
     if not word.startswith(_SCHEME):

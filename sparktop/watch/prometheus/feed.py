@@ -65,7 +65,7 @@ _TARGETS = "/api/v1/targets?state=active"
 
 
 class Deliver(Protocol):
-    """Takes a reading of a source."""
+    """Accepts a reading of a source."""
 
     def __call__(self, key: SourceKey, reading: Reading, took_ms: float | None) -> None:
         """Hand over the reading."""
@@ -142,11 +142,11 @@ class PrometheusFeed:
         await self._client.close()
 
     def find_again(self) -> None:
-        """Look for new and removed servers at the next look."""
+        """Search for new and removed servers with the next queries."""
         self._found_at = None
 
     def want(self, group: str | None) -> None:
-        """Read the raw samples of this group from the next look on, if there are too many servers for all."""
+        """Read the raw samples of this group from the next query on, if there are too many servers for all."""
         if group != self._group:
             self._group = group
             self._choose()
@@ -295,7 +295,7 @@ class PrometheusFeed:
         self._deliver(key, reading, took_ms)
 
     def _tell_dead(self) -> None:
-        """Deliver a failure for each server that cannot be scraped, or is no target any more."""
+        """Deliver a failure for each server that cannot be scraped, or is not scraped any more."""
         now = self._clock()
         for one in self._raw.values():
             key, message = SourceKey.backend(one.name), ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -60,10 +61,11 @@ async def api(answering: Answering) -> AsyncIterator[tuple[str, list[Mapping[str
     app.router.add_post("/api/v1/query", query)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    listener = socket.create_server(("127.0.0.1", 0))
+    site = web.SockSite(runner, listener)
     await site.start()
     try:
-        port = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
+        port = listener.getsockname()[1]
         yield f"http://127.0.0.1:{port}", heads
     finally:
         await runner.cleanup()

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.outside
 async def asked(answering: Callable[[str], web.Response], **settings: object) -> object:
     """Return the answer or the error of one query."""
     async with api(answering) as (url, heads):
-        client = PrometheusClient(PrometheusTarget("main", url, **settings))  # type: ignore[arg-type]
+        client = PrometheusClient(PrometheusTarget("main", url, **settings))  # type: ignore[arg-type]  # any settings of the target
         try:
             return await client.query("up"), heads[0]
         except AnswerError as error:
@@ -99,7 +99,7 @@ async def test_warnings_and_odd_series_are_bounded() -> None:
 async def test_the_clock_is_the_date_where_instant_queries_lag() -> None:
     """VictoriaMetrics evaluates 30 s in the past: the Date header counts there, else the query's time."""
     for behind_s, least_s, most_s in ((30.0, -2.0, 2.0), (0.2, -1.0, 1.0)):
-        async with api(lambda _, late=behind_s: scalar(time.time() - late)) as (url, _):  # type: ignore[misc]
+        async with api(lambda _, late=behind_s: scalar(time.time() - late)) as (url, _):  # type: ignore[misc]  # a default argument binds the value
             client = PrometheusClient(PrometheusTarget("main", url))
             clocks = await client.clocks()
             await client.close()
