@@ -16,7 +16,7 @@ from typing import NamedTuple
 from sparktop.ending import hear
 from sparktop.model.series import Series
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.targets import BackendTarget, EventSettings, NodeTarget, RouterTarget, Watch
+from sparktop.model.targets import EventSettings, Target, Watch
 from sparktop.store import Store
 from sparktop.store.figures import least_rate_s
 from sparktop.watch.monitor import Monitor
@@ -41,7 +41,7 @@ class Observed(NamedTuple):
     snapshot: Snapshot
     interrupted: bool
     """Whether Ctrl+C ended it."""
-    targets: tuple[BackendTarget | NodeTarget | RouterTarget, ...]
+    targets: tuple[Target, ...]
     """What was watched in the end, with all that was found."""
 
 

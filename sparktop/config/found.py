@@ -12,14 +12,21 @@ from sparktop.files import FILE_NAME
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
-from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.model.targets import (
+    ARGUMENTS,
+    BackendTarget,
+    NodeTarget,
+    PrometheusTarget,
+    RouterTarget,
+    Target,
+    Watch,
+)
 from sparktop.model.text import clean
 
 _HEAD = f"""\
 # Written by sparktop from what answered on {{day}}. Every setting with its default: sparktop config --default
 # After a change: sparktop config --check {FILE_NAME}
 """
-Target = BackendTarget | NodeTarget | RouterTarget
 _NAME = 64
 """Most characters of a name in the file."""
 _NO_DEPLOYMENTS = (
@@ -34,7 +41,8 @@ def check_origin(watch: Watch) -> None:
     Raises:
         ConfigError: they are those of a configuration file.
     """
-    if watch.source != ARGUMENTS and not watch.discover and (watch.nodes or watch.backends):
+    targets = (*watch.nodes, *watch.backends, *watch.prometheus)
+    if targets and watch.source != ARGUMENTS and not watch.discover:
         raise ConfigError(f"{clean(watch.source, 300)} has targets already: edit it, or name other TARGETs")
 
 
@@ -50,7 +58,7 @@ def found_toml(targets: Sequence[Target], snapshot: Snapshot) -> str:
     if not targets:
         raise ConfigError("nothing was found to write: name TARGETs")
     machines = [one for one in targets if isinstance(one, NodeTarget)]
-    servers = [one for one in targets if isinstance(one, BackendTarget)]
+    servers = [one for one in targets if isinstance(one, BackendTarget) and one.scrape is None]
     nodes = {view.name: view for view in snapshot.nodes}
     backends = {view.name: view for view in snapshot.backends}
     routers = {view.name: view for view in snapshot.routers}
@@ -60,6 +68,7 @@ def found_toml(targets: Sequence[Target], snapshot: Snapshot) -> str:
         *_unknown_machines([one for one in servers if not placed[one.name]]),
         *(_backend(one, backends.get(one.name), placed[one.name]) for one in servers),
         *(_router(one, routers.get(one.name), servers) for one in targets if isinstance(one, RouterTarget)),
+        *(_prometheus(one) for one in targets if isinstance(one, PrometheusTarget)),
     ]
     head = _HEAD.format(day=snapshot.taken_at.date().isoformat())
     return "\n".join([head, *("\n".join([*block, ""]) for block in blocks)])
@@ -74,6 +83,14 @@ def _machines(target: BackendTarget, view: BackendView | None, snapshot: Snapsho
         for node in snapshot.nodes
         if any(process.backend == target.name for process in node.engine_processes)
     )
+
+
+def _prometheus(target: PrometheusTarget) -> Iterator[str]:
+    yield "[[prometheus]]"
+    yield f"name = {_text(target.name)}"
+    yield f"url = {_text(target.url)}"
+    yield "# The name of the environment variable that holds its token."
+    yield '#bearer_env = "PROMETHEUS_TOKEN"'
 
 
 def _node(target: NodeTarget, view: NodeView | None) -> Iterator[str]:

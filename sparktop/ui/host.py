@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
+from sparktop.model.targets import Target
 from sparktop.ui.cadence import Cadence
 from sparktop.ui.screens.overview import OverviewScreen
 from sparktop.ui.styles import RoleStyles
@@ -47,6 +47,6 @@ class Host(Protocol):
         """Write the snapshot that is on screen as a JSON file into the current folder."""
         ...
 
-    def targets(self) -> Sequence[BackendTarget | NodeTarget | RouterTarget]:
+    def targets(self) -> Sequence[Target]:
         """Return what is watched at present."""
         ...

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from sparktop.config.edit import Place, Value, with_values
-from sparktop.config.found import Target, found_toml
+from sparktop.config.found import found_toml
 from sparktop.config.options import ALL, Option, shown_place
 from sparktop.config.watch import read_config
 from sparktop.errors import ConfigError
 from sparktop.files import PRIVATE, find_config, usual_places, write_whole
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.targets import Watch
+from sparktop.model.targets import Target, Watch
 from sparktop.model.text import clean
 from sparktop.ui.screens.setting import Setting
 

@@ -146,7 +146,7 @@ class PrometheusFeed:
         self._found_at = None
 
     def want(self, group: str | None) -> None:
-        """Read the raw samples of this group from the next query on, if there are too many servers for all."""
+        """Read the raw samples of this group from now on, if there are too many servers for all."""
         if group != self._group:
             self._group = group
             self._choose()
