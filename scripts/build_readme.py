@@ -1,4 +1,4 @@
-"""Fill the generated parts of docs/commands.md (help text, table of keys) and docs/prometheus.md (metrics).
+"""Fill the generated parts of the pages in docs/: help text, keys, metrics, words, settings, figures.
 
 usage: build_readme.py [--check]    with --check nothing is written and a stale page exits 1
 """
@@ -7,20 +7,31 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
+from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from sparktop.cli import main as sparktop
 from sparktop.config.keys import KEYS
+from sparktop.config.options import ALL
+from sparktop.config.schema import Settings, default_toml
 from sparktop.export.metrics import Metric
 from sparktop.export.page import metric_tables
+from sparktop.model.explained import ALERTS, BALANCE, LIMITS, RANKS, SPEEDS, STATES, Explained
+from sparktop.sweep.terms.definitions import METRICS, TERMS
+from sparktop.sweep.terms.doubts import MEANINGS, WORDS
+from sparktop.ui.screens.help import FIGURES
 
 ROOT = Path(__file__).parent.parent
 COMMANDS = ROOT / "docs" / "commands.md"
-METRICS = ROOT / "docs" / "prometheus.md"
+METRICS_PAGE = ROOT / "docs" / "prometheus.md"
 
 
 def help_block() -> str:
@@ -49,6 +60,235 @@ def _table(title: str, shared: Sequence[str], metrics: Sequence[Metric[Any]]) ->
     return "\n".join([f"### {title}", "", "| metric | labels | meaning |", "|---|---|---|", *rows])
 
 
+_HEADER = re.compile(r"#?\[{1,2}(?P<name>[a-z]+)(?:\.[^\]]*)?\]{1,2}")
+_PAIR = re.compile(r"#?(?P<key>[a-z_0-9]+) = (?P<value>.*)")
+_MEANINGS = {
+    ("nodes", "name"): "Its name on the screen, and in `nodes` of backends.",
+    (
+        "nodes",
+        "via",
+    ): "How it is read: here, through an agent there, or over ssh with nothing installed.",
+    ("nodes", "url"): "With `agent`: its URL.",
+    (
+        "nodes",
+        "ssh",
+    ): "With `ssh`: the destination: a host of ssh's configuration, or user@host.",
+    ("nodes", "token_file"): "With `agent`: a file whose first line is the token; read at each connection.",
+    ("backends", "name"): "Its name on the screen, and in `backends` of routers.",
+    ("backends", "url"): "Its URL, without /metrics or /v1 at the end.",
+    ("backends", "engine"): "What it runs; `auto` finds out.",
+    ("routers", "name"): "Its name on the screen.",
+    ("routers", "url"): "Its URL.",
+    ("routers", "strategy"): "A label, where the router does not report its strategy.",
+    ("routers", "backends"): "Names of the backends behind it; without it, those that its deployments name.",
+    ("routers", "deployments"): "Backend by deployment id, where their addresses do not match.",
+    (
+        "routers",
+        "api_key_env",
+    ): "The environment variable that holds its key; with it, deployments are read.",
+    ("sweeps", "name"): "What `--preset NAME` and the editor call it.",
+    ("sweeps", "concurrency"): "Requests in flight, a level each.",
+    (
+        "sweeps",
+        "prompt_lengths",
+    ): "Several prompt lengths instead of `pp`, each at every concurrency.",
+    ("sweeps", "runs"): "Runs of each level; three or more have an interval.",
+    ("sweeps", "duration_s"): "Seconds of a steady level.",
+    (
+        "sweeps",
+        "users",
+    ): "Numbers of users instead of concurrency; each pauses `think_s` after an answer.",
+    ("sweeps", "agents"): "Numbers of agents instead of concurrency: each does what `workload` describes.",
+    (
+        "sweeps",
+        "rate",
+    ): "Requests per second instead: `0.5,1,2`, `0.5..4` (one rising level) or `auto`.",
+    ("sweeps", "trace"): "A file with recorded traffic to replay, relative to this file.",
+    ("models", "bytes_per_token_gb"): "GB of weights read for each token of one request: for the roofline.",
+    (
+        "models",
+        "cudagraph_capture_sizes",
+    ): "Batch sizes captured as CUDA graphs: for the padding.",
+    (
+        "events",
+        "webhook_token_env",
+    ): "The environment variable that holds the webhook's bearer token.",
+}
+"""What keys mean, where neither the options menu nor the example file has it."""
+_TYPES = {"str": "text", "int": "whole number", "float": "number", "bool": "true or false"}
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table; "|" in a cell is escaped."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines)
+
+
+def words_block() -> str:
+    """Return all words of the screen with what they mean and what to do."""
+    parts: list[tuple[str, Mapping[Any, Explained]]] = [
+        ("State of a server", STATES),
+        ("Limited by", LIMITS),
+        ("Balance of a group", BALANCE),
+        ("Speed of a machine", SPEEDS),
+        ("Ranks of an engine", RANKS),
+        ("Alerts", ALERTS),
+    ]
+    blocks = [f"## {title}\n\n{_explained('word', words)}" for title, words in parts]
+    rows = [(f"`{code}`", WORDS[code], one.meaning, one.remedy or "–") for code, one in MEANINGS.items()]
+    marks = table(("code in files", "mark on the screen", "meaning", "what to do"), rows)
+    return "\n\n".join([*blocks, f"## Reasons to doubt a level of a sweep\n\n{marks}"])
+
+
+def _explained(head: str, words: Mapping[Any, Explained]) -> str:
+    rows = [(f"**{word}**", one.meaning, one.remedy or "–") for word, one in words.items()]
+    return table((head, "meaning", "what to do"), rows)
+
+
+def watched_block() -> str:
+    """Return the figures of the board with their meaning."""
+    return table(("on the screen", "meaning"), ((f"`{name}`", text) for name, text in FIGURES))
+
+
+def figures_block() -> str:
+    """Return the definitions of the figures of a sweep."""
+    rows = [(one.title, f"`{one.name}`", one.unit, one.definition) for one in METRICS.values()]
+    terms = [(name, text) for name, text in TERMS.items()]
+    return "\n\n".join(
+        [table(("figure", "key in files", "unit", "definition"), rows), table(("term", "meaning"), terms)]
+    )
+
+
+class Setting(NamedTuple):
+    """A key of the configuration file."""
+
+    name: str
+    values: str
+    default: str
+    meaning: str
+
+
+def configuration_block() -> str:
+    """Return every table of the configuration file with its keys."""
+    notes, keys = _comments(default_toml())
+    moved = ", ".join(f"`{key.name}`" for key in KEYS)
+    blocks = [_section("At the top", "", _settings("", Settings, keys))]
+    for name, field in Settings.model_fields.items():
+        model, many = _model(field)
+        if model is not None:
+            title = f"[[{name}]]" if many else f'[{name}."NAME"]' if name == "models" else f"[{name}]"
+            blocks.append(_section(f"`{title}`", notes.get(name, ""), _settings(name, model, keys)))
+    return "\n\n".join([*blocks, f"## `[keys]`\n\n{notes['keys']}\n\nAll names: {moved}."])
+
+
+def _section(title: str, note: str, settings: Iterable[Setting]) -> str:
+    rows = [(f"`{one.name}`", one.values, one.default, one.meaning) for one in settings]
+    parts = [f"## {title}", note, table(("key", "value", "default", "meaning"), rows)]
+    return "\n\n".join(filter(None, parts))
+
+
+def _settings(place: str, model: type[BaseModel], keys: Mapping[tuple[str, str], str]) -> Iterator[Setting]:
+    helps = {one.place: one.help for one in ALL}
+    for name, field in model.model_fields.items():
+        if name != "keys" and _model(field)[0] is None:
+            path = (place, name) if place else (name,)
+            meaning = _MEANINGS.get((place, name)) or helps.get(path) or keys[place, name]
+            yield Setting(name, _values(field), _default(field), meaning)
+
+
+def _model(field: FieldInfo) -> tuple[type[BaseModel] | None, bool]:
+    """Return (the model of a table, whether it is a list of tables); (None, False) for a plain value."""
+    kind = field.annotation
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return kind, False
+    arguments = get_args(kind)
+    last = arguments[-1] if arguments else None
+    if isinstance(last, type) and issubclass(last, BaseModel):
+        return last, get_origin(kind) is list
+    return None, False
+
+
+def _comments(text: str) -> tuple[dict[str, str], dict[tuple[str, str], str]]:
+    """Return (comment on each table, comment on each key by table and key) of the example file."""
+    notes: dict[str, str] = {}
+    keys: dict[tuple[str, str], str] = {}
+    at, comment = "", list[str]()
+    for line in text.splitlines():
+        if line.startswith("# "):
+            comment.append(line[2:])
+            continue
+        said, comment = " ".join(comment), []
+        if header := _HEADER.fullmatch(line):
+            at = header["name"]
+            notes.setdefault(at, said)
+        elif (pair := _PAIR.fullmatch(line)) and said:
+            keys.setdefault((at, pair["key"]), said)
+    return notes, keys
+
+
+def _values(field: FieldInfo) -> str:
+    """Return which values a key has: its type with its bounds, or its words."""
+    words = _words(field.annotation)
+    if words:
+        listed = ", ".join(f"`{word}`" for word in words)
+        return "list of [kinds of alerts](words.md#alerts)" if len(words) > _MOST_WORDS else listed
+    plain = next((name for one in _plain(field.annotation) if (name := _TYPES.get(one))), "text")
+    if get_origin(field.annotation) is dict:
+        plain = "table of texts"
+    elif _is_list(field.annotation):
+        plain = f"list of {plain}s"
+    has = [
+        (sign, getattr(one, name)) for one in field.metadata for name, sign in _BOUNDS if hasattr(one, name)
+    ]
+    return ", ".join([plain, *(f"{sign} {limit:g}" for sign, limit in has)])
+
+
+_MOST_WORDS = 16
+_BOUNDS = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
+
+
+def _plain(kind: object) -> Iterator[str]:
+    """Yield the names of the plain types in an annotation."""
+    if isinstance(kind, type) and not get_args(kind):
+        yield kind.__name__
+    for one in get_args(kind):
+        yield from _plain(one)
+
+
+def _words(kind: object) -> list[str]:
+    if get_origin(kind) is Literal:
+        return [str(word) for word in get_args(kind)]
+    return [word for one in get_args(kind) for word in _words(one)]
+
+
+def _is_list(kind: object) -> bool:
+    return get_origin(kind) is list or any(_is_list(one) for one in get_args(kind))
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "must be set"
+    value = field.get_default(call_default_factory=True)
+    if value is None or value in ([], {}):
+        return "–"
+    shown = (
+        str(value).lower()
+        if isinstance(value, bool)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
+    return ", ".join(f"`{one}`" for one in value) if isinstance(value, list) else f"`{shown}`"
+
+
+REFERENCES = {
+    "words.md": {"words": words_block},
+    "configuration.md": {"settings": configuration_block},
+    "figures.md": {"watched": watched_block, "figures": figures_block},
+}
+"""Functions that return the generated blocks of each page, by the name of the block."""
+
+
 def filled(text: str, name: str, block: str) -> str:
     """Return `text` with what stands between the two markers of `name` replaced."""
     begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
@@ -59,8 +299,12 @@ def filled(text: str, name: str, block: str) -> str:
 
 def main() -> int:
     """Write or check."""
-    metrics = METRICS.read_text(encoding="utf-8")
-    pages = {METRICS: (metrics, filled(metrics, "metrics", metrics_block()))}
+    metrics = METRICS_PAGE.read_text(encoding="utf-8")
+    pages = {METRICS_PAGE: (metrics, filled(metrics, "metrics", metrics_block()))}
+    for file, blocks in REFERENCES.items():
+        path = ROOT / "docs" / file
+        text = path.read_text(encoding="utf-8")
+        pages[path] = (text, reduce(lambda page, one: filled(page, one[0], one[1]()), blocks.items(), text))
     old = COMMANDS.read_text(encoding="utf-8")
     new = filled(old, "keys", keys_block())
     # argparse words its help differently from Python 3.13 on; the page shows what 3.11 and 3.12 say.

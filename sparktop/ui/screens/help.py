@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.style import Style
 from rich.text import Text
@@ -18,6 +18,7 @@ from textual.widgets import Static
 
 from sparktop.config.keys import KEYS, Key
 from sparktop.graphics.cells import fit
+from sparktop.model.explained import BALANCE, LIMITS, OTHER_ALERTS, RANKS, SPEEDS, STATES, Explained
 from sparktop.panels.parts.sentences import wrapped
 from sparktop.ui.styles import RoleStyles, key_hints
 from sparktop.values import dataclass
@@ -36,33 +37,11 @@ _MOUSE = ("mouse", "click selects, click again zooms, the wheel scrolls")
 _HEAD = 12
 """Cells of the first column: keys, labels and signs."""
 _UNWRAPPED = 10_000
-_WORDS = (
-    ("unreachable", "no answer; the lower edge of its panel says why and since when"),
-    ("engine dead", "vLLM's HTTP server answers, its engine has died: restart it"),
-    (
-        "loading",
-        "a model is being loaded: its process on a watched node says so, or a 503 (not vLLM's)",
-    ),
-    ("asleep", "its weights are put away"),
-    ("stuck", "it holds requests, but has made no progress for minutes while its GPUs wait"),
-    ("stuck?", "the same for a shorter time: its panel says since when, and what the GPUs do"),
-    ("no progress", "it holds requests, and nothing has moved for 10 s or more: a fact, no verdict yet"),
-    ("preempting", "requests were thrown out of the KV cache in the last 10 s"),
-    ("KV-full", "98 % of the KV cache or more is used"),
-    ("queueing", "requests waited for half of the last 10 s or more"),
-    (
-        "busy",
-        (
-            "half of its slots or more are running (8 requests where slots are unknown), some wait, "
-            "or the engine itself is the limit of fewer: memory bandwidth, compute"
-        ),
-    ),
-    ("bored", "it runs something, but the engine would take more at once"),
-    ("idle", "nothing to do for 10 s"),
+_STATE_NOTES = (
     ("… (sweep)", "a sweep of this viewer fills it on purpose: this is not counted as an alert"),
     ("… 10 s", "a word of the last 10 s, where the figures of this moment say another"),
 )
-_FIGURES = (
+FIGURES = (
     (
         "TTFT",
         "time to first token; ITL: time between two tokens; E2E: the whole request; queue: waiting in it",
@@ -79,20 +58,11 @@ _FIGURES = (
     ("prealloc", "requests of a decode server that wait for room; receiving: for their prompt"),
     ("run 15/16", "requests that run, of so many slots; wait: those in the queue"),
 )
-_BALANCE_WORDS = (
-    ("oscillating", "the load swings from one backend to another, more than chance would have it"),
-    ("starved", "one has next to nothing to do while another is full, and throughput is lost"),
-    ("uneven", "the same one always has more than its share"),
-    ("balanced", "none of these; uneven as random routing would be is balanced too"),
-    ("unknown", "too little load or too few samples yet: it says what is missing"),
+_BALANCE_NOTES = (
     ("… → …?", "the last minute says another word, not for long enough yet"),
     ("lead", "the backend with clearly the most requests has it"),
 )
-_RANK_WORDS = (
-    ("behind", "ranks have launched different numbers of operations, and none goes on: stuck"),
-    ("no answer", "a rank's process is gone or stopped: look at its machine first"),
-    ("counts move", "not stuck: a long step, or slow"),
-    ("no verdict", "equal counts prove nothing: NCCL counts none inside CUDA graphs"),
+_RANK_NOTES = (
     ("not asked", "while a server may be loading, and NCCL below 2.27.3: a query could end the job"),
 )
 
@@ -162,6 +132,15 @@ def word_section(title: str, pairs: Sequence[tuple[str, str]]) -> Section:
     return Section(title, tuple(Entry(head, text) for head, text in pairs))
 
 
+def explained_section(
+    title: str, words: Mapping[Any, Explained], notes: Sequence[tuple[str, str]] = ()
+) -> Section:
+    """Return a section of explained words, followed by `notes`; a long word stands before its meaning."""
+    pairs = [(str(word), one.line) for word, one in words.items()]
+    fitting = [pair if len(pair[0]) < _HEAD else (" ", ": ".join(pair)) for pair in pairs]
+    return word_section(title, [*fitting, *notes])
+
+
 @cache
 def option_section() -> Section:
     """Return a section with the settings of the options menu; each has the key that opens the menu there."""
@@ -227,10 +206,17 @@ class HelpScreen(ModalScreen[None]):
         return [
             *(key_section(title, some) for title, some in groups),
             word_section("Mouse", [_MOUSE]),
-            word_section("State of a backend, the first that holds", _WORDS),
-            word_section("Verdict on a group of backends (b shows it, w says why)", _BALANCE_WORDS),
-            word_section("Ranks of an engine over several GPUs (N asks NCCL)", _RANK_WORDS),
-            word_section("Figures", _FIGURES),
+            explained_section(
+                "State of a backend, the first that holds (→ what to do)", STATES, _STATE_NOTES
+            ),
+            explained_section("Limited by: what more tok/s would need", LIMITS),
+            explained_section(
+                "Verdict on a group of backends (b shows it, w says why)", BALANCE, _BALANCE_NOTES
+            ),
+            explained_section("Machine: is it as fast as it should be?", SPEEDS),
+            explained_section("Ranks of an engine over several GPUs (N asks NCCL)", RANKS, _RANK_NOTES),
+            explained_section("Other alerts", OTHER_ALERTS),
+            word_section("Figures", FIGURES),
             word_section("Graphs", _GRAPHS),
         ]
 

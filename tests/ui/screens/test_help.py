@@ -64,7 +64,7 @@ async def test_typing_searches_and_esc_goes_back_step_by_step() -> None:
         everything = told(app)
         await press(pilot, *"ktv ", *["backspace"] * 3, *"v")
         assert any("98 % of the KV cache" in line for line in told(app))
-        assert len(told(app)) < 16
+        assert len(told(app)) < len(everything) / 2
         await press(pilot, *"zzz")
         assert told(app) == ["nothing found: fewer letters find more"]
         await press(pilot, "escape")
@@ -91,8 +91,8 @@ async def test_the_search_finds_settings_and_opens_the_menu_there() -> None:
     app = SparktopApp(picture)
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "question_mark", *"slow clock")
-        assert told(app)[0].startswith("Options")
-        assert told(app)[1].startswith("▸slow clock: ")
+        assert any(line.startswith("Options") for line in told(app))
+        assert any(line.startswith("▸slow clock: ") for line in told(app))
         await press(pilot, "enter")
         assert isinstance(app.screen, MenuScreen)
         assert app.screen._chosen.file_name == "alerts.slow_clock_mhz"

@@ -1,0 +1,248 @@
+"""The words of the screen with what they mean and what to do: for the help and for the page docs/words.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sparktop.model.balance import BalanceWord
+from sparktop.model.limit import LimitKind
+from sparktop.model.ranks import RanksWord
+from sparktop.model.snapshot import BackendState
+from sparktop.model.targets import NodeThresholds, StateThresholds
+from sparktop.values import dataclass
+
+_STATE, _NODE = StateThresholds(), NodeThresholds()
+_WINDOW = f"the last {_STATE.window_s:.0f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A word of the screen."""
+
+    meaning: str
+    """When the word is shown, with its limits as they are by default."""
+    remedy: str = ""
+    """What to do about it; "" where nothing has to be done."""
+
+    @property
+    def line(self) -> str:
+        """The meaning, and the remedy behind an arrow."""
+        return f"{self.meaning} → {self.remedy}" if self.remedy else self.meaning
+
+
+STATES: Mapping[BackendState, Explained] = {
+    BackendState.UNREACHABLE: Explained(
+        "no answer; the lower edge of its panel says why and since when",
+        "sparktop doctor TARGET: is the server up, the port right, a firewall between?",
+    ),
+    BackendState.ENGINE_DEAD: Explained(
+        "vLLM's HTTP server answers, its engine process has died",
+        "restart it; its event says what was last seen",
+    ),
+    BackendState.LOADING: Explained(
+        "a model is being loaded: its process on a watched node says so, or a 503 (not vLLM's)",
+        "wait; if a phase lasts much longer than last time, read the server's log",
+    ),
+    BackendState.CONNECTING: Explained("it was not asked yet, or has not answered yet"),
+    BackendState.ASLEEP: Explained(
+        "sleep mode: its weights are offloaded or discarded", "wake it: POST /wake_up"
+    ),
+    BackendState.STUCK: Explained(
+        "it holds requests, but has made no progress for 2 minutes while its GPUs wait (15 if these are not "
+        "watched)",
+        "N asks NCCL for the rank that lags (engines over several machines); then restart the engine",
+    ),
+    BackendState.SUSPECT: Explained(
+        "the same after 1 minute (5 where its GPUs are not watched); its panel says since when",
+        "N; watch its machines so that a long step can be told from a hang",
+    ),
+    BackendState.STILL: Explained(
+        "it holds requests, and nothing has moved for 10 s or more: a fact, no verdict yet", "wait"
+    ),
+    BackendState.PREEMPTING: Explained(
+        f"requests were evicted from the KV cache in {_WINDOW}: their tokens are computed again",
+        "fewer or shorter requests at once, or more memory for the KV cache",
+    ),
+    BackendState.KV_FULL: Explained(
+        f"{_STATE.kv_full_percent:.0f} % of the KV cache or more is used", "fewer or shorter requests at once"
+    ),
+    BackendState.QUEUEING: Explained(
+        f"requests waited for {100 * _STATE.queueing_share:.0f} % of {_WINDOW} or more",
+        "look at what it is limited by; a router may have idle backends",
+    ),
+    BackendState.BUSY: Explained(
+        f"{100 * _STATE.busy_share:.0f} % of its slots or more run ({_STATE.busy_running:.0f} requests where "
+        "slots are unknown), some wait, or the engine itself is the limit of fewer: bandwidth, compute",
+    ),
+    BackendState.BORED: Explained(
+        "it runs something, but the engine would take more at once", "more requests at once: a finds how many"
+    ),
+    BackendState.IDLE: Explained(f"no request ran and no token was computed in {_WINDOW}"),
+    BackendState.UNKNOWN: Explained(
+        "it answers, but does not report what the rules need", "vLLM: start it without --disable-log-stats"
+    ),
+}
+"""The state of a server; the first whose rule is met."""
+
+LIMITS: Mapping[LimitKind, Explained] = {
+    LimitKind.KV: Explained(
+        "requests wait because the KV cache is full: they hold too many tokens",
+        "fewer or shorter requests; --gpu-memory-utilization, an fp8 KV cache, or a second server",
+    ),
+    LimitKind.SLOTS: Explained(
+        "requests wait because all slots are taken, while KV cache and compute have room",
+        "raise --max-num-seqs",
+    ),
+    LimitKind.BANDWIDTH: Explained(
+        "a step takes as long as reading weights and KV cache takes: more requests cost little",
+        "more requests at once, smaller weights, speculative decoding",
+    ),
+    LimitKind.PREFILL: Explained(
+        "steps compute prompts most of the time, so new requests wait for them",
+        "prefix caching, shorter prompts, separate prefill servers",
+    ),
+    LimitKind.DECODE: Explained(
+        "each further request makes a step longer: the GPU computes, memory is not the limit",
+        "more requests bring no more tokens per second; a second server does",
+    ),
+    LimitKind.CPU: Explained(
+        "the server's HTTP process, or one core of its machine, is fully used while its GPU is not",
+        "fewer requests per process; a faster core",
+    ),
+    LimitKind.POWER: Explained(
+        f"the GPU's clock is held down: power, heat, or below {_NODE.slow_clock_mhz:.0f} MHz under load",
+        "power supply and cooling; nvidia-smi -rgc lifts a clock lock",
+    ),
+    LimitKind.NETWORK: Explained(
+        "the links between its ranks carry what they can",
+        "all links up at their full rate; fewer ranks over the network",
+    ),
+    LimitKind.ROUTER: Explained(
+        "it has too few requests while neighbours behind the same router have too many",
+        "look at the balance: b, then w",
+    ),
+    LimitKind.CLIENT: Explained(
+        "nothing waits anywhere: clients send no more than this", "nothing, or more requests at once"
+    ),
+    LimitKind.UNKNOWN: Explained(
+        "the figures do not decide it; the reason says what is missing", "what it says is missing"
+    ),
+}
+"""What a server would need more of to generate more tokens per second."""
+
+BALANCE: Mapping[BalanceWord, Explained] = {
+    BalanceWord.OSCILLATING: Explained(
+        "the load swings from one backend to another, more than chance would have it",
+        "simple-shuffle or round-robin instead of least-busy; w shows period and evidence",
+    ),
+    BalanceWord.STARVED: Explained(
+        "one has next to nothing to do while another is full, and throughput is lost",
+        "w: is it in cooldown, has it failed, does the router know it?",
+    ),
+    BalanceWord.UNEVEN: Explained(
+        "the same one always has more than its share", "weights and order in the router"
+    ),
+    BalanceWord.BALANCED: Explained("none of these; uneven as random routing would be is balanced too"),
+    BalanceWord.IDLE: Explained("no load to be distributed"),
+    BalanceWord.UNKNOWN: Explained("too little load or too few samples yet: it says what is missing"),
+}
+"""How evenly the backends of a group are loaded."""
+
+SPEEDS: Mapping[str, Explained] = {
+    "normal": Explained("the GPU runs at a clock that its load and power allow"),
+    "idle": Explained("the GPU has no load to judge by"),
+    "throttled": Explained(
+        "the driver reports a reason that lowers the clock: heat or power", "cooler air, power supply"
+    ),
+    "slow clock": Explained(
+        f"a loaded GB10 stays below {_NODE.slow_clock_mhz:.0f} MHz for 10 s; the driver reports no reason",
+        "the 240 W adapter that came with it; unplug it from the mains for a minute; nvidia-smi -rgc",
+    ),
+    "slow steps": Explained(
+        f"steps take {_NODE.slow_step_ratio:g} × their earlier time for the same batch, at a healthy clock",
+        "other programs on this GPU or its memory? P lists them",
+    ),
+    "unknown": Explained("the driver reports no clock, or there is no GPU"),
+}
+"""Whether a machine is as fast as it should be."""
+
+RANKS: Mapping[RanksWord, Explained] = {
+    RanksWord.DIVERGED: Explained(
+        "ranks have launched different numbers of operations, and none goes on: stuck",
+        "look at the machine that is behind",
+    ),
+    RanksWord.MISSING: Explained("a rank's process is gone or stopped", "look at its machine first"),
+    RanksWord.FAILED: Explained(
+        "NCCL's port did not answer", "NCCL 2.27.3 or newer with RAS, on a watched machine"
+    ),
+    RanksWord.MOVING: Explained("counts move: a long step, or slow, but not stuck"),
+    RanksWord.NO_VERDICT: Explained("equal counts prove nothing: NCCL counts none inside CUDA graphs"),
+    RanksWord.CHANGING: Explained("the job starts or shuts down", "wait"),
+    RanksWord.ASKING: Explained("fewer than three answers over 10 s yet", "wait"),
+}
+"""What NCCL reports about the ranks of an engine."""
+
+ALERTS: Mapping[str, Explained] = {
+    "unreachable": STATES[BackendState.UNREACHABLE],
+    "engine-dead": STATES[BackendState.ENGINE_DEAD],
+    "stuck": STATES[BackendState.STUCK],
+    "restarts": Explained("a server started anew 3 times within 10 minutes (critical: 5)", "read its log"),
+    "kv-full": STATES[BackendState.KV_FULL],
+    "preempting": STATES[BackendState.PREEMPTING],
+    "refused": Explained(
+        f"it refused {_STATE.refused_warn_per_min:.0f} requests or more in a minute: its queue is full",
+        "fewer requests at once, or a second server",
+    ),
+    "http-errors": Explained(
+        f"it answered {_STATE.http_5xx_warn_per_min:.0f} requests or more in a minute with HTTP 5xx",
+        "read its log",
+    ),
+    "headroom": Explained(
+        f"less than {_NODE.headroom_warn_gib:.0f} GiB of unified memory can still be allocated (critical: "
+        f"{_NODE.headroom_critical_gib:.0f}); with memory of the GPU's own, less than "
+        f"{_NODE.available_warn_percent:.0f} % available ({_NODE.available_critical_percent:.0f})",
+        "P: which process grows? Lower --gpu-memory-utilization",
+    ),
+    "headroom-limit": Explained(
+        "as it falls now, headroom reaches its critical limit within 15 minutes", "P: which process grows?"
+    ),
+    "swap-in": Explained(
+        f"{_NODE.swap_in_warn_mib_per_s:g} MiB/s or more come back from swap: everything waits for the disk",
+        "P: which process grows? Without swap the kernel ends it instead",
+    ),
+    "thermal": Explained(
+        f"{_NODE.thermal_margin_warn_c:.0f} °C or fewer are left to the GPU's thermal limit (critical: "
+        f"{_NODE.thermal_margin_critical_c:.0f})",
+        "cooler air",
+    ),
+    "sensors": Explained(
+        "a sensor is at or above the temperature that it calls critical", "cooler air; its event names it"
+    ),
+    "throttled": Explained(
+        f"the GPU was slowed for one reason for {_NODE.throttled_warn_percent:.0f} % of the last minute",
+        "see its reason",
+    ),
+    "power-cap": Explained(
+        "its power limit slows the GPU", "raise the limit, if that is allowed: nvidia-smi -pl"
+    ),
+    "slow-clock": SPEEDS["slow clock"],
+    "slow-steps": SPEEDS["slow steps"],
+    "gpu-lost": Explained(
+        "a GPU that was there does not answer any more (Xid, fallen off the bus)", "dmesg; reboot"
+    ),
+    "gpus-gone": Explained("the driver does not answer any more", "nvidia-smi; dmesg; reboot"),
+    "rdma-errors": Explained(
+        f"{_NODE.rdma_errors_warn_per_s:g} or more errors per second on a RDMA link", "check cable and port"
+    ),
+    "oscillating": BALANCE[BalanceWord.OSCILLATING],
+    "starved": BALANCE[BalanceWord.STARVED],
+    "uneven": BALANCE[BalanceWord.UNEVEN],
+}
+"""What needs attention now, by its kind; limits by default (see the configuration)."""
+
+OTHER_ALERTS = {
+    kind: one
+    for kind, one in ALERTS.items()
+    if one not in (*STATES.values(), *BALANCE.values(), *SPEEDS.values())
+}
+"""The alerts that are no state of a server, machine or group."""

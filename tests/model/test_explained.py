@@ -1,0 +1,43 @@
+"""Every word of the screen is explained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from sparktop.analysis import speed_state
+from sparktop.model.balance import BalanceWord
+from sparktop.model.event import ALERT_KINDS
+from sparktop.model.explained import ALERTS, BALANCE, LIMITS, RANKS, SPEEDS, STATES, Explained
+from sparktop.model.limit import LimitKind
+from sparktop.model.ranks import RanksWord
+from sparktop.model.snapshot import BackendState
+from sparktop.sweep.terms.doubts import MEANINGS, WORDS
+
+SPEED_WORDS = (
+    speed_state.UNKNOWN,
+    speed_state.IDLE,
+    speed_state.NORMAL,
+    speed_state.THROTTLED,
+    speed_state.SLOW_CLOCK,
+    speed_state.SLOW_STEPS,
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "explained"),
+    [
+        (BackendState, STATES),
+        (LimitKind, LIMITS),
+        (BalanceWord, BALANCE),
+        (RanksWord, RANKS),
+        (SPEED_WORDS, SPEEDS),
+        (ALERT_KINDS, ALERTS),
+        (WORDS, MEANINGS),
+    ],
+)
+def test_every_word_has_its_meaning(words: Iterable[str], explained: dict[str, Explained]) -> None:
+    """None is missing, and none is explained that does not occur."""
+    assert set(words) == set(explained)
+    assert all(one.meaning and one.meaning[-1] != "." for one in explained.values())
