@@ -86,6 +86,17 @@ _MEANINGS = {
         "routers",
         "api_key_env",
     ): "The environment variable that holds its key; with it, deployments are read.",
+    ("prometheus", "name"): "Its name on the screen.",
+    ("prometheus", "url"): "Its URL, without /api/v1.",
+    ("prometheus", "bearer_env"): "The environment variable that holds a bearer token.",
+    ("prometheus", "bearer_file"): "A file whose first line is the bearer token.",
+    ("prometheus", "basic_user"): "The user of basic authentication.",
+    ("prometheus", "password_env"): "The environment variable that holds that user's password.",
+    ("prometheus", "tls_ca"): "A certificate file that verifies the server's, where the system's do not.",
+    ("prometheus", "tls_cert"): "The viewer's own certificate (mTLS).",
+    ("prometheus", "tls_key"): "Its key.",
+    ("prometheus", "headers"): "More headers, such as the tenant of Mimir.",
+    ("prometheus", "group_by"): "The labels that name a group; otherwise model, job and namespace.",
     ("sweeps", "name"): "What `--preset NAME` and the editor call it.",
     ("sweeps", "concurrency"): "Requests in flight, a level each.",
     (
@@ -192,7 +203,9 @@ def _settings(place: str, model: type[BaseModel], keys: Mapping[tuple[str, str],
     for name, field in model.model_fields.items():
         if name != "keys" and _model(field)[0] is None:
             path = (place, name) if place else (name,)
-            meaning = _MEANINGS.get((place, name)) or helps.get(path) or keys[place, name]
+            meaning = _MEANINGS.get((place, name)) or helps.get(path) or keys.get((place, name))
+            if meaning is None:
+                raise ValueError(f"[{place}] {name} has no meaning: add it to _MEANINGS")
             yield Setting(name, _values(field), _default(field), meaning)
 
 
