@@ -133,7 +133,7 @@ class SweepStage:
     ) -> None:
         """Keep results below `home`; `drop`: nothing is watched."""
         self.rehearsal = Rehearsal(backends=backends, router=RouterPart() if router else None)
-        self.rehearsal.play(60)
+        self.rehearsal.play(12)
         self.watch = replace(self.rehearsal.watch, sweeps=sweeps, source=source)
         self.store = self.rehearsal.store
         if drop:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
-from prometheus_client.exposition import generate_latest
-from prometheus_client.registry import Collector
 
+from sparktop.demo.engine.exposition import exposition
 from sparktop.demo.engine.ledger import Buckets, Ledger, step_buckets
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.profile import EngineProfile
@@ -70,34 +68,16 @@ _CONFIG = {
 """Labels of vLLM's cache configuration metric that are equal for all simulated engines."""
 
 
-class Families(Collector):
-    """Prometheus collector for metric families that were built for a single page."""
-
-    def __init__(self, made: Iterable[Metric]) -> None:
-        """Store the metric families of a page."""
-        self._made = made
-
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing: the families need not be described when the collector is registered."""
-        return ()
-
-    def collect(self) -> Iterable[Metric]:
-        """Return the stored metric families."""
-        return self._made
-
-
 def engine_page(engine: Engine, ledger: Ledger, started_unix_s: float) -> bytes:
     """Return the metrics page of an engine, with only those metrics that viewers read.
 
     `started_unix_s` is the process start time on the page.
     """
-    registry = CollectorRegistry(auto_describe=False)
     start = _metric("process_start_time_seconds", _START_HELP, "gauge")
     start.add_sample(start.name, {}, started_unix_s)
     cpu = _metric("process_cpu_seconds", "Total user and system CPU time spent in seconds.", "counter")
     cpu.add_sample("process_cpu_seconds_total", {}, HTTP_SHARE * engine.tally.busy_s)
-    registry.register(Families((start, cpu, *engine_families(engine, ledger, started_unix_s))))
-    return generate_latest(registry)
+    return exposition((start, cpu, *engine_families(engine, ledger, started_unix_s)))
 
 
 _START_HELP = "Start time of the process since unix epoch in seconds."

@@ -8,8 +8,9 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 
+from sparktop.demo.engine.exposition import Families
 from sparktop.demo.engine.ledger import Ledger
-from sparktop.demo.engine.page import HTTP_SHARE, Families, engine_families
+from sparktop.demo.engine.page import HTTP_SHARE, engine_families
 from sparktop.simulation.engine import Engine
 
 

@@ -8,12 +8,15 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from sparktop.demo.engine.exposition import Families, exposition
 from sparktop.demo.engine.http_figures import HttpFigures
 from sparktop.demo.engine.ledger import Ledger
-from sparktop.demo.engine.page import engine_page
+from sparktop.demo.engine.page import engine_families, engine_page
 from sparktop.demo.engine.process_page import server_page
 from sparktop.engines import read_page
 from sparktop.model.load import EndReason
@@ -185,3 +188,18 @@ def test_a_model_name_with_quotes_survives() -> None:
         if "model_name" in sample.labels
     }
     assert names == {name}
+
+
+@pytest.mark.parametrize("value", [0, 7, -0.5, 1e-9, 1234567.0, 1.5e21, float("inf"), float("nan")])
+def test_the_text_is_the_prometheus_clients(value: float) -> None:
+    """Byte for byte, whatever the values and labels are, when first written and when written again."""
+    engine, ledger = played('a "quoted"\\ name\nin two\u2028 lines')
+    made = Metric("odd", "a \\ and\na second line", "counter")
+    made.add_sample("odd_total", {"zone": "z", "area": ""}, value)
+    made.add_sample("odd_total", {}, value)
+    found = [made, *engine_families(engine, ledger, 1.7e9)]
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Families(found))
+    wanted = generate_latest(registry)
+    assert exposition(found) == wanted
+    assert exposition(found) == wanted

@@ -27,7 +27,7 @@ class Stage:
         self,
         *,
         outage: Outage | None = None,
-        seconds: float = 100,
+        seconds: float = 30,
         backends: int = 2,
         router: RouterPart | None = None,
     ) -> None:
@@ -106,7 +106,7 @@ async def test_freeze_keeps_the_picture_and_goes_on_collecting() -> None:
         assert "REWIND" not in stage.text()
         shown = stage.app.overview.shown
         assert shown is not None
-        assert shown.at > 119
+        assert shown.at > 49
 
 
 async def test_boxes_toggle_and_the_last_one_stays() -> None:
@@ -252,7 +252,7 @@ def test_no_key_is_bound_twice() -> None:
 
 async def test_a_dead_backend_says_so_on_its_panel() -> None:
     """The panel of a backend that stopped answering stays, with the reason and since when."""
-    stage = Stage(outage=Outage(1, 60))
+    stage = Stage(outage=Outage(1, 20))
     async with stage.app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
         assert re.search(r"✖ nothing listens .* since \d\d:\d\d:\d\d", stage.text())
@@ -288,7 +288,7 @@ async def test_no_color_leaves_no_colour(monkeypatch: pytest.MonkeyPatch) -> Non
 
 async def test_zoom_shows_what_the_header_is_about() -> None:
     """Without a selection, z shows the backend that the header names, not the first one."""
-    stage = Stage(outage=Outage(1, 60))
+    stage = Stage(outage=Outage(1, 20))
     async with stage.app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "z")
         assert stage.app.overview.zoomed == PanelKey("backend", "spark-b")

@@ -41,9 +41,14 @@ class Problem(Static):
     """The line under a field that shows the error in its value; hidden if there is none."""
 
     def report(self, line: str | None) -> None:
-        """Show `line`, or hide this widget if `line` is None or "". `READING` has no mark of an error."""
-        self.display = bool(line)
-        self.update(Text(f"{'…' if line == READING else '✗'} {line}" if line else ""))
+        """Show `line`, or hide this widget if `line` is None or "". `READING` has no mark of an error.
+
+        The same line again costs no layout: all problems are reported at each key.
+        """
+        shown = f"{'…' if line == READING else '✗'} {line}" if line else ""
+        if shown != str(self.content):
+            self.display = bool(line)
+            self.update(Text(shown))
 
 
 class Choice(Static, can_focus=True):
@@ -74,7 +79,8 @@ class Choice(Static, can_focus=True):
         line.append(clean(value, 60), style="bold")
         line.append(clean(after, 80))
         line.append(" ▸", style="dim")
-        self.update(line)
+        # Its size is fixed by the style sheet: no layout for another word.
+        self.update(line, layout=False)
 
     def action_turn(self, step: int) -> None:
         """Change to the next (1) or previous (-1) word and post the change; the first follows the last."""

@@ -307,7 +307,9 @@ class SweepEditor(ModalScreen[Draft | None]):
         if plan is not None:
             sent, tokens, time = pieces(self._expected(plan))
             load = f"{sent} · {tokens}" if plan.conversations is None else requests_words(plan)
-            cost.update(Text(f"{load}\n{time}\n{resolution_words(plan, self._known)}"))
+            words = f"{load}\n{time}\n{resolution_words(plan, self._known)}"
+            if words != str(cost.content):
+                cost.update(Text(words))
         self.query_one("#wrong", Problem).report(_cannot(problems) if problems else None)
 
     def _expected(self, plan: Plan) -> Forecast:
