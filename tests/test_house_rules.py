@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -51,15 +52,43 @@ def python_files() -> list[Path]:
     return [path for path in tracked() if path.suffix == ".py"]
 
 
+class Function(NamedTuple):
+    """A function of a file: where it begins, its lines, and whether it has a docstring."""
+
+    path: Path
+    name: str
+    line: int
+    length: int
+    documented: bool
+
+
+class Found(NamedTuple):
+    """What the rules ask of all Python files, so that each is parsed once and no tree is kept."""
+
+    functions: list[Function]
+    sleeps: list[tuple[Path, int]]
+    """Where `sleep` of the time module is called or imported."""
+
+
 @cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+def found() -> Found:
+    whole = Found([], [])
+    for path in python_files():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                documented = bool(ast.get_docstring(node))
+                whole.functions.append(Function(path, node.name, node.lineno, length, documented))
+            elif isinstance(node, ast.Attribute | ast.ImportFrom) and is_sleep(node):
+                whole.sleeps.append((path, node.lineno))
+    return whole
 
 
-def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+def is_sleep(node: ast.Attribute | ast.ImportFrom) -> bool:
+    """Return whether it is `sleep` of the time module, or imports it."""
+    if isinstance(node, ast.Attribute):
+        return node.attr == "sleep" and isinstance(node.value, ast.Name) and node.value.id == "time"
+    return node.module == "time" and any(alias.name == "sleep" for alias in node.names)
 
 
 def where(path: Path, line: int) -> str:
@@ -85,10 +114,9 @@ def test_no_file_is_longer_than_400_lines() -> None:
 def test_no_function_is_longer_than_50_lines() -> None:
     """A function of more than 50 lines, signature and docstring included, does more than one thing."""
     long = [
-        f"{where(path, node.lineno)} {node.name}: {length} lines"
-        for path in python_files()
-        for node in functions(path)
-        if (length := (node.end_lineno or node.lineno) - node.lineno + 1) > MOST_FUNCTION_LINES
+        f"{where(one.path, one.line)} {one.name}: {one.length} lines"
+        for one in found().functions
+        if one.length > MOST_FUNCTION_LINES
     ]
     assert long == []
 
@@ -106,41 +134,26 @@ def test_no_module_has_an_empty_name() -> None:
 def test_every_test_states_a_fact() -> None:
     """Each test function has a docstring."""
     silent = [
-        f"{where(path, node.lineno)} {node.name}"
-        for path in python_files()
-        if path.is_relative_to(ROOT / "tests")
-        for node in functions(path)
-        if node.name.startswith("test_") and not ast.get_docstring(node)
+        f"{where(one.path, one.line)} {one.name}"
+        for one in found().functions
+        if one.name.startswith("test_") and not one.documented and one.path.is_relative_to(ROOT / "tests")
     ]
     assert silent == []
 
 
 def test_no_test_sleeps() -> None:
     """No test calls `sleep` of the time module: what it waits for has an event or a fake clock."""
-    sleeping = [
-        where(path, node.lineno)
-        for path in python_files()
-        if path.is_relative_to(ROOT / "tests")
-        for node in ast.walk(tree(path))
-        if (
-            isinstance(node, ast.Attribute)
-            and node.attr == "sleep"
-            and isinstance(node.value, ast.Name)
-            and node.value.id == "time"
-        )
-        or (
-            isinstance(node, ast.ImportFrom)
-            and node.module == "time"
-            and any(alias.name == "sleep" for alias in node.names)
-        )
-    ]
+    sleeping = [where(path, line) for path, line in found().sleeps if path.is_relative_to(ROOT / "tests")]
     assert sleeping == []
 
 
-@pytest.mark.parametrize("host", REGISTRY_HOSTS)
-def test_no_file_names_a_package_registry(host: str) -> None:
+def test_no_file_names_a_package_registry() -> None:
     """Where packages come from is decided by the machine's own settings, not by a file here."""
-    naming = [str(path.relative_to(ROOT)) for path in tracked() if host.encode() in path.read_bytes().lower()]
+    hosts = [host.encode() for host in REGISTRY_HOSTS]
+    naming = []
+    for path in tracked():
+        words = path.read_bytes().lower()
+        naming += [f"{path.relative_to(ROOT)}: {host.decode()}" for host in hosts if host in words]
     assert naming == []
 
 
@@ -148,9 +161,9 @@ def without_reason(lines: list[str]) -> Iterator[int]:
     """Number the exceptions with no words beside them or in a comment over the block that they begin."""
     explained = False
     for number, line in enumerate(lines, 1):
-        found = EXCEPTION.search(line)
-        explained = line.lstrip().startswith("#") or (explained and found is not None)
-        if found and not explained and len(found[1].strip(" #-:;,.")) < SHORTEST_REASON:
+        beside = EXCEPTION.search(line)
+        explained = line.lstrip().startswith("#") or (explained and beside is not None)
+        if beside and not explained and len(beside[1].strip(" #-:;,.")) < SHORTEST_REASON:
             yield number
 
 
