@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 import shlex
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen
 
 import pytest
+from truth import TruthProcess
 
 from sparktop.cli import COMMANDS, command_module, main, parser_of, viewer_parser
 from sparktop.commands import capacity
@@ -23,7 +24,6 @@ from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.store import new_file, save, sweeps_folder
 from tests.agent.agent_process import END_S, ROOT, environment
 from tests.sweep.made_results import simulated_sweep
-from tests.sweep.test_truth_server import TruthProcess
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 TRACE = '{"timestamp": %d, "input_length": 100, "output_length": 4, "hash_ids": [1, %d]}\n'
@@ -65,7 +65,7 @@ def server() -> Iterator[TruthProcess]:
 def test_its_load_is_planned(
     line: str, server: TruthProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All that comes before the first request is done: files are read, the target is asked, a plan is made."""
+    """All that comes before the first request is done: files are read, the target asked, a plan made."""
     plans: list[Plan] = []
 
     def keep(plan: Plan, *_: object) -> int:
@@ -123,11 +123,9 @@ def test_a_recording_is_made_checked_and_written_elsewhere(tmp_path: Path) -> No
 
 
 def run(line: str, folder: Path, env: dict[str, str], until: str | None = None) -> int:
-    """Run a command in `folder`; with `until`, end it by Ctrl+C once a line on standard error has this word."""
+    """Run a command in `folder`; with `until`, end it by Ctrl+C once it prints this word."""
     words = [sys.executable, "-m", *shlex.split(line)]
-    out, err = subprocess.DEVNULL, subprocess.PIPE
-    # The words are those of our own pages.
-    with subprocess.Popen(words, cwd=folder, env=env, stdout=out, stderr=err, text=True) as process:  # noqa: S603
+    with Popen(words, cwd=folder, env=env, stdout=DEVNULL, stderr=PIPE, text=True) as process:  # noqa: S603 - ours
         try:
             assert process.stderr is not None
             while until is not None and (said := process.stderr.readline()):
