@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from sparktop.engines.error import PageError
 from sparktop.engines.exposition import PageMemory
@@ -12,6 +11,7 @@ from sparktop.engines.router_pages import TITLES, router_kind
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
+from sparktop.values import replace
 
 _BY_PREFIX = {engine.prefix.encode(): name for name, engine in ENGINES.items() if engine.prefix}
 

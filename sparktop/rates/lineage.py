@@ -5,9 +5,11 @@ A lane is an engine core (data-parallel rank) of a server; counters are compared
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 from enum import Enum, auto
+from operator import attrgetter
 from typing import Any
 
 from sparktop.model.engine import LANE_COUNTERS, LANE_HISTOGRAMS, EngineSample, Histogram, LaneSample
@@ -26,6 +28,8 @@ _RATED_SPAN_S = 0.2
 """Samples closer together than this many seconds do not update `Lineage.highest_tps`."""
 _REMEMBERED = 4
 """How many earlier servers' last samples are kept; a load balancer rarely has more servers behind it."""
+_counters_of = attrgetter(*LANE_COUNTERS)
+_histograms_of = attrgetter(*LANE_HISTOGRAMS)
 
 
 class LinkKind(Enum):
@@ -117,6 +121,8 @@ def _link(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Link,
 def fell(earlier: EngineSample, later: EngineSample) -> bool:
     """Return whether any counter or histogram count of any lane is lower in `later` than in `earlier`."""
     lanes = {lane.lane: lane for lane in earlier.lanes}
+    if not any(_may_have_fallen(lanes[lane.lane], lane) for lane in later.lanes if lane.lane in lanes):
+        return False
     return any(
         value < before[name]
         for lane in later.lanes
@@ -125,6 +131,24 @@ def fell(earlier: EngineSample, later: EngineSample) -> bool:
         for name, value in _everything_counted(lane).items()
         if name in before
     )
+
+
+def _may_have_fallen(earlier: LaneSample, later: LaneSample) -> bool:
+    """Return False if certainly no counter or histogram count is lower in `later`; cheap to compute."""
+    for before, value in zip(_counters_of(earlier), _counters_of(later), strict=True):
+        if before is not None and value is not None and value < before:
+            return True
+    for before, value in zip(_histograms_of(earlier), _histograms_of(later), strict=True):
+        if before is None or value is None or before is value:
+            continue
+        if value.count < before.count or value.sum < before.sum:
+            return True
+    if later.counts or later.finished:
+        counted = earlier.counts
+        return any(value < counted.get(name, value) for name, value in later.counts.items()) or math.fsum(
+            later.finished.values()
+        ) < math.fsum(earlier.finished.values())
+    return False
 
 
 def zeroed(sample: EngineSample, at: float) -> EngineSample:

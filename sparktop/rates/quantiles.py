@@ -20,11 +20,15 @@ def difference(newer: Histogram, older: Histogram) -> Histogram | None:
     `newer` and `older` are the samples. None if they cannot be subtracted: because their bounds differ, a
     bucket's count fell, or a value is not finite.
     """
-    if newer.bounds != older.bounds or len(newer.cumulative) != len(older.cumulative):
+    bounds = newer.bounds
+    if (bounds is not older.bounds and bounds != older.bounds) or len(newer.cumulative) != len(
+        older.cumulative
+    ):
         return None
     counts = tuple(map(sub, newer.cumulative, older.cumulative))
     total = newer.sum - older.sum
-    if not all(map(math.isfinite, counts)) or not math.isfinite(total) or min(counts, default=0.0) < 0:
+    # A sum is finite only if all of its terms are.
+    if not math.isfinite(total + sum(counts)) or min(counts, default=0.0) < 0:
         return None
     return Histogram(newer.bounds, counts, total)
 
@@ -67,15 +71,16 @@ def histogram_quantile(histogram: Histogram, share: float) -> Quantile | None:
     finite = len(histogram.bounds) - (1 if histogram.bounds and math.isinf(histogram.bounds[-1]) else 0)
     if finite == 0 or not histogram.count > 0:
         return None
-    rank = share * histogram.count
-    index = bisect_left(histogram.cumulative, rank, 0, finite)
+    bounds, cumulative = histogram.bounds, histogram.cumulative
+    rank = share * cumulative[-1]
+    index = bisect_left(cumulative, rank, 0, finite)
     if index == finite:
-        return Quantile(histogram.bounds[finite - 1], above=True)
+        return Quantile(bounds[finite - 1], above=True)
     if index == 0:
-        return Quantile(histogram.bounds[0], below=True)
-    low, high = histogram.bounds[index - 1], histogram.bounds[index]
-    before = histogram.cumulative[index - 1]
-    inside = histogram.cumulative[index] - before
+        return Quantile(bounds[0], below=True)
+    low, high = bounds[index - 1], bounds[index]
+    before = cumulative[index - 1]
+    inside = cumulative[index] - before
     return Quantile(low + (high - low) * (rank - before) / inside)
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from operator import add, attrgetter
 
 from sparktop.model.counter_figures import CounterFigure, How
 from sparktop.model.engine import LANE_COUNTERS, EngineSample, Histogram, LaneSample
 from sparktop.model.snapshot import NO_LATENCY, Latency
 from sparktop.rates.quantiles import difference, histogram_latency, merge
-from sparktop.values import dataclass
+from sparktop.values import dataclass, replace
 
 LATENCIES = ("ttft", "itl", "e2e", "queue", "tpot", "prefill", "decode")
 """Names of the `LaneSample` histograms that are shown as latencies."""
@@ -53,8 +52,8 @@ class Tally:
     requests, for any reason), "steps" (engine steps) and "stepped" (tokens processed in these steps). A
     counter that no engine core reports is absent."""
     histograms: Mapping[str, Histogram]
-    """Total of each latency histogram, by name in `LATENCIES`; a histogram that no engine core reports is
-    absent."""
+    """Total of each latency histogram, by name in `LATENCIES`, from any beginning: only differences count. A
+    histogram that no engine core reports is absent."""
 
 
 def lane_counters(lane: LaneSample) -> dict[str, float]:
@@ -99,8 +98,11 @@ def advance(tally: Tally | None, baseline: EngineSample | None, sample: EngineSa
 def _histograms(
     tally: Tally | None, earlier: Mapping[str, LaneSample], sample: EngineSample
 ) -> dict[str, Histogram]:
-    reported: dict[str, Histogram] = {}
+    kept = tally.histograms if tally is not None else {}
+    reported = _going_on(kept, earlier, sample)
     for index, name in enumerate(LATENCIES):
+        if name in reported:
+            continue
         lanes: list[Histogram] = []
         steps: list[Histogram] = []
         for lane in sample.lanes:
@@ -113,10 +115,31 @@ def _histograms(
             step = difference(newer, older) if older else None
             if step is not None:
                 steps.append(step)
-        total = _grown(tally.histograms.get(name) if tally else None, lanes, steps)
+        total = _grown(kept.get(name), lanes, steps)
         if total is not None:
             reported[name] = total
     return reported
+
+
+def _going_on(
+    kept: Mapping[str, Histogram], earlier: Mapping[str, LaneSample], sample: EngineSample
+) -> dict[str, Histogram]:
+    """Return the totals that are just what the only lane of a server reports, by name.
+
+    That is a running total itself, as long as it continues the previous one in `kept`.
+    """
+    lane = sample.lanes[0] if len(sample.lanes) == 1 else None
+    before = earlier.get(lane.lane) if lane is not None else None
+    if before is None:
+        return {}
+    found: dict[str, Histogram] = {}
+    newest: tuple[Histogram | None, ...] = _histograms_of(lane)
+    for name, newer, older in zip(LATENCIES, newest, _histograms_of(before), strict=True):
+        if kept.get(name) is not older or older is None or newer is None:
+            continue
+        if newer.bounds == older.bounds and newer.count >= older.count and newer.sum >= older.sum:
+            found[name] = newer
+    return found
 
 
 def _grown(total: Histogram | None, lanes: list[Histogram], steps: list[Histogram]) -> Histogram | None:
@@ -124,7 +147,8 @@ def _grown(total: Histogram | None, lanes: list[Histogram], steps: list[Histogra
 
     `total` is the running total so far, `steps` the new observations of each lane and `lanes` the histograms
     that the lanes report. The sum of `steps` is added to `total`. If `total` is None or has other bucket
-    bounds, the new total begins at zero, with the bounds of `steps` or, if there are none, of `lanes`.
+    bounds, the new total begins at zero, with the bounds of `steps` or, if there are none, of `lanes`; that
+    of a single lane begins with what the lane reports.
     """
     merged = merge(steps)
     if merged is None:
@@ -139,7 +163,15 @@ def _grown(total: Histogram | None, lanes: list[Histogram], steps: list[Histogra
         return Histogram(
             total.bounds, tuple(map(add, total.cumulative, merged.cumulative)), total.sum + merged.sum
         )
-    return Histogram(merged.bounds, (0.0,) * len(merged.bounds), 0.0)
+    return lanes[0] if len(lanes) == 1 else Histogram(merged.bounds, (0.0,) * len(merged.bounds), 0.0)
+
+
+def _alike(before: Tally, tally: Tally) -> bool:
+    """Return whether two tallies certainly have the same counters, and histograms with the same bounds."""
+    if before.counters.keys() != tally.counters.keys() or before.histograms.keys() != tally.histograms.keys():
+        return False
+    earlier = before.histograms
+    return all(earlier[name].bounds is total.bounds for name, total in tally.histograms.items())
 
 
 class Window:
@@ -190,6 +222,8 @@ class Window:
 
     def _note_since(self, before: Tally | None, tally: Tally) -> None:
         counters = before.counters if before else {}
+        if before is not None and _alike(before, tally):
+            return
         reported, bounds = self._reported_since, self._bounds_since
         self._reported_since = {
             name: reported[name] if name in counters else tally.at for name in tally.counters

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
@@ -15,6 +14,7 @@ from sparktop.model.targets import StateThresholds
 from sparktop.rates import Window
 from sparktop.rates.lane_sums import kv_fullest_percent, kv_used_percent, lane_sum
 from sparktop.rates.tally import LATENCY_WINDOW_S, MISSED_INTERVALS
+from sparktop.values import replace
 
 RATE_WINDOW_S = 10.0
 """The window of token and request rates, in seconds."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from sparktop.analysis.balance.load_grid import LoadTrack, load_track
 from sparktop.analysis.roles import Work
@@ -17,6 +16,7 @@ from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import LaneHistory
 from sparktop.rates.lane_sums import lane_sum
 from sparktop.rates.quantiles import LEAST_OBSERVATIONS, difference, histogram_quantile, merge
+from sparktop.values import replace
 
 LONGEST_S = 600.0
 """The widest window that is judged, in seconds."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from sparktop.analysis.roofline import bandwidth_gb_per_s, limit_tps, read_percent
@@ -42,6 +41,7 @@ from sparktop.store.ranks import RankBook
 from sparktop.store.router import RouterTrack
 from sparktop.store.starts import StartBook
 from sparktop.store.tracks import Tracks
+from sparktop.values import replace
 
 Reading = EngineSample | NodeSample | MemorySample | RouterSample | RanksReading | Fleet | Failure
 """The result of polling a source: a sample or a failure."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import fields, replace
+from dataclasses import fields
 from datetime import datetime
 
 from sparktop.analysis.limited_by.evidence import prefill_s
@@ -36,6 +36,7 @@ from sparktop.store.figures import (
 )
 from sparktop.store.health import Health
 from sparktop.store.load_log import LoadLog
+from sparktop.values import replace
 
 _REMEMBERED = tuple(one.name for one in fields(BackendHistory))
 _QUICK_SHARE = 0.6

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from datetime import datetime
 from itertools import pairwise
 from statistics import median
@@ -30,6 +30,7 @@ from sparktop.store.node.endings import Endings
 from sparktop.store.node.gpu_roll import GpuRoll
 from sparktop.store.node.machine_log import MachineLog
 from sparktop.store.node.throttled import ThrottledMinute, WorstGpu
+from sparktop.values import replace
 
 GIB = 2**30
 TREND_AFTER_BOOT_S = 300.0
