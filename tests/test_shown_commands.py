@@ -15,6 +15,9 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
 from truth import TruthProcess
 
 from sparktop.cli import COMMANDS, command_module, main, parser_of, viewer_parser
@@ -125,7 +128,8 @@ def test_a_recording_is_made_checked_and_written_elsewhere(tmp_path: Path) -> No
 def run(line: str, folder: Path, env: dict[str, str], until: str | None = None) -> int:
     """Run a command in `folder`; with `until`, end it by Ctrl+C once it prints this word."""
     words = [sys.executable, "-m", *shlex.split(line)]
-    with Popen(words, cwd=folder, env=env, stdout=DEVNULL, stderr=PIPE, text=True) as process:  # noqa: S603 - ours
+    # The words are those of our own pages.
+    with Popen(words, cwd=folder, env=env, stdout=DEVNULL, stderr=PIPE, text=True) as process:  # noqa: S603
         try:
             assert process.stderr is not None
             while until is not None and (said := process.stderr.readline()):
