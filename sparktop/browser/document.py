@@ -20,6 +20,8 @@ _KEYS = (
     ("w", "why this balance verdict"),
     ("e", "alerts and events"),
     ("h", "results of sweeps"),
+    ("n", "the findings of a sweep"),
+    ("P", "the first machine, with its processes"),
     ("j ↓", "next panel"),
     ("k ↑", "previous panel"),
     ("enter", "the chosen panel alone"),

@@ -53,6 +53,8 @@ _ZOOMED = {
     Kind.ROUTER: "router",
     Kind.EVENTS: "events",
 }
+_ALONE_HEIGHTS = {Kind.EVENTS: 3, Kind.WHY: 3}
+"""Rows of a panel that is shown alone, where it has no graphs that grow with them."""
 _ROLES = {Severity.CRITICAL: "bad", Severity.WARNING: "warn", Severity.INFO: "text", None: "good"}
 _EACH_NODE, _EACH_GROUP, _EACH_ROUTER, _EACH_BACKEND = 8, 9, 4, 9
 """Rows of a panel of each kind, where the board has room for all."""
@@ -68,7 +70,9 @@ def draw(page: Page, snapshot: Snapshot, width: int) -> Picture:
     key = _key(page, snapshot)
     if page.kind is not Kind.BOARD and key is None:
         return around(((missing(page, width),),), snapshot, width, title=page.name, is_found=False)
-    height = _board_height(snapshot, width) if key is None else _ALONE_HEIGHT
+    height = _ALONE_HEIGHTS.get(page.kind, _ALONE_HEIGHT)
+    if key is None:
+        height = _board_height(snapshot, width)
     bands = [*_bands(Scene(snapshot, width, height, zoomed=key).draw())]
     if key is None:
         bands.append((_events(snapshot, width),))
@@ -137,7 +141,7 @@ def _board_height(snapshot: Snapshot, width: int) -> int:
 
 def _events(snapshot: Snapshot, width: int) -> Section:
     """Return the section with alerts and events: all of them in full, or the newest ones."""
-    rows = events_screen(snapshot, width, 0)
+    rows = events_screen(snapshot, width, _ALONE_HEIGHTS[Kind.EVENTS])
     if len(rows) > _MOST_EVENTS:
         rows = events_panel(snapshot, width, _MOST_EVENTS)
     return _section(Drawn(PanelKey("events", ""), Place("events", 0, 0, 0, width, len(rows)), rows), ())

@@ -27,14 +27,19 @@ def class_of(role: str) -> str:
 
 def row_html(row: Iterable[tuple[str, str]]) -> str:
     """Return the HTML of a row of styled text; drawn characters are hidden from screen readers."""
-    pieces, frame = [], "border"
+    return "".join([_run_html(text, role) for text, role in _without_digits(row)]).rstrip(" ")
+
+
+def _without_digits(row: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield the runs of a row, with a longer line of the frame for the key of a tab such as "┐²vllm"."""
+    before = ("", "border")
     for text, role in row:
         if role == "key" and text in _KEY_DIGITS:
-            pieces.append(_run_html("─", frame))
+            before = (before[0].removesuffix("┐") + ("─┐" if before[0].endswith("┐") else "─"), before[1])
         else:
-            pieces.append(_run_html(text, role))
-            frame = role
-    return "".join(pieces).rstrip(" ")
+            yield before
+            before = (text, role)
+    yield before
 
 
 @lru_cache(maxsize=8192)

@@ -82,7 +82,8 @@ class BrowserServer(WebServer):
         self._sessions = sessions
         self._is_tls = is_tls
         self._logins = Rates(_LOGINS_PER_S, _LOGIN_BURST, clock)
-        self._streams: set[asyncio.Task[object]] = set()
+        self._streams: dict[asyncio.Task[object], asyncio.Transport | None] = {}
+        """The transport of each live page, by the task that writes to it."""
 
     async def close(self) -> None:
         """End the live pages, stop listening, and wait a moment for responses in progress."""
@@ -159,7 +160,7 @@ class BrowserServer(WebServer):
 
     async def _live(self, request: web.BaseRequest, wanted: Page) -> web.StreamResponse:
         """Stream a page as server-sent events until the viewer goes, reads too slowly, or the server ends."""
-        if len(self._streams) >= MOST_VIEWERS:
+        if self._count() >= MOST_VIEWERS:
             words = f"{MOST_VIEWERS} viewers already: try again later"
             return text(503, words, close=True, headers={"Retry-After": "10"})
         compressed = "gzip" in request.headers.get("Accept-Encoding", "")
@@ -172,7 +173,7 @@ class BrowserServer(WebServer):
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a request outside of a task")
-        self._streams.add(task)
+        self._streams[task] = request.transport
         try:
             await response.prepare(request)
             width = shared_width(request.rel_url.query.get("columns"))
@@ -182,8 +183,15 @@ class BrowserServer(WebServer):
         except ConnectionError:
             pass  # the viewer went
         finally:
-            self._streams.discard(task)
+            self._streams.pop(task, None)
         return response
+
+    def _count(self) -> int:
+        """Return the number of live pages; end those whose viewers have gone, before their next picture."""
+        gone = [task for task, one in self._streams.items() if one is None or one.is_closing()]
+        for task in gone:
+            task.cancel()
+        return len(self._streams) - len(gone)
 
     def _form(self, request: web.BaseRequest, path: str, *, is_wrong: bool) -> web.Response:
         """Return the form for the token, which then leads to `path`."""

@@ -39,6 +39,8 @@ _LIST_HEIGHT, _PREVIEW_ROWS = 4, 34
 """Rows of the list's frame and rule, and rows for the newest result below it."""
 _CURVES, _LEAST, _TOPOLOGIES = 30, 20, 12
 """Least rows of a result's curves, of its main panel without its levels, and of the comparison of targets."""
+_WIDE = 100
+"""Width in cells from which on the main panel of a result shows two plots instead of one."""
 
 
 class Shelf:
@@ -132,7 +134,7 @@ def _result(view: SweepView, width: int) -> Iterator[Section]:
     """Yield the sections of a result: its picture with its levels, curves, comparison and findings."""
     height = max(_LEAST + len(all_levels(view)), 2 * _LEAST)
     yield _section(f"Sweep {view.title}", width, sweep_screen(view, width, height))
-    if len(view.plots) > 1:
+    if len(view.plots) > (2 if width >= _WIDE else 1):
         yield _section("Curves", width, curves_screen(view, width, _CURVES))
     if view.topologies is not None:
         rows = topology_screen(

@@ -83,6 +83,8 @@ class Tab:
         """Set the size of the window and the colours that the viewer asks for."""
         for domain in ("Page", "Runtime", "Log", "Network"):
             await self.call(f"{domain}.enable")
+        # Pages pause in a tab that is behind another one.
+        await self.call("Emulation.setFocusEmulationEnabled", enabled=True)
         await self.resize(width, height, is_phone=is_phone)
         feature = {"name": "prefers-color-scheme", "value": scheme}
         await self.call("Emulation.setEmulatedMedia", features=[feature])
@@ -140,10 +142,12 @@ class Tab:
 
 async def until(done: Callable[[], Awaitable[object]], what: str) -> None:
     """Wait until `done` returns something true."""
-    async with asyncio.timeout(_WITHIN_S):
-        while not await done():  # noqa: ASYNC110 - a browser has no event for its tests
-            await asyncio.sleep(_LOOK_S)
-    assert what
+    try:
+        async with asyncio.timeout(_WITHIN_S):
+            while not await done():  # noqa: ASYNC110 - a browser has no event for its tests
+                await asyncio.sleep(_LOOK_S)
+    except TimeoutError:
+        raise AssertionError(f"not within {_WITHIN_S:g} s: {what}") from None
 
 
 NewTab = Callable[[], Awaitable[Tab]]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.agent.access import bind
+from sparktop.agent.connection import Limits
 from sparktop.browser.server import LIMITS, BrowserServer
 from sparktop.browser.sessions import Sessions, own_names
 from sparktop.browser.shelf import Shelf
@@ -63,7 +64,9 @@ async def start_server(tmp_path: Path) -> AsyncIterator[StartServer]:
     """Return a function that serves a snapshot on a free port of loopback."""
     started: list[tuple[Served, asyncio.Task[None]]] = []
 
-    async def start(token: str | None = None, shown: Snapshot | None = None) -> Served:
+    async def start(
+        token: str | None = None, shown: Snapshot | None = None, limits: Limits = LIMITS
+    ) -> Served:
         listeners = bind("127.0.0.1", 0)
         port = int(listeners[0].getsockname()[1])
         studio = Studio(lambda: served.now, Shelf(tmp_path))
@@ -73,7 +76,7 @@ async def start_server(tmp_path: Path) -> AsyncIterator[StartServer]:
             names=own_names("spark"),
             token=token,
             sessions=None if token is None else Sessions(token, port),
-            limits=LIMITS,
+            limits=limits,
         )
         served = Served(port, server, studio, shown or snapshot())
         server.start(listeners)

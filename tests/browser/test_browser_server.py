@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from dataclasses import replace
 
 import pytest
 
 from sparktop.browser import server as module
+from sparktop.browser.address import Page
+from sparktop.browser.server import LIMITS
 from tests.agent.raw_client import Answer, Client, ask, connect, request, until
 from tests.browser.conftest import HOSTILE, TOKEN, StartServer, hostile_snapshot
 
@@ -136,10 +140,34 @@ async def test_viewers_are_limited_and_counted_until_they_go(
     head.close()
     assert (await ask(served.port, "/")).status == 200
     viewers[0].close()
-    await until(lambda: len(served.server._streams) == 1)
+    await until(lambda: served.server._count() == 1)
     third = await live(served.port)
     third.close()
     viewers[1].close()
+
+
+async def test_a_viewer_that_does_not_read_is_dropped(start_server: StartServer) -> None:
+    """It is disconnected once nothing was read for the time of the limit; others go on."""
+    served = await start_server(limits=replace(LIMITS, answer_s=0.2, look_s=0.02))
+    reading = await live(served.port, "/live/events")
+    with socket.socket() as mute:
+        mute.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        mute.connect(("127.0.0.1", served.port))
+        mute.sendall(request("/live/?columns=240"))
+        await until(lambda: served.studio.viewers == 2)
+        channel = served.studio._channels[Page(), 240]
+        pictures = [replace(channel.picture, title=title * 200_000) for title in "ab"]
+
+        async def is_dropped() -> bool:
+            channel.show(pictures[channel._version % 2], 0.0)
+            await asyncio.sleep(0.002)
+            return served.server._count() == 1
+
+        async with asyncio.timeout(20):
+            while not await is_dropped():
+                pass
+    assert served.server._count() == 1
+    reading.close()
 
 
 async def test_live_pages_end_with_the_server(start_server: StartServer) -> None:

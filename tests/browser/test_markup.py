@@ -60,7 +60,8 @@ def test_drawing_is_hidden_from_screen_readers_and_words_are_not() -> None:
 
 def test_keys_that_do_nothing_in_a_browser_are_part_of_the_frame() -> None:
     """The digit that hides a box is drawn as its frame."""
-    assert row_html([("┐", "node_edge"), ("¹", "key")]).endswith('class="node_edge" aria-hidden=true>─</i>')
+    html = row_html([("╭─┐", "node_edge"), ("¹", "key"), ("node", "node")])
+    assert html == '<i class="node_edge" aria-hidden=true>╭──┐</i><b class=node>node</b>'
 
 
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in {Kind.SWEEP, Kind.SWEEPS}])

@@ -182,12 +182,20 @@
     if (link) location.assign(link.href);
   }
 
+  function jump(label) {
+    const section = main.querySelector(`section[aria-label="${label}"]`);
+    if (section) section.scrollIntoView();
+  }
+
   const keys = {
     Escape: () => (location.pathname === "/" ? scrollTo(0, 0) : location.assign("/")),
     b: () => follow('nav a[data-key="b"]'),
     e: () => follow('nav a[data-key="e"]'),
     h: () => follow('nav a[data-key="h"]'),
     w: () => location.assign("/why"),
+    P: () => follow('main a[href^="/node/"]'),
+    c: () => jump("Curves"),
+    n: () => jump("Findings"),
     j: () => step(1),
     k: () => step(-1),
     ArrowDown: () => document.activeElement.matches("a.over") && step(1),

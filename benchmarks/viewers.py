@@ -1,0 +1,166 @@
+"""What viewers of `sparktop serve` cost: CPU and memory of its process, with and without them.
+
+It watches two simulated servers and two simulated machines behind a router. Viewers read the live page like a
+browser, compressed, in this process; the simulation is another process, too.
+
+usage: viewers.py [--seconds 20] [--viewers 50] [--check]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+GOAL_PERCENT = 10.0
+"""Most CPU of one core that all viewers may cost together."""
+WARM_UP_S = 4.0
+START_S = 30.0
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PAGES = ("/", "/balance", "/node/spark-a", "/backend/spark-a")
+WIDTHS = (60, 154, 240)
+
+
+@dataclass(slots=True)
+class Viewing:
+    """What one set of viewers cost and received."""
+
+    name: str
+    cpu_percent: float
+    rss_mb: float
+    kb_per_s: float
+    """Of each viewer, compressed."""
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU seconds of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def rss_mb(pid: int) -> float:
+    """Return the resident memory of a process in MB."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    line = next(one for one in status.splitlines() if one.startswith("VmRSS:"))
+    return int(line.split()[1]) * 1024 / 1e6
+
+
+class Viewer:
+    """One browser's connection, which reads all that comes."""
+
+    def __init__(self, port: int, path: str, width: int) -> None:
+        """Prepare to look at `path` in a window of `width` cells."""
+        self._port = port
+        self._path = f"/live{path}?columns={width}"
+        self.bytes = 0
+
+    async def look(self) -> None:
+        """Read until cancelled."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        head = f"GET {self._path} HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n"
+        try:
+            writer.write(head.encode())
+            first = await reader.readline()
+            if b" 200 " not in first:
+                raise RuntimeError(f"{self._path}: {first!r}")
+            while data := await reader.read(65_536):
+                self.bytes += len(data)
+            raise RuntimeError("the server has closed the connection")
+        finally:
+            writer.transport.abort()
+
+
+async def measured(
+    name: str, pid: int, port: int, looks: Sequence[tuple[str, int]], seconds: float
+) -> Viewing:
+    """Measure the process `pid` while `looks` (path and width of each viewer) are looked at."""
+    viewers = [Viewer(port, path, width) for path, width in looks]
+    tasks = [asyncio.create_task(viewer.look()) for viewer in viewers]
+    try:
+        await asyncio.sleep(WARM_UP_S)
+        began, used, got = time.monotonic(), cpu_s(pid), sum(viewer.bytes for viewer in viewers)
+        await asyncio.sleep(seconds)
+        took = time.monotonic() - began
+        broken = next((task for task in tasks if task.done()), None)
+        if broken is not None:
+            await broken
+        got = sum(viewer.bytes for viewer in viewers) - got
+        each = got / took / 1000 / max(1, len(viewers))
+        return Viewing(name, (cpu_s(pid) - used) / took * 100, rss_mb(pid), each)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[tuple[int, int]]:
+    """Start the simulation and `sparktop serve` on it; yield (its process id, its port)."""
+    program = [sys.executable, "-m", "sparktop"]
+    with tempfile.TemporaryDirectory() as home:
+        env = {**os.environ, "HOME": home, "XDG_DATA_HOME": home, "XDG_STATE_HOME": home}
+        config = Path(home) / "sparktop.toml"
+        with config.open("wb") as out:
+            demo = subprocess.Popen(
+                [*program, "demo", "--serve"], stdout=out, stderr=subprocess.PIPE, text=True, env=env
+            )
+        serve = None
+        try:
+            assert demo.stderr is not None  # noqa: S101 - told to mypy: it is a pipe
+            demo.stderr.readline()
+            command = [*program, "serve", "--config", str(config), "--listen", "127.0.0.1:0"]
+            serve = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
+            assert serve.stderr is not None  # noqa: S101 - as above
+            line = next(line for line in serve.stderr if "serve on " in line)
+            yield serve.pid, int(line.partition("http://127.0.0.1:")[2].partition(":")[0])
+        finally:
+            for process in (serve, demo):
+                if process is not None:
+                    process.terminate()
+                    process.communicate(timeout=START_S)
+
+
+async def run(pid: int, port: int, viewers: int, seconds: float) -> list[Viewing]:
+    """Measure without viewers, with one, with many of one page, and with many of several pages."""
+    await asyncio.sleep(WARM_UP_S)
+    several = [(page, width) for page in PAGES for width in WIDTHS]
+    sets = {
+        "nobody": [],
+        "1 viewer": [("/", 154)],
+        f"{viewers} viewers of the board": [("/", 154)] * viewers,
+        f"{viewers} viewers, 3 widths": [("/", WIDTHS[at % len(WIDTHS)]) for at in range(viewers)],
+        f"{viewers} viewers, 4 pages × 3 widths": [several[at % len(several)] for at in range(viewers)],
+        "nobody any more": [],
+    }
+    return [await measured(name, pid, port, looks, seconds) for name, looks in sets.items()]
+
+
+def main() -> int:
+    """Measure and print; with --check, exit 1 when the goal is missed."""
+    parser = argparse.ArgumentParser(prog="viewers.py", description=(__doc__ or "").split("\n\n", 1)[0])
+    parser.add_argument("--seconds", type=float, default=20.0, help="the window")
+    parser.add_argument("--viewers", type=int, default=50, help="how many")
+    parser.add_argument("--check", action="store_true", help="exit 1 when the goal is missed")
+    options = parser.parse_args()
+    with serving() as (pid, port):
+        found = asyncio.run(run(pid, port, options.viewers, options.seconds))
+    print("| viewers | CPU, % of a core | more than with nobody | memory, MB | kB/s each |")
+    print("|---|---|---|---|---|")
+    for one in found:
+        more = one.cpu_percent - found[0].cpu_percent
+        print(f"| {one.name} | {one.cpu_percent:.1f} | {more:+.1f} | {one.rss_mb:.0f} | {one.kb_per_s:.1f} |")
+    cost = found[2].cpu_percent - found[0].cpu_percent
+    print(f"\n{found[2].name} cost {cost:.1f} % of a core (goal: under {GOAL_PERCENT:g} %)")
+    return int(options.check and cost >= GOAL_PERCENT)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""The pages in a real browser: live figures, keys, both widths, nothing from elsewhere, no complaint."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from sparktop.model.snapshot import Snapshot
+from tests.agent.raw_client import until
+from tests.browser.chromium import PROGRAM, NewTab, Tab, chromium
+from tests.browser.conftest import TOKEN, Served, StartServer, hostile_snapshot
+from tests.export.snapshots import snapshot
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(PROGRAM is None, reason="no chromium on this machine"),
+]
+ROWS = "document.querySelectorAll('.rows > p').length"
+COLUMNS = "Number(document.getElementById('main').className.slice(1).split(' ')[0])"
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+def with_running(running: float) -> Snapshot:
+    """Return a snapshot whose servers run that many requests."""
+    shown = snapshot()
+    return replace(shown, backends=tuple(replace(one, running=running) for one in shown.backends))
+
+
+def shows(figure: str) -> str:
+    """Return an expression that is true once the page shows `figure`."""
+    return f"document.getElementById('main').textContent.includes('{figure}')"
+
+
+@pytest.fixture
+async def new_tab() -> AsyncIterator[NewTab]:
+    """Return a function that opens a tab of a browser."""
+    async with chromium() as made:
+        yield made
+
+
+def address(served: Served, path: str = "/") -> str:
+    """Return the URL of a page."""
+    return f"http://127.0.0.1:{served.port}{path}"
+
+
+async def test_live_figures_move_for_two_viewers_at_two_widths(
+    start_server: StartServer, new_tab: NewTab
+) -> None:
+    """A phone and a wide window at once, no error in the console, no request to another server."""
+    served = await start_server(shown=with_running(417))
+    wide, phone = await new_tab(), await new_tab()
+    for tab, width in ((wide, 1280), (phone, 375)):
+        await tab.begin(width, 800, is_phone=width < 400)
+        await tab.open(address(served))
+        await tab.until(shows("417"))
+    await wide.until(f"{COLUMNS} === 154")
+    await phone.until(f"{COLUMNS} === 60")
+    served.now = with_running(528)
+    for tab in (wide, phone):
+        await tab.until(shows("528"))
+        assert await tab.value(OVERFLOW) == 0
+        assert await tab.value("document.querySelectorAll('[aria-live]').length") == 1
+        assert tab.complaints == []
+        assert {one.split("/")[2] for one in tab.requests} <= {f"127.0.0.1:{served.port}", "blank"}
+    await wide.resize(700, 800)
+    await wide.until(f"{COLUMNS} === 80")
+
+
+async def test_every_page_is_reached_with_the_keyboard(start_server: StartServer, new_tab: NewTab) -> None:
+    """Keys as in the terminal, panels as links, and the list of keys; hostile names do nothing."""
+    served = await start_server(shown=hostile_snapshot())
+    tab = await new_tab()
+    await tab.begin(1280, 800)
+    await tab.open(address(served))
+    await tab.until(f"{ROWS} > 10")
+    for key, path in (("b", "/balance"), ("e", "/events"), ("h", "/sweeps"), ("Escape", "/")):
+        await tab.press(key, 27 if key == "Escape" else 0)
+        await tab.until(f"location.pathname === '{path}' && document.readyState === 'complete'")
+    await tab.until(f"{ROWS} > 10")
+    await tab.press("j")
+    await tab.until("document.activeElement.matches('a.over')")
+    await tab.press("Enter", 13)
+    await tab.until(f"location.pathname.startsWith('/node/') && {ROWS} > 10")
+    await tab.press("?")
+    await tab.until("document.getElementById('keys').open")
+    assert tab.complaints == []
+
+
+async def test_a_lost_server_is_named_and_found_again(start_server: StartServer, new_tab: NewTab) -> None:
+    """While it is away the page says how old it is; then it goes on by itself, and asks for the token."""
+    served = await start_server(TOKEN)
+    tab = await new_tab()
+    await tab.begin(800, 600)
+    await tab.open(address(served, "/events"))
+    await tab.value(f"document.querySelector('input').value = '{TOKEN}'")
+    await tab.value("document.querySelector('form').requestSubmit()")
+    await tab.until(f"location.pathname === '/events' && {ROWS} > 1")
+    tab.complaints.clear()  # the page without the token was a 401
+    await until(lambda: len(served.server._streams) == 1)
+    for stream in list(served.server._streams):
+        stream.cancel()
+    await tab.until("document.getElementById('state').textContent.includes('trying again')")
+    await tab.until("document.getElementById('state').textContent === ''")
+    await stopped(tab)
+
+
+async def stopped(tab: Tab) -> None:
+    """Pause with the key, and go on."""
+    await tab.press("p")
+    await tab.until("document.getElementById('state').textContent.startsWith('paused')")
+    await tab.press("p")
+    await asyncio.sleep(0)
+    await tab.until("document.getElementById('state').textContent === ''")

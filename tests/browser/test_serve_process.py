@@ -1,0 +1,68 @@
+"""`sparktop serve` as a whole program: its start, its refusals and its end while viewers look."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparktop.cli import main
+from tests.agent.agent_process import END_S, listening
+
+pytestmark = pytest.mark.process
+COMMAND = [sys.executable, "-m", "sparktop", "serve"]
+
+
+def ended(process: subprocess.Popen[str], signum: int) -> tuple[int, str]:
+    """Send a signal; return the exit code and what the program wrote since its start."""
+    process.send_signal(signum)
+    _, err = process.communicate(timeout=END_S)
+    return process.returncode, err
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_ends_it_while_viewers_look(tmp_path: Path, signum: int, code: int) -> None:
+    """A viewer that reads, one that does not, and half a request delay nothing; nothing is left to say."""
+    config = tmp_path / "sparktop.toml"
+    config.write_text('[[nodes]]\nname = "here"\n')
+    with listening(COMMAND, tmp_path, "--config", str(config)) as (process, said):
+        place = ("127.0.0.1", int(said[-1].partition("://127.0.0.1:")[2].partition(":")[0]))
+        sockets = [socket.create_connection(place, timeout=END_S) for _ in range(3)]
+        for one in sockets[:2]:
+            one.sendall(b"GET /live/ HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        sockets[2].sendall(b"GET / HTTP/1.1\r\nHost: ")
+        assert sockets[0].recv(15) == b"HTTP/1.1 200 OK"
+        assert ended(process, signum) == (code, "")
+        for one in sockets:
+            one.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--listen", "0.0.0.0:0", "10.0.0.1:8000"], "SPARKTOP_SERVE_TOKEN"),
+        (["--listen", "nonsense:99999", "10.0.0.1:8000"], "127.0.0.1:9752"),
+        (["--tls-key", "key.pem", "10.0.0.1:8000"], "--tls-cert and --tls-key go together"),
+        (["--demo", "steady", "10.0.0.1:8000"], "leave out targets"),
+        (["--theme", "none", "10.0.0.1:8000"], "there is no theme 'none'"),
+    ],
+)
+def test_it_says_in_a_line_what_it_cannot_do(
+    words: list[str],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A usage error, before anything is watched."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("SPARKTOP_SERVE_TOKEN", raising=False)
+    assert main(["serve", *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
