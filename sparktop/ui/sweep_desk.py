@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sparktop.sweep.session import Followed, Sweeping
     from sparktop.sweep.view.source import SweepSource
     from sparktop.ui.host import Host
+    from sparktop.ui.screens.preset import PresetStart
 
 AGAIN_S = 3.0
 """A key that stops a sweep must be pressed a second time within this many seconds."""
@@ -82,6 +83,7 @@ class SweepDesk:
         """Monotonic time of the first press of the key that stops a sweep."""
         self._names: tuple[str, ...] = ()
         """Names of the targets of the last sweep."""
+        self._starter: PresetStart | None = None
         self._leaving: asyncio.Task[None] | None = None
         self._results: History | None = None
 
@@ -124,18 +126,10 @@ class SweepDesk:
         self._start(self.watch.sweeps[number], selected)
 
     def _start(self, preset: SweepSettings, selected: PanelKey | None) -> None:
-        from sparktop.errors import UsageError
-        from sparktop.sweep.plan.presets import make_plan
+        from sparktop.ui.screens.preset import PresetStart
 
-        found = self.targets(preset.targets, selected)
-        if found is None:
-            return
-        try:
-            plan = make_plan(preset, found, guard=self.watch.guard)
-        except UsageError as error:
-            self.say(f"preset {preset.name}: {error}", Severity.WARNING)
-            return
-        self.announce(plan)
+        self._starter = self._starter or PresetStart(self)
+        self._starter.start(preset, selected)
 
     def targets(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
         """Return the targets in `wanted`, else the selected panel's; None, after a warning, if unusable."""

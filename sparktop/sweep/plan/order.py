@@ -29,6 +29,11 @@ class Load(OnAxis):
         kind = "" if self.position is None else self.position.kind.value
         return f"{self.prompt_tokens}x{self.point.words}{kind}" + (f"d{self.depth}" if self.depth else "")
 
+    @property
+    def label(self) -> str:
+        """The load for display, without its prompt length: "c = 4", "c = 4 @ 8,192"."""
+        return self.point.label + (f" @ {self.depth:,}" if self.depth else "")
+
 
 @dataclass(frozen=True, slots=True)
 class Stint:

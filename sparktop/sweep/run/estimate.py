@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from sparktop.model.load import LoadMode
+from sparktop.model.load import LoadKind, LoadMode
 from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.order import Load, Stint, numbers
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
+from sparktop.sweep.run.context.pools import needed_runs, run_requests
 from sparktop.sweep.run.conversations.level import ramp_s
 from sparktop.sweep.run.open_loop.arrivals import warm_up_s
 from sparktop.values import dataclass
@@ -51,6 +52,8 @@ class Estimate:
         self._pauses: list[float] = []
         self.most: Mapping[str, int] = {}
         """Highest concurrency of each target to which the sweep may go on; empty if it adds no levels."""
+        self.pools: dict[str, float] = {}
+        """Tokens that the KV cache of each target holds, as far as known."""
 
     def learn_run(self, target: str, load: Load, seconds: float) -> None:
         """Record that one load run (measured or warm-up) of `load` on `target` took `seconds`."""
@@ -78,10 +81,23 @@ class Estimate:
         if known:
             return sum(known) / len(known)
         own = self._of(target) or self._of(None)
+        if load.point.kind is LoadKind.POOLS:
+            return self._twice_s(own, load, self.pools.get(target))
+        return self._scaled_s(own, load, self.most.get(target, load.concurrency), least_growth)
+
+    def _twice_s(self, own: list[_MeanRun], load: Load, pool: float | None) -> float | None:
+        """Return the seconds of a run whose prompts are sent twice, by how many requests it sends."""
+        if not own:
+            return None
+        longest = max(own, key=lambda one: run_requests(self._plan, one.load, pool))
+        sent = run_requests(self._plan, load, pool)
+        return longest.seconds * sent / run_requests(self._plan, longest.load, pool)
+
+    def _scaled_s(self, own: list[_MeanRun], load: Load, most: int, least_growth: float) -> float | None:
+        """Return the seconds of the most similar load in `own`, scaled to `load`; above `most`, they wait."""
         if not own:
             return None
         nearest = min(own, key=lambda one: abs(math.log(_weight(one.load) / _weight(load))))
-        most = self.most.get(target, load.concurrency)
         growth = max(least_growth if load.concurrency > nearest.load.concurrency else 0.0, self._growth(own))
         ratio = _weight(_within(load, most)) / _weight(_within(nearest.load, most))
         waits = max(1.0, load.concurrency / most) / max(1.0, nearest.load.concurrency / most)
@@ -96,7 +112,8 @@ class Estimate:
         if stint.runs is None:
             return None
         seconds = self.run_s(stint.target.name, stint.load) if self._plan.more_runs else None
-        return max(len(stint.runs), min(MOST_RUNS, math.ceil(ENOUGH_S / seconds)) if seconds else 0)
+        needed = needed_runs(self._plan, stint.load, self.pools.get(stint.target.name))
+        return max(needed, len(stint.runs), min(MOST_RUNS, math.ceil(ENOUGH_S / seconds)) if seconds else 0)
 
     def sweep_s(self, todo: Sequence[Stint], made: int, least_growth: float = 0.0) -> float | None:
         """Return the expected seconds until all stints in `todo` have ended; None if empty or unknown.
@@ -145,7 +162,7 @@ class Estimate:
     def _expected(self, stint: Stint) -> Stint:
         """Return `stint` with the expected number of runs."""
         count = self.runs_of(stint)
-        more = count is not None and self._plan.more_runs
+        more = count is not None and (self._plan.more_runs or count > len(stint.runs or ()))
         return replace(stint, runs=tuple(range(count or 0))) if more else stint
 
     def left_s(

@@ -143,7 +143,7 @@ async def prepare(
     prepared = _with_refused(prepared, plan, asked.refused, longest)
     foreign = [name for name in prepared.backends if name in busy]
     if foreign:
-        note = f"{target.name}: waits for the requests of other clients to end on {', '.join(foreign)}"
+        note = f"{target.name}: starts after the requests of other clients on {', '.join(foreign)}"
         prepared = replace(prepared, notes=(*prepared.notes, note))
     return prepared
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from sparktop import __version__
 from sparktop.model.load import LoadMode, TokenSource
+from sparktop.model.sweep_comparison import level_name
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.generator.wire.messages import ClientHealth
@@ -175,7 +176,8 @@ class ResultBook:
         lags = [one.loop_lag_ms for one in health if one.loop_lag_ms is not None]
         connects = [one.connect_ms for one in health if one.connect_ms is not None]
         reasons = tuple(
-            f"{target.name}, {level.point.label}: {one.message}"
+            f"{target.name}, {level_name(level.point, None, lengths=False, wide=True, depth=level.depth)}: "
+            f"{one.message}"
             for target in targets
             for level in target.levels
             for one in level.validity

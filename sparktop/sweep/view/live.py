@@ -352,7 +352,7 @@ class LiveView:
             return phase.phase.value
         if phase.load is None:
             return f"{phase.phase.value} {phase.target}"
-        where = f"{phase.target}, {phase.load.point.label}"
+        where = f"{phase.target}, {phase.load.label}"
         if len(self._plan.lengths) > 1:
             where += f", {phase.load.prompt_tokens} prompt tokens"
         if phase.phase is not Phase.RUNNING or phase.run is None:

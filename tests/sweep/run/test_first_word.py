@@ -199,8 +199,8 @@ async def test_requests_of_others_are_waited_for_and_said_once() -> None:
     await running
     waits = [one for one in stage.notices if "other clients" in one]
     assert waits == [
-        "spark-a: waits for the requests of other clients to end on spark-a",
-        "proxy: waits for the requests of other clients to end on spark-b",
+        "spark-a: starts after the requests of other clients on spark-a",
+        "proxy: starts after the requests of other clients on spark-b",
     ]
 
 

@@ -62,6 +62,11 @@ def needed_runs(plan: Plan, load: Load, pool: float | None) -> int:
     return 1 if load.point.kind is not LoadKind.POOLS or not each else math.ceil((plan.requests or 1) / each)
 
 
+def run_requests(plan: Plan, load: Load, pool: float | None) -> int:
+    """Return how many requests a run of a level sends: each prompt twice, and the traffic in between."""
+    return 2 * (repeated(plan, load, pool) or 1) + _traffic_requests(load, pool or 0.0)
+
+
 def pools_time(
     plan: Plan, found: Sequence[EarlierSweep | None], pools: Mapping[str, float]
 ) -> TimeRange | None:

@@ -117,6 +117,8 @@ class LevelMaker:
         """
         names = record.prepared.backends
         before = self._at_rest(names)
+        if (pool := record.prepared.kv_capacity_tokens) is not None:
+            self.estimate.pools[stint.target.name] = pool
         if stint.first:
             self._ended = self._failed = self._refused = 0
         self._made = -1 if stint.first and self.plan.warmup else 0

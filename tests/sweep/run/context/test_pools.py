@@ -16,7 +16,7 @@ from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.sweep.formats import csv_table, markdown
 from sparktop.sweep.formats.command import repeat_command
 from sparktop.sweep.formats.written import sweep_report
-from sparktop.sweep.plan.order import loads
+from sparktop.sweep.plan.order import Stint, loads
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.presets import PREFIX_CACHE, Wishes, find_preset, make_plan
 from sparktop.sweep.result.context import ContextPart
@@ -30,6 +30,7 @@ from sparktop.sweep.run.context.pools import (
     pool_words,
     repeated,
 )
+from sparktop.sweep.run.estimate import Estimate
 from sparktop.sweep.run.forecast import forecast
 from sparktop.sweep.run.progress import Phase, PhaseChanged
 from sparktop.sweep.terms.doubts import NO_PREFIX_CACHE
@@ -129,6 +130,21 @@ def test_a_small_cache_takes_several_runs() -> None:
     at_once = loads(plan_of())[0]
     assert [needed_runs(plan_of(), at_once, pool) for pool in (None, 1e6, 20_000, 3000)] == [1, 1, 4, 8]
     assert needed_runs(plan_of(Wishes(requests=3)), at_once, 20_000) == 2
+
+
+def test_the_rest_of_a_sweep_knows_repeated_runs_and_the_traffic() -> None:
+    """4 runs of 4 prompts fit a small cache; twice its size of traffic is 32 requests in each run."""
+    plan = plan_of(Wishes(prompt_lengths=(256,), tg=4))
+    plan = replace(plan, requests=16, warmup=0)
+    at_once, *_, twice = loads(plan)
+    estimate = Estimate(plan)
+    assert estimate.runs_of(Stint(TARGETS[0], at_once, (0,))) == 1
+    estimate.pools["a"] = 4096.0
+    estimate.learn_run("a", at_once, 2.0)
+    stints = [Stint(TARGETS[0], load, (0,)) for load in (at_once, twice)]
+    assert [estimate.runs_of(one) for one in stints] == [4, 4]
+    assert estimate.run_s("a", twice) == pytest.approx(2.0 * (8 + 32) / 8)
+    assert estimate.sweep_s(stints, 1) == pytest.approx(3 * 2.0 + 4 * 10.0)
 
 
 @pytest.mark.parametrize(
