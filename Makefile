@@ -88,6 +88,7 @@ screenshots: $(VENV)/.dev ## draw screenshots/*.svg again
 
 readme: $(VENV)/.dev ## write the generated parts of docs/ again
 	$(BIN)/python scripts/build_readme.py
+	$(BIN)/python scripts/build_schemas.py
 
 clean: ## remove everything that make made
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

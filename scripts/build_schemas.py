@@ -1,0 +1,203 @@
+"""Write the JSON Schemas in docs/schemas/: of results from their models, of the others from what is written.
+
+usage: build_schemas.py [--check]    with --check nothing is written and a stale file exits 1
+
+A schema of what is written has the keys and types of documents of simulated scenarios. The description of a
+key, and its types if it was null in all of them, are those of the field of that name in the model's class.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from sparktop.demo.scenario import SCENARIOS
+from sparktop.doctor.check import Check, Status
+from sparktop.doctor.check import to_json as doctor_json
+from sparktop.events.document import event_document
+from sparktop.report.json_snapshot import to_json as snapshot_json
+from sparktop.sources.wire.reply import Reply
+from sparktop.sweep.result.results import SweepResult
+from stage.rehearsal import Rehearsal
+
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "schemas"
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+PLAYED_S = 75
+PLAYED = (
+    "oscillation",
+    "faulty",
+    "hang-a",
+    "slow-start",
+    "memory",
+    "pd-fault",
+    "kv-starved",
+    "reboot",
+    "tp2",
+)
+MODELS = ("snapshot", "node", "engine", "router", "balance", "event", "limit", "loading", "progress", "ranks")
+MAPS = frozenset(
+    {
+        *("values", "finished", "poll_ms", "deployments", "stuck", "failures", "sent", "also_reported"),
+        *("throttled_percent", "bounds", "running_by_backend", "evidence", "sleep_state"),
+    }
+)
+"""Keys whose objects have names as keys: any key is allowed."""
+NEVER_NULL = frozenset(
+    {"", "schema", "sparktop", "taken_at", "interval_s", "simulated", "name", "url", "ok", "message", "words"}
+)
+OWNERS = {
+    "nodes": "NodeView",
+    "backends": "BackendView",
+    "routers": "RouterView",
+    "lanes": "LaneView",
+    "gpus": "GpuSample",
+    "memory": "MemorySample",
+    "limited_by": "Limit",
+    "loading": "Loading",
+    "alerts": "Alert",
+    "events": "Event",
+    "balance": "Balance",
+}
+"""The class of the model whose fields an object has, by the key under which it stands."""
+_NAMES = {"str": "string", "float": "number", "int": "integer", "bool": "boolean"}
+Schema = dict[str, Any]
+
+
+Field = tuple[list[str], str]
+"""JSON types of a field of a model, and its docstring or ""."""
+
+
+def schema_of(documents: Iterable[object], place: str = "", key: str = "") -> Schema:
+    """Return a schema that all `documents` fulfil, which are the values of `key` in objects of `place`.
+
+    A value that is no list and none of `NEVER_NULL` may be null: it is then not known.
+    """
+    found = list(documents)
+    types = {_type(one) for one in found}
+    if "number" in types:
+        types.discard("integer")
+    known, text = fields_of(OWNERS.get(place, "")).get(key, ([], ""))
+    if types <= {"null"}:
+        types |= set(known)
+    if types - {"null", "array"} and key not in NEVER_NULL:
+        types.add("null")
+    schema: Schema = {}
+    if types - {"null"}:
+        schema["type"] = min(types) if len(types) == 1 else sorted(types)
+    if text:
+        schema["description"] = text
+    objects = [one for one in found if isinstance(one, dict)]
+    if objects and key in MAPS:
+        schema["additionalProperties"] = schema_of(value for one in objects for value in one.values())
+    elif objects:
+        names = list(dict.fromkeys(name for one in objects for name in one))
+        schema["properties"] = {
+            name: schema_of((one[name] for one in objects if name in one), key or place, name)
+            for name in names
+        }
+        schema["required"] = [name for name in names if all(name in one for one in objects)]
+    items = [item for one in found if isinstance(one, list) for item in one]
+    if items:
+        schema["items"] = schema_of(items, key)
+        if schema["items"].get("type") == "number":
+            schema["items"]["type"] = ["null", "number"]
+    return schema
+
+
+def _type(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, dict | list):
+        return "object" if isinstance(value, dict) else "array"
+    return _NAMES[type(value).__name__]
+
+
+@cache
+def fields_of(owner: str) -> Mapping[str, Field]:
+    """Return the fields of the class `owner` of a module of the model by name; {} for ""."""
+    for module in MODELS if owner else ():
+        path = Path(str(importlib.import_module(f"sparktop.model.{module}").__file__))
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and node.name == owner:
+                return dict(_fields(node.body))
+    return {}
+
+
+def _fields(body: Sequence[ast.stmt]) -> Iterator[tuple[str, Field]]:
+    for field, after in zip(body, [*body[1:], None], strict=True):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            words = ast.unparse(field.annotation).split(" | ")
+            types = [_NAMES[word] for word in words if word in _NAMES]
+            yield field.target.id, (types, " ".join(_text(after).split()))
+
+
+def _text(node: ast.stmt | None) -> str:
+    """Return the docstring `node`; "" if it is none."""
+    value = node.value if isinstance(node, ast.Expr) else None
+    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
+
+
+def snapshots() -> Iterator[dict[str, Any]]:
+    """Yield the documents of snapshots of scenarios, at the start and in their course."""
+    for number, name in enumerate(PLAYED):
+        more: dict[str, Any] = {"lanes": 1 + number % 2, "speculative": number % 3 == 0}
+        rehearsal = Rehearsal(scenario=SCENARIOS[name], nodes=2, **more)
+        for seconds in (1, PLAYED_S):
+            yield json.loads(json.dumps(snapshot_json(rehearsal.play(seconds).snapshot())))
+
+
+def documents() -> dict[str, Schema]:
+    """Return every schema by the name of its file."""
+    shown = list(snapshots())
+    rehearsal = Rehearsal(scenario=SCENARIOS["faulty"], nodes=2)
+    events = rehearsal.play(200).snapshot().events
+    now = datetime(2026, 3, 4, tzinfo=UTC)
+    checks = [Check("port", Status.OK, "open"), Check("port", Status.FAIL, "closed", "start it")]
+    doctor = [doctor_json(checks, now, "sparktop"), doctor_json([], now)]
+    lines = [json.loads(event_document(event, simulated=True)) for event in events]
+    return {
+        "snapshot.json": _titled("sparktop snapshot", schema_of(shown)),
+        "event.json": _titled("an event for a hook or webhook", schema_of(lines)),
+        "doctor.json": _titled("sparktop doctor --format json", schema_of(doctor)),
+        "sweep.json": _titled("a result of sparktop sweep or capacity", _model(SweepResult)),
+        "node.json": _titled("an answer of sparktop agent", _model(Reply)),
+    }
+
+
+def _model(kind: type) -> Schema:
+    return TypeAdapter(kind).json_schema(mode="serialization")
+
+
+def _titled(title: str, schema: Schema) -> Schema:
+    return {"$schema": DIALECT, **schema, "title": title}
+
+
+def main() -> int:
+    """Write or check."""
+    stale = []
+    for name, schema in documents().items():
+        path = FOLDER / name
+        text = json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(path.name)
+            if "--check" not in sys.argv:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+    if stale and "--check" in sys.argv:
+        print(f"docs/schemas: stale: {', '.join(stale)}: run `make readme`", file=sys.stderr)
+    return int(bool(stale) and "--check" in sys.argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
