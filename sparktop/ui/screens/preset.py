@@ -81,7 +81,7 @@ class PresetStart:
         threading.Thread(target=work, name="preset-trace", daemon=True).start()
 
     def _say(self, loop: asyncio.AbstractEventLoop, name: str, path: str) -> None:
-        """Show a message that the trace of a preset is being read, again every few seconds; none for a short one."""
+        """Show that the trace of a preset is being read, again every few seconds; nothing of a short one."""
         try:
             size = Path(path).stat().st_size
         except OSError:
