@@ -67,7 +67,7 @@ class UnitFlags:
     tls_key: str | None = None
     insecure: bool = False
     command: str = "agent"
-    """The command of sparktop that serves: agent or export."""
+    """The command of sparktop that serves: agent, export or serve."""
 
 
 def unit(flags: UnitFlags, *, wants_token: bool) -> str:

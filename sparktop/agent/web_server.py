@@ -37,6 +37,8 @@ _HEADERS = {
 class WebServer:
     """Serves the routes of a subclass over HTTP, and /healthz without a token."""
 
+    other_name = "this server has another name"
+    """The response to a request under a name that is not one of this server."""
     forms: Collection[str] = ()
     """Paths that also take a POST request with a body: forms, which change nothing but cookies."""
 
@@ -119,7 +121,7 @@ class WebServer:
         if (refused := _refused(request, in_time=in_time, is_form=path in self.forms)) is not None:
             return refused
         if not self.is_host(request.headers.get("Host")):
-            return text(421, "this server has another name", close=True)
+            return text(421, self.other_name, close=True)
         if path == "/healthz":
             return json_bytes(json.dumps({"ok": True, "sparktop": __version__}).encode())
         if not admitted:

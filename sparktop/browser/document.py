@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from sparktop import __version__
 from sparktop.browser.address import Kind, Page
 from sparktop.browser.picture import Picture
 
@@ -47,7 +48,9 @@ ICON = (
 
 def page_html(picture: Picture, page: Page, *, theme: str, themes: tuple[str, ...]) -> str:
     """Return the document of a page; `themes` are those that a viewer can choose, `theme` is the present."""
-    attributes = f' data-themes="{escape(" ".join(themes))}" data-columns={picture.columns}'
+    attributes = (
+        f' data-themes="{escape(" ".join(themes))}" data-columns={picture.columns} data-version={__version__}'
+    )
     head = _head(picture.title, theme, attributes)
     items = "".join(_item(kind, word, key, page) for kind, word, key in _MENU)
     keys = "".join(f"<dt><kbd>{escape(key)}</kbd></dt><dd>{escape(about)}</dd>" for key, about in _KEYS)

@@ -15,10 +15,11 @@ from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
 from sparktop.panels.board.bars import total_pieces
-from sparktop.panels.board.layout import Place
+from sparktop.panels.board.layout import BALANCE_WIDTH, NODE_WIDTH, Place
 from sparktop.panels.board.log import events_panel, events_screen
 from sparktop.panels.board.scene import Drawn, PanelKey, Scene
 from sparktop.panels.parts.rows import Row
+from sparktop.panels.parts.sentences import wrapped
 
 _KINDS = {
     "node": Kind.NODE,
@@ -55,21 +56,23 @@ _ZOOMED = {
 }
 _ALONE_HEIGHTS = {Kind.EVENTS: 3, Kind.WHY: 3}
 """Rows of a panel that is shown alone, where it has no graphs that grow with them."""
+_NO_GROUP = (
+    "There is nothing to balance: a group needs two servers with the same model or behind the same router."
+)
 _ROLES = {Severity.CRITICAL: "bad", Severity.WARNING: "warn", Severity.INFO: "text", None: "good"}
-_EACH_NODE, _EACH_GROUP, _EACH_ROUTER, _EACH_BACKEND = 8, 9, 4, 9
+_EACH_NODE, _EACH_GROUP, _EACH_NARROW_GROUP, _EACH_ROUTER, _EACH_BACKEND = 8, 9, 6, 4, 9
 """Rows of a panel of each kind, where the board has room for all."""
-_ABREAST = 58
-"""Least width in cells of a machine's panel beside another."""
-_LEAST_HEIGHT, _MOST_HEIGHT, _ALONE_HEIGHT, _MOST_EVENTS = 30, 120, 44, 14
-"""Least and most rows of the board, which is higher only if its smallest forms need more; rows of a panel
-that is shown alone; most rows of alerts and events below the board."""
+_LEAST_HEIGHT, _EMPTY_HEIGHT, _MOST_HEIGHT, _ALONE_HEIGHT, _MOST_EVENTS = 30, 16, 120, 44, 14
+"""Least rows of the board, with and without servers; most rows, unless its smallest forms need more; rows of
+a panel that is shown alone; most rows of alerts and events below the board."""
 
 
 def draw(page: Page, snapshot: Snapshot, width: int) -> Picture:
     """Draw a page other than those of sweeps in `width` cells."""
     key = _key(page, snapshot)
     if page.kind is not Kind.BOARD and key is None:
-        return around(((missing(page, width),),), snapshot, width, title=page.name, is_found=False)
+        section = missing(page, width) if page.name else notice(_NO_GROUP, width)
+        return around(((section,),), snapshot, width, title=page.name, is_found=not page.name)
     height = _ALONE_HEIGHTS.get(page.kind, _ALONE_HEIGHT)
     if key is None:
         height = _board_height(snapshot, width)
@@ -102,14 +105,13 @@ def around(
 
 def missing(page: Page, width: int) -> Section:
     """Return the section of a page whose server, machine or result does not exist."""
-    words = f"there is no {page.kind.value} “{clean(page.name, 60)}”" if page.name else "nothing to show yet"
-    return notice(words, width)
+    return notice(f"there is no {page.kind.value} “{clean(page.name, 60)}”", width)
 
 
 def notice(words: str, width: int) -> Section:
-    """Return a section with only a line of text."""
-    row: Row = [(f" {words}", "muted")]
-    return Section(words, width, (row_html(row),))
+    """Return a section with only a sentence."""
+    rows: list[Row] = [[(f" {line}", "muted")] for line in wrapped(words, width - 2)]
+    return Section(words, width, tuple(map(row_html, rows)))
 
 
 def _key(page: Page, snapshot: Snapshot) -> PanelKey | None:
@@ -133,10 +135,11 @@ def _key(page: Page, snapshot: Snapshot) -> PanelKey | None:
 def _board_height(snapshot: Snapshot, width: int) -> int:
     """Return a height in rows in which every panel of the board is of comfortable size, if possible."""
     nodes, groups = len(snapshot.nodes), sum(one.within is None for one in snapshot.balance)
-    abreast = max(1, min(nodes, width // _ABREAST))
-    height = -(-nodes // abreast) * _EACH_NODE + groups * _EACH_GROUP
+    abreast = max(1, min(nodes, width // NODE_WIDTH))
+    height = -(-nodes // abreast) * _EACH_NODE
+    height += groups * (_EACH_GROUP if width >= BALANCE_WIDTH else _EACH_NARROW_GROUP)
     height += len(snapshot.routers) * _EACH_ROUTER + len(snapshot.backends) * _EACH_BACKEND
-    return max(_LEAST_HEIGHT, min(_MOST_HEIGHT, height))
+    return max(_LEAST_HEIGHT if snapshot.backends else _EMPTY_HEIGHT, min(_MOST_HEIGHT, height))
 
 
 def _events(snapshot: Snapshot, width: int) -> Section:

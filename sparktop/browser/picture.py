@@ -7,6 +7,7 @@ from dataclasses import field
 from html import escape
 from typing import TypeVar
 
+from sparktop import __version__
 from sparktop.values import dataclass
 
 MOST_ROWS, MOST_LINK_ROWS = 400, 60
@@ -106,6 +107,7 @@ class Picture:
     def whole(self) -> dict[str, object]:
         """Return all that a viewer needs to show the page."""
         return {
+            "version": __version__,
             "title": self.title,
             "columns": self.columns,
             "main": self.html,

@@ -57,6 +57,7 @@ class BrowserServer(WebServer):
     """Serves the pages of a studio to browsers."""
 
     forms = frozenset({"/login"})
+    other_name = "this server has another name: sparktop serve --name HOST adds one"
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from sparktop.browser.address import Kind, Page
-from sparktop.browser.drawing import around, missing
+from sparktop.browser.drawing import around, missing, notice
 from sparktop.browser.markup import row_html
 from sparktop.browser.picture import Link, Picture, Section
 from sparktop.errors import SparktopError
@@ -31,6 +31,9 @@ LOOK_EVERY_S = 5.0
 """Least seconds between two searches for new results."""
 EACH_PAGE = 20
 """Results on a page of the list."""
+_NOTHING = (
+    "No sweep is stored on this machine yet: sparktop sweep TARGET makes one, and so does s in a terminal."
+)
 _MOST_FILES = 2000
 """Results that are listed, the newest."""
 _MOST_VIEWS = 8
@@ -83,7 +86,9 @@ class Shelf:
     async def _list(self, number: int, width: int) -> list[Section]:
         first = min((number - 1) * EACH_PAGE, max(0, (len(self._rows) - 1) // EACH_PAGE * EACH_PAGE))
         rows = self._rows[first : first + EACH_PAGE]
-        preview = await self._view(rows[0].key) if rows else None
+        if not rows:
+            return [notice(_NOTHING, width)]
+        preview = await self._view(rows[0].key)
         height = max(len(rows) + _LIST_HEIGHT, _PREVIEW_ROWS, -(-5 * len(rows) // 2) + 6)
         drawn = history_screen(rows, width, height, preview=preview)
         links = [

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
+import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparktop.commands.arguments import add_interval, add_targets
 from sparktop.commands.demo import SCENARIOS
-from sparktop.commands.output import tell
+from sparktop.commands.output import tell, write_out
 from sparktop.errors import UsageError
 from sparktop.model.targets import Watch
 
@@ -49,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="names",
         help="another name of this server, such as that of a proxy before it; may be given again",
     )
+    parser.add_argument("--systemd-unit", action="store_true", help="print a unit with these arguments")
     parser.add_argument(
         "--demo",
         nargs="?",
@@ -64,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Watch and serve until a signal arrives; return the exit code.
+    """Watch and serve until a signal arrives, or print the systemd unit; return the exit code.
 
     Raises:
         UsageError: an argument, the token or the certificate cannot be used, or the port is taken.
@@ -79,6 +83,9 @@ def run(arguments: argparse.Namespace) -> int:
     place = parse_listen(arguments.listen, USUAL_PORT)
     if arguments.demo is not None and (arguments.targets or arguments.config):
         raise UsageError("--demo shows simulated servers: leave out targets and --config")
+    if arguments.systemd_unit:
+        write_out(_unit(arguments))
+        return 0
     token, warning = read_token(arguments.token_file, os.environ, TOKEN_VARIABLE)
     if warning is not None:
         tell(warning)
@@ -119,6 +126,23 @@ def _serve(
 
     place = Place(service, host, arguments.names)
     return asyncio.run(serve(place, watch, sweeps_folder(os.environ), ready=ready, simulated=simulated))
+
+
+def _unit(arguments: argparse.Namespace) -> str:
+    from sparktop.agent.unit import UnitFlags, quoted  # late: as above
+    from sparktop.export.unit import unit
+
+    flags = UnitFlags(
+        Path(shutil.which("sparktop") or sys.argv[0]).absolute(),
+        arguments.listen if arguments.listen != DEFAULT_LISTEN else None,
+        arguments.token_file,
+        arguments.tls_cert,
+        arguments.tls_key,
+        arguments.insecure,
+        command="serve",
+    )
+    config = None if arguments.config is None else str(Path(arguments.config).absolute())
+    return unit(flags, config, arguments.targets, [f"--name {quoted(name)}" for name in arguments.names])
 
 
 def _on_demo(arguments: argparse.Namespace, show: partial[int]) -> int:

@@ -92,7 +92,7 @@ async def test_other_names_and_pages_of_other_servers_get_nothing(start_server: 
     await client.send(b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")
     answer = await client.answer()
     assert answer is not None
-    assert answer.status == 421
+    assert (answer.status, b"--name" in answer.body) == (421, True)
     client.close()
 
 
@@ -115,6 +115,13 @@ async def test_with_a_token_a_browser_gets_a_form_and_then_a_cookie(start_server
     assert (await ask(served.port, "/", f"Cookie: {words[0]}")).status == 200
     assert (await post(served.port, f"token={TOKEN}", "Origin: http://evil.example")).status == 403
     assert (await post(served.port, f"token={TOKEN}&next=//evil.example")).headers["location"] == "/"
+
+
+async def test_over_tls_the_cookie_stays_there(start_server: StartServer) -> None:
+    """A browser sends it over TLS only."""
+    served = await start_server(TOKEN)
+    served.server._is_tls = True
+    assert "; Secure" in (await post(served.port, f"token={TOKEN}")).headers["set-cookie"]
 
 
 async def test_tokens_cannot_be_guessed_quickly(start_server: StartServer) -> None:

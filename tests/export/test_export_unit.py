@@ -1,4 +1,4 @@
-"""The systemd unit of `sparktop export`: systemd takes it, and it starts what was asked for."""
+"""Units of `sparktop export` and `sparktop serve`: systemd takes them, and they start what was asked for."""
 
 from __future__ import annotations
 
@@ -34,18 +34,30 @@ def test_the_unit_watches_targets_or_a_file() -> None:
     assert "--listen 0.0.0.0:9751 --token-file ${CREDENTIALS_DIRECTORY}/token" in starts(text)
 
 
-def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("command", ["export", "serve"])
+def test_the_command_prints_it(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is bound and nothing is watched."""
-    assert main(["export", "--systemd-unit", "spark-a"]) == 0
-    assert starts(capsys.readouterr().out).endswith(" export spark-a")
+    assert main([command, "--systemd-unit", "spark-a"]) == 0
+    text = capsys.readouterr().out
+    assert starts(text).endswith(f" {command} spark-a")
+    assert f"StateDirectory=sparktop-{command}\n" in text
 
 
-def test_systemd_has_no_complaint(tmp_path: Path) -> None:
+def test_a_unit_for_browsers_has_the_names_of_its_proxies(capsys: pytest.CaptureFixture[str]) -> None:
+    """They are options, also where the usual file has the targets."""
+    assert main(["serve", "--systemd-unit", "--name", "board.lan"]) == 0
+    assert starts(capsys.readouterr().out).endswith(
+        " serve --name board.lan --config /etc/sparktop/sparktop.toml"
+    )
+
+
+@pytest.mark.parametrize("command", ["export", "serve"])
+def test_systemd_has_no_complaint(tmp_path: Path, command: str) -> None:
     """`systemd-analyze verify` has nothing to say."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("no systemd-analyze on PATH")
-    path = tmp_path / "sparktop-export.service"
-    path.write_text(unit(UnitFlags(PROGRAM, command="export"), None, ()), encoding="utf-8")
+    path = tmp_path / f"sparktop-{command}.service"
+    path.write_text(unit(UnitFlags(PROGRAM, command=command), None, ()), encoding="utf-8")
     done = subprocess.run(  # noqa: S603 - a program of the system, a file of ours
         ["systemd-analyze", "verify", "--man=no", str(path)],  # noqa: S607 - wherever it is installed
         capture_output=True,

@@ -79,6 +79,7 @@
   }
 
   function showWhole(news) {
+    if (news.version !== root.dataset.version) location.reload(); // the server was updated meanwhile
     const focused = document.activeElement;
     const path = focused && main.contains(focused) ? focused.getAttribute("href") : null;
     setColumns(news.columns);

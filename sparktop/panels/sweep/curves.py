@@ -350,7 +350,8 @@ def _draw_met_ends(place: _Place, plot: CurvePlot, met: Mapping[int, str]) -> No
 def plots_rows(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]:
     """Draw as many of `plots` as fit side by side and below each other, in `height` rows of `width` cells."""
     if not plots:
-        return [fit_row([label("no curves: nothing was measured yet")], width)] * max(0, height)
+        said: list[Row] = [[label("no curves: nothing was measured yet")], *([[]] * height)]
+        return [fit_row(row, width) for row in said[: max(0, height)]]
     if has_one_level(plots):
         return level_bars(plots, width, height)
     beside = min(len(plots), max(1, (width + 2) // (_WIDE + 2)))
