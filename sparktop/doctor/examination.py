@@ -10,15 +10,16 @@ from sparktop.doctor.check import Check, Status
 from sparktop.doctor.names import check_names, host_key
 from sparktop.doctor.network import Network, place_of
 from sparktop.doctor.nodes import check_node
+from sparktop.doctor.prometheus import check_prometheus
 from sparktop.doctor.servers import check_backend, check_router
-from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.model.targets import BackendTarget, NodeTarget, PrometheusTarget, RouterTarget, Watch
 from sparktop.watch.discovery import Found, discover
 
 _AT_ONCE = 16
 """Most servers that are checked at the same time, so that checking a hundred servers does not look like an
 attack."""
 Search = Callable[[Iterable[str]], Awaitable[Found]]
-Target = TypeVar("Target", BackendTarget, NodeTarget, RouterTarget)
+Target = TypeVar("Target", BackendTarget, NodeTarget, RouterTarget, PrometheusTarget)
 
 
 async def examine_network(
@@ -49,6 +50,7 @@ async def examine_network(
         each(check_node, watch.nodes),
         each(check_backend, backends),
         each(check_router, routers),
+        each(check_prometheus, watch.prometheus),
     )
     checks = [*named.values(), *_search_checks(found, wanted=wanted)]
     return checks + [check for part in parts for check in part]
@@ -59,6 +61,7 @@ def _hosts(watch: Watch) -> list[str]:
     urls = [target.url for target in watch.backends]
     urls += [target.url for target in (*watch.routers, *watch.sweep_routers)]
     urls += [target.url for target in watch.nodes if target.url]
+    urls += [target.url for target in watch.prometheus]
     places = (place_of(url) for url in urls)
     return [*watch.discover, *(place.host for place in places if place is not None)]
 

@@ -93,7 +93,7 @@ async def check_router(target: RouterTarget, network: Network) -> list[Check]:
         known = reply.status == _OK and is_litellm(reply.body)
         page = reply if known else await network.get(target.url + METRICS_PATH)
     except AnswerError as error:
-        return [reach, _failure(name, error)]
+        return [reach, failure_check(name, error)]
     kind = router_kind(page.body) if page.status == _OK and not known else None
     if kind is not None:
         alive = Check(name, Status.OK, f"{TITLES[kind]}, answered in {page.took_ms:.0f} ms")
@@ -118,11 +118,12 @@ async def check_port(name: str, url: str, network: Network) -> Check:
     try:
         await network.connect(place)
     except AnswerError as error:
-        return _failure(title, error)
+        return failure_check(title, error)
     return Check(title, Status.OK, f"{place.shown} takes connections")
 
 
-def _failure(name: str, error: AnswerError | PageError) -> Check:
+def failure_check(name: str, error: AnswerError | PageError) -> Check:
+    """Return the check `name` for an answer that failed, with advice by the kind of the failure."""
     status = Status.WARN if error.kind is FailureKind.LOADING else Status.FAIL
     return Check(name, status, error.message, _ADVICE.get(error.kind, ""))
 
@@ -152,7 +153,7 @@ class _Visit:
                 # Measured again, because the first request also waits for imports.
                 sample = await finder.read(self._ask_page, _PROBE_DEADLINE_S)
         except (AnswerError, PageError) as error:
-            return _failure(name, error), None
+            return failure_check(name, error), None
         size = f"{(sample.page_bytes or 0) / 1000:.1f} kB in {sample.answer_ms or 0:.0f} ms"
         ranks = f", {len(sample.lanes)} data-parallel ranks" if len(sample.lanes) > 1 else ""
         seen = f"{ENGINES[sample.engine].title}, {size}{ranks}"

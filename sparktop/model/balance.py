@@ -25,12 +25,30 @@ class BalanceWord(StrEnum):
     """A backend has next to no work while another is full."""
     UNEVEN = "uneven"
     """One backend always has more load than its share."""
+    UNEVEN_REQUESTS = "uneven requests"
+    """By counters, one backend gets more requests than its share; whether loads swing is not known."""
+    MAY_SWING = "wide spread, may swing"
+    """Samples are too seldom to see a swing, but the loads vary far more than chance: a suspicion."""
     BALANCED = "balanced"
+    EVEN_WITHIN_CHANCE = "even within chance"
+    """Samples are too seldom to see a swing, and for half an hour the loads varied as by chance."""
+    TOO_SLOW = "too slow to tell"
 
     @property
     def bad(self) -> bool:
-        """Whether the verdict calls for action: OSCILLATING, STARVED or UNEVEN."""
-        return self in {BalanceWord.OSCILLATING, BalanceWord.STARVED, BalanceWord.UNEVEN}
+        """Whether the verdict calls for action: OSCILLATING, STARVED, UNEVEN or UNEVEN_REQUESTS."""
+        unequal = {BalanceWord.UNEVEN, BalanceWord.UNEVEN_REQUESTS}
+        return self in {BalanceWord.OSCILLATING, BalanceWord.STARVED} | unequal
+
+    @property
+    def slow(self) -> bool:
+        """Whether this is a verdict on samples that are too seldom to see a swing."""
+        return self in {
+            BalanceWord.UNEVEN_REQUESTS,
+            BalanceWord.MAY_SWING,
+            BalanceWord.EVEN_WITHIN_CHANCE,
+            BalanceWord.TOO_SLOW,
+        }
 
 
 @dataclass(frozen=True, slots=True)

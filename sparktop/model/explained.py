@@ -143,6 +143,19 @@ BALANCE: Mapping[BalanceWord, Explained] = {
         "the same one always has more than its share", "weights and order in the router"
     ),
     BalanceWord.BALANCED: Explained("none of these; uneven as random routing would be is balanced too"),
+    BalanceWord.UNEVEN_REQUESTS: Explained(
+        "through Prometheus: by counters, one gets more requests than its share",
+        "weights and order in the router; enter on the balance polls the servers directly",
+    ),
+    BalanceWord.MAY_SWING: Explained(
+        "through Prometheus, whose samples are too seldom to see a swing: loads spread 4 × as widely as chance",
+        "enter on the balance polls the servers directly, which shows whether they swing",
+    ),
+    BalanceWord.EVEN_WITHIN_CHANCE: Explained("through Prometheus: for 30 min loads spread as by chance"),
+    BalanceWord.TOO_SLOW: Explained(
+        "through Prometheus: samples are too seldom to see a swing, and nothing else is certain",
+        "enter on the balance polls the servers directly",
+    ),
     BalanceWord.IDLE: Explained("no load to be distributed"),
     BalanceWord.UNKNOWN: Explained("too little load or too few samples yet: it says what is missing"),
 }

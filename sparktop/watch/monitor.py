@@ -28,13 +28,13 @@ from sparktop.store import SourceKey, SourceKind, Store
 from sparktop.watch.memory_fall import MemoryWatch
 from sparktop.watch.own_cost import SELF_EVERY_S, measure_self
 from sparktop.watch.past_starts import keep_starts
+from sparktop.watch.prometheus.through import Through
 from sparktop.watch.ranks import RankAsker
 from sparktop.watch.ways import RealWays, ShowsProcesses, TellsInterval, Ways
 
 if TYPE_CHECKING:
     from sparktop.sources.source import Reading, Source
     from sparktop.watch.cadence import LoadCadence
-    from sparktop.watch.prometheus.feed import PrometheusFeed
     from sparktop.watch.scheduler import PollGroup
 
 __all__ = [
@@ -100,7 +100,8 @@ class Monitor:
         self._routers: dict[str, RouterTarget] = {}
         self.ranks = RankAsker(store, self._sources, self._spawn, sleep)
         """Asks NCCL about the ranks of a backend, on request."""
-        self.feeds: Sequence[PrometheusFeed] = ()
+        self.through = Through(store, self._deliver, self._spawn, self._ways)
+        """What is watched through a Prometheus."""
         self._tried: set[str] = set()
         """URLs listed by routers that are being tried or that failed a short time ago."""
 
@@ -156,12 +157,7 @@ class Monitor:
             self._spawn(deliver(watch.events, self._store))
         if watch.discover:
             self._spawn(self._discover(list(watch.discover)))
-        if watch.prometheus:
-            from sparktop.watch.prometheus.feed import feeds  # late: most starts need none of it
-
-            self.feeds = feeds(watch.prometheus, self._store, self._deliver)
-            for feed in self.feeds:
-                self._spawn(feed.run())
+        self.through.start(watch.prometheus)
 
     async def stop(self) -> None:
         """Stop all polling and close all connections. `start` may be called again."""

@@ -34,6 +34,7 @@ from sparktop.analysis.balance.group_pace import GroupPace, full_slots, group_pa
 from sparktop.analysis.balance.lead import follow_lead, follow_turns, lead_margin
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, lay_out
 from sparktop.analysis.balance.periodicity import find_swing
+from sparktop.analysis.balance.slow import SLOW_S, too_slow
 from sparktop.analysis.balance.step_time import FLAT, variance_factor
 from sparktop.analysis.balance.swing_score import SCORE_LIMIT, swing_score
 from sparktop.model.balance import Balance, BalanceWord, Swing
@@ -75,6 +76,11 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
     if grid is None:
         reason = balance_words.nothing_to_compare(load.tracks, now_s)
         return Balance(load.group, names, needed_s=needed, router=load.router, reasons=(reason,))
+    if grid.step_s > SLOW_S:
+        reasons = (too_slow(grid.step_s),)
+        return Balance(
+            load.group, names, needed_s=needed, router=load.router, sample_hz=1 / grid.step_s, reasons=reasons
+        )
     figures = look(load, grid, needed)
     measured = measure(figures)
     held = _held(measured)

@@ -124,6 +124,8 @@ def _values(balance: Balance) -> list[Row]:
         values.append([label("every "), figure(short_seconds(period_s))])
     if balance.word.bad:
         values += [*([] if balance.lost_percent is None else _lost(balance)), *_starved(balance)]
+    if balance.word.slow:
+        values += [[label(reason)] for reason in balance.reasons[:1]]
     if balance.word is BalanceWord.UNKNOWN:
         values += [[label(reason)] for reason in balance.reasons[:1]] if _complete(balance) else []
         values += _window_pieces(balance)

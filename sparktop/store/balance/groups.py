@@ -24,6 +24,8 @@ class Member:
     log: LoadLog
     slots: int | None = None
     prefix_hit_percent: float | None = None
+    scraped: bool = False
+    """Whether its samples come from a Prometheus, except during a closer look."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,10 +121,12 @@ def _by_role(name: str, tracks: Sequence[BackendTrack]) -> Iterator[tuple[str, S
 
 def _member(track: BackendTrack) -> Member:
     view = track.view
-    return Member(view.name, track.load, view.slots, view.prefix_cache_hit_percent)
+    scraped = track.target.scrape is not None
+    return Member(view.name, track.load, view.slots, view.prefix_cache_hit_percent, scraped)
 
 
 def _of_lanes(track: BackendTrack, within: str | None) -> JudgedGroup:
     name = track.target.name
-    lanes = tuple(Member(f"{name}/{lane}", log) for lane, log in track.lanes.logs.items())
+    scraped = track.target.scrape is not None
+    lanes = tuple(Member(f"{name}/{lane}", log, scraped=scraped) for lane, log in track.lanes.logs.items())
     return JudgedGroup(f"{name} lanes", lanes, (name,), lanes_of=name, within=within, role=track.role)

@@ -15,6 +15,7 @@ from sparktop.analysis.balance.limits import MANY, MANY_S, SKEW, STEADY
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.analysis.balance.request_shares import request_shares, weigh_requests
 from sparktop.analysis.balance.rules import ahead, requests, starved
+from sparktop.analysis.balance.slow import AGAIN_S, EVEN_S, judge_slowly, quick_since, slow_step_s
 from sparktop.analysis.balance.swings import WAYS_TO_SWING
 from sparktop.analysis.roles import Role
 from sparktop.graphics import numbers
@@ -45,7 +46,13 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
     errors = _errors(group, counted, since)
     variation = length_variation(logs, since)
     blamed = _blamed(errors, [member.name for member in group.members], router, counted)
-    tracks = _tracks(group, since, blamed)
+    slow_s = slow_step_s(tracks := _tracks(group, since, blamed))
+    if slow_s is not None:
+        return _slowly(group, at, slow_s, errors, life_s)
+    scraped = any(member.scraped for member in group.members)
+    if scraped:
+        since = max(since, quick_since(tracks))  # a closer look has begun: samples before it are too seldom
+        tracks = _tracks(group, since, blamed)
     load = GroupLoad(
         group.name,
         tracks,
@@ -58,7 +65,7 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
         router=group.router_name,
     )
     found = judge(load, at)
-    if _may_be_uneven(found):
+    if _may_be_uneven(found) and not scraped:
         found = judge(replace(load, tracks=_tracks(group, min(since, at - MANY_S), blamed)), at)
     found = weigh_requests(found, request_shares(_arrived(group.members, found, at)))
     found = replace(
@@ -73,6 +80,22 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
         within=group.within,
     )
     return _with_router(_with_affinity(found, group), counted)
+
+
+def _slowly(
+    group: JudgedGroup, at: float, step_s: float, errors: Mapping[str, float], life_s: float | None
+) -> Balance:
+    """Judge a group whose samples, `step_s` seconds apart, are too seldom to see a swing."""
+    since = at - EVEN_S - AGAIN_S
+    found = judge_slowly(group.name, _tracks(group, since, {}), at, step_s, group.router_name)
+    return replace(
+        found,
+        errors=errors,
+        e2e_s=life_s,
+        strategy=group.router.strategy if group.router else None,
+        lanes_of=group.lanes_of,
+        within=group.within,
+    )
 
 
 def _blamed(
@@ -226,6 +249,7 @@ _RULES_OF = {
     BalanceWord.OSCILLATING: WAYS_TO_SWING,
     BalanceWord.STARVED: (starved,),
     BalanceWord.UNEVEN: (ahead, requests),
+    BalanceWord.UNEVEN_REQUESTS: (requests,),
 }
 _UNITS = {"%": "_percent", "×": "_ratio", "ms": "_ms", "s": "_s", "life": "_s", "chance": "_chance"}
 

@@ -5,6 +5,8 @@ The state of the overview that these actions share with other actions is here to
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from textual.screen import Screen
 
 from sparktop.analysis.verdict import verdict
@@ -22,6 +24,9 @@ _GRAVITY = tuple(word for word in BalanceWord if word.bad) + tuple(
 
 class BalanceActions(Screen[None]):
     """A screen that can show one group's balance alone, or the evidence for its verdict."""
+
+    look_closer: Callable[[str], str] | None = None
+    """Begins to poll the servers of a group directly, and returns a message; None if nothing is polled."""
 
     def __init__(self) -> None:
         """Start with all panels shown and none selected."""
@@ -88,7 +93,8 @@ class BalanceActions(Screen[None]):
         shown = {key.name: key.shown for key in self.key_table}
         several = self.shown is not None and len(self.shown.balance) > 1
         if self.zoomed.kind == "balance":
-            keys = [(shown["why"], "why?")]
+            closer = [(shown["open"], "look closer")] if self._too_slow() is not None else []
+            keys = [*closer, (shown["why"], "why?")]
         else:
             all_checks = "all checks" if self.zoomed.kind == "evidence" else "fewer checks"
             keys = [(shown["open"], all_checks), (shown["why"], "picture")]
@@ -137,6 +143,7 @@ class BalanceActions(Screen[None]):
     def action_open(self) -> None:
         """Show the selected panel alone; if a balance is shown alone, show the evidence for its verdict.
 
+        If samples are too seldom for a verdict on swings, poll the servers of the group directly instead.
         If the evidence is shown already, show all its checks, or hide them again.
         """
         if self.zoomed is not None and self.zoomed.kind in {"evidence", "checks"}:
@@ -144,10 +151,21 @@ class BalanceActions(Screen[None]):
             self.zoomed = PanelKey(kind, self.zoomed.name)
             self._scroll = 0
             self._paint()
+        elif self._on_group and (group := self._too_slow()) is not None:
+            self.notify(
+                self.look_closer(group) if self.look_closer else "nothing is polled here", markup=False
+            )
         elif self._on_group:
             self.action_why()
         else:
             self.action_zoom()
+
+    def _too_slow(self) -> str | None:
+        """Return the group that is shown alone, if it is judged by samples too seldom to see a swing."""
+        name = "" if self.zoomed is None else self.zoomed.name
+        groups = self.shown.balance if self.shown is not None else ()
+        slow = (one.group for one in groups if one.group == name and (one.word.slow or one.word_now.slow))
+        return next(slow, None)
 
     def action_turn(self, step: int) -> None:
         """Change to the next (1) or previous (-1) group, or move the selection if no group is shown alone."""

@@ -119,6 +119,10 @@ class PrometheusFeed:
         """Unix time of the newest sample that was delivered, by server."""
         self._raw: dict[Key, FoundServer] = {}
         """The servers whose raw samples are read."""
+        self.names: dict[str, FoundServer] = {}
+        """The same by name."""
+        self._paused: frozenset[str] = frozenset()
+        """Names of the servers that are polled directly at present."""
         self._gone: dict[Key, float] = {}
         self._group: str | None = None
         """The group whose raw samples are wanted, where there are too many servers for all."""
@@ -140,6 +144,14 @@ class PrometheusFeed:
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
+
+    def pause(self, names: Iterable[str]) -> None:
+        """Read no raw samples of these servers until `resume`, because they are polled directly."""
+        self._paused |= frozenset(names)
+
+    def resume(self, names: Iterable[str]) -> None:
+        """Read the raw samples of these servers again."""
+        self._paused -= frozenset(names)
 
     def find_again(self) -> None:
         """Search for new and removed servers with the next queries."""
@@ -224,6 +236,7 @@ class PrometheusFeed:
                 self._forget(key)
         new = [one for key, one in wanted.items() if key not in self._raw]
         self._raw.update((one.key, one) for one in new)
+        self.names = {one.name: one for one in self._raw.values()}
         for key in wanted:
             self._gone.pop(key, None)
         if new:
@@ -250,7 +263,9 @@ class PrometheusFeed:
         self._dead = {key_of(one.labels) for one in answer.series if one.value == 0}
 
     async def _read_raw(self) -> None:
-        servers = [one for one in self._raw.values() if one.key not in self._dead]
+        servers = [
+            one for one in self._raw.values() if one.key not in self._dead and one.name not in self._paused
+        ]
         size = self.pace.at_once
         # A server without samples yet needs the long window, which costs more: apart from the others.
         first = [one for one in servers if one.key not in self._seen]

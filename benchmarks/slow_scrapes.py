@@ -1,0 +1,191 @@
+"""What can be said of a balance at slow scrapes: false alarms and detection at 1, 5, 15 and 30 s.
+
+Simulated runs of a routed cluster (see balance_runs.py) with known truth: fair routers (shuffle, round-robin)
+under a steady load, fair ones where requests come and go (bursts of all clients; clients that are away), and
+least-busy on old counts whose load, at 4 Hz, spreads at least 4 times as widely as chance and by half of its
+mean. Each backend is scraped at an offset of its own, as Prometheus does. At 1 s the judge of the live
+program looks; at slower scrapes the judge of slow samples does. Every minute from the sixth on is a window;
+the shares are of windows.
+
+usage: slow_scrapes.py [--runs N] [--minutes M] [--write]
+
+With --write the table goes into benchmarks/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+
+from balance_runs import ALARMS, HZ, Follower, Recording, Scene, simulate
+
+from sparktop.analysis.balance.load_grid import LoadTrack
+from sparktop.analysis.balance.slow import (
+    AGAIN_S,
+    EVEN_S,
+    SPREAD_S,
+    WIDE_SIZE,
+    WIDE_Z,
+    judge_slowly,
+    spread_of,
+)
+from sparktop.model.balance import BalanceWord
+
+SCRAPES_S = (1, 5, 15, 30)
+FIRST_S, EVERY_S = SPREAD_S + AGAIN_S, 60.0
+SHAPES = ((2, 16), (4, 32), (8, 64))
+"""Backends and clients: eight requests a backend."""
+LIVES_S = (4.0, 12.0)
+SEED = 710_000
+README = Path(__file__).resolve().parent / "README.md"
+MARKS = ("<!-- slow_scrapes.py: begin -->", "<!-- slow_scrapes.py: end -->")
+BAD = tuple(word for word in BalanceWord if word.bad)
+KINDS = ("fair, steady", "fair, comes and goes", "swings")
+
+
+@dataclass
+class Counts:
+    """Windows by what was said."""
+
+    said: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def windows(self) -> int:
+        """How many there were."""
+        return self.said.total()
+
+    def share(self, *words: BalanceWord) -> str:
+        """Return the share of windows with one of these words, in percent."""
+        found = sum(self.said[word.value] for word in words)
+        return f"{100 * found / self.windows:.1f} %" if self.windows else "–"
+
+
+def scenes(runs: int, seconds: float) -> Iterator[tuple[str, Scene]]:
+    """Yield the kind of each run with its scene."""
+    seed = SEED
+    for (backends, clients), life_s, run in product(SHAPES, LIVES_S, range(runs)):
+        for policy in ("shuffle", "round-robin"):
+            seed += 1
+            fair = Scene(policy, clients, backends, "log-normal", life_s, seconds, seed)
+            yield KINDS[0], fair
+            coming = replace(fair, bursts=True) if run % 2 else replace(fair, away_lives=0.75)
+            yield KINDS[1], replace(coming, seed=seed + 50_000)
+        seed += 1
+        for stale_s in (1.0, 4.0):
+            scene = Scene("lag", clients, backends, "log-normal", life_s, seconds, seed, stale_s)
+            yield KINDS[2], scene
+
+
+def scraped(seen: Recording, scrape_s: int) -> list[LoadTrack]:
+    """Return the tracks as a Prometheus has them: every `scrape_s`, each backend at its own offset."""
+    every, count = scrape_s * HZ, len(seen.tracks)
+    return [
+        part(track, slice(round(index * every / count), None, every))
+        for index, track in enumerate(seen.tracks)
+    ]
+
+
+def until(track: LoadTrack, at_s: float) -> LoadTrack:
+    """Return the part of a track that is known at `at_s`."""
+    first = sum(time < at_s - EVEN_S - AGAIN_S for time in track.times_s)
+    return part(track, slice(first, sum(time <= at_s for time in track.times_s)))
+
+
+def part(track: LoadTrack, taken: slice) -> LoadTrack:
+    """Return these samples of a track."""
+    return replace(
+        track,
+        times_s=track.times_s[taken],
+        running=track.running[taken],
+        waiting=(track.waiting or [])[taken],
+        generation_tps=None,
+        arrived=(track.arrived or [])[taken],
+    )
+
+
+def said_at(seen: Recording, scrape_s: int, seconds: float) -> Iterator[BalanceWord]:
+    """Yield the verdict on each window."""
+    fast = Follower(seen.at_rate(1)) if scrape_s == 1 else None
+    tracks = scraped(seen, scrape_s)
+    at_s = FIRST_S
+    while at_s <= seconds:
+        if fast is not None:
+            yield fast.judged(at_s).word_now
+        else:
+            some = [until(track, at_s) for track in tracks]
+            yield judge_slowly("proxy", some, at_s, float(scrape_s), "router").word_now
+        at_s += EVERY_S
+
+
+def table(found: dict[tuple[str, int], Counts], runs: dict[str, int]) -> list[str]:
+    """Return the table as lines of Markdown."""
+    wide = (BalanceWord.MAY_SWING,)
+    even = (BalanceWord.BALANCED, BalanceWord.EVEN_WITHIN_CHANCE)
+    asked = (
+        (KINDS[0], "false: a bad word", BAD),
+        (KINDS[0], "false: *wide spread, may swing*", wide),
+        (KINDS[0], "*balanced* or *even within chance*", even),
+        (KINDS[1], "false: a bad word", BAD),
+        (KINDS[1], "false: *wide spread, may swing*", wide),
+        (KINDS[2], "found: *oscillating* or *starved*", tuple(ALARMS)),
+        (KINDS[2], "found: *wide spread, may swing*", wide),
+        (KINDS[2], "missed: *balanced* or *even within chance*", even),
+    )
+    lines = [
+        f"| runs | verdict on a window | {' | '.join(f'every {one} s' for one in SCRAPES_S)} |",
+        f"|---|---|{'---:|' * len(SCRAPES_S)}",
+    ]
+    for kind, title, words in asked:
+        cells = [found[kind, one].share(*words) for one in SCRAPES_S]
+        lines.append(f"| {kind} ({runs[kind]}) | {title} | {' | '.join(cells)} |")
+    windows = sum(found[kind, SCRAPES_S[0]].windows for kind in KINDS)
+    return [*lines, "", f"{windows:,} windows at each pace."]
+
+
+def measure(runs: int, minutes: float) -> list[str]:
+    """Return the table."""
+    seconds = minutes * 60
+    found = {(kind, one): Counts() for kind, one in product(KINDS, SCRAPES_S)}
+    counted: dict[str, int] = dict.fromkeys(KINDS, 0)
+    for kind, scene in scenes(runs, seconds):
+        seen = simulate(scene)
+        truth = spread_of(seen.tracks, AGAIN_S, seconds)
+        if kind == KINDS[2] and (truth is None or truth.z < WIDE_Z or truth.size < WIDE_SIZE):
+            continue
+        counted[kind] += 1
+        for one in SCRAPES_S:
+            found[kind, one].said.update(word.value for word in said_at(seen, one, seconds))
+        print(".", end="", file=sys.stderr, flush=True)
+    return table(found, counted)
+
+
+def written(lines: Sequence[str]) -> None:
+    """Write the table between its marks."""
+    text = README.read_text(encoding="utf-8")
+    head, _, rest = text.partition(MARKS[0])
+    _, _, tail = rest.partition(MARKS[1])
+    README.write_text("\n".join([f"{head}{MARKS[0]}", *lines, f"{MARKS[1]}{tail}"]), encoding="utf-8")
+
+
+def main() -> None:
+    """Simulate, judge, print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--minutes", type=float, default=12)
+    parser.add_argument("--write", action="store_true")
+    asked = parser.parse_args()
+    lines = measure(asked.runs, asked.minutes)
+    print("\n".join(lines))
+    if asked.write:
+        written(lines)
+
+
+if __name__ == "__main__":
+    main()

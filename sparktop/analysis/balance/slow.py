@@ -1,0 +1,226 @@
+"""Judges the balance of a group whose loads are sampled too seldom to see a swing, as those of a Prometheus.
+
+Samples every 15 s miss a swing of 6 s, and the loads of different backends are those of different moments. So
+no swing, no period and no starvation is ever stated. What can be stated: how the requests were shared, by
+counters, which are exact; and how widely the load of each backend varies, in units of the variation of random
+routing. Bursts of requests vary as widely as a swing does, so a wide spread is a suspicion, not a verdict.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
+
+from sparktop.analysis.balance.load_grid import LoadTrack
+from sparktop.analysis.balance.request_shares import request_shares
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.values import dataclass
+
+SLOW_S = 2.2
+"""Time between two samples from which on a group is judged here: slower than every 2 s."""
+SPREAD_S, AGAIN_S = 300.0, 60.0
+"""Window in which the spread is computed, and how much earlier it must have been wide too."""
+EVEN_S = 1800.0
+"""Window in which a group must have been even to be called so."""
+REQUESTS_S = 600.0
+WIDE_Z, WIDE_SIZE, CHANCE_Z = 4.0, 0.5, 2.0
+"""A spread is wide from this multiple of chance and this share of the mean load on; below the last multiple
+it is within chance."""
+FEWEST_PER_BACKEND = 4.0
+"""Mean requests per backend below which chance alone makes any spread."""
+_FEWEST_SAMPLES = 8
+_UNEVEN_CHI2, _UNEVEN_SHARE = 6.0, 1.1
+_STEPS_LOOKED_AT = 9
+_SETTLED = 0.9
+"""Share of a window that must have samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How widely the loads of a group vary about each backend's own mean."""
+
+    z: float
+    """Variance in units of the variance of random routing."""
+    size: float
+    """Standard deviation of (load - even share), divided by the even share."""
+    mean_total: float
+    """Mean number of requests in the group."""
+
+
+def slow_step_s(tracks: Sequence[LoadTrack]) -> float | None:
+    """Return the time between two samples if it is too long to see a swing; None if not, or if unknown."""
+    steps = [
+        later - earlier for track in tracks for earlier, later in pairwise(track.times_s[-_STEPS_LOOKED_AT:])
+    ]
+    step_s = median(steps) if steps else 0.0
+    return step_s if step_s > SLOW_S else None
+
+
+def quick_since(tracks: Sequence[LoadTrack]) -> float:
+    """Return since when, in monotonic seconds, no two successive samples are too far apart to see a swing."""
+    gaps = [
+        later for track in tracks for earlier, later in pairwise(track.times_s) if later - earlier > SLOW_S
+    ]
+    return max(gaps, default=-math.inf)
+
+
+def too_slow(step_s: float) -> str:
+    """Return the reason why nothing is said of a swing."""
+    return f"samples every {step_s:.0f} s are too slow to see a swing"
+
+
+def judge_slowly(
+    group: str, tracks: Sequence[LoadTrack], now_s: float, step_s: float, router: str | None
+) -> Balance:
+    """Judge a group by samples that are `step_s` seconds apart, up to `EVEN_S` before `now_s` (monotonic).
+
+    The verdict is one of "uneven requests", "wide spread, may swing", "even within chance", "idle" and "too
+    slow to tell".
+    """
+    shortest_s = max(SPREAD_S, _FEWEST_SAMPLES * step_s)
+    spread = spread_of(tracks, now_s - shortest_s, now_s)
+    earlier = spread_of(tracks, now_s - AGAIN_S - shortest_s, now_s - AGAIN_S)
+    counts = _arrived(tracks, now_s - REQUESTS_S)
+    shares = request_shares(counts) if counts else None
+    word, reasons = _word(tracks, now_s, step_s, spread, earlier)
+    if shares is not None and shares.requests and _is_uneven(counts):
+        word, reasons = BalanceWord.UNEVEN_REQUESTS, (shares.sentence, *reasons)
+    means = {track.name: _mean(_loads(track, now_s - shortest_s)) for track in tracks}
+    window_s = min((now_s - track.times_s[0] for track in tracks if len(track.times_s)), default=0.0)
+    return Balance(
+        group=group,
+        backends=tuple(track.name for track in tracks),
+        word=word,
+        word_now=word,
+        window_s=min(window_s, EVEN_S if word is BalanceWord.EVEN_WITHIN_CHANCE else shortest_s),
+        needed_s=shortest_s + AGAIN_S,
+        sample_hz=1 / step_s,
+        mean_total=None if spread is None else spread.mean_total,
+        mean_load={name: mean for name, mean in means.items() if mean is not None},
+        dispersion_z=None if spread is None else spread.z,
+        requests=None if shares is None else shares.requests,
+        requests_share={} if shares is None else shares.shares,
+        requests_chance=None if shares is None else shares.chance,
+        router=router,
+        reasons=reasons,
+    )
+
+
+def _word(
+    tracks: Sequence[LoadTrack], now_s: float, step_s: float, spread: Spread | None, earlier: Spread | None
+) -> tuple[BalanceWord, tuple[str, ...]]:
+    slow = too_slow(step_s)
+    if spread is None:
+        return BalanceWord.TOO_SLOW, (slow,)
+    if spread.mean_total < len(tracks):
+        return BalanceWord.IDLE, (slow,)
+    said = f"the loads spread {spread.z:.1f} × as widely as chance"
+    if spread.mean_total < FEWEST_PER_BACKEND * len(tracks):
+        few = f"{spread.mean_total:.0f} requests are too few to compare their spread with chance"
+        return BalanceWord.TOO_SLOW, (slow, few)
+    if _is_wide(spread) and earlier is not None and _is_wide(earlier):
+        return BalanceWord.MAY_SWING, (f"{said}: a swing, if demand is steady", slow)
+    whole = spread_of(tracks, now_s - EVEN_S, now_s, least=_SETTLED)
+    if whole is not None and whole.z < CHANCE_Z:
+        return BalanceWord.EVEN_WITHIN_CHANCE, (
+            f"over 30 min, the loads spread {whole.z:.1f} × as widely as chance",
+            slow,
+        )
+    return BalanceWord.TOO_SLOW, (slow, said)
+
+
+def _is_wide(spread: Spread) -> bool:
+    return spread.z >= WIDE_Z and spread.size >= WIDE_SIZE
+
+
+def spread_of(
+    tracks: Sequence[LoadTrack], since_s: float, until_s: float, *, least: float = 0.7
+) -> Spread | None:
+    """Return how widely the loads vary between two times, in monotonic seconds; None if too few are known.
+
+    The loads of the other backends are interpolated to the time of each sample. `least` is the share of the
+    window that must have samples, 0 to 1.
+    """
+    count = len(tracks)
+    if count < 2:  # noqa: PLR2004 - a spread is of several
+        return None
+    known = [(track.times_s, _load_of(track)) for track in tracks]
+    variances: list[float] = []
+    chances: list[float] = []
+    totals: list[float] = []
+    for this, (times, own) in enumerate(known):
+        first, last = bisect_left(times, since_s), bisect_left(times, until_s)
+        if last - first < _FEWEST_SAMPLES or times[last - 1] - times[first] < least * (until_s - since_s):
+            return None
+        deviations: list[float] = []
+        for index in range(first, last):
+            total = own[index] + sum(
+                _at(others, loads, times[index])
+                for other, (others, loads) in enumerate(known)
+                if other != this
+            )
+            if not total > 0:
+                continue
+            totals.append(total)
+            chances.append((count - 1) / total)
+            deviations.append(own[index] * count / total - 1)
+        if len(deviations) < _FEWEST_SAMPLES:
+            return None
+        mean = sum(deviations) / len(deviations)
+        variances.append(sum((one - mean) ** 2 for one in deviations) / (len(deviations) - 1))
+    variance, chance = sum(variances) / count, sum(chances) / len(chances)
+    return Spread(variance / chance, math.sqrt(variance), sum(totals) / len(totals))
+
+
+def _at(times: Sequence[float], loads: Sequence[float], at_s: float) -> float:
+    """Return a backend's load at `at_s`, interpolated between two samples; at the ends the nearest."""
+    index = bisect_left(times, at_s)
+    if index == 0 or index == len(times):
+        return loads[min(index, len(loads) - 1)] if loads else 0.0
+    before, after = times[index - 1], times[index]
+    part = (at_s - before) / (after - before) if after > before else 0.0
+    return loads[index - 1] + part * (loads[index] - loads[index - 1])
+
+
+def _load_of(track: LoadTrack) -> list[float]:
+    if track.waiting is None:
+        return [_known(running) for running in track.running]
+    return [_known(run) + _known(wait) for run, wait in zip(track.running, track.waiting, strict=True)]
+
+
+def _known(value: float) -> float:
+    return 0.0 if math.isnan(value) else value
+
+
+def _loads(track: LoadTrack, since_s: float) -> list[float]:
+    return _load_of(track)[bisect_left(track.times_s, since_s) :]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _arrived(tracks: Sequence[LoadTrack], since_s: float) -> dict[str, float]:
+    """Return the requests that each backend received since `since_s`; empty if one does not count them."""
+    counts: dict[str, float] = {}
+    for track in tracks:
+        arrived = track.arrived
+        if arrived is None or not len(arrived):
+            return {}
+        first = arrived[min(bisect_left(track.times_s, since_s), len(arrived) - 1)]
+        counts[track.name] = max(0.0, arrived[-1] - first)
+        if math.isnan(counts[track.name]):
+            return {}
+    return counts
+
+
+def _is_uneven(counts: dict[str, float]) -> bool:
+    """Return whether the requests are shared less evenly than by chance, and by more than a little."""
+    fair = sum(counts.values()) / len(counts)
+    if len(counts) < 2 or fair <= 0:  # noqa: PLR2004 - a share is of several
+        return False
+    chi2 = sum((count - fair) ** 2 for count in counts.values()) / fair / (len(counts) - 1)
+    return chi2 >= _UNEVEN_CHI2 and max(counts.values()) >= _UNEVEN_SHARE * fair

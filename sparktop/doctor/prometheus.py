@@ -1,0 +1,61 @@
+"""Checks a Prometheus: whether it answers, which servers it scrapes, how often, and how its clock runs."""
+
+from __future__ import annotations
+
+import asyncio
+from statistics import median
+
+from sparktop.doctor.check import Check, Status
+from sparktop.doctor.network import Network
+from sparktop.doctor.servers import check_port, failure_check
+from sparktop.model.targets import PrometheusTarget
+from sparktop.sources.http.failure import AnswerError
+from sparktop.sources.prometheus.client import PrometheusClient
+from sparktop.sources.prometheus.found import active_targets, found_servers, is_federated, servers_query
+
+_SKEW_S = 5.0
+_SLOW_SCRAPES_S = 30.0
+_TARGETS = "/api/v1/targets?state=active"
+
+
+async def check_prometheus(target: PrometheusTarget, network: Network) -> list[Check]:
+    """Return the checks of a Prometheus; those after a failed one are left out."""
+    reach = await check_port(target.name, target.url, network)
+    if reach.status is Status.FAIL:
+        return [reach]
+    client = PrometheusClient(target)
+    try:
+        clocks = await client.clocks()
+        answer = await client.query(servers_query(target.selector, target.group_by))
+        listed = await asyncio.gather(client.get(_TARGETS), return_exceptions=True)
+    except AnswerError as error:
+        return [reach, failure_check(f"{target.name} query", error)]
+    finally:
+        await client.close()
+    active = {} if isinstance(listed[0], BaseException) else active_targets(listed[0])
+    servers = found_servers(answer.series, active, target.group_by)
+    groups = len({one.group for one in servers})
+    every = [known.every_s for one in servers if (known := active.get(one.key)) and known.every_s]
+    checks = [reach, _clock(target.name, clocks.ahead_s)]
+    if not servers:
+        advice = "scrape the servers' /metrics, or correct the selector"
+        return [*checks, Check(f"{target.name} servers", Status.FAIL, "scrapes no vLLM or SGLang", advice)]
+    pace = f", scraped every {median(every):g} s" if every else ""
+    said = f"{len(servers)} servers in {groups} groups{pace}"
+    slow = bool(every) and median(every) > _SLOW_SCRAPES_S
+    advice = "scrape every 15 s: rates and verdicts are as slow as the scrapes" if slow else ""
+    checks.append(Check(f"{target.name} servers", Status.WARN if slow else Status.OK, said, advice))
+    if is_federated(one.key for one in servers):
+        federated = "it federates another one: whether a server is down is not known"
+        checks.append(Check(f"{target.name} federation", Status.WARN, federated, "name that one instead"))
+    if answer.warnings:
+        checks.append(Check(f"{target.name} warnings", Status.WARN, answer.warnings[0]))
+    return checks
+
+
+def _clock(name: str, ahead_s: float) -> Check:
+    if abs(ahead_s) <= _SKEW_S:
+        return Check(f"{name} clock", Status.OK, "its clock is that of this machine, within 5 s")
+    way = "ahead of" if ahead_s > 0 else "behind"
+    said = f"its clock is {abs(ahead_s):.0f} s {way} this machine's: ages are by its clock"
+    return Check(f"{name} clock", Status.WARN, said, "set both clocks by NTP")

@@ -1,0 +1,130 @@
+"""Everything that is watched through a Prometheus: its feeds, and closer looks at a group by direct polls.
+
+Importing it is cheap: what speaks HTTP is imported when a feed starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sparktop.model.balance import BalanceWord
+from sparktop.model.failure import Failure
+from sparktop.model.targets import BackendTarget, PrometheusTarget
+from sparktop.model.text import clean
+from sparktop.store import SourceKind, Store
+
+if TYPE_CHECKING:
+    from sparktop.sources.source import Reading
+    from sparktop.watch.prometheus.feed import PrometheusFeed
+    from sparktop.watch.ways import Ways
+
+LOOK_S = 75.0
+"""Seconds that a group is polled directly; a verdict on a swing needs 45 s and two evaluations that agree."""
+MOST_MEMBERS = 16
+AUTO_AGAIN_S = 600.0
+_AUTO_EVERY_S = 15.0
+_FIRST_DEADLINE_S, _DEADLINE_S = 3.0, 2.0
+_SUSPECT = frozenset({BalanceWord.MAY_SWING, BalanceWord.UNEVEN_REQUESTS})
+
+Deliver = Callable[[SourceKind, str, "Reading", float | None], None]
+
+
+class Through:
+    """Runs a feed for each Prometheus, and at most one closer look at a time."""
+
+    def __init__(
+        self, store: Store, deliver: Deliver, spawn: Callable[[Coroutine[Any, Any, None]], None], ways: Ways
+    ) -> None:
+        """Deliver readings by `deliver`; `spawn` starts a task, `ways` makes the sources of direct polls."""
+        self._store = store
+        self._deliver = deliver
+        self._spawn = spawn
+        self._ways = ways
+        self.feeds: Sequence[PrometheusFeed] = ()
+        self._looking = False
+        self._auto_at = float("-inf")
+
+    def start(self, targets: Sequence[PrometheusTarget]) -> None:
+        """Start a feed for each of `targets`."""
+        if not targets:
+            return
+        from sparktop.watch.prometheus.feed import feeds  # late: most starts need none of it
+
+        self.feeds = feeds(targets, self._store, self._deliver)
+        for feed in self.feeds:
+            self._spawn(feed.run())
+        if any(one.closer == "auto" for one in targets):
+            self._spawn(self._look_at_suspects())
+
+    def want(self, group: str | None) -> None:
+        """Read the raw samples of a group, where a Prometheus has too many servers for all."""
+        for feed in self.feeds:
+            feed.want(group)
+
+    def look_closer(self, group: str) -> str:
+        """Begin to poll the servers of a group directly; return a message for the user."""
+        found = next((one for one in self._store.balance.view() if one.group == group), None)
+        names = frozenset(() if found is None else found.backends)
+        feed = next((one for one in self.feeds if names and names <= one.names.keys()), None)
+        if feed is None:
+            return f"{clean(group, 60)}: its servers are polled directly already"
+        if feed.target.closer == "never":
+            return 'not polled directly: closer = "never" in the configuration'
+        if len(names) > MOST_MEMBERS:
+            return f"{clean(group, 60)} has {len(names)} servers: at most {MOST_MEMBERS} are polled directly"
+        if self._looking:
+            return "a group is being polled directly: wait until that ends"
+        self._looking = True
+        self._spawn(self._look(group, feed, sorted(names)))
+        return f"polls {len(names)} servers of {clean(group, 60)} directly for {LOOK_S:.0f} s"
+
+    async def _look(self, group: str, feed: PrometheusFeed, names: Sequence[str]) -> None:
+        """Poll servers directly, if all of them can be reached; else name those that cannot."""
+        targets = [BackendTarget(name, feed.names[name].url, feed.names[name].engine) for name in names]
+        sources = self._ways.backends(targets)
+        try:
+            first = await asyncio.gather(*(one.poll(_FIRST_DEADLINE_S) for one in sources))
+            failed = [
+                f"{target.url}: {reading.message}"
+                for target, reading in zip(targets, first, strict=True)
+                if isinstance(reading, Failure)
+            ]
+            if failed:
+                more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+                self._store.note(group, clean(f"cannot be polled directly: {failed[0]}{more}", 300))
+                return
+            self._store.note(group, f"polled directly for {LOOK_S:.0f} s")
+            slowest_ms = max(getattr(one, "answer_ms", None) or 0.0 for one in first)
+            feed.pause(names)
+            await self._poll(sources, slowest_ms)
+        finally:
+            self._looking = False
+            feed.resume(names)
+            await asyncio.gather(*(one.close() for one in sources), return_exceptions=True)
+
+    async def _poll(self, sources: Sequence[Any], slowest_ms: float) -> None:
+        """Poll all sources at the same instants, as often as the slowest of them affords."""
+        from sparktop.watch.cadence import affordable_hz
+
+        loop = asyncio.get_running_loop()
+        step_s = 1 / (affordable_hz(slowest_ms) or 1.0)
+        end = loop.time() + LOOK_S
+        while (began := loop.time()) < end:
+            readings = await asyncio.gather(*(one.poll(_DEADLINE_S) for one in sources))
+            for one, reading in zip(sources, readings, strict=True):
+                if not isinstance(reading, Failure):
+                    self._deliver(SourceKind.BACKEND, one.name, reading, None)
+            await asyncio.sleep(max(0.02, step_s - (loop.time() - began)))
+
+    async def _look_at_suspects(self) -> None:
+        """Look closer at the group with the widest spread, at most every ten minutes."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(_AUTO_EVERY_S)
+            suspects = [one for one in self._store.balance.view() if one.word in _SUSPECT]
+            if suspects and clock() - self._auto_at >= AUTO_AGAIN_S:
+                self._auto_at = clock()
+                worst = max(suspects, key=lambda one: one.dispersion_z or 0.0)
+                self.look_closer(worst.group)

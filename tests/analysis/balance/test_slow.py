@@ -1,0 +1,90 @@
+"""The words at slow scrapes: what they need, and that none of them states a swing or a period."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+
+from sparktop.analysis.balance.judge import judge
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
+from sparktop.analysis.balance.slow import EVEN_S, judge_slowly, slow_step_s
+from sparktop.model.balance import Balance, BalanceWord
+
+Load = Callable[[int, float], float]
+"""The load of a backend by its index and the time in seconds."""
+STEP_S = 15.0
+
+
+def tracks(
+    load: Load, seconds: float, *, count: int = 2, per_s: tuple[float, ...] = (1.0, 1.0)
+) -> list[LoadTrack]:
+    """Return the samples of backends that are scraped every 15 s, each at an offset of its own."""
+    found = []
+    for index in range(count):
+        times = [index * STEP_S / count + STEP_S * scrape for scrape in range(int(seconds / STEP_S))]
+        running = [load(index, at) for at in times]
+        arrived = [float(round(per_s[index % len(per_s)] * at)) for at in times]
+        found.append(LoadTrack(f"spark-{index}", times, running, [0.0] * len(times), arrived=arrived))
+    return found
+
+
+def said(load: Load, seconds: float, **more: object) -> Balance:
+    """Return the verdict on these loads."""
+    return judge_slowly("group", tracks(load, seconds, **more), seconds, STEP_S, "router")  # type: ignore[arg-type]  # by name
+
+
+def swinging(index: int, at: float) -> float:
+    """Take turns every 47 s."""
+    return round(20 + 18 * math.sin(2 * math.pi * at / 47 + index * math.pi))
+
+
+def by_chance(index: int, at: float) -> float:
+    """Vary as the binomial split of 40 requests does."""
+    return float(sum(random.Random(f"{index} {at} {one}").random() < 0.5 for one in range(40)))  # noqa: S311 - no secret
+
+
+@pytest.mark.parametrize(
+    ("load", "seconds", "word"),
+    [
+        (swinging, 900, BalanceWord.MAY_SWING),
+        (swinging, 200, BalanceWord.TOO_SLOW),
+        (by_chance, 900, BalanceWord.TOO_SLOW),
+        (by_chance, EVEN_S + 120, BalanceWord.EVEN_WITHIN_CHANCE),
+        (lambda _index, _at: 0.0, 900, BalanceWord.TOO_SLOW),
+        (lambda _index, at: float(at % 2 < 1) / 2, 900, BalanceWord.IDLE),
+        (lambda index, _at: 3.0 * index, 900, BalanceWord.TOO_SLOW),
+    ],
+)
+def test_the_word_follows_spread_and_time(load: Load, seconds: float, word: BalanceWord) -> None:
+    """Wide twice in a row, even for half an hour, else nothing; a reason always, a period never."""
+    found = said(load, seconds)
+    assert found.word_now is word
+    assert found.period_s is None
+    assert any("every 15 s" in reason for reason in found.reasons)
+
+
+def test_requests_that_are_unevenly_shared_need_no_condition() -> None:
+    """By counters, whatever the loads do; an even share is not called uneven."""
+    found = said(by_chance, 900, per_s=(2.0, 1.0))
+    assert found.word_now is BalanceWord.UNEVEN_REQUESTS
+    assert found.word_now.bad
+    assert found.reasons[0].startswith("spark-0 got 67 % of the requests")
+    assert said(by_chance, 900).word_now is not BalanceWord.UNEVEN_REQUESTS
+
+
+def test_the_judge_of_swings_says_nothing_below_half_a_hertz() -> None:
+    """A plain see-saw, sampled every 15 s, is neither balanced nor oscillating."""
+    found = judge(GroupLoad("group", tracks(swinging, 900), 10.0), 900.0)
+    assert found.word_now is BalanceWord.UNKNOWN
+    assert found.reasons == ("samples every 15 s are too slow to see a swing",)
+
+
+def test_slowness_is_measured_at_the_samples() -> None:
+    """Polls every second or two are not slow; no samples are not known to be."""
+    assert slow_step_s(tracks(swinging, 900)) == STEP_S
+    quick = [LoadTrack("a", [float(at) for at in range(9)], [1.0] * 9)]
+    assert slow_step_s(quick) is None
+    assert slow_step_s([LoadTrack("a", [], [])]) is None

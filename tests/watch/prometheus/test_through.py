@@ -1,0 +1,120 @@
+"""A closer look at a group: direct polls where all servers answer, else the address of one that does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sparktop.engines import read_page
+from sparktop.model.balance import Balance
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
+from sparktop.sources.source import Reading
+from sparktop.store import SourceKind, Store
+from sparktop.watch.prometheus import through as through_module
+from sparktop.watch.prometheus.through import Through
+from sparktop.watch.ways import Ways
+
+pytestmark = pytest.mark.outside
+
+PAGE = b'vllm:num_requests_running{engine="0",model_name="m"} 3\n'
+NAMES = ("a", "b")
+
+
+class Polled:
+    """A server that answers, or fails."""
+
+    def __init__(self, target: BackendTarget, *, fails: bool) -> None:
+        self.name, self._fails, self.closed = target.name, fails, False
+
+    async def poll(self, deadline_s: float) -> Reading:
+        """Answer."""
+        assert deadline_s > 0
+        at = asyncio.get_running_loop().time()
+        if self._fails:
+            return Failure(FailureKind.REFUSED, "nothing listens there", at)
+        return replace(read_page(PAGE, at=at), answer_ms=1.0)
+
+    async def close(self) -> None:
+        """Note it."""
+        self.closed = True
+
+
+class Scene:
+    """A group of two servers through a Prometheus."""
+
+    def __init__(self, *, fails: str = "", closer: str = "ask", members: Sequence[str] = NAMES) -> None:
+        self.store = Store(Watch(source="test"))
+        self.delivered: list[str] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self.polled: list[Polled] = []
+        self.paused: list[tuple[str, ...]] = []
+        self.through = Through(
+            self.store,
+            lambda kind, name, *_: self.delivered.append(f"{kind}:{name}"),
+            lambda work: self.tasks.append(asyncio.get_running_loop().create_task(work)),
+            cast("Ways", SimpleNamespace(backends=lambda targets: self._sources(targets, fails))),
+        )
+        found = {name: SimpleNamespace(url=f"http://{name}:8000", engine="vllm") for name in members}
+        feed = SimpleNamespace(
+            names=found,
+            target=PrometheusTarget("main", "http://p", closer=closer),
+            pause=lambda names: self.paused.append(tuple(names)),
+            resume=lambda _: self.paused.append(()),
+        )
+        self.through.feeds = cast("Any", [feed])
+        self.store.balance.view = lambda: (Balance("g", tuple(members)),)  # type: ignore[method-assign]  # one group
+
+    def _sources(self, targets: Sequence[BackendTarget], fails: str) -> list[Polled]:
+        self.polled = [Polled(one, fails=one.name == fails) for one in targets]
+        return self.polled
+
+    def notes(self) -> list[str]:
+        """Return the messages of events."""
+        return [event.message for event in self.store.snapshot().events]
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a closer look end soon."""
+    monkeypatch.setattr(through_module, "LOOK_S", 0.05)
+
+
+async def test_all_servers_are_polled_and_the_feed_pauses() -> None:
+    """Readings of both come under their names; a second look has to wait; everything is closed after it."""
+    scene = Scene()
+    assert scene.through.look_closer("g").startswith("polls 2 servers of g directly for")
+    assert scene.through.look_closer("g").startswith("a group is being polled directly")
+    await asyncio.gather(*scene.tasks)
+    assert {f"{SourceKind.BACKEND}:{name}" for name in NAMES} == set(scene.delivered)
+    assert scene.paused == [NAMES, ()]
+    assert all(one.closed for one in scene.polled)
+
+
+async def test_an_address_that_cannot_be_reached_is_named() -> None:
+    """Nothing is delivered: the servers are not down, and the slow word stays."""
+    scene = Scene(fails="b")
+    scene.through.look_closer("g")
+    await asyncio.gather(*scene.tasks)
+    assert scene.delivered == []
+    assert scene.notes() == ["cannot be polled directly: http://b:8000: nothing listens there"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"closer": "never"}, 'closer = "never"'),
+        ({"members": [f"s{number}" for number in range(17)]}, "at most 16 are polled directly"),
+        ({"members": []}, "are polled directly already"),
+    ],
+)
+async def test_what_is_not_polled_says_why(more: dict[str, Any], said: str) -> None:
+    """By the configuration, too many, or no servers of a Prometheus."""
+    scene = Scene(**more)
+    assert said in scene.through.look_closer("g")
+    assert scene.tasks == []
