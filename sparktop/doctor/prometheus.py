@@ -41,7 +41,7 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
         advice = "scrape the servers' /metrics, or correct the selector"
         return [*checks, Check(f"{target.name} servers", Status.FAIL, "scrapes no vLLM or SGLang", advice)]
     pace = f", scraped every {median(every):g} s" if every else ""
-    said = f"{len(servers)} servers in {groups} groups{pace}"
+    said = f"{_count(len(servers), 'server')} in {_count(groups, 'group')}{pace}"
     slow = bool(every) and median(every) > _SLOW_SCRAPES_S
     advice = "scrape every 15 s: rates and verdicts are as slow as the scrapes" if slow else ""
     checks.append(Check(f"{target.name} servers", Status.WARN if slow else Status.OK, said, advice))
@@ -51,6 +51,10 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
     if answer.warnings:
         checks.append(Check(f"{target.name} warnings", Status.WARN, answer.warnings[0]))
     return checks
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _clock(name: str, ahead_s: float) -> Check:

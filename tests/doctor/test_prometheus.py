@@ -1,0 +1,50 @@
+"""The doctor's checks of a Prometheus."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from aiohttp import web
+
+from sparktop.doctor.check import Status
+from sparktop.doctor.network import RealNetwork
+from sparktop.doctor.prometheus import check_prometheus
+from sparktop.engines.tables import RUNNING
+from sparktop.model.targets import PrometheusTarget
+from tests.sources.prometheus.api_server import api, refused, scalar, vector
+
+pytestmark = pytest.mark.outside
+
+
+@pytest.mark.parametrize(
+    ("servers", "ahead_s", "status", "wanted"),
+    [
+        (3, 0.0, Status.OK, "3 servers in 1 group"),
+        (0, 0.0, Status.FAIL, "scrapes no vLLM or SGLang"),
+        (1, 1.0, Status.OK, "1 server in 1 group"),
+    ],
+)
+async def test_what_it_scrapes_is_counted(
+    servers: int, ahead_s: float, status: Status, wanted: str, network: RealNetwork
+) -> None:
+    """Servers and groups, or that there are none."""
+
+    def answering(query: str) -> web.Response:
+        if query == "time()":
+            return scalar(time.time() + ahead_s)
+        mark = next(iter(RUNNING))
+        labels = ({"__name__": mark, "job": "j", "instance": f"h:{number}"} for number in range(servers))
+        return vector(*((one, "1") for one in labels))
+
+    async with api(answering) as (url, _):
+        checks = await check_prometheus(PrometheusTarget("main", url), network)
+    assert (checks[-1].status, checks[-1].message) == (status, wanted)
+
+
+async def test_a_refusal_is_a_failed_check(network: RealNetwork) -> None:
+    """With its message."""
+    async with api(lambda _: refused(503, "busy")) as (url, _):
+        checks = await check_prometheus(PrometheusTarget("main", url), network)
+    assert checks[-1].status is Status.FAIL
+    assert "busy" in checks[-1].message
