@@ -148,7 +148,7 @@ BALANCE: Mapping[BalanceWord, Explained] = {
         "weights and order in the router; enter on the balance polls the servers directly",
     ),
     BalanceWord.MAY_SWING: Explained(
-        "through Prometheus, whose samples are too seldom to see a swing: loads spread 4 × as widely as chance",
+        "through Prometheus, too seldom to see a swing: loads spread 4 × as widely as chance",
         "enter on the balance polls the servers directly, which shows whether they swing",
     ),
     BalanceWord.EVEN_WITHIN_CHANCE: Explained("through Prometheus: for 30 min loads spread as by chance"),

@@ -77,8 +77,7 @@ def judge_slowly(
 ) -> Balance:
     """Judge a group by samples that are `step_s` seconds apart, up to `EVEN_S` before `now_s` (monotonic).
 
-    The verdict is one of "uneven requests", "wide spread, may swing", "even within chance", "idle" and "too
-    slow to tell".
+    The verdict is UNEVEN_REQUESTS, MAY_SWING, EVEN_WITHIN_CHANCE, IDLE or TOO_SLOW.
     """
     shortest_s = max(SPREAD_S, _FEWEST_SAMPLES * step_s)
     spread = spread_of(tracks, now_s - shortest_s, now_s)

@@ -119,7 +119,7 @@ class Through:
             await asyncio.sleep(max(0.02, step_s - (loop.time() - began)))
 
     async def _look_at_suspects(self) -> None:
-        """Look closer at the group with the widest spread, at most every ten minutes."""
+        """Poll the group with the widest spread directly, at most every ten minutes."""
         clock = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(_AUTO_EVERY_S)
