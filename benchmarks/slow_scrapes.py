@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -54,17 +53,12 @@ PLAIN_Z = 8.0
 class Counts:
     """Windows by what was said."""
 
-    said: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def windows(self) -> int:
-        """How many there were."""
-        return self.said.total()
+    said: list[frozenset[BalanceWord]] = field(default_factory=list)
 
     def share(self, *words: BalanceWord) -> str:
         """Return the share of windows with one of these words, in percent."""
-        found = sum(self.said[word.value] for word in words)
-        return f"{100 * found / self.windows:.1f} %" if self.windows else "–"
+        found = sum(not one.isdisjoint(words) for one in self.said)
+        return f"{100 * found / len(self.said):.1f} %" if self.said else "–"
 
 
 def scenes(runs: int, seconds: float) -> Iterator[tuple[str, Scene]]:
@@ -109,17 +103,18 @@ def part(track: LoadTrack, taken: slice) -> LoadTrack:
     )
 
 
-def said_at(seen: Recording, scrape_s: int, seconds: float) -> Iterator[BalanceWord]:
-    """Yield the verdict on each window."""
+def said_at(seen: Recording, scrape_s: int, seconds: float) -> Iterator[frozenset[BalanceWord]]:
+    """Yield the verdicts on each window."""
     fast = Follower(seen.at_rate(1)) if scrape_s == 1 else None
     tracks = scraped(seen, scrape_s)
     at_s = FIRST_S
     while at_s <= seconds:
         if fast is not None:
-            yield fast.judged(at_s).word_now
+            found = fast.judged(at_s)
         else:
             some = [until(track, at_s) for track in tracks]
-            yield judge_slowly("proxy", some, at_s, float(scrape_s), "router").word_now
+            found = judge_slowly("proxy", some, at_s, float(scrape_s), "router")
+        yield frozenset({found.word_now, *found.also})
         at_s += EVERY_S
 
 
@@ -139,6 +134,7 @@ def table(found: dict[tuple[str, int], Counts], runs: dict[str, int]) -> list[st
             for title, words in (
                 ("found: *oscillating* or *starved*", tuple(ALARMS)),
                 ("found: *wide spread, may swing*", wide),
+                ("found: *uneven requests* or *uneven*", (BalanceWord.UNEVEN_REQUESTS, BalanceWord.UNEVEN)),
                 ("missed: *balanced* or *even within chance*", even),
             )
         ),
@@ -150,7 +146,7 @@ def table(found: dict[tuple[str, int], Counts], runs: dict[str, int]) -> list[st
     for kind, title, words in asked:
         cells = [found[kind, one].share(*words) for one in SCRAPES_S]
         lines.append(f"| {kind} ({runs[kind]}) | {title} | {' | '.join(cells)} |")
-    windows = sum(found[kind, SCRAPES_S[0]].windows for kind in KINDS)
+    windows = sum(len(found[kind, SCRAPES_S[0]].said) for kind in KINDS)
     return [*lines, "", f"{windows:,} windows at each pace."]
 
 
@@ -168,7 +164,7 @@ def measure(runs: int, minutes: float) -> list[str]:
             kind = KINDS[3] if truth.z >= PLAIN_Z else kind  # noqa: PLW2901 - known only after the run
         counted[kind] += 1
         for one in SCRAPES_S:
-            found[kind, one].said.update(word.value for word in said_at(seen, one, seconds))
+            found[kind, one].said.extend(said_at(seen, one, seconds))
         print(".", end="", file=sys.stderr, flush=True)
     return table(found, counted)
 

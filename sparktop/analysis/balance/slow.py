@@ -85,7 +85,9 @@ def judge_slowly(
     counts = _arrived(tracks, now_s - REQUESTS_S)
     shares = request_shares(counts) if counts else None
     word, reasons = _word(tracks, now_s, step_s, spread, earlier)
+    also: tuple[BalanceWord, ...] = ()
     if shares is not None and shares.requests and _is_uneven(counts):
+        also = (word,) if word is BalanceWord.MAY_SWING else ()
         word, reasons = BalanceWord.UNEVEN_REQUESTS, (shares.sentence, *reasons)
     means = {track.name: _mean(_loads(track, now_s - shortest_s)) for track in tracks}
     window_s = min((now_s - track.times_s[0] for track in tracks if len(track.times_s)), default=0.0)
@@ -94,6 +96,7 @@ def judge_slowly(
         backends=tuple(track.name for track in tracks),
         word=word,
         word_now=word,
+        also=also,
         window_s=min(window_s, EVEN_S if word is BalanceWord.EVEN_WITHIN_CHANCE else shortest_s),
         needed_s=shortest_s + AGAIN_S,
         sample_hz=1 / step_s,

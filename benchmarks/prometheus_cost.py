@@ -1,0 +1,181 @@
+"""What watching through a Prometheus costs the viewer: 500, 2,000 and 10,000 servers.
+
+The Prometheus is one of recorded answers: it speaks the same API and answers every query with the shape and
+size of a real one, for servers whose figures move, so that memory is no limit. With --url a real one is
+measured instead. Cost is CPU time of the whole program between two lengths of a run, start left out.
+
+usage: prometheus_cost.py [COUNT ...]    (500 2000 10000)
+       prometheus_cost.py --url http://127.0.0.1:9090
+       prometheus_cost.py --serve COUNT  prints its port, serves until standard input ends
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from sparktop.engines.exposition import Reader
+from sparktop.engines.tables import NAMES, RUNNING
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "tests" / "data" / "vllm-0.32" / "t010.prom"
+SCRAPE_S = 15
+LENGTHS_S = (20, 80)
+GROUP = 8
+
+
+class Answers:
+    """The answers of a Prometheus that scrapes `count` servers every 15 s."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.labels = [
+            {"job": "vllm", "instance": f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}:8000"}
+            for number in range(count)
+        ]
+        families = Reader(NAMES["vllm"]).read(PAGE.read_bytes())
+        self.page = [
+            ({"__name__": name, **dict(labels)}, value)
+            for name, family in families.items()
+            for labels, value in family.items()
+        ]
+
+    def answer(self, query: str) -> object:  # noqa: PLR0911 - one for each kind of query
+        """Return the data of an answer."""
+        now = time.time()
+        if query == "time()":
+            return {"resultType": "scalar", "result": [now, str(now)]}
+        if 'server!=""' in query:
+            return {"resultType": "vector", "result": []}
+        if query.startswith("count by"):
+            mark = {"__name__": next(iter(RUNNING))}
+            return self.vector(
+                lambda number: {**mark, "model_name": f"model-{number // GROUP:04d}"}, lambda _: "1"
+            )
+        if '__name__=~"up"' in query:
+            return self.vector(lambda _: {"__name__": "up"}, lambda _: "1")
+        if query.endswith("s]"):
+            return self.raw(query, now)
+        if "timestamp" in query:
+            return self.vector(lambda _: {}, lambda number: str(self.newest(number, now)))
+        return self.vector(lambda _: {}, lambda number: str(round(8 + 8 * math.sin(now / 60 + number))))
+
+    def newest(self, number: int, now: float) -> float:
+        """Return the time of a server's newest scrape."""
+        offset = number * 7919 % (SCRAPE_S * 1000) / 1000
+        return round(offset + (now - offset) // SCRAPE_S * SCRAPE_S, 3)
+
+    def vector(self, more: Callable[[int], dict[str, str]], value: Callable[[int], str]) -> object:
+        """Return one value for each server."""
+        now = round(time.time(), 3)
+        found = [
+            {"metric": {**labels, **more(number)}, "value": [now, value(number)]}
+            for number, labels in enumerate(self.labels)
+        ]
+        return {"resultType": "vector", "result": found}
+
+    def raw(self, query: str, now: float) -> object:
+        """Return the samples of the servers that a query names, in its window."""
+        window_s = float(query.rpartition("[")[2].removesuffix("s]"))
+        plain = query.replace("\\\\", "")
+        found = []
+        for number, labels in enumerate(self.labels):
+            if labels["instance"] not in plain:
+                continue
+            last = self.newest(number, now)
+            times = [last - SCRAPE_S * back for back in range(int(window_s / SCRAPE_S) + 1)]
+            times = sorted(at for at in times if at > now - window_s)
+            for own, value in self.page:
+                samples = [[at, repr(value * (1 + at % 1e6 * 1e-6))] for at in times]
+                found.append({"metric": {**own, **labels, "model_name": model(number)}, "values": samples})
+        return {"resultType": "matrix", "result": found}
+
+
+def model(number: int) -> str:
+    """Return the model of a server."""
+    return f"model-{number // GROUP:04d}"
+
+
+async def serve(count: int) -> None:
+    """Print the port and answer until standard input ends."""
+    answers = Answers(count)
+
+    async def query(request: web.Request) -> web.Response:
+        form = await request.post()
+        body = {"status": "success", "data": answers.answer(str(form["query"]))}
+        response = web.Response(text=json.dumps(body, separators=(",", ":")), content_type="application/json")
+        response.enable_compression()
+        return response
+
+    app = web.Application()
+    app.router.add_post("/api/v1/query", query)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    print(runner.addresses[0][1], flush=True)
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_reader(sys.stdin, ended.set)
+    await ended.wait()
+
+
+def measured(url: str) -> str:
+    """Return a row of the table: servers, CPU, memory, time of the aggregates."""
+    spent: list[float] = []
+    body: dict[str, Any] = {}
+    for seconds in LENGTHS_S:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        command = [
+            sys.executable,
+            "-m",
+            "sparktop",
+            "snapshot",
+            "--seconds",
+            str(seconds),
+            f"prometheus+{url}",
+        ]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=seconds + 120)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        body = json.loads(done.stdout)
+    seen, own = body["prometheus"][0], body["self"]
+    percent = 100 * (spent[1] - spent[0]) / (LENGTHS_S[1] - LENGTHS_S[0])
+    cells = (
+        f"{len(seen['servers']):,}",
+        len(body["backends"]),
+        f"{percent:.1f} %",
+        f"{own['rss_bytes'] / 2**20:.0f} MiB",
+        f"{seen['answer_ms']:.0f} ms",
+    )
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def main(words: list[str]) -> None:
+    """Serve, or measure."""
+    if words[:1] == ["--serve"]:
+        asyncio.run(serve(int(words[1])))
+        return
+    print("| servers on the wall | of them sample by sample | CPU of a core | memory | aggregates took |")
+    print("|---:|---:|---:|---:|---:|")
+    if words[:1] == ["--url"]:
+        print(measured(words[1]))
+        return
+    for count in [int(word) for word in words] or [500, 2000, 10_000]:
+        command = [sys.executable, __file__, "--serve", str(count)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None  # noqa: S101 - a pipe
+            print(measured(f"http://127.0.0.1:{server.stdout.readline().strip()}"), flush=True)
+            server.communicate()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
