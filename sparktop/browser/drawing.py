@@ -186,7 +186,7 @@ def _link(key: PanelKey, x: int, y: int, width: int, height: int) -> Link | None
     kind = _KINDS.get(key.kind)
     if kind is None:
         return None
-    return Link(Page(kind, key.name).path, _heading(key), x, y, width, height)
+    return Link(Page(kind, key.name).path, f"open {_heading(key)}", x, y, width, height)
 
 
 def _heading(key: PanelKey) -> str:

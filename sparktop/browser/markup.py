@@ -47,6 +47,8 @@ def _run_html(text: str, role: str) -> str:
     if not text.strip(" "):
         return text
     text = _UNSEEN.sub(_REPLACEMENT, text)
+    if not text.strip(" ·"):  # the empty part of a bar
+        return f'<i class="{class_of(role)}" aria-hidden=true>{text}</i>'
     if text.isascii():
         return f"<b class={class_of(role)}>{escape(text)}</b>"
     return "".join(_pieces_html(text, class_of(role)))

@@ -166,6 +166,7 @@ class BrowserServer(WebServer):
             return text(503, words, close=True, headers={"Retry-After": "10"})
         compressed = "gzip" in request.headers.get("Accept-Encoding", "")
         headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "Server": "sparktop"}
+        headers["X-Accel-Buffering"] = "no"  # a proxy passes each event on at once
         if compressed:
             headers["Content-Encoding"] = "gzip"
         response = web.StreamResponse(headers={**_SECURITY, **headers})

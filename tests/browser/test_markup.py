@@ -51,6 +51,7 @@ def test_text_is_escaped_and_what_turns_text_is_replaced() -> None:
 
 def test_drawing_is_hidden_from_screen_readers_and_words_are_not() -> None:
     """Lines, blocks and braille carry aria-hidden; the words between them do not."""
+    assert row_html([("···", "bar_empty")]) == '<i class="bar_empty" aria-hidden=true>···</i>'
     html = row_html([("╭─ load ⣿⣿ 45 %", "border")])
     assert html == (
         '<i class="border" aria-hidden=true>╭─</i><b class=border> load </b>'

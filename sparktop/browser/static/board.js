@@ -212,6 +212,13 @@
     if (act === null) return;
     if (act() !== false) event.preventDefault();
   });
+  // On the board, a tap anywhere on a panel opens it: its upper edge is low on a phone.
+  main.addEventListener("click", (event) => {
+    const section = event.target.closest("section");
+    if (!section || event.target.closest("a") || location.pathname !== "/" || !getSelection().isCollapsed) return;
+    const links = section.querySelectorAll("a.over");
+    if (links.length === 1) location.assign(links[0].href);
+  });
   document.addEventListener("visibilitychange", open);
   let resized = 0;
   addEventListener("resize", () => {
