@@ -25,6 +25,9 @@ from sparktop.config.schema import Settings, default_toml
 from sparktop.export.metrics import Metric
 from sparktop.export.page import metric_tables
 from sparktop.model.explained import ALERTS, BALANCE, LIMITS, RANKS, SPEEDS, STATES, Explained
+from sparktop.sweep.plan.capacity import published_limits
+from sparktop.sweep.plan.conversations.reading import find_conversations
+from sparktop.sweep.plan.presets import BUILT_IN
 from sparktop.sweep.terms.definitions import METRICS, TERMS
 from sparktop.sweep.terms.doubts import MEANINGS, WORDS
 from sparktop.ui.screens.help import FIGURES
@@ -170,6 +173,55 @@ def figures_block() -> str:
     )
 
 
+_PURPOSES = {
+    "quick": "Where does the server become full? The first thing to run.",
+    "topology": "Router, TP=2 or one server: the tables that the forum compares.",
+    "arena": "Spark Arena's grid of context depth and concurrency.",
+    "wide": "Every usual batch size once: where do steps and padding show?",
+    "interactive": "One user: latency and tokens per second.",
+    "batch-scaling": "How much does a second, fourth, sixteenth request cost?",
+    "long-context": "Prefill of long prompts, one at a time.",
+    "agents": "Very many requests at once.",
+    "prefix-cache": "How long does a prompt stay cached, and what does a hit save?",
+}
+
+
+def presets_block() -> str:
+    """Return the built-in presets of sweeps with their levels."""
+    rows = []
+    for one in BUILT_IN:
+        levels = f"c = {_numbers(one.concurrency)}" + (f" … {one.climb_to}" if one.climb_to else "")
+        if one.depths:
+            levels += f", each at depth {_numbers(one.depths)}"
+        if one.pools:
+            levels = f"prompts again after {_numbers(one.pools)} × the KV cache of other traffic"
+        tokens = f"{_numbers(one.prompt_lengths)} in, {one.tg} out"
+        rows.append((f"`{one.name}`", _PURPOSES[one.name], levels, tokens))
+    return table(("preset", "question", "levels", "tokens of a request"), rows)
+
+
+def _numbers(values: Iterable[float]) -> str:
+    return ", ".join(f"{value:,g}" for value in values)
+
+
+_WORKLOADS = ("chat", "coder", "coder-quick", "rag")
+
+
+def workloads_block() -> str:
+    """Return the built-in workloads of agents."""
+    found = [find_conversations(name) for name in _WORKLOADS]
+    return table(("workload", "what its agents do"), [(f"`{one.name}`", one.description) for one in found])
+
+
+def limits_block() -> str:
+    """Return the published limits."""
+    rows = [
+        (f"`{one.name}`", f"`{one.conditions}`", f"{100 * one.share:g} % of the requests")
+        for one in published_limits().values()
+    ]
+    return table(("preset", "conditions", "must hold for"), rows)
+
+
 class Setting(NamedTuple):
     """A key of the configuration file."""
 
@@ -297,6 +349,7 @@ def _default(field: FieldInfo) -> str:
 REFERENCES = {
     "words.md": {"words": words_block},
     "configuration.md": {"settings": configuration_block},
+    "presets.md": {"presets": presets_block, "workloads": workloads_block, "limits": limits_block},
     "figures.md": {"watched": watched_block, "figures": figures_block},
 }
 """Functions that return the generated blocks of each page, by the name of the block."""
