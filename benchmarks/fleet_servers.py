@@ -4,7 +4,8 @@ The page is the one of a real vLLM 0.32 under load, 700 lines. All counters and 
 proportion, so that quantiles stay those of the page while rates move; gauges follow a slow wave of its own.
 Eight servers each have a model of their own. Some can be dead (nothing listens) or mute (they accept and
 never answer). An answer costs a fifth of a millisecond, so that one core serves a thousand of them once a
-second beside the program that is measured.
+second beside the program that is measured. `/polls` on any of them returns how many pages all have
+sent.
 
 usage: fleet_servers.py COUNT [DEAD] [MUTE]    prints the ports as JSON, serves until standard input ends
 """
@@ -39,6 +40,8 @@ GROUP = 8
 _MODEL = re.compile(rb'model_name="[^"]*"')
 _WAVE_S = (20.0, 90.0)
 """Shortest and longest period of a server's load."""
+POLLS = "/polls"
+"""Route of every server that returns how many pages all of them have sent."""
 _HEADERS = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: %d\r\n\r\n"
 _MISSING = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 
@@ -91,6 +94,9 @@ class Page:
 class Server(asyncio.Protocol):
     """A connection to one of the servers; several requests may follow each other on it."""
 
+    pages_sent = 0
+    """Pages that all servers together have sent."""
+
     def __init__(self, page: Page, number: int, began: float) -> None:
         self.page, self.began = page, began
         shortest, longest = _WAVE_S
@@ -111,8 +117,12 @@ class Server(asyncio.Protocol):
 
     def answer(self, request: bytes) -> bytes:
         """Return the answer to a request, headers included."""
+        if request.startswith(b"GET " + POLLS.encode()):
+            body = b"%d" % Server.pages_sent
+            return _HEADERS % len(body) + body
         if not request.startswith(b"GET /metrics"):
             return _MISSING
+        Server.pages_sent += 1
         age_s = time.monotonic() - self.began
         load = 0.6 + 0.6 * math.sin(2 * math.pi * age_s / self.period_s + self.phase)
         body = self.page.at(1.0 + _GROWTH_PER_S * age_s, max(0.0, load))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from types import MappingProxyType
 
@@ -17,7 +17,7 @@ class Histogram:
 
     bounds: tuple[float, ...]
     """Upper bounds (`le`), ascending; the last is `inf`."""
-    cumulative: tuple[float, ...]
+    cumulative: Sequence[float]
     """Observations at or below each bound; as long as `bounds`."""
     sum: float
     """Sum of all observations, in the metric's own unit (seconds, tokens)."""

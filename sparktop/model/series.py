@@ -107,12 +107,14 @@ class HistoryTable:
     Each point has a value or a gap for every name.
     """
 
-    def __init__(self, names: Iterable[str], capacity: int = 900) -> None:
+    def __init__(self, names: Iterable[str], capacity: int = 900, span_s: float = math.inf) -> None:
         """Create an empty series for each name; each keeps at least the newest `capacity` points.
 
-        900 points are 15 minutes at 1 Hz, more than the widest graph of a 200-column terminal shows.
+        900 points are 15 minutes at 1 Hz, more than the widest graph of a 200-column terminal shows. Points
+        older than `span_s` seconds need not be kept.
         """
         self.capacity = capacity
+        self._span_s = span_s
         self._times: array[float] = array("d")
         self._values: dict[str, array[float]] = {name: array("d") for name in names}
 
@@ -199,8 +201,12 @@ class HistoryTable:
         return all(math.isnan(column[row]) for column in self._values.values())
 
     def _trim(self) -> None:
-        """Cut the series to the newest `capacity` points if they have at least a quarter more."""
-        if len(self._times) >= self.capacity + max(1, self.capacity // 4):
+        """Cut the series to what is to be kept if they have at least a quarter more."""
+        times = self._times
+        start = len(times) - self.capacity if len(times) >= self.capacity + max(1, self.capacity // 4) else 0
+        if times and times[-1] - times[0] > 1.25 * self._span_s:
+            start = max(start, bisect_left(times, times[-1] - self._span_s))
+        if start > 0:
             # New arrays instead of deleting in place: snapshots still use the old ones.
-            self._times = self._times[-self.capacity :]
-            self._values = {name: column[-self.capacity :] for name, column in self._values.items()}
+            self._times = times[start:]
+            self._values = {name: column[start:] for name, column in self._values.items()}

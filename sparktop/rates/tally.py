@@ -8,6 +8,7 @@ make a rate negative or cause a spike.
 from __future__ import annotations
 
 import math
+from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping
 from operator import add, attrgetter
@@ -188,6 +189,8 @@ class Window:
         self._bounds_since: dict[str, float] = {}
         """By histogram name: monotonic time since which every tally has had the histogram with its current
         bounds."""
+        self._packs: dict[str, tuple[Histogram, Histogram]] = {}
+        """By histogram name: the newest one of the past before and after it was packed."""
         self._latencies: dict[str, tuple[Histogram, Histogram, Latency]] = {}
         """By latency name: the histograms at the start and at the end of the window, and the latency computed
         from them (cached)."""
@@ -202,7 +205,8 @@ class Window:
 
     def clear(self) -> None:
         """Remove all tallies and cached results, as after a restart of the server."""
-        for kept in (self._recent, self._past, self._reported_since, self._bounds_since, self._latencies):
+        known = (self._reported_since, self._bounds_since, self._packs, self._latencies)
+        for kept in (self._recent, self._past, *known):
             kept.clear()
 
     def append(self, tally: Tally, short_s: float) -> None:
@@ -216,9 +220,18 @@ class Window:
         while self._recent[0].at < tally.at - short_s:
             old = self._recent.popleft()
             if not self._past or old.at - self._past[-1].at >= LIVE_SPAN_S:
-                self._past.append(old)
+                self._past.append(replace(old, histograms=self._packed(old.histograms)))
         while self._past and self._past[0].at < tally.at - max(LATENCY_WINDOW_S, short_s) - EDGE_SLACK_S:
             self._past.popleft()
+
+    def _packed(self, histograms: Mapping[str, Histogram]) -> Mapping[str, Histogram]:
+        """Return histograms with counts in a third of the memory; one that stays is packed once."""
+        for name, histogram in histograms.items():
+            known = self._packs.get(name)
+            if known is None or known[0] is not histogram:
+                packed = Histogram(histogram.bounds, array("d", histogram.cumulative), histogram.sum)
+                self._packs[name] = histogram, packed
+        return {name: self._packs[name][1] for name in histograms}
 
     def _note_since(self, before: Tally | None, tally: Tally) -> None:
         counters = before.counters if before else {}

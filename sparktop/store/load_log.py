@@ -23,6 +23,8 @@ LONGEST_S = 600.0
 CAPACITY = 2400
 """Points kept: the widest window at 4 polls a second. Together with 300 entries of answers and 120 histograms
 this is at most 200 kB."""
+_KEPT_S = 1.5 * LONGEST_S
+"""Seconds kept at slower rates: as long as the other graphs of the board at 1 Hz."""
 _GAUGES = ("running", "waiting", "generation_tps")
 _COUNTS = ("finished", "failed", "aborted", "prompt_tokens", "generation_tokens")
 """Totals of requests and tokens since the log's first sample."""
@@ -53,7 +55,7 @@ class LoadLog:
 
     def __init__(self) -> None:
         """Start without samples."""
-        self._table = HistoryTable((*_GAUGES, *_COUNTS), CAPACITY)
+        self._table = HistoryTable((*_GAUGES, *_COUNTS), CAPACITY, _KEPT_S)
         self._live = True
         """False if the newest token rate is not that of the moment, because tokens are counted only when a
         request finishes."""

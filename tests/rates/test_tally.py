@@ -65,3 +65,15 @@ def test_a_total_that_stays_is_the_same_object() -> None:
     second = EngineSample(1, "vllm", first.lanes)
     tally = advance(None, None, first)
     assert advance(tally, first, second).histograms["ttft"] is first.lanes[0].ttft
+
+
+def test_counts_of_the_past_are_packed_and_give_the_same_latencies() -> None:
+    """Also those of an idle server, whose packed histogram is one object."""
+    kept, window, tally, before = Window(), Window(), None, None
+    for second in range(40):
+        sample = page(float(second), a=100 + second)
+        tally, before = advance(tally, before, sample), sample
+        kept.append(tally, 60.0)
+        window.append(tally, 10.0)
+    assert window.latency("ttft") == kept.latency("ttft")
+    assert window.latency("ttft").count == 39

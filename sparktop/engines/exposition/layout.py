@@ -69,13 +69,14 @@ def unread_text(line: bytes) -> bytes | None:
 class PageMemory:
     """What is kept of one server's newest metrics page until the next one."""
 
-    __slots__ = ("_body", "_layout", "_page", "_reader", "_tails", "engine")
+    __slots__ = ("_followed", "_layout", "_page", "_reader", "_tails", "engine")
 
     def __init__(self) -> None:
         """Start without a page."""
         self.engine: str | None = None
         """Name of the engine that writes the page; None before the first page."""
-        self._body = b""
+        self._followed: bytes | None = None
+        """The page that was followed last and whose samples nobody has asked for."""
         self._layout: Layout | None = None
         self._page: Page | None = None
         self._reader: object = None
@@ -85,19 +86,20 @@ class PageMemory:
     def forget(self) -> None:
         """Forget the page: the next one is left to the reader."""
         self._layout = self._page = self._reader = self.engine = None
-        self._body, self._tails = b"", []
+        self._followed, self._tails = None, []
 
     def learn(self, reader: object, body: bytes, layout: Layout, values: list[float]) -> Page:
         """Keep the page `body` of a reader as the newest one; return its samples."""
         layout = _shared(reader, layout)
-        self._reader, self._body, self._layout = reader, body, layout
+        self._reader, self._followed, self._layout = reader, None, layout
         self._tails = list(map(bytes.removeprefix, body.split(b"\n"), layout.texts))
         self._page = Page(layout.places, values, layout.kept)
         return self._page
 
     def current(self, reader: object, body: bytes) -> Page | None:
-        """Return the samples of the page that `follow` was called with last; None for any other page."""
-        return self._page if self._reader is reader and self._body is body else None
+        """Return the samples of the page that was followed just now; None for any other page."""
+        followed, self._followed = self._followed, None  # its text is not kept: 65 kB for each server
+        return self._page if self._reader is reader and followed is body else None
 
     def follow(self, body: bytes) -> bool:
         """Store the values of the page `body` if only numbers have changed; return whether that is so.
@@ -116,7 +118,7 @@ class PageMemory:
             begin_alike = sum(map(len, tails)) + layout.fixed_bytes == len(body)
             if found is not None and begin_alike and layout.fixed.isdisjoint(rows):
                 _store(layout, page, rows, found)
-                self._body, self._tails = body, tails
+                self._followed, self._tails = body, tails
                 return True
         self.forget()
         return False

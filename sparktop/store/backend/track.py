@@ -256,7 +256,8 @@ class BackendTrack:
         forget all earlier counters first.
         """
         short_s = max(RATE_WINDOW_S, self._thresholds.window_s, MISSED_INTERVALS * interval_s)
-        self._lineage, link = follow(self._lineage, sample, wall_at)
+        # The text of the page has been recorded, and would be most of what is kept of a server.
+        self._lineage, link = follow(self._lineage, replace(sample, page=None), wall_at)
         if link.kind is not LinkKind.CONTINUES:
             self._window.clear()
             self._held.clear()
