@@ -35,6 +35,10 @@ LOWER, UPPER, NOTHING = 0, 1, 2
 _COLUMNS_KEPT = 8192
 """Most cached columns: all pairs of heights of a graph with 22 rows. They take 2 MB, or 5 MB for a stacked
 graph."""
+_LOW = 2
+"""Height in rows up to which a cell is most of a graph: there little of the upper area has no colour."""
+_LITTLE = 1 / 8
+"""The upper area as a share of the lower one up to which it is little."""
 _RUNS = re.compile("2*0[02]*|2*1[12]*|2+")
 
 Values = Sequence[float | None]
@@ -159,12 +163,14 @@ def clipped_cells(values: Values, width: int, top: float, *, end_slot: int = 1) 
     return sorted(cell for cell in cells if cell >= 0)
 
 
-def _stack_levels(lower: Values, upper: Values, dots: int, top: float) -> list[tuple[int, int]]:
+def _stack_levels(lower: Values, upper: Values, height: int, top: float) -> list[tuple[int, int]]:
     """Return (height of the lower area, height of both areas) in dots for each time slot.
 
     If one of the two values is unknown, it counts as 0; if both are unknown, both heights are 0. An upper
-    value above 0 has at least one dot.
+    value above 0 has at least one dot, except where it is little in a low graph: its colour would look like
+    that of much. `height` is that of the graph in rows.
     """
+    dots, little = _DOTS * height, _LITTLE if height <= _LOW else 0.0
     known = _known(lower), _known(upper)
     missing = len(known[1]) - len(known[0])
     below = [None] * missing + known[0]
@@ -175,7 +181,7 @@ def _stack_levels(lower: Values, upper: Values, dots: int, top: float) -> list[t
     ]
     heights = zip(below, above, _levels(below, dots, top), _levels(totals, dots, top), strict=True)
     return [
-        (both, both) if a is not None and not b else (0, both) if not a else _apart(low, both, dots)
+        (both, both) if a is not None and (not b or b <= little * a) else (0, both) if not a else _apart(low, both, dots)
         for a, b, low, both in heights
     ]
 
@@ -267,7 +273,7 @@ def _stacked_cells(
     """Return a stacked graph as rows of characters, and as rows of layers (a digit per cell)."""
     if width <= 0 or height <= 0:
         return [""] * height, [""] * height
-    pairs = _stack_levels(_newest(lower, width), _newest(upper, width), _DOTS * height, top)
+    pairs = _stack_levels(_newest(lower, width), _newest(upper, width), height, top)
     count = 2 * width - 1 + end_slot % 2
     shown = pairs[max(0, len(pairs) - count) :]
     slots = [(0, 0)] * (count - len(shown)) + shown + [(0, 0)] * (1 - end_slot % 2)
@@ -290,7 +296,8 @@ def stacked(
 
     There are `height` rows of `width` cells. Layer 0 is `lower` in solid dots, 1 is `upper` in sparse dots,
     and 2 is an empty row. A cell has the layer that has more of the cell's dots, `lower` when equal; but
-    wherever `upper` is above 0, at least one cell of that column has its layer.
+    wherever `upper` is above 0, at least one cell of that column has its layer. In a graph of one or two
+    rows this holds where `upper` is more than an eighth of `lower`.
     `end_slot` is the number of the newest values' time slot: an odd slot is the right dot column of a cell,
     an even slot the left one.
     """

@@ -100,15 +100,19 @@ def test_a_cell_has_the_colour_of_most_of_its_dots(running: float, waiting: floa
 
 @moderate
 @given(lower=VALUES, upper=VALUES, top=TOP, **SIZE)
-@example(lower=[31.0, 31.0], upper=[1.0, 0.0], top=32.0, width=1, height=1, end_slot=1)
-@example(lower=[1.0, 1.0], upper=[0.01, 0.0], top=32.0, width=1, height=2, end_slot=1)
+@example(lower=[24.0, 24.0], upper=[4.0, 0.0], top=32.0, width=1, height=1, end_slot=1)
+@example(lower=[1.0, 1.0], upper=[0.01, 0.0], top=32.0, width=1, height=3, end_slot=1)
 def test_waiting_is_never_invisible(
     lower: list[float | None], upper: list[float | None], width: int, height: int, end_slot: int, top: float
 ) -> None:
-    """However small its share: each column of cells in which a request waited has a cell of its colour."""
+    """However small its share: each column of cells in which a request waited has a cell of its colour.
+
+    In a graph of one or two rows this holds from an eighth of the running requests on.
+    """
     rows = stacked(lower, upper, width, height, top, end_slot=end_slot)
     layers = [[layer for text, layer in row for _ in text] for row in rows]
-    waited = [bool(known(value)) for value in slots(upper, width, end_slot)]
+    pairs = zip(slots(lower, width, end_slot), slots(upper, width, end_slot), strict=True)
+    waited = [(known(b) or 0.0) > (0 if height > 2 else (known(a) or 0.0) / 8) for a, b in pairs]
     for cell in range(width):
         if waited[2 * cell] or waited[2 * cell + 1]:
             assert any(row[cell] == UPPER for row in layers)
@@ -236,9 +240,21 @@ def test_a_stack_looks_like_this() -> None:
 
 def test_what_waits_has_the_highest_dot() -> None:
     """However little waits, its highest dot has its colour, and cells below are their majority's."""
-    assert stacked([4.0, 4.0], [0.01, 0.01], 1, 2, 8.0) == [[("⡀", UPPER)], [("⣿", LOWER)]]
-    assert stacked([8.0, 8.0], [1.0, 1.0], 1, 2, 8.0) == [[("⣭", UPPER)], [("⣿", LOWER)]]
-    assert stacked([2.0, 2.0], [0.01, 0.01], 1, 2, 8.0) == [[(" ", NOTHING)], [("⣒", UPPER)]]
+    assert stacked([8.0, 8.0], [0.01, 0.01], 1, 3, 12.0) == [
+        [("⡀", UPPER)],
+        [("⣿", LOWER)],
+        [("⣿", LOWER)],
+    ]
+    assert stacked([2.0, 2.0], [0.01, 0.01], 1, 3, 12.0)[-1] == [("⣒", UPPER)]
+
+
+@pytest.mark.parametrize("height", [1, 2])
+def test_little_that_waits_does_not_colour_a_low_graph(height: int) -> None:
+    """There a cell is most of the picture: its colour says from an eighth on that requests wait."""
+    for wait, layers in ((2.0, {LOWER, NOTHING}), (3.0, {LOWER, UPPER})):
+        rows = stacked([16.0] * 2, [wait] * 2, 1, height, 32.0)
+        assert {layer for row in rows for _, layer in row} <= layers
+        assert (UPPER in layers) == any(layer == UPPER for row in rows for _, layer in row)
 
 
 def test_a_cell_of_two_halves_belongs_to_the_lower_layer() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from string import ascii_letters
 
 from sparktop.graphics import numbers
 from sparktop.graphics.bars import EMPTY, segments
@@ -16,7 +15,8 @@ from sparktop.panels.parts.frame import frame_role, framed, name_tab
 from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role, row_width
 
-_FILL = "■"
+_FILLS = "■▬▮▰"
+"""Signs of the backends in the bar of shares, used in turn, so that neighbours differ even without colour."""
 _BAR_MIN, _BAR_MAX = 8, 40
 _NAME = 16
 _ID = 12
@@ -172,8 +172,9 @@ def _parts(view: RouterView) -> Mapping[str, float | None]:
     return {name.partition("://")[2] or name: load for name, load in (view.sent or {}).items()}
 
 
-def _letter(index: int) -> str:
-    return ascii_letters[(index + 26) % len(ascii_letters)]
+def _sign(index: int) -> str:
+    """Return the sign of a backend's part of the bar; letters are those of a sweep's targets."""
+    return _FILLS[index % len(_FILLS)]
 
 
 def _bar(loads: list[float | None], total: float, length: int) -> Row:
@@ -182,7 +183,7 @@ def _bar(loads: list[float | None], total: float, length: int) -> Row:
         return [(track * length, "bar_empty")]
     widths = segments([load or 0.0 for load in loads], total, length)
     return [
-        (_letter(index) + _FILL * (cells - 1), part_role(index))
+        (_sign(index) * cells, part_role(index))
         for index, cells in enumerate(widths[:-1])
         if cells
     ]
@@ -191,7 +192,7 @@ def _bar(loads: list[float | None], total: float, length: int) -> Row:
 def _key(parts: Mapping[str, float | None], total: float) -> list[Row]:
     return [
         [
-            (_letter(index), part_role(index)),
+            (_sign(index), part_role(index)),
             (f" {fit(name, _NAME).rstrip()}", "text"),
             figure(numbers.count(load, 4), known=load is not None),
             label(numbers.percent(100 * load / total if load is not None and total else None, 6)),

@@ -19,6 +19,7 @@ from sparktop.panels.parts.columns import figures_width, graph_columns, graph_st
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import frame_role, framed, key_tab, name_tab, tab
 from sparktop.panels.parts.graph import TimeWindow, area_rows, caption
+from sparktop.panels.parts.names import short_names
 from sparktop.panels.parts.rows import Row, Run, fit_row, row_width
 from sparktop.panels.parts.sentences import flowed
 
@@ -168,16 +169,6 @@ def _even(shown: GroupSlots) -> Row:
     return [label(f" ┄{numbers.rate(shown.even_tps, 6).strip()}"), label(" if even")]
 
 
-def _ends(names: Sequence[str]) -> list[str]:
-    """Return the names without the beginning that they share: "a" and "b" for "spark-a" and "spark-b".
-
-    They stay as they are if one of them would be empty.
-    """
-    pairs = zip(*names, strict=False)
-    cut = next((at for at, chars in enumerate(pairs) if len(set(chars)) > 1), min(map(len, names)))
-    return [name[cut:] for name in names] if all(len(name) > cut for name in names) else list(names)
-
-
 def _pair(balance: Balance, shown: GroupSlots, width: int, height: int) -> list[Row]:
     """Draw the load of one backend upwards, and the load of another downwards, from a centre line.
 
@@ -188,7 +179,7 @@ def _pair(balance: Balance, shown: GroupSlots, width: int, height: int) -> list[
     above, below = opposed(up, down, width, half, shown.load_top, end_slot=shown.end_slot)
     words, short = (
         [(f"{UP}{above}", "running"), (f" {DOWN}{below}", "running")]
-        for above, below in (shown.names, _ends(shown.names))
+        for above, below in (shown.names, short_names(shown.names))
     )
     rows = [
         caption(words, f"max {numbers.tick(shown.load_top)}", width, short),

@@ -83,8 +83,8 @@ def part_role(index: int) -> str:
 
 
 def part_letter(index: int) -> str:
-    """Return the letter of the backend or target with this index, "A" for 0; letters repeat after "Z".
+    """Return the letter of a sweep's target with this index, "A" for 0; letters repeat after "Z".
 
-    A capital, because "c" is the concurrency.
+    A capital, because "c" is the concurrency. Servers have no letters: they are shown by name.
     """
     return ascii_uppercase[index % len(ascii_uppercase)]

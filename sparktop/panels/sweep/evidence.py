@@ -14,7 +14,7 @@ from sparktop.model.sweep_view import BackendShare, LevelEvidence
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.graph import area_rows
-from sparktop.panels.parts.roles import WORD_ROLES, part_letter, part_role
+from sparktop.panels.parts.roles import WORD_ROLES, part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import sentence_rows, wrapped
@@ -111,11 +111,11 @@ def _shares(evidence: LevelEvidence, width: int) -> list[Row]:
     )
     rows = [heading("load on each server", slot if known else "", width)]
     names = min(16, max(7, *(len(share.name) for share in shares)))
-    head = [label(fit("  server", names + 2)), label(fit("requests", _FIGURE, "right"))]
+    head = [label(fit("server", names)), label(fit("requests", _FIGURE, "right"))]
     head += [label(fit(word, _FIGURE, "right")) for word in ("batch", "max run", "max wait", "max KV")]
     rows.append(fit_row(head, width))
     for index, share in enumerate(shares):
-        rows.append(fit_row(_share(share, index, names, width - names - 3 - 5 * _FIGURE, top), width))
+        rows.append(fit_row(_share(share, index, names, width - names - 1 - 5 * _FIGURE, top), width))
     return rows
 
 
@@ -128,7 +128,7 @@ def _share(share: BackendShare, index: int, names: int, room: int, top: float) -
         numbers.count(share.waiting_max, 6),
         numbers.percent(share.kv_cache_max_percent),
     )
-    row: Row = [(f"{part_letter(index)} ", part_role(index)), (fit(share.name, names), "text")]
+    row: Row = [(fit(share.name, names), part_role(index))]
     for text in figures:
         stripped = text.strip()
         row.append(figure(fit(stripped, _FIGURE, "right"), known=stripped != numbers.UNKNOWN))
@@ -146,7 +146,7 @@ def _running(evidence: LevelEvidence, width: int, room: int) -> list[Row]:
     tall = (room - 1) // max(1, len(shares))
     if not shares or tall < _LEAST_TALL:
         return []
-    names = min(16, max(len(share.name) for share in shares)) + 3
+    names = min(16, max(len(share.name) for share in shares)) + 1
     top = nice_ceiling(max(value or 0.0 for share in shares for value in share.running), 4.0)
     words = f"all load runs, up to {numbers.tick(top)}"
     rows = [heading("running requests", words, width)]
@@ -154,7 +154,7 @@ def _running(evidence: LevelEvidence, width: int, room: int) -> list[Row]:
         part, cells = part_role(index), width - names
         values = [share.running[at * len(share.running) // (2 * cells)] for at in range(2 * cells)]
         for row, graph in enumerate(area_rows(values, cells, tall, top, "running", end_slot=1)):
-            name: Row = [] if row else [(f"{part_letter(index)} ", part), (share.name, "text")]
+            name: Row = [] if row else [(share.name, part)]
             rows.append([*fit_row(name, names), *((text, part) for text, _ in graph)])
     return [fit_row(row, width) for row in rows]
 

@@ -5,23 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 from sparktop.graphics import numbers
+from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.dots import DotGrid
-from sparktop.graphics.scale import nice_ceiling
-from sparktop.graphics.shares import heat_row
+from sparktop.graphics.scale import nice_ceiling, top_without_spikes
 from sparktop.model.sweep_view import BackendLine, LiveSeries, NodeLine, Slots
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.graph import area_rows, stacked_rows
-from sparktop.panels.parts.roles import part_role
-from sparktop.panels.parts.rows import Row, fit_row, merged, row_width
-from sparktop.panels.parts.shares import share_rows
+from sparktop.panels.parts.names import short_names
+from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.sweep.conversations import conversations_height, conversations_rows
 from sparktop.panels.sweep.tracks import (
     GUTTER,
     SweepAxis,
     beside_gutter,
     gutter,
+    gutter_row,
     level_strip,
     sweep_axis,
     time_row,
@@ -39,7 +40,9 @@ _P50 = 1
 _SIGNS = (("⣿", "generation/10"), ("⡪", "prompt/10"))
 """(pattern, role) of the token rates of two servers."""
 _LOW = 3
-"""Height in rows up to which the legend of a graph is beside its name."""
+"""Height in rows up to which the graph of the token rate has no rows for a legend."""
+_KEY_NAME = GUTTER - 5
+"""Most cells of a server's name in the legend: its sign is before it, the end of the scale after it."""
 _TPS, _FLIGHT, _TTFT = 4, 3, 4
 """Least heights in rows of the tracks of token rate, requests in flight and TTFT, before small tracks get any
 rows."""
@@ -54,7 +57,6 @@ class _Room:
     tps: int
     flight: int
     ttft: int
-    shares: int
     lines: int
     """Number of small tracks, one row each."""
 
@@ -74,10 +76,8 @@ def live_rows(
         return [*tracks, *conversations_rows(doing, width, lanes)]
     axis = sweep_axis(live, max(8, width - GUTTER))
     small = _small_tracks(live)
-    room = _share_out(height - 2, len(small), several=len(live.backends) > _PAIR)
+    room = _share_out(height - 2, len(small))
     rows = [level_strip(axis, names, lengths=lengths), *_tps(axis, room.tps)]
-    if room.shares:
-        rows += _shares(axis, room.shares)
     if room.flight:
         rows += _in_flight(axis, room.flight)
     if room.ttft:
@@ -88,22 +88,19 @@ def live_rows(
     return [merged(fit_row(row, width)) for row in [*rows, *blank][:height]]
 
 
-def _share_out(height: int, small: int, *, several: bool) -> _Room:
+def _share_out(height: int, small: int) -> _Room:
     """Divide `height` rows among the graphs of a running sweep: first the large graphs, then the small ones.
 
     A small graph has one row; `small` is their number. Rows that remain enlarge the large graphs.
-    `several` is True if there are more than two servers.
     """
     if height < 4:
-        return _Room(max(1, height), 0, 0, 0, 0)
+        return _Room(max(1, height), 0, 0, 0)
     if height < _TPS + _TTFT:
         ttft = height // 2
-        return _Room(height - ttft, 0, ttft, 0, 0)
+        return _Room(height - ttft, 0, ttft, 0)
     left = height - _TPS - _TTFT
     flight = _FLIGHT if left >= _FLIGHT + min(2, small) else 0
     left -= flight
-    shares = 4 if several and left >= 4 + min(4, small) else 0
-    left -= shares
     lines = min(small, left)
     left -= lines
     taller = left // 5
@@ -111,7 +108,6 @@ def _share_out(height: int, small: int, *, several: bool) -> _Room:
         tps=_TPS + left - taller * (2 + bool(flight)) if flight else _TPS + left - taller,
         flight=flight + (taller if flight else 0),
         ttft=_TTFT + (2 * taller if flight else taller),
-        shares=shares,
         lines=lines,
     )
 
@@ -131,63 +127,32 @@ def _tps(axis: SweepAxis, height: int) -> list[Row]:
         rows = stacked_rows(lower, upper, axis.width, height, top, roles, end_slot=1)
     else:
         rows = area_rows(total, axis.width, height, top, "generation", end_slot=1)
-    beside = key[0] if key and height <= _LOW else []
-    left = gutter(("tok/s", "accent"), words, numbers.tick(top), "0", height, beside=beside)
-    if key and not beside:
-        left[2 : 2 + len(key)] = key
+    left = gutter(("tok/s", "accent"), words, numbers.tick(top), "0", height)
+    for row, words in enumerate(key, 2):
+        left[row] = gutter_row(words, "0" if row == height - 1 else "")
     return beside_gutter(left, with_edges(rows, axis.edges))
 
 
 def _key(known: Sequence[BackendLine], height: int) -> list[Row]:
     """Return the legend of two servers' token rates as rows for the column beside a graph of `height` rows.
 
-    The row is beside the graph's name where the graph is low; [] if it does not fit there.
+    [] for a graph without rows for it, which shows the rate of both together.
     """
-    if len(known) != _PAIR or height < _PAIR:
+    if len(known) != _PAIR or height <= _LOW:
         return []
     names = [line.name for line in known]
-    if height > _LOW + 1:
-        return [[(f"{sign} ", role), label(name)] for (sign, role), name in zip(_SIGNS, names, strict=True)]
-    gap = " " if height > _LOW else ""
-    row: Row = []
-    for (sign, role), name in zip(_SIGNS, distinct_parts(names), strict=True):
-        row += [(f"{sign}{gap}{name}", role), (" ", "text")]
-    room = GUTTER if height > _LOW else GUTTER - len("tok/s ") - len("500┤")
-    return [row] if row_width(row) <= room else []
-
-
-def _alike(names: Sequence[str]) -> int:
-    """Return the number of characters with which all `names` begin."""
-    places = enumerate(zip(*names, strict=False))
-    return next((at for at, chars in places if len(set(chars)) > 1), min(map(len, names)))
-
-
-def distinct_parts(names: Sequence[str]) -> list[str]:
-    """Return the parts in which names differ, such as "a" and "b" of "spark-a" and "spark-b".
-
-    A number is kept whole. The names themselves are returned if a part would be empty.
-    """
-    start = _alike(names)
-    while start and any(name[start - 1 : start + 1].isdigit() for name in names):
-        start -= 1
-    ends = [name[start:][::-1] for name in names]
-    after = _alike(ends)
-    while after and any(end[after - 1 : after + 1].isdigit() for end in ends):
-        after -= 1
-    parts = [end[after:][::-1] for end in ends]
-    return parts if all(parts) else list(names)
+    if max(map(cell_width, names)) > _KEY_NAME:
+        names = short_names(names)
+    return [
+        [(f"{sign} ", role), label(fit(name, min(_KEY_NAME, cell_width(name))))]
+        for (sign, role), name in zip(_SIGNS, names, strict=True)
+    ]
 
 
 def _last(values: Slots, step_s: float) -> float | None:
     """Return the mean of the values of the last two seconds; None if all of these are unknown."""
     known = [value for value in values[-max(1, round(2 / step_s)) :] if value is not None]
     return sum(known) / len(known) if known else None
-
-
-def _shares(axis: SweepAxis, height: int) -> list[Row]:
-    """Draw each server's share of the generated tokens over time, for more than two servers."""
-    rows = share_rows([axis.cells(line.tps) for line in axis.live.backends], height)
-    return beside_gutter(gutter(("share", "accent"), [], "100 %", "0", height), rows)
 
 
 def _in_flight(axis: SweepAxis, height: int) -> list[Row]:
@@ -268,9 +233,10 @@ class _Small:
 
     kind: str
     name: str
-    index: int
     values: Slots
     other: Slots = ()
+    top: float = 0.0
+    """Upper end of the scale of loads, the same for all servers; 0 for other graphs."""
 
 
 def _small_tracks(live: LiveSeries) -> list[_Small]:
@@ -280,32 +246,45 @@ def _small_tracks(live: LiveSeries) -> list[_Small]:
     Graphs without any value are left out.
     """
     servers = [line for line in live.backends if line.running]
+    top = _load_top(servers)
     kinds = [
-        [_Small("load", line.name, at, line.running, line.waiting) for at, line in enumerate(servers)],
-        [_Small("power", line.name, at, line.power_w) for at, line in enumerate(live.nodes)],
-        [_kv(line, at) for at, line in enumerate(servers)],
-        [_temperature(line, at) for at, line in enumerate(live.nodes)],
-        [_Small("clock", line.name, at, line.sm_clock_mhz) for at, line in enumerate(live.nodes)],
+        [_Small("load", line.name, line.running, line.waiting, top) for line in servers],
+        [_Small("power", line.name, line.power_w) for line in live.nodes],
+        [_kv(line) for line in servers],
+        [_temperature(line) for line in live.nodes],
+        [_Small("clock", line.name, line.sm_clock_mhz) for line in live.nodes],
     ]
     return [track for tracks in kinds for track in tracks if any(v is not None for v in track.values)]
 
 
-def _kv(line: BackendLine, at: int) -> _Small:
-    return _Small("kv", line.name, at, line.kv_cache_percent)
+def _load_top(servers: Sequence[BackendLine]) -> float:
+    """Return the upper end of the scale of the servers' running plus waiting requests."""
+    lines = [
+        [
+            None if run is None else run + (wait or 0.0)
+            for run, wait in zip_longest(line.running, line.waiting)
+        ]
+        for line in servers
+    ]
+    return top_without_spikes(lines, 4.0).end
 
 
-def _temperature(line: NodeLine, at: int) -> _Small:
-    return _Small("temperature", line.name, at, line.temperature_c)
+def _kv(line: BackendLine) -> _Small:
+    return _Small("kv", line.name, line.kv_cache_percent)
+
+
+def _temperature(line: NodeLine) -> _Small:
+    return _Small("temperature", line.name, line.temperature_c)
 
 
 def _small(axis: SweepAxis, track: _Small) -> Row:
-    """Draw a graph that is one row high: name and current value, then dots (or shades, for load) over time.
+    """Draw a graph that is one row high: name and current value, then dots over time.
 
     The colour of the dots shows the value, as in the large graphs.
     """
     now = next((value for value in reversed(track.values) if value is not None), None)
     if track.kind == "load":
-        return _load(axis, track, axis.cells(track.values))
+        return _load(axis, track)
     columns = axis.columns(track.values)
     top, unit, gradient = {
         "power": (nice_ceiling(max((v for v in columns if v is not None), default=0.0), 50.0), "W", "gpu"),
@@ -320,18 +299,17 @@ def _small(axis: SweepAxis, track: _Small) -> Row:
     return [*_named(track.name, f"{text} {unit}"), *graph]
 
 
-def _load(axis: SweepAxis, track: _Small, cells: list[float | None]) -> Row:
-    """Draw a server's running requests over time as shades; a letter marks the cells where requests wait."""
-    waiting = axis.cells(track.other) if track.other else [None] * len(cells)
-    known = [a + (b or 0.0) for a, b in zip(cells, waiting, strict=True) if a is not None]
-    top = nice_ceiling(max(known, default=0.0), 4.0)
+def _load(axis: SweepAxis, track: _Small) -> Row:
+    """Draw a server's running requests over time as dots, with its waiting requests above them."""
+    running = axis.columns(track.values)
+    waiting = axis.columns(track.other) if track.other else [None] * len(running)
     run, wait = _newest(track.values), _newest(track.other)
     text = f"{numbers.count(run, 4).strip()}+{numbers.count(wait, 4).strip()}"
     if len(track.name) + len(text) + len("run ") + 2 <= GUTTER:
         text = f"run {text}"
-    roles = (part_role(track.index), "warn")
-    runs = heat_row(cells, waiting, top)
-    return [*_named(track.name, text), *((part, roles[layer]) for part, layer in runs)]
+    roles = ("running", "waiting")
+    graph = stacked_rows(running, waiting, axis.width, 1, track.top, roles, end_slot=1)[0]
+    return [*_named(track.name, text), *graph]
 
 
 def _named(name: str, text: str) -> Row:

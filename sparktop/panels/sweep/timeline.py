@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections import Counter
 
 from sparktop.graphics import numbers
+from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.curve import PlotAxis
 from sparktop.model.sweep_view import RequestBar, Timeline
 from sparktop.panels.parts.figures import label
-from sparktop.panels.parts.roles import part_letter, part_role
+from sparktop.panels.parts.names import short_names
+from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged, spread_row
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import flowed, sentence_rows
 
 QUEUE, PREFILL, DECODE, FAILED = "┄", "─", "━", "✗"
 """Characters of the parts of a request's line, and the mark of a failed request."""
-_EDGE = 9
-"""Width in cells of the request's number and the server's letter at the left."""
+_EDGE = 8
+"""Width in cells at the left of the request's number and of the edge; the server's name is between them."""
+_NAME = 10
+"""Most cells of a server's name beside a request."""
 _TAIL = 12
 """Width in cells of the time to first token at the right."""
 MOST_ROWS = 400
@@ -29,13 +33,28 @@ def timeline_rows(timeline: Timeline, width: int) -> list[Row]:
     words = f"run {timeline.run + 1}, {len(timeline.bars)} requests{_split(timeline)}"
     if every > 1:
         words += f", 1 of {every} shown"
-    axis = PlotAxis(0.0, max(timeline.until_s, 1e-3), max(4, width - _EDGE - _TAIL))
+    names = _names(timeline)
+    edge = _EDGE + max((cell_width(name) for name in names.values()), default=0)
+    axis = PlotAxis(0.0, max(timeline.until_s, 1e-3), max(4, width - edge - _TAIL))
     rows = [heading("requests over time", words, width), *_key(timeline, width)]
-    rows += [_bar_row(timeline, index, axis, width) for index in range(0, len(timeline.bars), every)]
-    rows.append(fit_row([label(" " * _EDGE), label(axis.labels()), label(" s")], width))
+    rows += [
+        _bar_row(timeline, index, names, axis, width) for index in range(0, len(timeline.bars), every)
+    ]
+    rows.append(fit_row([label(" " * edge), label(axis.labels()), label(" s")], width))
     for note in timeline.notes:
         rows += [fit_row(row, width) for row in sentence_rows(("· ", "muted"), note, "muted", width)]
     return [merged(row) for row in rows]
+
+
+def _names(timeline: Timeline) -> dict[str | None, str]:
+    """Return the name of each server beside its requests, all equally wide; {} for a single server."""
+    if len(timeline.backends) < 2:
+        return {}
+    names = timeline.backends
+    if max(map(cell_width, names)) > _NAME:
+        names = tuple(short_names(names))
+    wide = min(_NAME, max(map(cell_width, names)))
+    return {name: fit(short, wide) for name, short in zip(timeline.backends, names, strict=True)}
 
 
 def _split(timeline: Timeline) -> str:
@@ -43,7 +62,7 @@ def _split(timeline: Timeline) -> str:
     if len(timeline.backends) <= 1:
         return ""
     counts = Counter(bar.backend for bar in timeline.bars)
-    words = (f"{part_letter(index)} {counts[name]}" for index, name in enumerate(timeline.backends))
+    words = (f"{name} {counts[name]}" for name in timeline.backends)
     return f": {' · '.join(words)}"
 
 
@@ -56,16 +75,8 @@ def _key(timeline: Timeline, width: int) -> list[Row]:
     if len(timeline.backends) < 2:
         parts.append([(DECODE * sample, _role(timeline, None)), label(" decode")])
     for index, name in enumerate(timeline.backends):
-        on: Row = [
-            (f"{part_letter(index)} {DECODE * sample}", part_role(index)),
-            label(" decode on "),
-            (name, "text"),
-        ]
-        parts += (
-            [on]
-            if len(timeline.backends) > 1
-            else [[(part_letter(index), part_role(index)), label(f" {name}")]]
-        )
+        on: Row = [(DECODE * sample, part_role(index)), label(" decode on "), (name, "text")]
+        parts += [on] if len(timeline.backends) > 1 else [[label("on "), (name, "text")]]
     heads = spread_row([label("request")], [label("first token after")], width)
     return [*(fit_row(row, width) for row in flowed(parts, width)), heads]
 
@@ -76,13 +87,15 @@ def _role(timeline: Timeline, backend: str | None) -> str:
     return part_role(names.index(backend)) if len(names) > 1 and backend in names else "generation/8"
 
 
-def _bar_row(timeline: Timeline, number: int, axis: PlotAxis, width: int) -> Row:
+def _bar_row(
+    timeline: Timeline, number: int, names: dict[str | None, str], axis: PlotAxis, width: int
+) -> Row:
     bar = timeline.bars[number]
-    place = timeline.backends.index(bar.backend) if bar.backend in timeline.backends else None
-    letter: Row = [(" ", "text")] if place is None else [(part_letter(place), part_role(place))]
+    role = _role(timeline, bar.backend)
+    blank = " " * cell_width(next(iter(names.values()), ""))
     ttft = None if bar.first_token_s is None else bar.first_token_s - bar.start_s
-    row: Row = [label(f"{number + 1:>5} "), *letter, (" │", "border")]
-    row += _bar(bar, axis, _role(timeline, bar.backend), timeline.until_s)
+    row: Row = [label(f"{number + 1:>5} "), (names.get(bar.backend, blank), role), (" │", "border")]
+    row += _bar(bar, axis, role, timeline.until_s)
     if not bar.ok:
         row.append((FAILED, "bad"))
     return [*fit_row(row, width - _TAIL), label(numbers.duration(ttft, _TAIL))]

@@ -145,13 +145,14 @@ def gutter(
     `beside` is text after the name.
     """
     if height <= 1:
-        return [_ended([name, (" ", "text"), *value], "")]
-    rows = [_ended([name, (" ", "text"), *beside], top), *([] for _ in range(height - 2)), _ended([], bottom)]
-    rows[1] = _ended([(" ", "text"), *value], bottom if height == 2 else "")
+        return [gutter_row([name, (" ", "text"), *value], "")]
+    rows = [gutter_row([name, (" ", "text"), *beside], top), *([] for _ in range(height - 2)), gutter_row([], bottom)]
+    rows[1] = gutter_row([(" ", "text"), *value], bottom if height == 2 else "")
     return rows
 
 
-def _ended(words: Row, end: str) -> Row:
+def gutter_row(words: Row, end: str) -> Row:
+    """Return one row of the column at the left of a graph: `words`, and the label `end` of its scale."""
     tail: Row = [(f"{end}┤", "muted")] if end else [(" ", "text")]
     return [*fit_row(words, GUTTER - row_width(tail)), *tail]
 

@@ -113,8 +113,8 @@ def test_it_tells_who_it_is_and_where_it_sends(routed: Snapshot) -> None:
     assert "least-busy litellm 1.106.2 " in top
     assert "(config)" not in top
     assert "┐alive┌" in top
-    assert "A spark-a" in share
-    assert "B spark-b" in share
+    assert "■ spark-a" in share
+    assert "▬ spark-b" in share
     assert "spark-1 → spark-a · spark-2 → spark-b · cloud-1 ✖ unmapped" in flow
     assert "://" not in edge
     assert "http://192.168.100.11:4000" in panel(routed.routers[0], height=20)[-1]
@@ -138,13 +138,13 @@ def test_a_configured_strategy_is_marked() -> None:
     assert "strategy –" in panel(router())[0]
 
 
-def test_shares_add_up_and_carry_letters() -> None:
-    """A quarter of the requests is a quarter of the bar, told by letter, number and percent."""
+def test_shares_add_up_and_carry_signs() -> None:
+    """A quarter of the requests is a quarter of the bar, told by sign, number and percent."""
     share = panel(router(), width=200)[1]
     bar = share.split("run ")[1].split("  ")[0]
-    assert (len(bar), bar[0], bar[10]) == (40, "A", "B")
-    assert "A spark-a   3  25 %" in share
-    assert "B spark-b   9  75 %" in share
+    assert (len(bar), bar[0], bar[10]) == (40, "■", "▬")
+    assert "■ spark-a   3  25 %" in share
+    assert "▬ spark-b   9  75 %" in share
 
 
 def test_nothing_running_and_nothing_known_differ() -> None:
@@ -176,7 +176,7 @@ def test_a_router_that_is_down_says_since_when_and_why() -> None:
     assert "last answer" in text
     assert any(role == "stale" and "spark-1" in words for words, role in rows[2])
     assert not any(role == "stale" for _, role in rows[1])
-    assert "B spark-b   –" in text
+    assert "▬ spark-b   –" in text
 
 
 def test_alone_it_lists_every_deployment(routed: Snapshot) -> None:

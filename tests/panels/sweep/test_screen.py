@@ -23,6 +23,7 @@ from sparktop.panels.sweep.live import live_rows
 from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.panels.sweep.table import columns_for, marks_words, table_rows
 from sparktop.panels.sweep.topology import topology_screen
+from sparktop.panels.sweep.tracks import GUTTER
 from sparktop.panels.sweep.words import status_run
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.history.rows import history_rows
@@ -222,14 +223,16 @@ def test_points_and_median_are_both_on_the_ttft_track() -> None:
     assert rows[first + 2].startswith(" ⠂ each request")
 
 
-def test_many_servers_have_a_track_of_their_shares() -> None:
-    """More than two are too many to stand on each other: their shares are an area, lettered at its end."""
+def test_each_server_has_a_row_of_its_load_on_one_scale() -> None:
+    """Waiting requests are above running ones as on the board; no letters are in the cells."""
     live = with_servers(running(), 4).live
     assert live is not None
-    shown = text(live_rows(live, {}, 120, 40))
-    assert "share" in shown
-    assert "100 %" in shown
-    assert "share" not in text(live_rows(with_servers(running(), 2).live or live, {}, 120, 40))
+    rows = live_rows(live, {}, 120, 40)
+    loads = [row for row in rows if " run " in row_text(row)[:GUTTER]]
+    assert len(loads) == 4
+    drawn = "".join(row_text(row)[GUTTER:] for row in loads)
+    assert set(drawn) <= {" ", "↑", *map(chr, range(0x2800, 0x2900))}
+    assert "share" not in text(rows)
 
 
 def test_requests_and_runs_that_no_file_tells_have_no_column() -> None:

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from sparktop.model.sweep_view import LevelKey, LevelSpan, LiveSeries
+from sparktop.panels.parts.names import short_names
 from sparktop.panels.parts.roles import part_role
-from sparktop.panels.parts.rows import row_text
-from sparktop.panels.sweep.live import distinct_parts, live_rows
+from sparktop.panels.parts.rows import Row, row_text
+from sparktop.panels.sweep.live import live_rows
 from sparktop.panels.sweep.tracks import GUTTER, elapsed_tick, level_strip, sweep_axis, time_row
 from tests.panels.sweep_views import running
 
@@ -84,25 +85,32 @@ def test_wide_levels_have_their_letter_each() -> None:
 @pytest.mark.parametrize(
     ("names", "parts"),
     [
-        (["spark-a", "spark-b"], ["a", "b"]),
-        (["10.0.0.11:8000", "10.0.0.12:8000"], ["11", "12"]),
+        (["spark-a", "spark-b"], ["-a", "-b"]),
+        (["10.0.0.11:8000", "10.0.0.12:8000"], [".11", ".12"]),
+        (["node1", "node2"], ["1", "2"]),
         (["proxy", "spark"], ["proxy", "spark"]),
         (["spark", "spark-2"], ["spark", "spark-2"]),
     ],
 )
 def test_names_are_shortened_to_where_they_differ(names: list[str], parts: list[str]) -> None:
     """Numbers stay whole, and no name becomes empty."""
-    assert distinct_parts(names) == parts
+    assert short_names(names) == parts
 
 
-def test_two_servers_have_two_colours_and_a_legend_in_the_lowest_graph() -> None:
-    """In a graph of two rows the legend is beside the graph's name."""
+def test_two_servers_have_two_colours_where_their_names_have_rows() -> None:
+    """Names in full, as everywhere; a graph without rows for them shows both together in one colour."""
     live = running().live
     assert live is not None
     two = replace(
         live, backends=tuple(replace(live.backends[0], name=name) for name in ("spark-a", "spark-b"))
     )
-    rows = live_rows(two, {}, 76, 4)
-    assert row_text(rows[1]).startswith("tok/s ⣿a ⡪b")
-    roles = {role.partition("/")[0] for row in rows[1:3] for text, role in row if text.strip()}
-    assert {"generation", "prompt"} <= roles
+
+    def roles(rows: list[Row]) -> set[str]:
+        return {role.partition("/")[0] for row in rows for text, role in row if text.strip()}
+
+    rows = live_rows(two, {}, 76, 10)
+    assert [row_text(row).split("  ")[0].strip() for row in rows[3:5]] == ["⣿ spark-a", "⡪ spark-b"]
+    assert row_text(rows[4])[:GUTTER].endswith("0┤")
+    assert {"generation", "prompt"} <= roles(rows[1:5])
+    low = live_rows(two, {}, 76, 4)
+    assert "prompt" not in roles(low[1:3])
