@@ -56,6 +56,8 @@ class Verdict:
     """The key on the keyboard that shows more about the problem; "" for none."""
     subject: str = ""
     """Name of the backend or node that it is about; "" if it is about none or several."""
+    about: str = ""
+    """The id of the alert that it names; "" without an alert."""
 
     @property
     def short_hint(self) -> str:
@@ -104,7 +106,7 @@ def _of_balance(alert: Alert, balance: Balance) -> Verdict:
     short = f"{'' if balance.lanes_of is None else 'lanes '}{word} {cost}".strip()
     named = _named(balance) + (f", {cost}" if cost else "")
     hint = _CLAUSE.split(balance.hint or "")[0]
-    return Verdict(alert.severity, named, short, hint, "w")
+    return Verdict(alert.severity, named, short, hint, "w", about=alert.id)
 
 
 def _of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
@@ -117,7 +119,7 @@ def _of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
     if condition == "stuck":
         said = next((_standing(view) for view in snapshot.backends if view.name == alert.subject), said)
     words = f"{alert.subject}: {said}" if len(said) <= _LONGEST else f"{alert.subject}: {known}"
-    return Verdict(alert.severity, words, f"{alert.subject} {known}", hint, key, alert.subject)
+    return Verdict(alert.severity, words, f"{alert.subject} {known}", hint, key, alert.subject, alert.id)
 
 
 def _standing(view: BackendView) -> str:
@@ -153,13 +155,24 @@ def _without_alert(snapshot: Snapshot) -> Verdict:
         return Verdict(Severity.INFO, _named(swinging), word, key="w")
     queueing = [view for view in backends if view.waiting and not view.in_sweep]
     if queueing:
-        most = max(queueing, key=lambda view: view.waiting or 0.0)
-        count = f"{most.waiting:.0f}"
-        one = count == "1"
-        words = f"{most.name}: {count} {'request waits' if one else 'requests wait'}"
-        short = f"{most.name}: {count} {'waits' if one else 'wait'}"
-        return Verdict(Severity.INFO, words, short, subject=most.name)
+        return _queues(queueing, alone=len(backends) == 1)
     return _of_states(snapshot)
+
+
+def _queues(queueing: list[BackendView], *, alone: bool) -> Verdict:
+    """Return the verdict where requests wait: at which server, and whether it is full.
+
+    The header has their number already. `alone` is True if only one server is watched.
+    """
+    most = max(queueing, key=lambda view: view.waiting or 0.0)
+    name, slots, running = most.name, most.slots, most.running
+    if len(queueing) > 1:
+        words, short = f"longest queue: {most.waiting:.0f} at {name}", f"{name}: {most.waiting:.0f} wait"
+    elif slots and running is not None and running >= slots:
+        words, short = f"{name} is full: {running:.0f} of {slots} slots run", f"{name} is full"
+    else:
+        words, short = f"{'' if alone else 'only '}{name} has a queue", f"{name} has a queue"
+    return Verdict(Severity.INFO, words, short, subject=name)
 
 
 def _of_states(snapshot: Snapshot) -> Verdict:

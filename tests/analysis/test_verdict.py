@@ -43,6 +43,7 @@ def test_an_oscillating_router_says_what_it_costs_and_what_to_try() -> None:
         "oscillating −26 % tokens",
         "try simple-shuffle or round-robin",
         "w",
+        about="balance:proxy:oscillating",
     )
     assert found.short_hint == "try simple-shuffle"
 
@@ -79,6 +80,7 @@ def test_every_alert_has_words_and_a_key() -> None:
         "fewer or shorter requests",
         "z",
         "a",
+        about="backend:a:kv-full",
     )
     assert shown(alert("node:n:gpu-lost/3")).short == "n GPU lost"
     assert shown(alert("node:n:brand-new")).short == "n brand new"
@@ -97,9 +99,8 @@ def test_a_slow_clock_names_its_fix() -> None:
     ("state", "waiting", "severity", "words"),
     [
         (BackendState.BUSY, 0.0, None, "all well: 1 busy"),
-        (BackendState.QUEUEING, 4.0, Severity.INFO, "a: 4 requests wait"),
-        (BackendState.QUEUEING, 1.0, Severity.INFO, "a: 1 request waits"),
-        (BackendState.BORED, 4.0, Severity.INFO, "a: 4 requests wait"),
+        (BackendState.QUEUEING, 4.0, Severity.INFO, "a has a queue"),
+        (BackendState.BORED, 4.0, Severity.INFO, "a has a queue"),
         (BackendState.CONNECTING, None, Severity.INFO, "1 connecting"),
         (BackendState.UNKNOWN, None, Severity.INFO, "1 unknown"),
     ],
@@ -110,6 +111,27 @@ def test_without_an_alert_the_states_are_counted(
     """The line is never empty, and never says that all is well before the first answer."""
     found = shown(backends=(BackendView("a", "http://a:1", "g", state=state, waiting=waiting),))
     assert (found.severity, found.words) == (severity, words)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "running", "words"),
+    [
+        ((4.0, 0.0), 2.0, "only a has a queue"),
+        ((4.0, 0.0), 16.0, "a is full: 16 of 16 slots run"),
+        ((4.0, 1.0), 16.0, "longest queue: 4 at a"),
+    ],
+)
+def test_a_queue_has_its_place_and_no_number_twice(
+    waiting: tuple[float, ...], running: float, words: str
+) -> None:
+    """The header has the number of waiting requests beside it: the line says where, or why."""
+    views = tuple(
+        BackendView(
+            name, "http://a:1", "g", state=BackendState.BUSY, waiting=wait, running=running, slots=16
+        )
+        for name, wait in zip("ab", waiting, strict=True)
+    )
+    assert shown(backends=views).words == words
 
 
 def test_a_swing_without_an_alert_is_not_well() -> None:

@@ -7,18 +7,16 @@ from datetime import datetime
 
 from sparktop.analysis.verdict import verdict
 from sparktop.graphics import numbers
-from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.figures import LIVE, figure, label, tokens_rate
 from sparktop.panels.parts.frame import hot
-from sparktop.panels.parts.roles import wait_role
+from sparktop.panels.parts.roles import alert_role, wait_role
 from sparktop.panels.parts.rows import Row, row_width, spread_row
 
 _WIDE = 90
 """Width in cells from which on the header's pieces stand two cells apart, not one."""
 HELP = "?"
 """The key that shows the help."""
-_VERDICT_ROLES = {Severity.CRITICAL: "bad", Severity.WARNING: "warn", Severity.INFO: "text", None: "good"}
 
 
 def _verdicts(snapshot: Snapshot) -> list[Row]:
@@ -28,7 +26,7 @@ def _verdicts(snapshot: Snapshot) -> list[Row]:
     first, then words.
     """
     found, count = verdict(snapshot), len(snapshot.alerts)
-    role = _VERDICT_ROLES[found.severity]
+    role = "good" if found.severity is None else alert_role(found.about, found.severity)
     several = f"▲{count} " if count > 1 else "▲ " if count else ""
     key: Row = [label(" ("), (found.key, "key"), label(")")] if found.key else []
     hints: list[Row] = [[label(f" · {hint}")] for hint in (found.hint, found.short_hint) if hint]

@@ -11,11 +11,11 @@ from sparktop.model.event import Alert, Event, Severity, Values
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.frame import frame_role, framed, name_tab, shortened
+from sparktop.panels.parts.roles import alert_role
 from sparktop.panels.parts.rows import Row, row_width
 from sparktop.panels.parts.sentences import flowed, wrapped
 from sparktop.values import dataclass
 
-_ROLES = {Severity.INFO: "muted", Severity.WARNING: "warn", Severity.CRITICAL: "bad"}
 _UNITS = {
     "gib_per_min": "GiB/min",
     "gib_per_s": "GiB/s",
@@ -129,7 +129,8 @@ class _Entry:
 
 
 def _entry(one: Alert | Event, time: str, subject_role: str, *, active: bool = False) -> _Entry:
-    role = _ROLES[one.severity]
+    about = (one.id if isinstance(one, Alert) else one.about) or ""
+    role = "muted" if one.severity is Severity.INFO else alert_role(about, one.severity)
     head: Row = [(f" {_SIGNS[one.severity]} ", role), label(time), (f"{one.subject}: ", subject_role)]
     return _Entry(head, one.message, role if active else "muted", tuple(value_texts(one.values)))
 

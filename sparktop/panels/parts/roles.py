@@ -6,6 +6,7 @@ from string import ascii_uppercase
 
 from sparktop.colors.derived import PARTS
 from sparktop.model.balance import BalanceWord
+from sparktop.model.event import Severity
 from sparktop.model.snapshot import BackendState, BackendView
 
 STATE_ROLES = {
@@ -75,6 +76,23 @@ WORD_ROLES = {
     BalanceWord.TOO_SLOW: "muted",
 }
 """The role of each verdict on balance; the verdict is always written out, too."""
+
+
+_BY_SEVERITY = {Severity.INFO: "text", Severity.WARNING: "warn", Severity.CRITICAL: "bad"}
+_ALERTED_STATES = {"kv-full": BackendState.KV_FULL, "preempting": BackendState.PREEMPTING}
+"""The state that a backend's panel shows while an alert with this condition holds."""
+
+
+def alert_role(alert_id: str, severity: Severity) -> str:
+    """Return the role of an alert: that of the state or verdict that its panel shows, else by severity."""
+    kind, _, rest = alert_id.partition(":")
+    condition = rest.rpartition(":")[2]
+    verdict = next((word for word in BalanceWord if kind == "balance" and word.value == condition), None)
+    if severity is Severity.WARNING and verdict is not None:
+        return WORD_ROLES[verdict]
+    if severity is Severity.WARNING and condition in _ALERTED_STATES:
+        return STATE_ROLES[_ALERTED_STATES[condition]]
+    return _BY_SEVERITY[severity]
 
 
 def part_role(index: int) -> str:

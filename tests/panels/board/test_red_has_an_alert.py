@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sparktop.demo.scenario import SCENARIOS
-from sparktop.model.event import Severity
-from sparktop.model.snapshot import Snapshot
+from sparktop.model.balance import BalanceWord
+from sparktop.model.event import Alert, Severity
+from sparktop.model.snapshot import BackendState, Snapshot
+from sparktop.panels.balance.verdict import word_run
 from sparktop.panels.board.bars import header_row
+from sparktop.panels.board.log import events_panel
 from sparktop.panels.board.scene import Scene
 from sparktop.panels.board.view import Preset, View
+from sparktop.panels.parts.roles import STATE_ROLES, WORD_ROLES, alert_role
 from sparktop.panels.parts.rows import Row
 from stage.rehearsal import Outage, Rehearsal
 
@@ -83,3 +89,26 @@ def test_a_verdict_that_is_not_announced_is_not_red() -> None:
         shown = live.play(1.0).snapshot()
         groups = {group for kind, group in red_panels(shown) if kind == "balance"}
         assert groups <= {alert.subject for alert in shown.alerts}, shown.taken_at
+
+
+@pytest.mark.parametrize("word", [BalanceWord.OSCILLATING, BalanceWord.STARVED, BalanceWord.UNEVEN])
+def test_header_list_and_panel_give_a_verdict_one_colour(word: BalanceWord) -> None:
+    """The header and the list of alerts have the colour of the word in its panel."""
+    shown = Rehearsal(nodes=2, scenario=SCENARIOS["oscillation"]).play(60).snapshot()
+    group = replace(shown.balance[0], word=word, word_now=word, router="proxy", also=())
+    alert = Alert(
+        f"balance:{group.group}:{word.value}", Severity.WARNING, group.group, "why", shown.taken_at
+    )
+    scene = replace(shown, balance=(group,), alerts=(alert,), events=())
+    listed = next(role for text, role in events_panel(scene, 80, 5)[1] if text == "why")
+    header = next(role for text, role in header_row(scene, 120) if word.value in text)
+    assert {listed, header} == {word_run(group)[1]} == {WORD_ROLES[word]}
+
+
+@pytest.mark.parametrize("state", [BackendState.KV_FULL, BackendState.PREEMPTING])
+def test_a_warning_about_a_state_has_the_colour_of_the_state(state: BackendState) -> None:
+    """As the word in the backend's frame; other warnings are amber, critical alerts red."""
+    name = {BackendState.KV_FULL: "kv-full", BackendState.PREEMPTING: "preempting"}[state]
+    assert alert_role(f"backend:a:{name}", Severity.WARNING) == STATE_ROLES[state]
+    assert alert_role("backend:a:slow-steps", Severity.WARNING) == "warn"
+    assert alert_role("node:a:thermal/0", Severity.CRITICAL) == "bad"
