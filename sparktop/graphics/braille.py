@@ -181,7 +181,11 @@ def _stack_levels(lower: Values, upper: Values, height: int, top: float) -> list
     ]
     heights = zip(below, above, _levels(below, dots, top), _levels(totals, dots, top), strict=True)
     return [
-        (both, both) if a is not None and (not b or b <= little * a) else (0, both) if not a else _apart(low, both, dots)
+        (both, both)
+        if a is not None and (not b or b <= little * a)
+        else (0, both)
+        if not a
+        else _apart(low, both, dots)
         for a, b, low, both in heights
     ]
 

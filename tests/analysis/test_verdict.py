@@ -126,9 +126,7 @@ def test_a_queue_has_its_place_and_no_number_twice(
 ) -> None:
     """The header has the number of waiting requests beside it: the line says where, or why."""
     views = tuple(
-        BackendView(
-            name, "http://a:1", "g", state=BackendState.BUSY, waiting=wait, running=running, slots=16
-        )
+        BackendView(name, "http://a:1", "g", state=BackendState.BUSY, waiting=wait, running=running, slots=16)
         for name, wait in zip("ab", waiting, strict=True)
     )
     assert shown(backends=views).words == words

@@ -190,11 +190,11 @@ def test_the_live_line_has_the_figures_of_the_moment() -> None:
 def test_a_finished_level_is_one_line() -> None:
     """With its doubts by their codes."""
     assert level_line("solo", LEVEL) == (
-        "solo: c = 16, pp 128 · prefill – tok/s · decode 183 tok/s · TTFT p50 – ms · 2 of 48 failed "
+        "solo: c = 16, pp 128 · prefill – tok/s · decode 183 tok/s · TTFT mean – ms · 2 of 48 failed "
         "· doubts: errors"
     )
     without = LEVEL.model_copy(update={"decode_tps": None, "output_tps": Rate(mean=150.2)})
-    assert "prefill – tok/s · output 150 tok/s · TTFT p50 – ms" in level_line("solo", without)
+    assert "prefill – tok/s · output 150 tok/s · TTFT mean – ms" in level_line("solo", without)
 
 
 def test_on_a_terminal_the_line_is_redrawn_in_place() -> None:

@@ -192,7 +192,7 @@ def level_line(target: str, level: LevelResult) -> str:
         f"output {_number(output.mean)} tok/s"
         if output
         else f"decode {_number(decode.mean if decode else None)} tok/s",
-        f"TTFT p50 {_number(ttft.p50 if ttft else None)} ms",
+        f"TTFT mean {_number(ttft.mean if ttft else None)} ms",
     ]
     return " · ".join((*parts, *_doubt_parts(level)))
 
@@ -202,7 +202,7 @@ def _twice(level: LevelResult) -> list[str]:
     first = level.context.ttft_ms if level.context else None
     found = level.context.found_percent if level.context else None
     return [
-        f"TTFT {_number(level.ttft_ms.mean if level.ttft_ms else None)} ms",
+        f"TTFT mean {_number(level.ttft_ms.mean if level.ttft_ms else None)} ms",
         f"first {_number(first.mean if first else None)} ms",
         f"{_number(found)} % from the cache",
     ]

@@ -182,11 +182,7 @@ def _bar(loads: list[float | None], total: float, length: int) -> Row:
         track = EMPTY if any(load is not None for load in loads) else numbers.UNKNOWN
         return [(track * length, "bar_empty")]
     widths = segments([load or 0.0 for load in loads], total, length)
-    return [
-        (_sign(index) * cells, part_role(index))
-        for index, cells in enumerate(widths[:-1])
-        if cells
-    ]
+    return [(_sign(index) * cells, part_role(index)) for index, cells in enumerate(widths[:-1]) if cells]
 
 
 def _key(parts: Mapping[str, float | None], total: float) -> list[Row]:

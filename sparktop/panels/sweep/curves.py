@@ -23,7 +23,7 @@ from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged, spread_row
 from sparktop.panels.parts.sections import heading
-from sparktop.panels.sweep.legend import legend_rows, line_letter
+from sparktop.panels.sweep.legend import better_words, legend_rows, line_letter
 from sparktop.panels.sweep.level_bars import has_one_level, level_bars
 from sparktop.values import dataclass
 
@@ -115,7 +115,7 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     parts = zip(_scale(tall, place), grid.rows(), names, strict=True)
     body = [[*scale, *_colored(runs), *name] for scale, runs, name in parts]
     below = labelled([(one.value, one.words) for one in points], place.axis)
-    better = "higher is better" if plot.more_is_better else "lower is better"
+    better = better_words(more=plot.more_is_better)
     if place.bottom:
         better = f"logarithmic, {better}"
     rows = [

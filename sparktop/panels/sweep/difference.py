@@ -21,6 +21,7 @@ from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.rows import Row, fit_row, merged, row_width
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import flowed, sentence_rows
+from sparktop.panels.sweep.legend import better_words
 from sparktop.panels.sweep.topology import UNTESTED, signed_percent
 
 _LevelKey = tuple[LoadPoint, int | None, int]
@@ -101,7 +102,7 @@ def difference_rows(difference: Difference, width: int, *, space: int = 0) -> li
     for (title, unit), group in groupby(difference.rows, lambda row: (row.title, row.unit)):
         rows_of_metric = list(group)
         rows += [[]] * space
-        better = "higher is better" if rows_of_metric[0].more_is_better else "lower is better"
+        better = better_words(more=rows_of_metric[0].more_is_better)
         rows.append(heading(f"{title} in {unit}", better, inner))
         rows += [
             _difference_row(row, inner, most, levels[row.point, row.prompt_tokens, row.depth])

@@ -66,7 +66,7 @@ _COLUMNS = (
     Column("decode", 8, lambda row: numbers.rate(row.decode_tps, 6).strip()),
     Column("targets", 20, lambda row: ", ".join(row.targets), right=False),
     Column("levels", 6, lambda row: str(row.levels)),
-    Column("TTFT", 8, lambda row: _ms(row.ttft_ms)),
+    Column("TTFT mean", 9, lambda row: _ms(row.ttft_ms)),
     Column("doubt", 5, lambda row: f"!{row.doubtful}" if row.doubtful else ""),
     Column("model", 22, lambda row: row.model or numbers.UNKNOWN, right=False),
     Column("to", 8, lambda row: numbers.UNKNOWN if row.most is None else row.most.short),

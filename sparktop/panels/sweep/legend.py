@@ -12,6 +12,11 @@ from sparktop.panels.parts.rows import Row, fit_row
 from sparktop.panels.parts.sentences import flowed, wrapped
 
 
+def better_words(*, more: bool) -> str:
+    """Return the text beside a plot's title: whether `more` is better; latencies are means over requests."""
+    return "higher is better" if more else "mean, lower is better"
+
+
 def line_letter(lines: Sequence[CurveLine], index: int) -> str:
     """Return the character of line `index`: "A", "B" … for targets, "1", "2" … for published references."""
     before = [line for line in lines[:index] if (line.reference is None) == (lines[index].reference is None)]

@@ -12,7 +12,7 @@ from sparktop.panels.parts.figures import bar_runs, figure, label
 from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, fit_row
 from sparktop.panels.parts.sections import heading
-from sparktop.panels.sweep.legend import line_letter
+from sparktop.panels.sweep.legend import better_words, line_letter
 
 _NAME = 24
 """Greatest width in cells of the name of a target."""
@@ -49,7 +49,7 @@ def _block(plot: CurvePlot, width: int, tall: int, room: int) -> list[Row]:
 
     The value has `room` cells, the same in all plots, so that their bars begin and end alike.
     """
-    better = "higher is better" if plot.more_is_better else "lower is better"
+    better = better_words(more=plot.more_is_better)
     top = nice_ceiling(max(line.points[0].value.mean for line in plot.lines))
     names = min(_NAME, max(cell_width(line.name) for line in plot.lines))
     words = [fit(_value_words(line.points[0].value), room, "right") for line in plot.lines]

@@ -37,9 +37,7 @@ def timeline_rows(timeline: Timeline, width: int) -> list[Row]:
     edge = _EDGE + max((cell_width(name) for name in names.values()), default=0)
     axis = PlotAxis(0.0, max(timeline.until_s, 1e-3), max(4, width - edge - _TAIL))
     rows = [heading("requests over time", words, width), *_key(timeline, width)]
-    rows += [
-        _bar_row(timeline, index, names, axis, width) for index in range(0, len(timeline.bars), every)
-    ]
+    rows += [_bar_row(timeline, index, names, axis, width) for index in range(0, len(timeline.bars), every)]
     rows.append(fit_row([label(" " * edge), label(axis.labels()), label(" s")], width))
     for note in timeline.notes:
         rows += [fit_row(row, width) for row in sentence_rows(("· ", "muted"), note, "muted", width)]

@@ -30,7 +30,7 @@ from sparktop.panels.parts.rows import Row, fit_row, merged, row_width
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import flowed, sentence_rows, wrapped
 from sparktop.panels.sweep.curves import AXES, plots_rows
-from sparktop.panels.sweep.legend import legend_rows
+from sparktop.panels.sweep.legend import better_words, legend_rows
 from sparktop.panels.sweep.table import ALIKE, BEST
 
 MAIN = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_due_ms", "e2e_due_ms", "ttft_ms")
@@ -165,7 +165,7 @@ def metric_rows(compared: Topologies, metric: ComparedMetric, width: int) -> lis
     # A concurrency alone always has the same place, so that most tables stand alike.
     load = max((_LOAD, *map(len, levels))) if compared.several_lengths else _LOAD
     columns, winner = _widths(compared.columns, width - load - 1)
-    better = "higher is better" if metric.more_is_better else "lower is better"
+    better = better_words(more=metric.more_is_better)
     axis = AXES[metric.levels[0].point.kind if metric.levels else LoadKind.CONCURRENCY]
     head: Row = [label(fit(axis, load, "right"))]
     for index, name in enumerate(compared.columns):

@@ -146,7 +146,11 @@ def gutter(
     """
     if height <= 1:
         return [gutter_row([name, (" ", "text"), *value], "")]
-    rows = [gutter_row([name, (" ", "text"), *beside], top), *([] for _ in range(height - 2)), gutter_row([], bottom)]
+    rows = [
+        gutter_row([name, (" ", "text"), *beside], top),
+        *([] for _ in range(height - 2)),
+        gutter_row([], bottom),
+    ]
     rows[1] = gutter_row([(" ", "text"), *value], bottom if height == 2 else "")
     return rows
 

@@ -101,20 +101,13 @@ def _rank(rows: list[ResultRow], levels: Sequence[LevelResult], indices: Sequenc
     # A token rate that is in doubt is not the best one, as in the headline.
     sure = [index for index in known if not any(mark.doubt for mark in rows[index].marks)]
     among = sure if sure and metric in RATES else known
-    best = choose(among, key=lambda index: _shown(rows[index], metric))
+    best = choose(among, key=lambda index: rows[index].figures[metric].mean)
     for index in known:
         rank = Rank.BEST if index == best else None
         if index != best and _same(levels[index], levels[best], metric):
             rank = Rank.LEVEL
         if rank is not None:
             rows[index] = replace(rows[index], ranks={**rows[index].ranks, metric: rank})
-
-
-def _shown(row: ResultRow, metric: str) -> float:
-    """Return the value of a metric that the table shows: for time to first token the median, else a mean."""
-    if metric == "ttft_ms" and row.ttft_p50_ms is not None:
-        return row.ttft_p50_ms
-    return row.figures[metric].mean
 
 
 def _same(one: LevelResult, best: LevelResult, metric: str) -> bool:

@@ -96,9 +96,7 @@ def test_header_list_and_panel_give_a_verdict_one_colour(word: BalanceWord) -> N
     """The header and the list of alerts have the colour of the word in its panel."""
     shown = Rehearsal(nodes=2, scenario=SCENARIOS["oscillation"]).play(60).snapshot()
     group = replace(shown.balance[0], word=word, word_now=word, router="proxy", also=())
-    alert = Alert(
-        f"balance:{group.group}:{word.value}", Severity.WARNING, group.group, "why", shown.taken_at
-    )
+    alert = Alert(f"balance:{group.group}:{word.value}", Severity.WARNING, group.group, "why", shown.taken_at)
     scene = replace(shown, balance=(group,), alerts=(alert,), events=())
     listed = next(role for text, role in events_panel(scene, 80, 5)[1] if text == "why")
     header = next(role for text, role in header_row(scene, 120) if word.value in text)

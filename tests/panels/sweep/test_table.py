@@ -41,7 +41,7 @@ def test_words_of_marks_never_take_the_room_of_the_figures() -> None:
     view = done()
     long = replace(view, rows=tuple(replace(row, marks=(mark,)) for row in view.rows))
     for width in range(44, 120):
-        assert {"decode", "TTFT p50"} <= {column.heading for column in columns_for(long, width)}, width
+        assert {"decode", "TTFT mean"} <= {column.heading for column in columns_for(long, width)}, width
 
 
 def test_a_running_sweep_fills_its_column_on_the_board() -> None:
