@@ -1,7 +1,8 @@
 """Lines and points in braille on a grid of terminal cells, in several layers (one for each curve).
 
 A cell has one layer, that drawn last in it, and shows only its dots: the dots of two curves in one colour
-would look like one curve that breaks apart.
+would look like one curve that breaks apart. Where solid lines share cells, these have their layers in turn, so
+that no line is hidden by another.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ NOTHING = -1
 """Layer of empty cells."""
 _SPARSE = 5
 """Of a sparse line, one of so many dots is drawn."""
+_TURN = 2
+"""Cells beside each other that have the same layer where lines share them."""
 _BITS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
 """Bits of a cell's left and right dots, from the bottom up (Unicode, braille patterns)."""
 Runs = list[tuple[str, int]]
@@ -31,6 +34,10 @@ class DotGrid:
         self._masks = [0] * (self.width * self.height)
         self._layers = [NOTHING] * (self.width * self.height)
         self._chars: dict[int, str] = {}
+        self._below: dict[int, dict[int, int]] = {}
+        """{index of a cell: {layer: its dots}}, for the solid lines that others were drawn over."""
+        self._sparse: set[int] = set()
+        """Layers of sparse lines."""
 
     @property
     def columns(self) -> int:
@@ -46,7 +53,11 @@ class DotGrid:
         """Draw the dot at (x, y) in a layer over what its cell has; ignore dots outside the grid."""
         if 0 <= x < 2 * self.width and 0 <= y < 4 * self.height:
             place = (self.height - 1 - y // 4) * self.width + x // 2
-            kept = self._masks[place] if self._layers[place] == layer else 0
+            kept, before = self._masks[place], self._layers[place]
+            if kept and before != layer:
+                if before not in self._sparse:
+                    self._below.setdefault(place, {})[before] = kept
+                kept = 0
             self._masks[place] = kept | _BITS[x % 2][y % 4]
             self._layers[place] = layer
             self._chars.pop(place, None)
@@ -61,6 +72,8 @@ class DotGrid:
 
         Two dots are seen as a line in every font; single ones are seen as dots.
         """
+        if sparse:
+            self._sparse.add(layer)
         (x0, y0), (x1, y1) = start, end
         steps = max(abs(x1 - x0), abs(y1 - y0))
         for step in range(0, steps + 1, _SPARSE if sparse else 1):
@@ -89,6 +102,14 @@ class DotGrid:
     def row_of(self, y: int) -> int:
         """Return the row, counted from the top, that holds dots at height `y`."""
         return self.height - 1 - y // 4
+
+    def take_turns(self) -> None:
+        """Give cells that solid lines share to one of these after the other, `_TURN` columns at a time."""
+        for place, below in self._below.items():
+            layers = {**below, self._layers[place]: self._masks[place]}
+            turn = sorted(layers)[place % self.width // _TURN % len(layers)]
+            self._layers[place], self._masks[place] = turn, layers[turn]
+        self._below.clear()
 
     def rows(self) -> list[Runs]:
         """Return each row, from top to bottom, as (text, layer) segments from left to right.

@@ -102,6 +102,7 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     worst_first = _worst_first(plot)
     for index in worst_first:
         _draw_line(place, plot.lines[index], index)
+    grid.take_turns()
     # Letters are visible on top of lines, and no end of an interval is in the cell of a letter.
     _draw_marks(place, plot, worst_first)
     for index, line in enumerate(plot.lines):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sparktop.graphics.dots import DotGrid
 from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, LimitLine, Measured
 from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import row_text
 from sparktop.panels.sweep.curves import curve_rows
+
+DOTS = {chr(code) for code in range(0x2801, 0x2900)}
 
 
 def line(name: str, **values: float) -> CurveLine:
@@ -35,13 +39,23 @@ def test_lines_that_end_in_one_cell_have_all_their_letters_there() -> None:
     for width, height in ((76, 7), (56, 8), (96, 14)):
         rows = curve_rows(plot(*lines), width, height)[1:-1]
         (row,) = [row for row in rows if "A=B=C" in row_text(row)]
-        assert {(letter, part_role(at)) for at, letter in enumerate("ABC")} <= {
-            (text[0], role) for text, role in row
-        }
+        for at, letter in enumerate("ABC"):
+            assert any(letter in text and role == part_role(at) for text, role in row)
     many = [line(f"t{at}", c1=10.0, c16=60.0) for at in range(7)]
     assert any("A=B+5" in row_text(row) for row in curve_rows(plot(*many), 80, 12))
     apart = (line("x", c1=10.0, c16=90.0), line("y", c1=10.0, c16=20.0))
     assert not any("=" in row_text(row) for row in curve_rows(plot(*apart), 80, 12))
+
+
+def test_a_line_that_lies_on_another_is_drawn_too() -> None:
+    """Their cells have the colour of one after the other; a published line stays below what was measured."""
+    lines = [line(name, c1=10.0, c16=60.0) for name in ("proxy", "spark-a", "spark-b")]
+    drawn = [run for row in curve_rows(plot(*lines), 76, 10)[1:-1] for run in row]
+    for at in range(3):
+        assert sum(len(text) for text, role in drawn if role == part_role(at) and set(text) <= DOTS) > 8
+    theirs = replace(lines[2], reference="a forum")
+    drawn = [run for row in curve_rows(plot(*lines[:1], theirs), 76, 10)[1:-1] for run in row]
+    assert not any(role == part_role(1) and set(text) <= DOTS for text, role in drawn)
 
 
 def test_each_name_stands_at_the_end_of_its_line() -> None:
