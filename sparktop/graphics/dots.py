@@ -1,8 +1,8 @@
 """Lines and points in braille on a grid of terminal cells, in several layers (one for each curve).
 
 A cell has one layer, that drawn last in it, and shows only its dots: the dots of two curves in one colour
-would look like one curve that breaks apart. Where solid lines share cells, these have their layers in turn, so
-that no line is hidden by another.
+would look like one curve that breaks apart. Where solid lines share cells, these have their layers in turn,
+so that no line is hidden by another.
 """
 
 from __future__ import annotations

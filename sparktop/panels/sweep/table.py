@@ -82,9 +82,12 @@ def _marks_width(view: SweepView, width: int) -> int:
         return _SIGNS
     if width >= _WIDE:
         return _WIDE_WORDS
-    longest = max((row_width(marks_words(row, 0)) for row in view.rows), default=0)
-    words = min(_MOST_WORDS, max(_WORDS, 2 + longest))
-    return words if _name_width(view) + values + words <= width else _SIGNS
+    for brief, most in ((False, _MOST_WORDS), (True, width)):
+        longest = max((row_width(_first_mark(row, brief=brief)) for row in view.rows), default=0)
+        words = max(_WORDS, 2 + longest)
+        if words <= most and _name_width(view) + values + words <= width:
+            return words
+    return _SIGNS
 
 
 def _kind(view: SweepView) -> LoadKind:
@@ -328,24 +331,42 @@ def _cell(row: ResultRow, column: Column) -> Row:
     return [(" " * (1 + max(0, pad)), "text"), (sign, "good"), (text, role)]
 
 
+def _first_mark(row: ResultRow, *, brief: bool) -> Row:
+    """Return the first mark of a level with its sign, and the number of others; with `brief`, in one word."""
+    if not row.marks:
+        return []
+    mark, more = row.marks[0], len(row.marks) - 1
+    first: Row = [
+        (DOUBT if mark.doubt else SLOW, "warn"),
+        (mark.label(brief=brief), "text" if mark.doubt else "warn"),
+    ]
+    return [*first, label(f" +{more}")] if more else first
+
+
 def marks_words(row: ResultRow, room: int) -> Row:
     """Return the reasons to doubt a level, and the reasons why it is slow, as short labels in one row.
 
-    Labels that do not fit into `room` cells are counted ("+2"); the first label is always included. If it
-    alone does not fit, only the signs are returned, each once. 0: there is no limit for the first label.
+    Labels that do not fit into `room` cells are counted ("+2"). If not even the first one fits, it is one
+    word, without room for that only the signs, each once.
     """
-    if row.marks and 0 < room < cell_width(DOUBT) + cell_width(row.marks[0].word):
+    if not row.marks:
+        return []
+    for brief in (False, True):
+        first = _first_mark(row, brief=brief)
+        if row_width(first[:2]) <= room:
+            break
+    else:
         return [("".join(dict.fromkeys(DOUBT if mark.doubt else SLOW for mark in row.marks)), "warn")]
     runs: Row = []
     used = 0
     for index, mark in enumerate(row.marks):
         left = len(row.marks) - index
         sign, role = (DOUBT, "warn") if mark.doubt else (SLOW, "warn")
-        gap = ", " if runs else ""
-        cells = cell_width(gap) + cell_width(sign) + cell_width(mark.word)
+        gap, word = ", " if runs else "", mark.label(brief=brief)
+        cells = cell_width(gap) + cell_width(sign) + cell_width(word)
         more = cell_width(f" +{left - 1}") if left > 1 else 0
         if runs and used + cells + more > room:
             return [*runs, label(f" +{left}")]
-        runs += [label(gap), (sign, role), (mark.word, "text" if mark.doubt else "warn")]
+        runs += [label(gap), (sign, role), (word, "text" if mark.doubt else "warn")]
         used += cells
     return runs

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sparktop.model.balance import BalanceWord
+from sparktop.model.limit import LimitKind
 from sparktop.model.sweep_view import Mark
 from sparktop.sweep.result.results import LevelResult, LimitSide
 from sparktop.sweep.run.load import FULL_PERCENT
@@ -12,6 +13,8 @@ from sparktop.sweep.terms.doubts import (
     CACHE_HITS,
     CLIENT_LAG,
     CLOCK_SHIFT,
+    CONTEXT_LOST,
+    CONTEXT_UNKNOWN,
     COUNT_MISMATCH,
     CUT_SHORT,
     ERRORS,
@@ -20,6 +23,7 @@ from sparktop.sweep.terms.doubts import (
     HIDDEN_TOKENS,
     LATE_SENDS,
     MDNS_TARGET,
+    NO_PREFIX_CACHE,
     OVERLOADED,
     QUEUE_LIMITED,
     RESTARTED,
@@ -38,6 +42,25 @@ _UNMARKED = {"unknown", "client"}
 _WAITED_FOR = {"slots": "slots", "KV cache": "KV cache", "prefill compute": "prefill"}
 """What requests wait for at a limit, as narrow tables name it: the first mark of a level may be the only one
 that fits."""
+_BRIEF = {
+    LimitKind.BANDWIDTH.value: "bandwidth",
+    LimitKind.DECODE.value: "decode",
+    LimitKind.PREFILL.value: "prefill",
+    LimitKind.CPU.value: "CPU core",
+    LimitKind.POWER.value: "power",
+    LimitKind.NETWORK.value: "network",
+    CLIENT_LAG: "client",
+    QUEUE_LIMITED: "queue",
+    FOREIGN_TRAFFIC: "foreign",
+    COUNT_MISMATCH: "count",
+    HIDDEN_TOKENS: "hidden",
+    SHORT_OUTPUT: "short",
+    CLOCK_SHIFT: "clock",
+    CONTEXT_LOST: "evicted",
+    CONTEXT_UNKNOWN: "hits",
+    NO_PREFIX_CACHE: "no cache",
+}
+"""One word for limits and doubts with long names, by kind or code."""
 _ORDER = (
     UNSTABLE,
     OVERLOADED,
@@ -70,7 +93,10 @@ def marks_of(level: LevelResult) -> tuple[Mark, ...]:
     """
     if level.error is not None:
         return (Mark(REFUSED, "refused", level.error),)
-    doubts = [Mark(one.code, _label(one.code, level), one.message) for one in level.validity]
+    doubts = [
+        Mark(one.code, _label(one.code, level), one.message, brief=_brief(one.code, level))
+        for one in level.validity
+    ]
     rank = {code: index for index, code in enumerate(_ORDER)}
     doubts.sort(key=lambda mark: rank.get(mark.code, len(rank)))
     return (*doubts, *_slow(level))
@@ -82,6 +108,12 @@ def _label(code: str, level: LevelResult) -> str:
     if code == QUEUE_LIMITED and waited_for is not None:
         return f"waits for {waited_for}"
     return WORDS.get(code, code.replace("_", " "))
+
+
+def _brief(code: str, level: LevelResult) -> str:
+    """Return the label of a doubt in one word; "" if it has none that is shorter."""
+    waited_for = None if level.limited_by is None else _WAITED_FOR.get(level.limited_by.kind)
+    return waited_for if code == QUEUE_LIMITED and waited_for is not None else _BRIEF.get(code, "")
 
 
 def _slow(level: LevelResult) -> Iterator[Mark]:
@@ -104,7 +136,8 @@ def _slow(level: LevelResult) -> Iterator[Mark]:
         yield Mark(PADDING, f"padding {level.padding_percent:.0f} %", message, doubt=False)
     if (limit := level.limited_by) is not None and limit.kind not in _UNMARKED:
         where = "" if limit.server is None else f"{limit.server}: "
-        yield Mark(LIMITED, f"limited by {limit.kind}", f"{where}{_limit_reason(limit)}", doubt=False)
+        message, brief = f"{where}{_limit_reason(limit)}", _BRIEF.get(limit.kind, limit.kind)
+        yield Mark(LIMITED, f"limited by {limit.kind}", message, doubt=False, brief=brief)
     word = balance_word(level)
     if word in _WORST_BALANCE:
         reasons = balance_reasons(level)
@@ -112,7 +145,7 @@ def _slow(level: LevelResult) -> Iterator[Mark]:
         yield Mark(UNBALANCED, word, message, doubt=False)
     elif (sentence := _bunched(level)) is not None:
         message = f"requests went to one backend after the other in bunches: {sentence}"
-        yield Mark(UNBALANCED, "one server at a time", message, doubt=False)
+        yield Mark(UNBALANCED, "one server at a time", message, doubt=False, brief="bunched")
 
 
 def limit_words(level: LevelResult) -> str | None:

@@ -52,3 +52,17 @@ def test_a_running_sweep_fills_its_column_on_the_board() -> None:
     small = [row_text(row) for row in sweep_band(view, 120, 13)]
     assert any("running 1/3 runs" in row for row in small)
     assert not any("…" in row for row in [*large, *small])
+
+
+def test_no_sign_of_a_mark_stands_alone_at_80_columns() -> None:
+    """Where a reason has no room in full, it is one word; a sign alone does not say what to change."""
+    mark = Mark("limited", "limited by memory bandwidth", "…", doubt=False, brief="bandwidth")
+    view = done()
+    rows = tuple(replace(row, marks=(mark,)) for row in view.rows)
+    for width in (56, 76):
+        shown = [row_text(row) for row in table_rows(replace(view, rows=rows), width, 12)]
+        assert sum("▾bandwidth" in row for row in shown) == len(rows), width
+    assert any(
+        "▾limited by memory bandwidth" in row_text(row)
+        for row in table_rows(replace(view, rows=rows), 118, 12)
+    )
