@@ -8,7 +8,7 @@ import pytest
 
 from sparktop.sweep.plan.draft import FIELDS, DraftKind
 from sparktop.ui.screens.editor.fields import Typed
-from sparktop.ui.screens.editor.layout import LABELS
+from sparktop.ui.screens.editor.layout import KIND_TITLES, LABELS
 from tests.ui.screens.test_sweep_editor import Opened
 
 LOADS = {
@@ -56,8 +56,9 @@ async def test_a_trace_is_read_while_the_editor_goes_on(tmp_path: Path) -> None:
     opened = Opened()
     async with opened.app.run_test(size=(80, 24)) as pilot:
         await opened.open(pilot)
-        for _ in range(list(DraftKind).index(DraftKind.TRACE)):
-            await pilot.click("#field-kind", offset=(5, 0))
+        titles = list(KIND_TITLES.values())
+        before = titles[: list(KIND_TITLES).index(DraftKind.TRACE)]
+        await pilot.click("#field-kind", offset=(sum(len(title) + 2 for title in before) + 3, 0))
         await pilot.pause()
         assert "✗ write the path of a file" in opened.words()
         await opened.write(pilot, "trace", "none")

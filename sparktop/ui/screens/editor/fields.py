@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from rich.text import Text
@@ -91,6 +91,49 @@ class Choice(Static, can_focus=True):
     def on_click(self, event: events.Click) -> None:
         """Change to the previous word if the left arrow was clicked, else to the next word."""
         self.action_turn(-1 if event.x == 0 else 1)
+
+
+class Pages(Choice):
+    """A field for one of a few words that are all in sight, as the titles of pages."""
+
+    def __init__(self, name: str, words: Mapping[str, str], value: str) -> None:
+        """Show `value`, which is one of `words`; these are mapped to their titles."""
+        super().__init__(name, list(words), value)
+        self._titles = words
+
+    def on_resize(self) -> None:
+        """Draw again: the titles may fit now, or fit no longer."""
+        self.show(self.value)
+
+    def show(self, value: str, after: str = "") -> None:
+        """Show the titles with that of `value` marked; where these do not fit, only the word."""
+        if self._width() > self.size.width:
+            super().show(value, after)
+            return
+        self.value = value
+        line = Text()
+        for word, title in self._titles.items():
+            here = word == value
+            line.append("▸" if here else " ")
+            line.append(f"{title} ", style="bold" if here else "dim")
+        self.update(line)
+
+    def _width(self) -> int:
+        return sum(cell_width(title) + 2 for title in self._titles.values())
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose the title that was clicked; where only the word is shown, as every choice."""
+        if self._width() > self.size.width:
+            super().on_click(event)
+            return
+        event.prevent_default()  # the click on other choices turns them
+        at = 0
+        for word, title in self._titles.items():
+            at += cell_width(title) + 2
+            if event.x < at:
+                self.show(word)
+                self.post_message(FieldChanged(self._field, word))
+                return
 
 
 class Typed(Input):

@@ -93,6 +93,48 @@ RIGHT = ("mode", "order", "warmup", "api", "headroom", "gpu")
 FIRST = ("trace", "workload")
 LAST = ("depth", "context", "model", "slo")
 """Fields above and below the two columns, because their values are long."""
+KIND_TITLES: Mapping[str, str] = {
+    DraftKind.CONCURRENCY.value: "at once",
+    DraftKind.RATE.value: "per second",
+    DraftKind.USERS.value: "users",
+    DraftKind.AGENTS.value: "agents",
+    DraftKind.TRACE.value: "recorded",
+    DraftKind.POOLS.value: "prefix cache",
+}
+"""Titles of the pages of the editor, one for each kind of load."""
+ABOUT: Mapping[str, str] = {
+    "preset": "values that belong together; each can be changed below",
+    "kind": "how requests are sent: so many at once, at a rate, by users or agents",
+    "targets": "what gets the load: a router or single servers; space marks one",
+    "concurrency": "requests in flight at once; 1,4,16..256 goes on while tok/s rise",
+    "rate": "requests per second, whatever the servers do; auto looks for the border",
+    "arrivals": "the times between requests: by chance, constant, or in bursts",
+    "users": "people who read an answer before they write again",
+    "think": "mean seconds between an answer and the next request of a user",
+    "agents": "programs whose calls use tools and repeat a long prefix",
+    "trace_speed": "factor by which the recorded times are shortened",
+    "trace_range": "the part of the recording that is sent, such as 10m..1h",
+    "trace_format": "how the file is read; recognised by its first line",
+    "pools": "other prompts between the first and the second sending of a prompt",
+    "pp": "tokens of each prompt; several lengths are levels of their own",
+    "tg": "tokens that each request generates",
+    "runs": "repetitions of each level; 3+ adds runs until the result is certain",
+    "duration": "seconds of each level, if it shall end by time",
+    "requests": "requests of each run; at least as many as are in flight",
+    "mode": "burst: all begin together; steady: one ends, the next begins",
+    "order": "order of levels and targets; abba cancels a slow drift",
+    "warmup": "an unmeasured run before each level, so that compilation is over",
+    "api": "chat or plain completions",
+    "headroom": "stops below this much free memory on a machine with unified memory",
+    "gpu": "stops above this GPU temperature",
+    "trace": "file with recorded traffic: times and lengths of requests",
+    "workload": "what users or agents send: lengths, turns, tools",
+    "depth": "tokens of context before each prompt",
+    "context": "the context is sent by a request before, or with the prompt",
+    "model": "name of the model that is requested",
+    "slo": "limit that a level must hold; the sweep finds the highest level that does",
+}
+"""What each field means, in one row of a dialog of 80 columns."""
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "kind": tuple(one.value for one in DraftKind),
     "mode": (LoadMode.BURST.value, LoadMode.STEADY.value),

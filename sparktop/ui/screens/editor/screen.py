@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from rich.text import Text
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingsMap
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -34,11 +35,13 @@ from sparktop.sweep.run.conversations.forecast import requests_words
 from sparktop.sweep.run.forecast import Forecast, forecast, pieces
 from sparktop.sweep.view.ahead import expected_of
 from sparktop.ui.keys import bindings
-from sparktop.ui.screens.editor.fields import Choice, Field, FieldChanged, Problem, TargetList, Typed
+from sparktop.ui.screens.editor.fields import Choice, Field, FieldChanged, Pages, Problem, TargetList, Typed
 from sparktop.ui.screens.editor.layout import (
+    ABOUT,
     CHOICES,
     COLD,
     FIRST,
+    KIND_TITLES,
     LABELS,
     LAST,
     LEFT,
@@ -47,6 +50,7 @@ from sparktop.ui.screens.editor.layout import (
     placeholder,
 )
 from sparktop.ui.screens.editor.traces import TraceReading
+from sparktop.ui.styles import key_hints
 
 EDITOR_KEYS = (
     Key("start", ("ctrl+s",), "ctrl+s", "start", "start the sweep", "start"),
@@ -97,11 +101,11 @@ class SweepEditor(ModalScreen[Draft | None]):
     DEFAULT_CSS = """
     SweepEditor { align: center middle; }
     SweepEditor > #box {
-        width: 104; max-width: 96%; height: auto; max-height: 96%;
+        width: 104; max-width: 100%; height: auto; max-height: 96%;
         border: round $primary; background: $background; padding: 0 1; overflow: hidden;
         border-title-color: $primary; border-title-style: bold; border-subtitle-color: $foreground;
     }
-    SweepEditor.-narrow > #box { max-width: 100%; max-height: 100%; }
+    SweepEditor.-narrow > #box { max-height: 100%; }
     SweepEditor #form {
         height: auto; background: $background; scrollbar-size-vertical: 1;
         scrollbar-color: $border; scrollbar-background: $background;
@@ -115,7 +119,7 @@ class SweepEditor(ModalScreen[Draft | None]):
     SweepEditor.-narrow #columns { layout: vertical; }
     SweepEditor.-wide #right { margin-left: 2; }
     SweepEditor .label { width: 15; height: 1; }
-    SweepEditor .input { width: 1fr; height: 1; background: $background; color: $foreground; padding: 0; }
+    SweepEditor .input { width: 1fr; height: 1; background: $background; color: $accent; padding: 0; }
     SweepEditor Typed:focus, SweepEditor Choice:focus { background: $block-cursor-background; }
     SweepEditor:nocolor Choice:focus, SweepEditor:nocolor Button:focus { text-style: reverse; }
     SweepEditor:nocolor #field-targets:focus > .option-list--option-highlighted { text-style: underline; }
@@ -137,8 +141,12 @@ class SweepEditor(ModalScreen[Draft | None]):
     SweepEditor #columns { margin-top: 1; }
     SweepEditor.-short #columns, SweepEditor.-short #field-targets { margin-top: 0; }
     SweepEditor #foot { dock: bottom; height: auto; background: $background; }
-    SweepEditor #cost { height: auto; min-height: 2; margin-top: 1; }
-    SweepEditor.-narrow #cost { margin-top: 0; }
+    SweepEditor #about {
+        height: 2; border-top: solid $border; color: $foreground; text-wrap: nowrap; text-overflow: ellipsis;
+    }
+    SweepEditor.-short #about { height: 1; border-top: none; color: $text-muted; }
+    SweepEditor #cost { height: auto; min-height: 2; }
+    SweepEditor.-tall #cost { margin-top: 1; }
     SweepEditor #wrong { padding-left: 0; }
     SweepEditor Button {
         height: 1; min-width: 9; border: none; background: $background; color: $foreground; margin-right: 2;
@@ -197,10 +205,11 @@ class SweepEditor(ModalScreen[Draft | None]):
         self._fields = {name: Field(label, self._inside(name)) for name, label in LABELS.items()}
         with Vertical(id="box") as box:
             box.border_title = "sweep"
-            box.border_subtitle = " · ".join(f"{key.shown} {key.footer}" for key in EDITOR_KEYS if key.footer)
+            hints = " · ".join(f"{key.shown} {key.footer}" for key in EDITOR_KEYS if key.footer)
+            box.border_subtitle = key_hints(hints, getattr(self.app, "role_styles", None))
             with _Form(id="form", can_focus=False):
-                yield self._fields["preset"]
                 yield self._fields["kind"]
+                yield self._fields["preset"]
                 yield TargetList(self._targets, self._draft.targets)
                 yield Problem(id="no-target", classes="problem")
                 yield from (self._fields[name] for name in FIRST)
@@ -211,6 +220,7 @@ class SweepEditor(ModalScreen[Draft | None]):
                         yield from (self._fields[name] for name in RIGHT)
                 yield from (self._fields[name] for name in LAST)
             with _Foot(self.fit_form):
+                yield Static(id="about")
                 yield Static(id="cost")
                 yield Problem(id="wrong", classes="problem")
                 with Horizontal(id="buttons"):
@@ -220,6 +230,8 @@ class SweepEditor(ModalScreen[Draft | None]):
     def _inside(self, name: str) -> Choice | Typed:
         if name == "preset":
             return Choice(name, list(self._presets), self._draft.preset)
+        if name == "kind":
+            return Pages(name, KIND_TITLES, self._draft.kind)
         if name in CHOICES:
             return Choice(name, CHOICES[name], self._word(name))
         return Typed(name, self._word(name), placeholder(name, self._draft.kind))
@@ -234,6 +246,12 @@ class SweepEditor(ModalScreen[Draft | None]):
         """Check the initial draft and show its errors and cost; focus the first field of its load."""
         self._show(fill=False)
         self.query_one(f"#field-{FIELDS[self._draft.kind][0]}").focus()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """Explain the field that has the focus."""
+        name = (event.widget.id or "").removeprefix("field-")
+        about = self.query_one("#about", Static)
+        about.update(Text(ABOUT.get(name, "")))
 
     def on_resize(self) -> None:
         """Limit the form's height so that error, cost and buttons below it stay visible."""
