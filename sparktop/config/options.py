@@ -9,7 +9,13 @@ from sparktop.model.event import Severity
 from sparktop.model.targets import Watch
 from sparktop.values import dataclass
 
-_FIELDS = {"alerts": "node_thresholds", "thresholds": "thresholds", "events": "events", "guard": "guard"}
+_FIELDS = {
+    "alerts": "node_thresholds",
+    "thresholds": "thresholds",
+    "events": "events",
+    "guard": "guard",
+    "view": "view",
+}
 """The field of `Watch` that holds a table of the configuration file."""
 
 _AT_START = frozenset({"recorder", "diagnosis"})
@@ -318,6 +324,19 @@ LOW_BANDWIDTH = Option(
 )
 ALL = (*ALERTS, *STATES, *EVENTS, *GUARD, *RECORDER, INTERVAL, LOW_BANDWIDTH)
 """Every setting that the menu changes, except the theme, whose values are read from files."""
+
+
+VIEW = (
+    Option(("view", "graphs"), "graphs", ("braille dots", "blocks"), "Characters of all graphs."),
+    Option(("view", "window_s"), "seconds of the graphs", (60, 120, 300, 900), "Least time on graphs."),
+    Option(
+        ("view", "columns"),
+        "columns of the list",
+        ("load first", "latency first", "cache first"),
+        "Columns that stand first in the list of backends.",
+    ),
+)
+"""How graphs and lists are drawn: the menu changes them on the board, not in `Watch`."""
 
 
 def shown_place(option: Option) -> str:

@@ -31,7 +31,7 @@ from sparktop.config.fields import (
     known_theme,
 )
 from sparktop.config.prometheus import PrometheusTable
-from sparktop.config.watch import MOST_BYTES, read_config, unset_variables, watch_of
+from sparktop.config.watch import MOST_BYTES, default_toml, read_config, unset_variables, watch_of
 from sparktop.engines import ENGINES
 from sparktop.errors import ConfigError
 from sparktop.files import find_config, usual_places
@@ -206,6 +206,14 @@ class DiagnosisTable(Strict):
     ask_ranks: bool = False
 
 
+class ViewTable(Strict):
+    """`[view]`: how graphs and lists are drawn; what is not set here is as it was when sparktop ended."""
+
+    graphs: Literal["braille dots", "blocks"] | None = None
+    window_s: Literal[60, 120, 300, 900] | None = None
+    columns: Literal["load first", "latency first", "cache first"] | None = None
+
+
 class Settings(Strict):
     """All tables and top-level keys of the configuration file."""
 
@@ -225,6 +233,7 @@ class Settings(Strict):
     events: EventsTable = EventsTable()
     recorder: RecorderTable = RecorderTable()
     diagnosis: DiagnosisTable = DiagnosisTable()
+    view: ViewTable = ViewTable()
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,8 +298,3 @@ def _syntax_message(file: str, text: str, message: str) -> str:
     else:
         line = f":{text.rstrip().count(chr(10)) + 1}" if "end of document" in message else ""
     return f"{file}{line}: is not valid TOML: {clean(message)}"
-
-
-def default_toml() -> str:
-    """Return a commented example of the configuration file, as TOML."""
-    return Path(__file__).with_name("default.toml").read_text(encoding="utf-8")

@@ -23,6 +23,7 @@ from sparktop.model.targets import (
     RouterTarget,
     StateThresholds,
     SweepSettings,
+    ViewSettings,
     Watch,
 )
 from sparktop.model.text import clean
@@ -97,6 +98,7 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
         flight_mib=settings["recorder"]["flight_mib"],
         incidents=tuple(settings["recorder"]["incidents"]),
         ask_ranks=settings["diagnosis"]["ask_ranks"],
+        view=ViewSettings(**settings["view"]),
     )
 
 
@@ -253,3 +255,8 @@ def _shown(variable: str) -> str:
     """
     words = _WORDS.fullmatch(variable)
     return f"the environment variable {variable}" if words else "an environment variable"
+
+
+def default_toml() -> str:
+    """Return a commented example of the configuration file, as TOML."""
+    return Path(__file__).with_name("default.toml").read_text(encoding="utf-8")

@@ -104,7 +104,7 @@ class DotGrid:
         return self.height - 1 - y // 4
 
     def take_turns(self) -> None:
-        """Give cells that solid lines share to one of these after the other, `_TURN` columns at a time."""
+        """Assign cells that solid lines share to one of these after the other, `_TURN` columns at a time."""
         for place, below in self._below.items():
             layers = {**below, self._layers[place]: self._masks[place]}
             turn = sorted(layers)[place % self.width // _TURN % len(layers)]

@@ -104,17 +104,12 @@ class Mark:
 
     code: str
     word: str
-    """A short label, such as "queue-limited"."""
+    """A short label, such as "queue-limited"; `brief` is one word in its place, for narrow tables."""
     message: str
     """A sentence with the numbers behind the mark."""
     doubt: bool = True
     """True: the values of the level are unreliable; False: the mark explains why they are low."""
     brief: str = ""
-    """The label in one word, for narrow tables; "" if `word` is short enough."""
-
-    def label(self, *, brief: bool) -> str:
-        """Return the label, with `brief` in one word if it has one."""
-        return (brief and self.brief) or self.word
 
 
 @dataclass(frozen=True, slots=True)

@@ -264,6 +264,18 @@ class EventSettings:
     """Sent to the webhook as a bearer token."""
 
 
+@dataclass(frozen=True, slots=True)
+class ViewSettings:
+    """How graphs and lists are drawn, as the configuration file sets it; None where it does not."""
+
+    graphs: str | None = None
+    """The characters of graphs: "braille dots" or "blocks"."""
+    window_s: int | None = None
+    """Least number of seconds that the graphs of the board show."""
+    columns: str | None = None
+    """The columns that come first in the list of backends, such as "latency first"."""
+
+
 _NO_MODELS: Mapping[str, ModelFacts] = MappingProxyType({})
 
 INCIDENTS = (
@@ -315,6 +327,7 @@ class Watch:
     ask_ranks: bool = False
     """Whether NCCL is asked about the ranks of an engine that seems to be stuck, without a key press."""
     prometheus: tuple[PrometheusTarget, ...] = ()
+    view: ViewSettings = ViewSettings()
     sweep_routers: tuple[RouterTarget, ...] = ()
     """Routers that are not watched, but that sweeps can name as targets."""
 

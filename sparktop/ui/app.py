@@ -27,7 +27,7 @@ from sparktop.store import Store
 from sparktop.ui.cadence import Cadence
 from sparktop.ui.keys import key_table
 from sparktop.ui.notices import NOTICE_CSS
-from sparktop.ui.remembered import recall, remember
+from sparktop.ui.remembered import as_configured, recall, remember
 from sparktop.ui.rewind import Rewind
 from sparktop.ui.screens.overview import OverviewScreen
 from sparktop.ui.styles import RoleStyles, textual_theme
@@ -131,7 +131,7 @@ class SparktopApp(ThemedApp):
         self.overview = OverviewScreen(
             self.role_styles,
             self._picture,
-            view=None if state is None else recall(state),
+            view=as_configured(View() if state is None else recall(state), (watch or Watch()).view),
             keys=key_table(keys or {}, watch),
             show_processes=self._show_processes,
         )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TypeVar
 
 from sparktop.files import Place, folder_of, write_whole
+from sparktop.model.targets import ViewSettings
 from sparktop.panels.backend.table import ColumnOrder
 from sparktop.panels.board.layout import Boxes
 from sparktop.panels.board.view import WINDOWS_S, GraphStyle, Preset, Sort, View
@@ -49,6 +50,31 @@ def recall(path: Path) -> View:
         graphs=_member(GraphStyle, data.get("graphs"), GraphStyle.BRAILLE),
         window_s=next((one for one in WINDOWS_S if one == data.get("window_s")), WINDOWS_S[0]),
         columns=_member(ColumnOrder, data.get("columns"), ColumnOrder.LOAD),
+    )
+
+
+def as_configured(view: View, settings: ViewSettings) -> View:
+    """Return `view` with what the configuration file sets, which holds at each start."""
+    return replace(
+        view,
+        graphs=_member(GraphStyle, settings.graphs, view.graphs),
+        window_s=view.window_s if settings.window_s is None else settings.window_s,
+        columns=_member(ColumnOrder, settings.columns, view.columns),
+    )
+
+
+def settings_of(view: View, saved: ViewSettings) -> ViewSettings:
+    """Return the settings of `view` for the configuration file.
+
+    Defaults are None if the file does not set them, as its present settings `saved` say.
+    """
+    default = View()
+    now = ViewSettings(view.graphs.value, view.window_s, view.columns.value)
+    usual = ViewSettings(default.graphs.value, default.window_s, default.columns.value)
+    return ViewSettings(
+        graphs=None if saved.graphs is None and now.graphs == usual.graphs else now.graphs,
+        window_s=None if saved.window_s is None and now.window_s == usual.window_s else now.window_s,
+        columns=None if saved.columns is None and now.columns == usual.columns else now.columns,
     )
 
 

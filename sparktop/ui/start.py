@@ -12,7 +12,7 @@ from sparktop.model.targets import Watch
 from sparktop.store import Store
 from sparktop.ui.first_picture import can_draw, first_picture, first_rows, sequences
 from sparktop.ui.keys import key_table
-from sparktop.ui.remembered import recall, state_file
+from sparktop.ui.remembered import as_configured, recall, state_file
 from sparktop.ui.terminal.output import TerminalOutput
 
 
@@ -56,5 +56,6 @@ def _first_picture(watch: Watch, store: Store, state: Path) -> AbstractContextMa
     if palette is None or watch.low_bandwidth or not can_draw(palette, os.environ):
         return nullcontext()
     keys = key_table(watch.keys, watch)
-    rows = first_rows(store.snapshot(), shutil.get_terminal_size(), recall(state), keys)
+    view = as_configured(recall(state), watch.view)
+    rows = first_rows(store.snapshot(), shutil.get_terminal_size(), view, keys)
     return first_picture(sequences(rows, palette)) if rows else nullcontext()

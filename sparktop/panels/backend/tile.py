@@ -17,11 +17,11 @@ _WITH_ENGINE = 38
 
 
 def _figures(view: BackendView, width: int) -> Row:
-    """Return a backend's values in one row of `width` cells.
+    """Return a backend's values in one row of `width` cells, the first of which is blank if it is not needed.
 
     No value is cut: narrow rows leave out the KV cache, then the words for running and waiting requests.
     """
-    tokens = numbers.rate(view.generation_tps, 5)
+    tokens = numbers.rate(view.generation_tps, 5).strip()
     rate = figure(tokens, known=view.generation_tps is not None, role=LIVE)
     run = figure(numbers.count(view.running, 3).strip(), known=view.running is not None, role=LIVE)
     wait = figure(
@@ -31,15 +31,14 @@ def _figures(view: BackendView, width: int) -> Row:
     )
     percent = numbers.percent(view.kv_cache_percent).strip()
     words: Row = [rate, label(" tok/s run "), run, label(" wait "), wait]
-    closer: Row = [(tokens.strip(), rate[1]), *words[1:]]
     choices: tuple[Row, ...] = (
         [*words, label("  KV "), (percent, alarm(view, share_role(view.kv_cache_percent, 90, 98)))],
         words,
-        closer,
         [rate, label(" tok/s "), run, label("+"), wait],
-        [closer[0], label(" "), run, label("+"), wait],
+        [rate, label(" "), run, label("+"), wait],
     )
-    return fit_row(next((row for row in choices if row_width(row) <= width), choices[-1]), width)
+    chosen = next((row for row in choices if row_width(row) <= width), choices[-1])
+    return fit_row([(" " * (row_width(chosen) < width), "text"), *chosen], width)
 
 
 def tile_panel(

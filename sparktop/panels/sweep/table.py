@@ -338,7 +338,7 @@ def _first_mark(row: ResultRow, *, brief: bool) -> Row:
     mark, more = row.marks[0], len(row.marks) - 1
     first: Row = [
         (DOUBT if mark.doubt else SLOW, "warn"),
-        (mark.label(brief=brief), "text" if mark.doubt else "warn"),
+        ((brief and mark.brief) or mark.word, "text" if mark.doubt else "warn"),
     ]
     return [*first, label(f" +{more}")] if more else first
 
@@ -362,7 +362,7 @@ def marks_words(row: ResultRow, room: int) -> Row:
     for index, mark in enumerate(row.marks):
         left = len(row.marks) - index
         sign, role = (DOUBT, "warn") if mark.doubt else (SLOW, "warn")
-        gap, word = ", " if runs else "", mark.label(brief=brief)
+        gap, word = ", " if runs else "", (brief and mark.brief) or mark.word
         cells = cell_width(gap) + cell_width(sign) + cell_width(word)
         more = cell_width(f" +{left - 1}") if left > 1 else 0
         if runs and used + cells + more > room:

@@ -8,17 +8,19 @@ from pathlib import Path
 
 from sparktop.config.edit import Place, Value, with_values
 from sparktop.config.found import found_toml
-from sparktop.config.options import ALL, Option, shown_place
+from sparktop.config.options import ALL, VIEW, Option, shown_place
 from sparktop.config.watch import read_config
 from sparktop.errors import ConfigError
 from sparktop.files import PRIVATE, find_config, usual_places, write_whole
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Target, Watch
 from sparktop.model.text import clean
+from sparktop.panels.board.view import View
+from sparktop.ui.remembered import settings_of
 from sparktop.ui.screens.setting import Setting
 
 THEME = Option(("theme",), "theme", (), "Colours of everything on the screen; sparktop themes lists them.")
-_ALL = (*ALL, THEME)
+_ALL = (*ALL, *VIEW, THEME)
 _HERE = ", this machine"
 """Follows the file's path in `Watch.source` where the file names no targets."""
 
@@ -69,13 +71,19 @@ class Configured:
             return named
         return find_config(None, self._env) or usual_places(self._env)[-1]
 
-    def save(self, *, interval_s: float, low_bandwidth: bool, theme: str | None) -> str:
+    def save(self, *, interval_s: float, low_bandwidth: bool, theme: str | None, view: View) -> str:
         """Write the changed values into the file, and nothing else; return a message for the user.
 
-        The arguments are settings that keys change too; a `theme` of None is not saved.
+        The arguments are settings that keys and the board change too; a `theme` of None is not saved.
         """
         theme = theme or self.watch.theme
-        self.watch = replace(self.watch, interval_s=interval_s, low_bandwidth=low_bandwidth, theme=theme)
+        self.watch = replace(
+            self.watch,
+            interval_s=interval_s,
+            low_bandwidth=low_bandwidth,
+            theme=theme,
+            view=settings_of(view, self._saved.view),
+        )
         path, values = self.path, self.unsaved()
         if path is None:
             return "there is no configuration file here"

@@ -8,7 +8,17 @@ from typing import TypeVar
 
 from textual.app import App
 
-from sparktop.config.options import ALERTS, EVENTS, GUARD, INTERVAL, LOW_BANDWIDTH, RECORDER, STATES
+from sparktop.config.options import (
+    ALERTS,
+    EVENTS,
+    GUARD,
+    INTERVAL,
+    LOW_BANDWIDTH,
+    RECORDER,
+    STATES,
+    VIEW,
+    shown_place,
+)
 from sparktop.model.targets import Thresholds, Watch
 from sparktop.panels.backend.table import ColumnOrder
 from sparktop.panels.board.view import WINDOWS_S, GraphStyle, Preset, Sort, View
@@ -71,6 +81,7 @@ def menu_screen(app: App[None], host: Host, configured: Configured, place: str =
             interval_s=host.cadence.asked_s,
             low_bandwidth=host.cadence.low_bandwidth,
             theme=None if host.no_color_wanted else app.theme,
+            view=host.overview.view,
         )
 
     savable = None if configured.path is None else save
@@ -159,11 +170,13 @@ def _graphs(overview: OverviewScreen) -> list[Setting]:
     """Return the settings of graphs and of the list of backends."""
 
     def choice(name: str, about: str, now: Callable[[View], T], choices: Sequence[T], put: Put[T]) -> Setting:
+        file_name = next(shown_place(option) for option in VIEW if option.name == name)
+
         def change(step: int) -> None:
             at = choices.index(now(overview.view)) + (step or 1)
             overview.show_as(put(overview.view, choices[at % len(choices)]))
 
-        return Setting(name, lambda: str(now(overview.view)), change, about)
+        return Setting(name, lambda: str(now(overview.view)), change, about, file_name=file_name)
 
     return [
         choice(
