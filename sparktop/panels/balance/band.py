@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from sparktop.graphics import numbers
 from sparktop.graphics.braille import mirrored
 from sparktop.graphics.cells import cell_width, fit_name
-from sparktop.graphics.opposed import opposed
 from sparktop.graphics.shares import lead_row
 from sparktop.model.balance import Balance, BalanceWord, leading
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.balance.lines import LoadLine, group_lines, line_slots
 from sparktop.panels.balance.pair import DOWN, UP, lead_runs
-from sparktop.panels.balance.slots import GroupSlots, group_slots, layered, load_slots, with_level
+from sparktop.panels.balance.slots import GroupSlots, group_slots, load_slots, opposed_rows, with_level
 from sparktop.panels.balance.verdict import reason_rows, value_line, verdict_line, verdict_pieces, word_run
 from sparktop.panels.parts.columns import figures_width, graph_columns, graph_starts, mark, panel_row
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import frame_role, framed, key_tab, name_tab, tab
-from sparktop.panels.parts.graph import TimeWindow, area_rows, caption
+from sparktop.panels.parts.graph import TimeWindow, area_rows, caption, top_words
 from sparktop.panels.parts.names import short_names
 from sparktop.panels.parts.rows import Row, Run, fit_row, row_width
 from sparktop.panels.parts.sentences import flowed
@@ -176,19 +175,20 @@ def _pair(balance: Balance, shown: GroupSlots, width: int, height: int) -> list[
     """
     up, down = zip(shown.running, shown.waiting, strict=True)
     half = (height - 1) // 2
-    above, below = opposed(up, down, width, half, shown.load_top, end_slot=shown.end_slot)
+    gradients = ("running", "waiting")
+    drawn = opposed_rows(up, down, width, half, shown.load_top, gradients, end_slot=shown.end_slot)
     words, short = (
         [(f"{UP}{above}", "running"), (f" {DOWN}{below}", "running")]
         for above, below in (shown.names, short_names(shown.names))
     )
     rows = [
-        caption(words, f"max {numbers.tick(shown.load_top)}", width, short),
-        *layered(above, ("running", "waiting"), falls=False),
+        caption(words, top_words(shown.load), width, short),
+        *drawn[0],
     ]
     if (height - 1) % 2:
         one, other = shown.loads(width)
         rows.append(lead_runs(lead_row(one, other, balance.lead_margin)))
-    return [*rows, *layered(below, ("running", "waiting"), falls=True)]
+    return [*rows, *drawn[1]]
 
 
 def _many(shown: GroupSlots, width: int, height: int) -> list[Row]:
@@ -201,14 +201,20 @@ def _many(shown: GroupSlots, width: int, height: int) -> list[Row]:
     fullest = [max(slot, default=None) for slot in known]
     emptiest = [min(slot) if len(slot) == len(loads) else None for slot in known]
     half, nothing = (height - 1) // 2, list[float | None]()
-    above, below = opposed(
-        (fullest, nothing), (emptiest, nothing), width, half, shown.load_top, end_slot=shown.end_slot
+    above, below = opposed_rows(
+        (fullest, nothing),
+        (emptiest, nothing),
+        width,
+        half,
+        shown.load_top,
+        ("running", "waiting"),
+        end_slot=shown.end_slot,
     )
     words: list[Run] = [(f"{UP}most", "running"), (f" {DOWN}least", "running")]
     rows = [
-        caption(words, f"max {numbers.tick(shown.load_top)}", width),
-        *layered(above, ("running", "waiting"), falls=False),
+        caption(words, top_words(shown.load), width),
+        *above,
     ]
     if (height - 1) % 2:
         rows.append([("─" * width, "border")])
-    return [*rows, *layered(below, ("running", "waiting"), falls=True)]
+    return [*rows, *below]

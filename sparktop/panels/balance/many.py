@@ -14,7 +14,7 @@ from sparktop.panels.balance.slots import (
     tps_heading,
 )
 from sparktop.panels.parts.figures import figure, label
-from sparktop.panels.parts.graph import area_rows, stacked_rows
+from sparktop.panels.parts.graph import area_rows, stacked_rows, top_words
 from sparktop.panels.parts.rows import Row
 
 _GROUP = 3
@@ -48,7 +48,7 @@ def load_heading(shown: GroupSlots, width: int) -> Row:
     """Return the title row above the backends' loads, with a legend of running and waiting requests."""
     words: Row = [("─ ", "border"), ("requests of each", "accent")]
     words += [(" ⣿ running", "running"), (" ⡪ waiting ", "waiting")]
-    return ruled(words, f"max {numbers.tick(shown.load_top)}", width)
+    return ruled(words, top_words(shown.load), width)
 
 
 def _load(shown: GroupSlots, index: int, width: int, height: int) -> list[Row]:

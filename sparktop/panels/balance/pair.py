@@ -6,21 +6,21 @@ import re
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
-from sparktop.graphics.opposed import opposed
 from sparktop.graphics.shares import lead_row
 from sparktop.panels.balance.slots import (
     GUTTER,
     GroupSlots,
     group_speed,
     in_gutter,
-    layered,
     newest,
+    opposed_rows,
     ruled,
     scale_end,
     tps_heading,
     tps_words,
 )
 from sparktop.panels.parts.figures import LIVE, figure, label
+from sparktop.panels.parts.graph import top_words
 from sparktop.panels.parts.rows import Row
 from sparktop.panels.parts.slots import Slots
 
@@ -63,12 +63,14 @@ def load_heading(shown: GroupSlots, width: int) -> Row:
     """Return the title row above two backends' loads, with a legend of running and waiting requests."""
     words: Row = [("─ ", "border"), ("requests", "accent")]
     words += [(" ⣿ running", "running"), (" ⡪ waiting ", "waiting")]
-    return ruled(words, f"max {numbers.tick(shown.load_top)}", width)
+    return ruled(words, top_words(shown.load), width)
 
 
 def _loads(shown: GroupSlots, lead_margin: float | None, width: int, half: int) -> list[Row]:
     up, down = zip(shown.running, shown.waiting, strict=True)
-    above, below = opposed(up, down, width, half, shown.load_top, end_slot=shown.end_slot)
+    above, below = opposed_rows(
+        up, down, width, half, shown.load_top, _LOAD_GRADIENTS, end_slot=shown.end_slot
+    )
     top = numbers.tick(shown.load_top)
     counts_height = max(0, half - 1)
     first = [scale_end(_name(UP, shown.names[0]), top), *_counts(shown, 0)[:counts_height]]
@@ -77,9 +79,9 @@ def _loads(shown: GroupSlots, lead_margin: float | None, width: int, half: int) 
     one, other = shown.loads(width)
     strip = lead_row(one, other, lead_margin)
     return [
-        *in_gutter(first, layered(above, _LOAD_GRADIENTS, falls=False)),
+        *in_gutter(first, above),
         [*scale_end([label("  leads")], "0"), *lead_runs(strip)],
-        *in_gutter([*empty, *last], layered(below, _LOAD_GRADIENTS, falls=True)),
+        *in_gutter([*empty, *last], below),
     ]
 
 
@@ -109,17 +111,17 @@ def _counts(shown: GroupSlots, index: int) -> list[Row]:
 def _speeds(shown: GroupSlots, width: int, half: int) -> list[Row]:
     nothing: Slots = []
     up, down = shown.generation_tps
-    above, below = opposed(
-        (up, nothing), (down, nothing), width, half, shown.tps_top, end_slot=shown.end_slot
+    gradients = ("generation", "generation")
+    above, below = opposed_rows(
+        (up, nothing), (down, nothing), width, half, shown.tps_top, gradients, end_slot=shown.end_slot
     )
     top = numbers.tick(shown.tps_top)
     ends = [
         scale_end([*tps_words(sign, shown.rate(values))], top)
         for sign, values in zip((UP, DOWN), shown.generation_tps, strict=True)
     ]
-    gradients = ("generation", "generation")
     empty: list[Row] = [[] for _ in range(half - 1)]
     return [
-        *in_gutter(ends[:1], layered(above, gradients, falls=False)),
-        *in_gutter([*empty, ends[1]], layered(below, gradients, falls=True)),
+        *in_gutter(ends[:1], above),
+        *in_gutter([*empty, ends[1]], below),
     ]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from sparktop.graphics import numbers
-from sparktop.graphics.braille import StackedRow
+from sparktop.graphics.braille import StackedRow, clipped_cells
 from sparktop.graphics.cells import cell_width
-from sparktop.graphics.scale import nice_ceiling
+from sparktop.graphics.opposed import opposed
+from sparktop.graphics.scale import Top, nice_ceiling, top_without_spikes
 from sparktop.graphics.shares import cell_means
 from sparktop.model.balance import Balance
 from sparktop.panels.balance.lines import LoadLine, added, line_slots
 from sparktop.panels.parts.figures import label
-from sparktop.panels.parts.graph import TimeAxis, area_rows, row_role
+from sparktop.panels.parts.graph import TimeAxis, area_rows, clip_marked, row_role
 from sparktop.panels.parts.rows import Row, fit_row, row_width, spread_row
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.slots import Slots
@@ -27,6 +29,9 @@ _WORTH_A_LINE = 3.0
 """Least percentage of tokens lost for which the graph shows the token rate of an even split."""
 _RATE_S = 10.0
 """Seconds that a token rate in words covers, as everywhere on the board; the graphs show seconds."""
+_CLIPPED_BELOW = "↓"
+"""Mark of a clipped value in a graph that grows downwards."""
+Pair = tuple[Slots, Slots]
 _SPACES = re.compile(" +")
 
 
@@ -39,7 +44,8 @@ class GroupSlots:
     waiting: list[Slots]
     generation_tps: list[Slots]
     end_slot: int
-    load_top: float
+    load: Top
+    """Upper end of the scale of the loads, which a short spike does not raise."""
     tps_top: float
     group_tps: Slots
     even_tps: float | None
@@ -47,6 +53,11 @@ class GroupSlots:
     group_top: float
     rate_slots: int
     """Number of slots that a token rate in words covers."""
+
+    @property
+    def load_top(self) -> float:
+        """The value at the upper end of the scale of the loads."""
+        return self.load.end
 
     def rate(self, values: Slots) -> float | None:
         """Return the mean of the newest of the token rates `values`; None if the newest is not known."""
@@ -74,13 +85,31 @@ def group_slots(balance: Balance, lines: Sequence[LoadLine], axis: TimeAxis, wid
         waiting=waiting,
         generation_tps=speeds,
         end_slot=axis.end_slot,
-        load_top=nice_ceiling(_peak(loads), MIN_TOP_LOAD),
+        load=top_without_spikes(loads, MIN_TOP_LOAD),
         tps_top=nice_ceiling(_peak(speeds), _MIN_TOP_TPS),
         group_tps=group,
         even_tps=even,
         group_top=nice_ceiling(max(_peak([group]), even or 0.0), _MIN_TOP_TPS),
         rate_slots=max(1, round(_RATE_S / axis.step)),
     )
+
+
+def opposed_rows(
+    up: Pair, down: Pair, width: int, half: int, top: float, gradients: tuple[str, str], *, end_slot: int
+) -> tuple[list[Row], list[Row]]:
+    """Draw two stacked graphs on a centre line; return (rows above the line, rows below the line).
+
+    `up` and `down` are pairs of series, `half` the rows of each graph, and `gradients` the colours of the
+    pair. Values far above `top`, the end of the scale, are marked.
+    """
+    above, below = opposed(up, down, width, half, top, end_slot=end_slot)
+    clipped = []
+    for pair in (up, down):
+        loads = [None if one is None else one + (other or 0.0) for one, other in zip_longest(*pair)]
+        clipped.append(clipped_cells(loads, width, top, end_slot=end_slot))
+    rows = clip_marked(layered(above, gradients, falls=False), clipped[0])
+    turned = clip_marked(layered(below, gradients, falls=True)[::-1], clipped[1], _CLIPPED_BELOW)
+    return rows, turned[::-1]
 
 
 def load_slots(running: Slots, waiting: Slots) -> Slots:

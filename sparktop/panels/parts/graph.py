@@ -127,11 +127,11 @@ def area_rows(
         rows = [_by_height(lines[0], gradient)]
     else:
         rows = [[(line, row_role(gradient, index, height))] for index, line in enumerate(lines)]
-    return _clip_marked(rows, clipped_cells(values, width, top, end_slot=end_slot))
+    return clip_marked(rows, clipped_cells(values, width, top, end_slot=end_slot))
 
 
-def _clip_marked(rows: list[Row], cells: Sequence[int]) -> list[Row]:
-    """Return the rows of a graph with the mark of a clipped value in `cells` of the uppermost row."""
+def clip_marked(rows: list[Row], cells: Sequence[int], mark: str = CLIPPED) -> list[Row]:
+    """Return the rows of a graph with the mark of a clipped value in `cells` of the first row."""
     if not cells or not rows:
         return rows
     first: Row = []
@@ -140,7 +140,7 @@ def _clip_marked(rows: list[Row], cells: Sequence[int]) -> list[Row]:
         chars = list(text)
         for cell in cells:
             if at <= cell < at + len(chars):
-                chars[cell - at] = CLIPPED
+                chars[cell - at] = mark
         first.append(("".join(chars), role))
         at += len(chars)
     return [first, *rows[1:]]
@@ -178,7 +178,7 @@ def stacked_rows(
         roles = (row_role(gradients[0], index, height), row_role(gradients[1], index, height), "text")
         rows.append(merged((text, roles[layer]) for text, layer in runs))
     totals = [(a or 0.0) + (b or 0.0) for a, b in zip(lower, upper, strict=True)]
-    return _clip_marked(rows, clipped_cells(totals, width, top, end_slot=end_slot))
+    return clip_marked(rows, clipped_cells(totals, width, top, end_slot=end_slot))
 
 
 def top_words(top: Top) -> str:

@@ -220,6 +220,11 @@ def _bar(row: DifferenceRow, width: int, most: float) -> Row:
         first, last = _cell(row.low_percent, width, most), _cell(row.high_percent, width, most)
         for cell in range(first, last + 1):
             cells[cell] = "━" if cell != middle else "┿"
+        # An interval that goes on beyond the scale does not end at its edge.
+        if row.low_percent < -most:
+            cells[0] = "◂"
+        if row.high_percent > most:
+            cells[-1] = "▸"
     cells[_cell(row.percent, width, most)] = "●"
     return [("".join(cells), {True: "good", False: "bad", None: "muted"}[row.better])]
 

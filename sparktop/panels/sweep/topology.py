@@ -57,6 +57,8 @@ _SURE = {
 _PAIR = 2
 _PERCENT = 9
 """Width in cells of a percentage with its mark."""
+_RULE = ("─ ", "border")
+"""The first run of a heading."""
 _NONE = (NO_DIFFERENCE, "none shown", "none")
 _NO_WINNER = (NO_WINNER, "no winner")
 _NONE_OF_LEADERS = (f"no winner among {ALIKE}", f"{ALIKE} lead")
@@ -106,7 +108,16 @@ def _wide_rows(compared: Topologies, plots: Sequence[CurvePlot], width: int, hei
     below = _plots_below(plots, width, height - max(len(tables), len(words)))
     if not below:
         tables += _plots_below(plots, cells, height - len(tables))
+        words = _spread(words, len(tables), beside)
     return [*_beside(tables, words, beside), *below]
+
+
+def _spread(rows: list[Row], height: int, width: int) -> list[Row]:
+    """Return `rows` with blank rows above each heading but the first, as far as `height` rows suffice."""
+    heads = [index for index, row in enumerate(rows) if index and row[:1] == [_RULE]]
+    each = (height - len(rows)) // len(heads) if heads else 0
+    blank = [fit_row((), width)] * max(0, each)
+    return [one for index, row in enumerate(rows) for one in (*(blank if index in heads else ()), row)]
 
 
 def _plots_below(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]:
@@ -370,8 +381,9 @@ def _split_rows(split: SplitRow, level: str, width: int) -> list[Row]:
     name = max(6, min(14, cell_width(split.target)))
     indent = name + cell_width(level) + 2
     pieces: list[Row] = []
-    for index, (backend, count) in enumerate(sorted(split.requests.items())):
-        pieces.append([(backend, part_role(index)), label(f" {count}")])
+    # Without the colours of servers: here colours are those of the targets.
+    for backend, count in sorted(split.requests.items()):
+        pieces.append([(backend, "text"), label(f" {count}")])
     if split.runs is not None:
         pieces.append([(split.runs, "title")])
     if split.batches:

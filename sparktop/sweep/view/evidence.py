@@ -181,7 +181,7 @@ def overhead_words(level: LevelResult) -> str | None:
         return None
     if level.router_overhead_from == "router":
         return f"{added_ms:.0f} ms by its own count"
-    return f"{added_ms:+.0f} ms to the median TTFT".replace("-", "−")
+    return f"{round(added_ms):+d} ms to the median TTFT".replace("-", "−")
 
 
 def _own_facts(level: LevelResult) -> Iterator[tuple[str, str]]:

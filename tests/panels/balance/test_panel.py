@@ -150,6 +150,28 @@ def test_a_gap_is_a_gap_on_both_sides_and_in_the_sum() -> None:
     assert {row[cell] for row in part(rows, "tok/s of the group")} <= {" ", "┄"}
 
 
+def test_a_spike_does_not_flatten_the_loads() -> None:
+    """One second of many requests is marked and named on both halves; the scale is that of the rest."""
+    shown = traced("shuffle-c64")
+    views = []
+    for view in shown.backends:
+        table = HistoryTable(("running", "waiting", "generation_tps"), 5000)
+        for time, _ in view.history.running:
+            load = 900.0 if abs(time - shown.at + 30) < 0.5 else 8.0
+            table.append(time, {"running": load, "waiting": 0.0, "generation_tps": 100.0})
+        views.append(replace(view, load=None, history=replace(view.history, **table.series())))
+    spiked = replace(shown, backends=tuple(views))
+    rows = picture(spiked, 120, 34)
+    assert any("↑ 900" in row for row in rows)
+    loads = part(rows, "requests")
+    assert "↑" in loads[0]
+    assert "↓" in loads[-1]
+    assert sum("⣿" in row for row in loads) > len(loads) / 2
+    window = TimeWindow(spiked.at, 120)
+    band = [row_text(row) for row in balance_band(spiked.balance[0], spiked, 120, 9, window)]
+    assert any("↑ " in row for row in band)
+
+
 @pytest.mark.parametrize("count", [4, 8])
 def test_more_than_two_have_a_row_each_on_one_scale(count: int) -> None:
     """Each backend has equally many rows with its name before them; the graph is of braille dots alone."""
