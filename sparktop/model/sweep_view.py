@@ -122,8 +122,7 @@ class ResultRow:
     ttft_p50_ms: float | None = None
     """For requests at a rate: from the time at which they were due, as the next one."""
     ttft_growth: float | None = None
-    """Seconds by which the TTFT grows each second, of a level with which the server does not keep up; it has
-    no percentiles."""
+    """Seconds by which the TTFT grows each second, where the server does not keep up: no percentiles."""
     ttft_p95_ms: float | None = None
     """None below 72 requests: with fewer, the percentile has no confidence interval."""
     stream_p50_tps: float | None = None

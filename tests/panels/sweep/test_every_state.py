@@ -18,6 +18,7 @@ from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.panels.sweep.topology import topology_screen
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.view.difference import difference
+from tests.panels.sweep.test_capacity_rows import SEARCH
 from tests.panels.sweep_views import done, evidence, finished, result, running, starting, with_servers
 
 SIZES = ((60, 16), (80, 24), (120, 36), (200, 50))
@@ -68,6 +69,8 @@ STATES: dict[str, Draw] = {
     "stored": sweep(done),
     "stored, one target": sweep(lambda: replace(done(), rows=done().rows[:3], levels=done().levels[:3])),
     **{one.value: sweep(lambda one=one: view_of(one)) for one in SweepStatus if one.over},  # type: ignore[misc] # a default binds the loop's value
+    "searching": sweep(lambda: replace(running(), searches=(SEARCH,))),
+    "searched": sweep(lambda: replace(finished(), searches=(SEARCH,))),
     "topologies": topologies,
     "evidence": lambda width, height: evidence_screen(evidence(), width, height),
     "history of 1": history(1),
