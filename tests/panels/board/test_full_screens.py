@@ -43,12 +43,13 @@ def drawn(snapshot: Snapshot, kind: str, size: tuple[int, int]) -> list[Row]:
     if kind in {"balance", "why"}:
         draw = balance_screen if kind == "balance" else evidence_screen
         return draw(snapshot.balance[0], snapshot, *size)
-    views = {"backend": snapshot.backends, "node": snapshot.nodes, "router": snapshot.routers}[kind]
-    rows = [
-        flatten(scene.draw(), size[0], scene.layout.height)
-        for scene in (Scene(snapshot, *size, zoomed=PanelKey(kind, view.name)) for view in views[-1:])
-    ]
-    return rows[0] if rows else []
+    names = {
+        "backend": [view.name for view in snapshot.backends],
+        "node": [view.name for view in snapshot.nodes],
+        "router": [view.name for view in snapshot.routers],
+    }[kind]
+    scene = Scene(snapshot, *size, zoomed=PanelKey(kind, names[-1]))
+    return flatten(scene.draw(), size[0], scene.layout.height)
 
 
 @pytest.mark.parametrize("size", SIZES)
