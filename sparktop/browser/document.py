@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from urllib.parse import quote
 
 from sparktop import __version__
 from sparktop.browser.address import Kind, Page
@@ -48,9 +49,8 @@ ICON = (
 
 def page_html(picture: Picture, page: Page, *, theme: str, themes: tuple[str, ...]) -> str:
     """Return the document of a page; `themes` are those that a viewer can choose, `theme` is the present."""
-    attributes = (
-        f' data-themes="{escape(" ".join(themes))}" data-columns={picture.columns} data-version={__version__}'
-    )
+    attributes = f' data-themes="{escape(chr(10).join(themes))}"'
+    attributes += f' data-columns="{picture.columns}" data-version="{__version__}"'
     head = _head(picture.title, theme, attributes)
     items = "".join(_item(kind, word, key, page) for kind, word, key in _MENU)
     keys = "".join(f"<dt><kbd>{escape(key)}</kbd></dt><dd>{escape(about)}</dd>" for key, about in _KEYS)
@@ -89,7 +89,7 @@ def token_html(*, theme: str, next_path: str, is_wrong: bool) -> str:
 
 
 def _head(title: str, theme: str, attributes: str = "") -> str:
-    return _HEAD.format(title=escape(title), theme=escape(theme), attributes=attributes)
+    return _HEAD.format(title=escape(title), theme=quote(theme), attributes=attributes)
 
 
 def _item(kind: Kind, word: str, key: str, page: Page) -> str:

@@ -13,7 +13,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection
 from contextlib import aclosing
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote
 
 from aiohttp import web
 
@@ -24,9 +24,10 @@ from sparktop.browser.address import Page, parse_path
 from sparktop.browser.document import ICON, page_html, token_html
 from sparktop.browser.sessions import VALID_S, Sessions, cookie, is_own, is_same_origin
 from sparktop.browser.studio import Studio
-from sparktop.browser.style import LIGHT, static, style_sheet
+from sparktop.browser.style import AUTO, static, style_sheet
 from sparktop.browser.widths import shared_width
 from sparktop.colors.palette import palettes
+from sparktop.model.targets import Watch
 
 MOST_VIEWERS = 64
 """Live pages at once; further viewers are refused with a line."""
@@ -47,7 +48,6 @@ _SECURITY = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-_NO_REFERRER = "no-referrer"
 _HTML = "text/html; charset=utf-8"
 _PUBLIC = frozenset({"/style.css", "/icon.svg", "/login"})
 """What the form for the token needs; nothing of it is about what is watched."""
@@ -73,12 +73,13 @@ class BrowserServer(WebServer):
     ) -> None:
         """Serve the pages of `studio` in the colours of `theme`, unless a viewer chooses other ones.
 
-        `names` are those of the server itself; requests with another Host header are refused. With `token`,
-        `sessions` has the cookies that stand for it. `is_tls` is whether browsers use TLS.
+        The usual theme follows the browser's choice between dark and light. `names` are those of the server
+        itself; requests with another Host header are refused. With `token`, `sessions` has the cookies that
+        stand for it. `is_tls` is whether browsers use TLS.
         """
         super().__init__(token=token, limits=limits, clock=clock)
         self._studio = studio
-        self._theme = theme
+        self._theme = AUTO if theme == Watch().theme else theme
         self._names = names
         self._sessions = sessions
         self._is_tls = is_tls
@@ -136,7 +137,7 @@ class BrowserServer(WebServer):
         """Return a response with a part of all pages; None if `path` is not that of one."""
         if path == "/style.css":
             asked = request.rel_url.query_string
-            theme = asked if asked in palettes() else self._theme
+            theme = asked if asked in self._themes() else self._theme
             return page(style_sheet(theme).encode(), "text/css; charset=utf-8")
         if path == "/board.js":
             return page(static("board.js").encode(), "text/javascript; charset=utf-8")
@@ -153,11 +154,11 @@ class BrowserServer(WebServer):
 
     def _themes(self) -> tuple[str, ...]:
         """Return the themes that a viewer can choose, the configured one first."""
-        return tuple(dict.fromkeys((self._theme, LIGHT, *palettes())))
+        return tuple(dict.fromkeys((self._theme, AUTO, *palettes())))
 
     def _theme_of(self, request: web.BaseRequest) -> str:
-        chosen = cookie(request.headers.get("Cookie"), "sparktop_theme")
-        return chosen if chosen in palettes() else self._theme
+        chosen = unquote(cookie(request.headers.get("Cookie"), "sparktop_theme"))
+        return chosen if chosen in self._themes() else self._theme
 
     async def _live(self, request: web.BaseRequest, wanted: Page) -> web.StreamResponse:
         """Stream a page as server-sent events until the viewer goes, reads too slowly, or the server ends."""

@@ -21,8 +21,10 @@ from sparktop.colors.palette import (
 )
 from sparktop.model.targets import Watch
 
+AUTO = "auto"
+"""Stands for the usual theme or the light one, as each viewer's browser asks for dark or light colours."""
 LIGHT = "spark-light"
-"""The theme of printed pages, and of viewers who ask for light colours if no theme is configured."""
+"""The theme of printed pages, and of viewers who ask for light colours."""
 _ANSI = (
     *("#000000", "#cd3131", "#0dbc79", "#c9c917", "#2472c8", "#bc3fbc", "#11a8cd", "#c5c8c6"),
     *("#9a9b99", "#f14c4c", "#23d18b", "#f5f543", "#3b8eea", "#d670d6", "#29b8db", "#ffffff"),
@@ -34,19 +36,15 @@ _ROLES = tuple(role for role in (*COLOR_ROLES, *OPTIONAL_ROLES, *EDGES) if "back
 
 @lru_cache(maxsize=16)
 def style_sheet(theme: str) -> str:
-    """Return the style sheet with the colours of `theme`; of the usual theme if there is no such theme.
-
-    The usual theme follows the viewer's choice between dark and light. Printed pages are light.
-    """
-    usual = Watch().theme
-    palette = find_palette(theme) or find_palette(usual)
+    """Return the style sheet with the colours of `theme`, which may be `AUTO`. Printed pages are light."""
+    palette = find_palette(Watch().theme if theme == AUTO else theme)
     parts = [static("board.css"), *_positions()]
     if palette is not None:
         parts += _colors(palette)
     light = find_palette(LIGHT)
     if light is not None:
         rules = "\n".join(_colors(light))
-        where = "print, (prefers-color-scheme: light)" if theme == usual else "print"
+        where = "print, (prefers-color-scheme: light)" if theme == AUTO else "print"
         parts.append(f"@media {where} {{\n{rules}\n}}")
     return "\n".join((*parts, ""))
 

@@ -11,7 +11,7 @@ from sparktop.browser.address import Kind, Page, parse_path
 from sparktop.browser.document import page_html, token_html
 from sparktop.browser.drawing import draw
 from sparktop.browser.markup import row_html
-from sparktop.browser.style import style_sheet
+from sparktop.browser.style import AUTO, style_sheet
 from sparktop.browser.widths import WIDTHS, shared_width
 from sparktop.colors.palette import shipped_palettes
 from tests.browser.conftest import HOSTILE, hostile_snapshot
@@ -136,4 +136,9 @@ def test_every_theme_has_a_colour_for_each_role(theme: str) -> None:
     ) | {"light", "dark"}
     for name in ("title", "gpu-7", "balance_edge", "part_c", "load-15"):
         assert f".{name}{{color:#" in sheet
-    assert "@media print" in sheet
+    assert "@media print {" in sheet
+
+
+def test_without_a_configured_theme_the_colours_follow_the_browser() -> None:
+    """Dark, and light where the browser asks for it."""
+    assert "@media print, (prefers-color-scheme: light) {" in style_sheet(AUTO)

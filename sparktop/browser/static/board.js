@@ -161,13 +161,18 @@
     tell();
   }
 
+  let named = 0;
+
   function nextTheme() {
-    const themes = root.dataset.themes.split(" ");
+    const themes = root.dataset.themes.split("\n");
     const link = byId("style");
-    const now = new URL(link.href).search.slice(1);
+    const now = decodeURIComponent(new URL(link.href).search.slice(1));
     const next = themes[(themes.indexOf(now) + 1) % themes.length];
-    link.href = `/style.css?${next}`;
-    remember("theme", next);
+    link.href = `/style.css?${encodeURIComponent(next)}`;
+    remember("theme", encodeURIComponent(next));
+    byId("theme").textContent = next;
+    clearTimeout(named);
+    named = setTimeout(() => (byId("theme").textContent = "theme"), 2000);
   }
 
   function step(by) {
