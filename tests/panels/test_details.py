@@ -15,7 +15,8 @@ from sparktop.model.node import CpuReading, GpuProcess, GpuReading, MemoryReadin
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Quantile, Snapshot
 from sparktop.panels.backend.detail import backend_detail
 from sparktop.panels.backend.sections import window_words
-from sparktop.panels.board.scene import PanelKey, Scene, flatten
+from sparktop.panels.board.flat import flatten
+from sparktop.panels.board.scene import PanelKey, Scene
 from sparktop.panels.node.detail import node_detail
 from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.rows import Row, row_text, row_width

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparktop.model.countdown import Countdown
+from sparktop.model.fleet import FleetView
+from sparktop.model.router import RouterView
 from sparktop.model.series import Series
-from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.panels.backend.panel import GroupScale, backend_panel, group_scale, widest_scale
 from sparktop.panels.backend.router import router_panel
 from sparktop.panels.board.layout import Layout, Place, Tiling, arrange, below_band, sweep_height
@@ -20,7 +22,7 @@ from sparktop.panels.node.panel import node_panel, power_scale
 from sparktop.panels.node.processes import process_panel
 from sparktop.panels.parts.columns import graph_columns
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow
-from sparktop.panels.parts.rows import Row, blank_row, fit_row, merged
+from sparktop.panels.parts.rows import Row, merged
 from sparktop.values import dataclass
 
 if TYPE_CHECKING:  # a start without a sweep needs none of it
@@ -28,8 +30,10 @@ if TYPE_CHECKING:  # a start without a sweep needs none of it
 
 _GROUP_KINDS = frozenset({"balance", "evidence", "checks"})
 """Kinds of the full-screen views of a group's balance; "checks" is the evidence with all its checks."""
-_TALL = frozenset({"node", "backend", "events"}) | _GROUP_KINDS
+_TALL = frozenset({"node", "backend", "events", "prometheus"}) | _GROUP_KINDS
 """Kinds of panels that may need more rows than the screen has when they fill it; the board then scrolls."""
+_LEAST_WALL = 8
+"""Least height in rows of the wall of a Prometheus above the other panels."""
 _TILINGS = {
     Preset.WATCH: Tiling.PANELS,
     Preset.ONE: Tiling.PANELS,
@@ -95,7 +99,10 @@ class Scene:
         self.selected = selected
         self._sweep = sweep
         band = 0 if sweep is None else sweep_height(height)
-        self.layout = self._layout(height - band, zoomed)
+        wall = max(_LEAST_WALL, height // 3) if zoomed is None and self._has_wall else 0
+        self.layout = self._layout(height - band - wall, zoomed)
+        if wall:
+            self.layout = below_band(self.layout, "prometheus", width, wall)
         backends = [view.history.generation_tps for view in snapshot.backends]
         nodes = [view.history.cpu_percent for view in snapshot.nodes]
         self._axis = _axis(snapshot, coarse * snapshot.interval_s, backends)
@@ -128,6 +135,10 @@ class Scene:
             rows = self._group_rows(place)
         elif place.kind == "events":
             rows = events_screen(self.snapshot, *size, selected=selected)
+        elif place.kind == "prometheus":
+            from sparktop.panels.board.fleet import fleet_screen  # late: as above
+
+            rows = fleet_screen(self.snapshot.fleets[place.index], *size, selected=selected)
         else:
             from sparktop.panels.backend.detail import backend_detail  # late: as above
 
@@ -160,36 +171,41 @@ class Scene:
         return lambda width, height: group_picture(behind[0], self.snapshot, width, height, self._coarse)
 
     def _layout(self, height: int, zoomed: PanelKey | None) -> Layout:
-        nodes, backends = self.snapshot.nodes, self.snapshot.backends
-        if zoomed is not None:
-            keys = [PanelKey("node", view.name) for view in nodes]
-            keys += [PanelKey("backend", view.name) for view in backends]
-            if zoomed in keys:
-                index = keys.index(zoomed) - (len(nodes) if zoomed.kind == "backend" else 0)
-                return Layout((Place(zoomed.kind, index, 0, 0, self.width, height),), height)
-            routers = [PanelKey("router", view.name) for view in self.snapshot.routers]
-            names = [view.name for view in nodes]
-            if zoomed.kind == "processes" and zoomed.name in names:
-                place = Place("processes", names.index(zoomed.name), 0, 0, self.width, height)
-                return Layout((place,), height)
-            if zoomed in routers:
-                return Layout((Place("router", routers.index(zoomed), 0, 0, self.width, height),), height)
-            groups = [balance.group for balance in self.snapshot.balance]
-            if zoomed.kind in _GROUP_KINDS and zoomed.name in groups:
-                index = groups.index(zoomed.name)
-                return Layout((Place(zoomed.kind, index, 0, 0, self.width, height),), height)
-            if zoomed.kind in {"events", "self"}:
-                return Layout((Place(zoomed.kind, 0, 0, 0, self.width, height),), height)
+        if zoomed is not None and (index := self._index_of(zoomed)) is not None:
+            return Layout((Place(zoomed.kind, index, 0, 0, self.width, height),), height)
         return arrange(
             self.width,
             height,
-            len(nodes),
-            len(backends),
+            len(self.snapshot.nodes),
+            len(self.snapshot.backends),
             self.view.boxes,
             tiling=_TILINGS[self.view.preset],
-            routers=len(self.snapshot.routers),
+            routers=len(self.snapshot.routers) + (0 if self._has_wall else len(self.snapshot.fleets)),
             groups=sum(one.within is None for one in self.snapshot.balance),
         )
+
+    def _index_of(self, key: PanelKey) -> int | None:
+        """Return the index of the view that the panel `key` shows alone; None if there is no such view."""
+        shown = self.snapshot
+        if key.kind in {"events", "self"}:
+            return 0
+        views: Mapping[str, Sequence[NodeView | BackendView | RouterView | FleetView]] = {
+            **dict.fromkeys(("node", "processes"), shown.nodes),
+            "backend": shown.backends,
+            "router": shown.routers,
+            "prometheus": shown.fleets,
+        }
+        names = [view.name for view in views.get(key.kind, ())]
+        if key.kind in _GROUP_KINDS:
+            names = [balance.group for balance in shown.balance]
+        return names.index(key.name) if key.name in names else None
+
+    @property
+    def _has_wall(self) -> bool:
+        """Whether the first Prometheus has more servers than are read sample by sample."""
+        fleets = self.snapshot.fleets
+        first = fleets[0].fleet if fleets else None
+        return first is not None and len(first.servers) > len(self.snapshot.backends)
 
     def _time_window(self, coarse: int) -> TimeWindow:
         """Return the time that all graphs show: as long as the view asks or more, in whole poll intervals."""
@@ -226,6 +242,9 @@ class Scene:
     def _key(self, place: Place) -> PanelKey:
         if place.kind in {"node", "processes"}:
             return PanelKey(place.kind, self.snapshot.nodes[place.index].name)
+        fleet = self._fleet_at(place)
+        if fleet is not None:
+            return PanelKey("prometheus", fleet.name)
         if place.kind == "router":
             return PanelKey("router", self.snapshot.routers[place.index].name)
         if place.kind in _GROUP_KINDS:
@@ -233,6 +252,12 @@ class Scene:
         if place.kind in {"backend", "tile"}:
             return PanelKey("backend", self.snapshot.backends[place.index].name)
         return PanelKey(place.kind, "")
+
+    def _fleet_at(self, place: Place) -> FleetView | None:
+        """Return the Prometheus that is shown at `place`; None for another panel."""
+        index = place.index - (len(self.snapshot.routers) if place.kind == "router" else 0)
+        shown = place.kind in {"router", "prometheus"} and index >= 0
+        return self.snapshot.fleets[index] if shown else None
 
     def draw(self, first: int = 0, end: int | None = None) -> list[Drawn]:
         """Draw the panels that overlap the rows [`first`, `end`) of the board; other panels get no rows."""
@@ -336,6 +361,10 @@ class Scene:
             view = self.snapshot.nodes[place.index]
             order, first = self.view.processes, self.first_row
             rows, self.first_row = process_panel(view, order, width, height, first=first, selected=selected)
+        elif (fleet := self._fleet_at(place)) is not None:
+            from sparktop.panels.board.fleet import fleet_panel  # late: most boards have none
+
+            rows = fleet_panel(fleet, width, height, selected=selected)
         elif place.kind == "router":
             rows = router_panel(
                 self.snapshot.routers[place.index],
@@ -369,25 +398,3 @@ class Scene:
 
             rows = empty_rows(self.snapshot, width, height)
         return [merged(row) for row in rows]
-
-
-def flatten(drawn: list[Drawn], width: int, height: int) -> list[Row]:
-    """Join drawn panels to `height` rows of `width` cells; cells without a panel are blank."""
-    board: list[list[tuple[int, int, Row]]] = [[] for _ in range(height)]
-    for panel in drawn:
-        place = panel.place
-        for y, row in enumerate(panel.rows, start=place.y):
-            if y < height:
-                board[y].append((place.x, place.width, row))
-    rows: list[Row] = []
-    for pieces in board:
-        joined: Row = []
-        at = 0
-        # A panel's rows are as wide as its place; measuring them again would cost a tenth of all drawing.
-        for x, cells, piece in sorted(pieces, key=lambda item: item[0]):
-            if x > at:
-                joined += blank_row(x - at)
-            joined += piece
-            at = x + cells
-        rows.append(joined if at == width else fit_row(joined, width))
-    return rows

@@ -14,8 +14,9 @@ from sparktop.config.keys import KEYS, Key
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
 from sparktop.panels.board.bars import header_row
+from sparktop.panels.board.flat import flatten
 from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH, Boxes
-from sparktop.panels.board.scene import Drawn, PanelKey, Scene, flatten
+from sparktop.panels.board.scene import Drawn, PanelKey, Scene
 from sparktop.panels.board.too_small import too_small_rows
 from sparktop.panels.board.view import Preset, Sort, View
 from sparktop.panels.node.processes import ProcessSort

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from statistics import median
 from typing import Protocol
@@ -185,10 +186,10 @@ class PrometheusFeed:
             await self._find()
             self._found_at = began
         await self._read_up()
-        await self._read_raw()
         if began - self._wall_at >= 0.9 * self.pace.every_s * self.pace.slowed:
             self._wall_at = began
             await self._read_wall(began)
+        await self._read_raw()
 
     async def _note_clocks(self) -> None:
         """Find how the clocks differ; small changes are ignored, so that samples keep their distances."""
@@ -227,8 +228,7 @@ class PrometheusFeed:
         """Choose the servers whose raw samples are read, and add them to the store."""
         servers = self._found.servers
         if len(servers) > MOST_RAW:
-            group = self._group or (servers[0].group if servers else None)
-            servers = tuple(one for one in servers if one.group == group)[:MOST_IN_GROUP]
+            servers = tuple(one for one in servers if one.group == self._group)[:MOST_IN_GROUP]
         now, wanted = self._clock(), {one.key: one for one in servers}
         for key in self._raw.keys() - wanted.keys():
             there = any(one.key == key for one in self._found.servers)
@@ -333,6 +333,8 @@ class PrometheusFeed:
             waiting = figures.values["waiting"]
             worst = sorted(servers, key=lambda one: -waiting.get(one.key, 0.0))
             self._quantiles = await quantiles(self._client, more, worst, self.pace.every_s)
+        if len(servers) > MOST_RAW and all(one.group != self._group for one in servers):
+            self.want(_fullest(servers, figures))
         now = self._clock()
         listed = rows(servers, figures, self._quantiles, self._dead, self._clocks)
         newest = max((one.at for one in listed if one.at is not None), default=None)
@@ -355,6 +357,14 @@ class PrometheusFeed:
             next(iter((*warnings, *self._warnings)), ""),
         )
         return clean("; ".join(part for part in parts if part), 200) or None
+
+
+def _fullest(servers: Iterable[FoundServer], figures: Figures) -> str:
+    """Return the group with the most waiting requests."""
+    waiting: Counter[str] = Counter()
+    for one in servers:
+        waiting[one.group] += round(figures.values["waiting"].get(one.key, 0.0))
+    return waiting.most_common(1)[0][0]
 
 
 def _plain(labels: Labels) -> Labels:

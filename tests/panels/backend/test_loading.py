@@ -10,7 +10,8 @@ import pytest
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.loading import Loading
 from sparktop.model.snapshot import BackendState, BackendView, Snapshot
-from sparktop.panels.board.scene import Scene, flatten
+from sparktop.panels.board.flat import flatten
+from sparktop.panels.board.scene import Scene
 from sparktop.panels.parts.rows import row_text, row_width
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.markdown import render as markdown

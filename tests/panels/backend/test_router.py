@@ -12,8 +12,9 @@ from sparktop.colors.palette import palettes
 from sparktop.model.router import Deployment, RouterView
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.backend.router import router_panel
+from sparktop.panels.board.flat import flatten
 from sparktop.panels.board.layout import Boxes, Place, Tiling, arrange
-from sparktop.panels.board.scene import PanelKey, Scene, flatten
+from sparktop.panels.board.scene import PanelKey, Scene
 from sparktop.panels.board.view import Preset, View
 from sparktop.panels.parts.rows import row_text, row_width
 from stage.rehearsal import Outage, Rehearsal, RouterPart

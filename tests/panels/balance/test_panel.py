@@ -14,7 +14,8 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.panels.balance.band import balance_band
 from sparktop.panels.balance.lines import balance_axis, group_lines
 from sparktop.panels.balance.panel import balance_screen, evidence_screen
-from sparktop.panels.board.scene import PanelKey, Scene, flatten
+from sparktop.panels.board.flat import flatten
+from sparktop.panels.board.scene import PanelKey, Scene
 from sparktop.panels.parts.graph import TimeWindow
 from sparktop.panels.parts.rows import Row, row_text, row_width
 from sparktop.panels.parts.sentences import flowed, wrapped

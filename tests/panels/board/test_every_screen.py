@@ -8,7 +8,8 @@ import pytest
 
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.board.scene import PanelKey, Scene, flatten
+from sparktop.panels.board.flat import flatten
+from sparktop.panels.board.scene import PanelKey, Scene
 from sparktop.panels.parts.rows import row_text
 from stage.rehearsal import Rehearsal
 

@@ -13,7 +13,8 @@ from sparktop.model.balance import BalanceWord
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot, SpeedState
-from sparktop.panels.board.scene import Drawn, Scene, flatten
+from sparktop.panels.board.flat import flatten
+from sparktop.panels.board.scene import Drawn, Scene
 from sparktop.panels.board.view import Preset, Sort, View
 from sparktop.panels.parts.columns import figures_width, graph_columns, graph_starts
 from sparktop.panels.parts.roles import SHORT_STATES

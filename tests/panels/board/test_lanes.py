@@ -10,7 +10,8 @@ from sparktop.analysis.verdict import verdict
 from sparktop.model.balance import Balance, BalanceWord, leading
 from sparktop.model.event import Alert, Severity
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.board.scene import Scene, flatten
+from sparktop.panels.board.flat import flatten
+from sparktop.panels.board.scene import Scene
 from stage.rehearsal import START, Rehearsal
 
 SIZES = [(80, 24), (120, 36), (200, 50)]

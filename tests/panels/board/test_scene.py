@@ -12,8 +12,9 @@ from sparktop.config.keys import KEYS
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.panels.board.bars import footer_row, header_row
+from sparktop.panels.board.flat import flatten
 from sparktop.panels.board.layout import Boxes
-from sparktop.panels.board.scene import PanelKey, Scene, flatten
+from sparktop.panels.board.scene import PanelKey, Scene
 from sparktop.panels.board.view import (
     Preset,
     Sort,

@@ -12,7 +12,8 @@ from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendHistory, BackendView, Latency, Quantile, Snapshot
 from sparktop.panels.board.bars import header_row
-from sparktop.panels.board.scene import PanelKey, Scene, flatten
+from sparktop.panels.board.flat import flatten
+from sparktop.panels.board.scene import PanelKey, Scene
 from sparktop.panels.board.view import Preset, View
 from sparktop.panels.parts.rows import row_text
 from stage.rehearsal import Rehearsal

@@ -10,7 +10,8 @@ import pytest
 from sparktop.demo.gb10 import Machine, node_sample
 from sparktop.model.node import NetworkReading, NodeSample
 from sparktop.model.snapshot import NodeView
-from sparktop.panels.board.scene import PanelKey, Scene, flatten
+from sparktop.panels.board.flat import flatten
+from sparktop.panels.board.scene import PanelKey, Scene
 from sparktop.panels.node.network import network_sections, used_percent_of
 from sparktop.panels.node.panel import figure_rows
 from sparktop.panels.parts.graph import TimeAxis

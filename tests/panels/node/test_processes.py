@@ -19,7 +19,8 @@ from sparktop.model.node import (
 )
 from sparktop.model.snapshot import EngineProcess, Headroom, NodeView, Snapshot
 from sparktop.model.workload import Workload, Workloads
-from sparktop.panels.board.scene import PanelKey, Scene, flatten
+from sparktop.panels.board.flat import flatten
+from sparktop.panels.board.scene import PanelKey, Scene
 from sparktop.panels.board.view import View
 from sparktop.panels.node.memory_bar import memory_section
 from sparktop.panels.node.processes import (
