@@ -361,18 +361,8 @@ class Scene:
             view = self.snapshot.nodes[place.index]
             order, first = self.view.processes, self.first_row
             rows, self.first_row = process_panel(view, order, width, height, first=first, selected=selected)
-        elif (fleet := self._fleet_at(place)) is not None:
-            from sparktop.panels.board.fleet import fleet_panel  # late: most boards have none
-
-            rows = fleet_panel(fleet, width, height, selected=selected)
-        elif place.kind == "router":
-            rows = router_panel(
-                self.snapshot.routers[place.index],
-                width,
-                height,
-                selected=selected,
-                below=self._routed_picture(place),
-            )
+        elif place.kind in {"router", "prometheus"}:
+            rows = self._router_rows(place, selected=selected)
         elif place.kind == "balance":
             from sparktop.panels.balance.band import balance_band  # late: no first picture has it
 
@@ -398,3 +388,12 @@ class Scene:
 
             rows = empty_rows(self.snapshot, width, height)
         return [merged(row) for row in rows]
+
+    def _router_rows(self, place: Place, *, selected: bool) -> list[Row]:
+        width, height, fleet = place.width, place.height, self._fleet_at(place)
+        if fleet is None:
+            router, below = self.snapshot.routers[place.index], self._routed_picture(place)
+            return router_panel(router, width, height, selected=selected, below=below)
+        from sparktop.panels.board.fleet import fleet_panel  # late: most boards have none
+
+        return fleet_panel(fleet, width, height, selected=selected)

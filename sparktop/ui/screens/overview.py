@@ -39,8 +39,7 @@ HEADER = 1
 class OverviewScreen(SweepActions, FilterActions, RankActions):
     """The main screen, which shows all panels on one board."""
 
-    footer_rows = 1
-    """1 for the row of keys at the bottom, 0 for a picture without it."""
+    footer_rows = 1  # for the row of keys at the bottom; 0 for a picture without it
     AUTO_FOCUS = "#canvas"
     DEFAULT_CSS = """
     OverviewScreen > Input {
