@@ -19,6 +19,8 @@ from sparktop.panels.board.view import (
     ordered,
 )
 
+FLEET = 64
+"""Most backends that are shown in their configured order, whatever their states."""
 _REORDER_S = 5.0
 """Least seconds between two changes of an order by live values: rows that jump every second cannot be
 read."""
@@ -55,7 +57,8 @@ class _Ranking:
             }
         self._at = at
         known = [name for name in self._order if name in numbers]
-        self._order = [*known, *(name for name in numbers if name not in self._order)]
+        placed = set(known)
+        self._order = [*known, *(name for name in numbers if name not in placed)]
         if at - self._ordered_at >= _REORDER_S:
             self._ordered_at = at
             self._order = _held(self._reordered(sort), self._order, held)
@@ -64,9 +67,13 @@ class _Ranking:
     def _reordered(self, sort: Sort) -> list[str]:
         order = list(self._order)
         for last in range(len(order) - 1, 0, -1):
+            moved = False
             for place in range(last):
                 if self._clearly_more(order[place + 1], order[place], sort):
                     order[place], order[place + 1] = order[place + 1], order[place]
+                    moved = True
+            if not moved:  # usual: hundreds of rows that stay would be compared with each other
+                break
         return order
 
     def _clearly_more(self, lower: str, upper: str, sort: Sort) -> bool:
@@ -101,12 +108,16 @@ class Arrangement:
     def of(self, snapshot: Snapshot, view: View, selected: PanelKey | None = None) -> Snapshot:
         """Return `snapshot` with its backends and nodes filtered and ordered as `view` requests.
 
-        The selected row keeps its place. Balance groups whose backends are not all shown are left out.
+        The selected row keeps its place. Of more than `FLEET` backends in configured order, those whose state
+        needs attention come first, because not all are visible. Balance groups whose backends are not all
+        shown are left out.
         """
-        if view.plain:
+        sort = view.sort
+        if sort is Sort.CONFIG and len(snapshot.backends) > FLEET:
+            sort = Sort.STATE
+        if not view.filter and sort is Sort.CONFIG:
             return snapshot
         kind, name = (selected.kind, selected.name) if selected is not None else ("", None)
-        sort = view.sort
         backends = self._backends.of(
             snapshot.at,
             backend_numbers(snapshot.backends, sort),

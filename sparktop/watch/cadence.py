@@ -28,6 +28,9 @@ second."""
 LOADED_FOR_S, UNLOADED_FOR_S = 3.0, 10.0
 AGAIN_AFTER_S = 30.0
 """Seconds before a faster rate is tried again after a rate proved too costly."""
+MOST_QUICK = 32
+"""Most servers that are polled faster at a time: what the groups after them would cost this program is too
+much."""
 _ANSWERS = 12
 _FEWEST_ANSWERS = 3
 _STALE_S = 5.0
@@ -85,7 +88,7 @@ class LoadCadence:
         """Return the number of polls per interval by server name; servers with one poll are absent.
 
         `groups` has the server names of each group whose balance is judged. Servers in no such group get one
-        poll. `now` is in monotonic seconds.
+        poll, and so do groups beyond the first `MOST_QUICK` servers. `now` is in monotonic seconds.
         """
         wanted = [tuple(group) for group in groups]
         for gone in self._paces.keys() - set(wanted):
@@ -95,7 +98,7 @@ class LoadCadence:
             pace = self._paces.setdefault(group, _Pace())
             self._adapt(pace, group, now)
             looks = looks_an_interval(pace.hz, interval_s)
-            if looks > 1:
+            if looks > 1 and len(parts.keys() | set(group)) <= MOST_QUICK:
                 parts.update({name: max(looks, parts.get(name, 1)) for name in group})
         return parts
 

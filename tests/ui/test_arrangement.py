@@ -9,7 +9,7 @@ import pytest
 from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.panels.board.scene import PanelKey
 from sparktop.panels.board.view import Sort, View
-from sparktop.ui.arrangement import Arrangement
+from sparktop.ui.arrangement import FLEET, Arrangement
 from stage.rehearsal import Rehearsal
 
 NAMES = ("spark-a", "spark-b", "spark-c", "spark-d")
@@ -93,3 +93,15 @@ def test_going_back_in_time_orders_anew(four: Snapshot) -> None:
     rows = Arrangement()
     rows.of(loaded(four, 100.0, 30.0, 20.0, 10.0, 5.0), LOAD)
     assert names(rows.of(loaded(four, 50.0, 5.0, 10.0, 20.0, 30.0), LOAD)) == NAMES[::-1]
+
+
+def test_a_fleet_in_configured_order_begins_with_what_needs_attention(four: Snapshot) -> None:
+    """Hundreds of servers are never all visible; with as many as fit, the configured order stays."""
+    one = replace(four.backends[0], state=BackendState.BUSY)
+    fleet = [replace(one, name=f"s{number:03d}") for number in range(FLEET + 1)]
+    fleet[40] = replace(fleet[40], state=BackendState.UNREACHABLE)
+    shown = names(Arrangement().of(replace(four, backends=tuple(fleet)), View()))
+    assert shown[:3] == ("s040", "s000", "s001")
+    assert len(shown) == FLEET + 1
+    few = replace(four, backends=tuple(fleet[:FLEET]))
+    assert Arrangement().of(few, View()) is few

@@ -12,6 +12,7 @@ from sparktop.watch.cadence import (
     AGAIN_AFTER_S,
     BUDGET_SHARE,
     LOADED_FOR_S,
+    MOST_QUICK,
     UNLOADED_FOR_S,
     LoadCadence,
     affordable_hz,
@@ -155,3 +156,14 @@ def test_looks_follow_the_interval() -> None:
     """4 Hz are 20 looks in 5 s; where the user asks for 4 Hz or more there is nothing to add."""
     assert [looks_an_interval(4.0, one) for one in (0.25, 0.3, 0.5, 1.0, 5.0)] == [1, 1, 2, 4, 20]
     assert looks_an_interval(0.0, 1.0) == 1
+
+
+def test_a_fleet_is_not_polled_four_times_a_second_as_a_whole() -> None:
+    """The first groups are; the others keep the interval, whatever their load."""
+    group, groups = Group(), [tuple(f"{number}-{part}" for part in range(8)) for number in range(40)]
+    for _ in range(round(LOADED_FOR_S) + 2):
+        group.at += 1.0
+        for name in (one for names in groups for one in names):
+            group.answer(name, 8.0, 2.0)
+        paces = group.cadence.decide(groups, group.at, 1.0)
+    assert paces == {name: 4 for names in groups[: MOST_QUICK // 8] for name in names}
