@@ -54,8 +54,13 @@ _ZOOMED = {
     Kind.ROUTER: "router",
     Kind.EVENTS: "events",
 }
-_ALONE_HEIGHTS = {Kind.EVENTS: 3, Kind.WHY: 3}
-"""Rows of a panel that is shown alone, where it has no graphs that grow with them."""
+_EVENTS_HEIGHT = 3
+"""Least rows of alerts and events."""
+_LOWER_EDGE = {
+    "balance": (Kind.WHY, "why this verdict on"),
+    "checks": (Kind.BALANCE, "back to the balance of"),
+}
+"""Where the lower edge of a kind of panel leads, and in words."""
 _NO_GROUP = (
     "There is nothing to balance: a group needs two servers with the same model or behind the same router."
 )
@@ -73,10 +78,12 @@ def draw(page: Page, snapshot: Snapshot, width: int) -> Picture:
     if page.kind is not Kind.BOARD and key is None:
         section = missing(page, width) if page.name else notice(_NO_GROUP, width)
         return around(((section,),), snapshot, width, title=page.name, is_found=not page.name)
-    height = _ALONE_HEIGHTS.get(page.kind, _ALONE_HEIGHT)
     if key is None:
         height = _board_height(snapshot, width)
-    bands = [*_bands(Scene(snapshot, width, height, zoomed=key).draw())]
+    else:
+        height = _EVENTS_HEIGHT if page.kind is Kind.EVENTS else _ALONE_HEIGHT
+    drawn = Scene(snapshot, width, height, zoomed=key).draw()
+    bands = list(_bands(drawn, alone=key))
     if key is None:
         bands.append((_events(snapshot, width),))
     return around(bands, snapshot, width, title="" if key is None else _heading(key))
@@ -144,14 +151,14 @@ def _board_height(snapshot: Snapshot, width: int) -> int:
 
 def _events(snapshot: Snapshot, width: int) -> Section:
     """Return the section with alerts and events: all of them in full, or the newest ones."""
-    rows = events_screen(snapshot, width, _ALONE_HEIGHTS[Kind.EVENTS])
+    rows = events_screen(snapshot, width, _EVENTS_HEIGHT)
     if len(rows) > _MOST_EVENTS:
         rows = events_panel(snapshot, width, _MOST_EVENTS)
     return _section(Drawn(PanelKey("events", ""), Place("events", 0, 0, 0, width, len(rows)), rows), ())
 
 
-def _bands(drawn: Iterable[Drawn]) -> Iterator[tuple[Section, ...]]:
-    """Yield the panels as sections, those side by side together.
+def _bands(drawn: Iterable[Drawn], *, alone: PanelKey | None) -> Iterator[tuple[Section, ...]]:
+    """Yield the panels as sections, those side by side together; the panel `alone` has no link to itself.
 
     What has no rows of its own is an entry of the list before it, and becomes a link of that list.
     """
@@ -162,16 +169,24 @@ def _bands(drawn: Iterable[Drawn]) -> Iterator[tuple[Section, ...]]:
         elif panels:
             panels[-1][1].append(one)
     for _, band in groupby(panels, key=lambda panel: panel[0].place.y):
-        yield tuple(_section(panel, entries) for panel, entries in sorted(band, key=_left))
+        yield tuple(
+            _section(panel, entries, is_alone=panel.key == alone)
+            for panel, entries in sorted(band, key=_left)
+        )
 
 
 def _left(panel: tuple[Drawn, list[Drawn]]) -> int:
     return panel[0].place.x
 
 
-def _section(panel: Drawn, entries: Iterable[Drawn]) -> Section:
+def _section(panel: Drawn, entries: Iterable[Drawn], *, is_alone: bool = False) -> Section:
     place = panel.place
-    own = [_link(panel.key, 0, 0, place.width, 1)]
+    own = [] if is_alone else [_link(panel.key, 0, 0, place.width, 1)]
+    if panel.key.kind in _LOWER_EDGE:
+        kind, words = _LOWER_EDGE[panel.key.kind]
+        name = panel.key.name
+        label = f"{words} {clean(name, 80)}"
+        own.append(Link(Page(kind, name).path, label, 0, len(panel.rows) - 1, place.width))
     inner = [
         _link(
             one.key, one.place.x - place.x, one.place.y - place.y, one.place.width, max(1, one.place.height)

@@ -125,6 +125,12 @@ def test_sections_side_by_side_are_as_wide_as_the_page(width: int) -> None:
     assert {sum(section.width for section in band) for band in picture.bands} == {width}
     paths = {link.path for band in picture.bands for section in band for link in section.links}
     assert {f"/backend/{one.name}" for one in snapshot().backends} <= paths
+    group = snapshot().balance[0].group
+    assert Page(Kind.WHY, group).path in paths
+    alone = draw(Page(Kind.WHY, group), snapshot(), width)
+    (links,) = [section.links for band in alone.bands for section in band]
+    assert [link.path for link in links] == [Page(Kind.BALANCE, group).path]
+    assert links[0].y == len(list(alone.rows)) - 1
 
 
 @pytest.mark.parametrize("theme", shipped_palettes())

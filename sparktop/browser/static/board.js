@@ -221,8 +221,8 @@
   main.addEventListener("click", (event) => {
     const section = event.target.closest("section");
     if (!section || event.target.closest("a") || location.pathname !== "/" || !getSelection().isCollapsed) return;
-    const links = section.querySelectorAll("a.over");
-    if (links.length === 1) location.assign(links[0].href);
+    const link = section.querySelector("a.over.y0");
+    if (link) location.assign(link.href);
   });
   document.addEventListener("visibilitychange", open);
   let resized = 0;
