@@ -327,6 +327,8 @@ class Watch:
     ask_ranks: bool = False
     """Whether NCCL is asked about the ranks of an engine that seems to be stuck, without a key press."""
     prometheus: tuple[PrometheusTarget, ...] = ()
+    target_files: tuple[str, ...] = ()
+    """Paths of files of Prometheus' file_sd format whose servers are watched; they may have wildcards."""
     view: ViewSettings = ViewSettings()
     sweep_routers: tuple[RouterTarget, ...] = ()
     """Routers that are not watched, but that sweeps can name as targets."""

@@ -158,6 +158,11 @@ class Monitor:
         if watch.discover:
             self._spawn(self._discover(list(watch.discover)))
         self.through.start(watch.prometheus)
+        if watch.target_files:
+            from sparktop.watch.target_files import follow_files  # late: most starts need none of it
+
+            found = partial(self._watch_found, nodes={})
+            self._spawn(follow_files(watch.target_files, self._ways, self._store, found, self._sleep))
 
     async def stop(self) -> None:
         """Stop all polling and close all connections. `start` may be called again."""

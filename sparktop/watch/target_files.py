@@ -1,0 +1,167 @@
+"""Servers listed in files of Prometheus' file_sd format, such as the one that Ray writes.
+
+A file is a JSON list of `{"targets": ["host:port", …], "labels": {…}}`, replaced by rename when it changes. A
+listed address is probed with read-only requests, and watched if an inference server answers there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from glob import iglob
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from sparktop.model.engine import EngineSample
+from sparktop.model.targets import BackendTarget
+from sparktop.model.text import clean
+from sparktop.store import Store
+
+if TYPE_CHECKING:
+    from sparktop.watch.ways import Ways
+
+AGAIN_S = 60.0
+MOST_FILES, MOST_BYTES, MOST_TARGETS = 64, 1 << 20, 512
+_AT_ONCE = 16
+_DEADLINE_S = 3.0
+_NAME = 64
+
+
+def listed_targets(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[str]]:
+    """Return the servers in the files that match `patterns`, each once, and a message for each unusable file.
+
+    At most `MOST_FILES` files of at most `MOST_BYTES` are read, and at most `MOST_TARGETS` servers returned.
+    """
+    found: dict[str, BackendTarget] = {}
+    problems: list[str] = []
+    paths = dict.fromkeys(path for pattern in patterns for path in islice(iglob(pattern), MOST_FILES))
+    for path in islice(paths, MOST_FILES):
+        try:
+            with Path(path).open("rb") as stream:
+                body = stream.read(MOST_BYTES + 1)
+            groups = json.loads(body) if len(body) <= MOST_BYTES else None
+        except (OSError, ValueError, RecursionError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "no JSON"
+            problems.append(f"{clean(path, 120)}: cannot be used: {clean(reason, 60)}")
+            continue
+        if not isinstance(groups, list):
+            problems.append(f"{clean(path, 120)}: cannot be used: no list of targets, as file_sd has")
+            continue
+        for target in _targets(groups):
+            if len(found) < MOST_TARGETS:
+                found.setdefault(target.url, target)
+    return list(found.values()), problems
+
+
+def _targets(groups: Sequence[object]) -> Iterator[BackendTarget]:
+    for group in groups:
+        if not isinstance(group, dict) or not isinstance(group.get("targets"), list):
+            continue
+        given = group.get("labels")
+        labels = given if isinstance(given, dict) else {}
+        for address in group["targets"]:
+            url = _url(address, labels)
+            if url is not None:
+                name = clean(address, _NAME)
+                yield BackendTarget(name, url, group=_group(labels))
+
+
+def _url(address: object, labels: Mapping[object, object]) -> str | None:
+    """Return the URL of a target, without the usual path of a metrics page; None for anything unusable."""
+    scheme, path = labels.get("__scheme__", "http"), labels.get("__metrics_path__", "/metrics")
+    if not (isinstance(address, str) and isinstance(path, str)) or scheme not in {"http", "https"}:
+        return None
+    url = f"{scheme}://{address}{path.removesuffix('/metrics')}".rstrip("/")
+    try:
+        parts = urlsplit(url)
+        usable = parts.hostname is not None and parts.port != 0 and parts.username is None
+    except ValueError:
+        return None
+    return url if usable and clean(url, 300) == url and " " not in url and not parts.query else None
+
+
+def _group(labels: Mapping[object, object]) -> str | None:
+    """Return the group that labels name: the model with its namespace; None where no model is named."""
+    parts = [labels.get(name) for name in ("model_name", "namespace")]
+    known = [part for part in parts if isinstance(part, str) and part]
+    return clean(" ".join(known), _NAME) if isinstance(parts[0], str) and known else None
+
+
+async def follow_files(
+    patterns: Sequence[str],
+    ways: Ways,
+    store: Store,
+    watch: Callable[[Sequence[BackendTarget]], None],
+    sleep: Callable[[float], Awaitable[None]],
+) -> None:
+    """Read the files that match `patterns` again and again; call `watch` with new servers that answer."""
+
+    def watched() -> list[str]:
+        return [one.url for one in store.targets() if one.url]
+
+    note = partial(store.note, "target files")
+    await TargetFiles(patterns, ways, watched, watch, note, sleep).run()
+
+
+class TargetFiles:
+    """Reads the files once a minute, and reports the servers in them that answer."""
+
+    def __init__(
+        self,
+        patterns: Sequence[str],
+        ways: Ways,
+        watched: Callable[[], Collection[str]],
+        watch: Callable[[Sequence[BackendTarget]], None],
+        note: Callable[[str], None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Read the files that match `patterns`.
+
+        `watched` returns the URLs that are watched already, `watch` is called with new servers that answer,
+        and `note` with a message about a file or its servers.
+        """
+        self._patterns = patterns
+        self._ways = ways
+        self._watched = watched
+        self._watch = watch
+        self._note = note
+        self._sleep = sleep
+
+    async def run(self) -> None:
+        """Read the files again and again."""
+        while True:
+            await self.look()
+            await self._sleep(AGAIN_S)
+
+    async def look(self) -> None:
+        """Read the files once, and probe the servers that are not watched yet."""
+        listed, problems = await asyncio.to_thread(listed_targets, self._patterns)
+        for problem in problems:
+            self._note(problem)
+        known = set(self._watched())
+        new = [target for target in listed if target.url not in known]
+        answered: list[BackendTarget] = []
+        for start in range(0, len(new), _AT_ONCE):
+            answered += await self._answering(new[start : start + _AT_ONCE])
+        if answered:
+            self._watch(answered)
+        if not listed and not problems:
+            self._note(f"no servers in {clean(', '.join(self._patterns), 200)}")
+
+    async def _answering(self, targets: Sequence[BackendTarget]) -> list[BackendTarget]:
+        """Return those targets at which an inference server answers, with the engine that it is."""
+        sources = self._ways.backends(targets)
+        try:
+            readings = await asyncio.gather(*(one.poll(_DEADLINE_S) for one in sources))
+        finally:
+            await asyncio.gather(*(one.close() for one in sources), return_exceptions=True)
+        return [
+            replace(target, engine=reading.engine)
+            for target, reading in zip(targets, readings, strict=True)
+            if isinstance(reading, EngineSample)
+        ]

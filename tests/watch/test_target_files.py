@@ -1,0 +1,103 @@
+"""Files of the file_sd format: what is read of them, and which of their servers are watched."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sparktop.engines import read_page
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.targets import BackendTarget
+from sparktop.sources.source import Reading
+from sparktop.watch import target_files
+from sparktop.watch.target_files import TargetFiles, listed_targets
+from sparktop.watch.ways import Ways
+
+PAGE = b'vllm:num_requests_running{engine="0",model_name="m"} 3\n'
+
+
+def written(folder: Path, name: str, content: object) -> str:
+    """Write a file; return its path."""
+    (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
+    return str(folder / name)
+
+
+def test_targets_have_addresses_and_groups(tmp_path: Path) -> None:
+    """Scheme and path by labels with __, the group by the model; Ray's form; each address once."""
+    labels = {"__scheme__": "https", "__metrics_path__": "/x/metrics", "model_name": "m", "namespace": "n"}
+    written(tmp_path, "a.json", [{"targets": ["h:1", "h:1", "h:2"], "labels": labels}])
+    written(tmp_path, "ray.json", [{"labels": {"job": "ray"}, "targets": ["10.0.0.1:8080"]}])
+    found, problems = listed_targets([str(tmp_path / "*.json")])
+    assert problems == []
+    assert sorted((one.name, one.url, one.group) for one in found) == [
+        ("10.0.0.1:8080", "http://10.0.0.1:8080", None),
+        ("h:1", "https://h:1/x", "m n"),
+        ("h:2", "https://h:2/x", "m n"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "no json",
+        {"targets": ["h:1"]},
+        [{"targets": "h:1"}, 3, {"targets": [3, "", "h:x", "me:pw@h:1", "a b:1", "h:1?x", "\x1b:1"]}],
+        [{"targets": ["h:1"], "labels": {"__scheme__": "file"}}],
+        "[" * 100_000,
+    ],
+)
+def test_bad_files_are_one_line_or_nothing(tmp_path: Path, content: object) -> None:
+    """No server, and no error beyond a message that can be printed."""
+    found, problems = listed_targets([written(tmp_path, "a.json", content)])
+    assert found == []
+    assert all(problem.isprintable() for problem in problems)
+
+
+def test_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too many servers, too large a file, a file that is gone."""
+    monkeypatch.setattr(target_files, "MOST_TARGETS", 3)
+    path = written(tmp_path, "a.json", [{"targets": [f"h:{number}" for number in range(1, 9)]}])
+    assert len(listed_targets([path])[0]) == 3
+    monkeypatch.setattr(target_files, "MOST_BYTES", 10)
+    assert listed_targets([path])[1][0].endswith("cannot be used: no list of targets, as file_sd has")
+    assert listed_targets([str(tmp_path / "gone.json")]) == ([], [])
+
+
+class Polled:
+    """A server that answers as vLLM if its port is 1, else not at all."""
+
+    def __init__(self, target: BackendTarget) -> None:
+        self.name, self._url = target.name, target.url
+
+    async def poll(self, deadline_s: float) -> Reading:
+        """Answer."""
+        at = asyncio.get_running_loop().time() + deadline_s
+        answers = self._url.endswith(":1")
+        return read_page(PAGE, at=at) if answers else Failure(FailureKind.REFUSED, "nothing there", at)
+
+    async def close(self) -> None:
+        """End."""
+
+
+async def test_only_new_servers_that_answer_are_watched(tmp_path: Path) -> None:
+    """Configured ones are left alone; what does not answer is tried again the next time."""
+    path = written(tmp_path, "a.json", [{"targets": ["a:1", "b:1", "c:2"]}])
+    watched: list[BackendTarget] = []
+    notes: list[str] = []
+
+    def sources(targets: Sequence[BackendTarget]) -> list[Any]:
+        return [Polled(target) for target in targets]
+
+    ways = cast("Ways", SimpleNamespace(backends=sources))
+    files = TargetFiles([path], ways, lambda: ["http://a:1"], watched.extend, notes.append)
+    await files.look()
+    assert [(one.name, one.engine) for one in watched] == [("b:1", "vllm")]
+    Path(path).unlink()
+    await files.look()
+    assert notes == [f"no servers in {path}"]
