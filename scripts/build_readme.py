@@ -99,7 +99,10 @@ _MEANINGS = {
     ("prometheus", "tls_cert"): "The viewer's own certificate (mTLS).",
     ("prometheus", "tls_key"): "Its key.",
     ("prometheus", "headers"): "More headers, such as the tenant of Mimir.",
-    ("", "target_files"): "Files that list servers as Prometheus' file_sd does; wildcards are possible.",
+    (
+        "",
+        "target_files",
+    ): "Files that list servers as Prometheus' file_sd does; names may have wildcards.",
     ("prometheus", "group_by"): "The labels that name a group; otherwise model, job and namespace.",
     ("sweeps", "name"): "What `--preset NAME` and the editor call it.",
     ("sweeps", "concurrency"): "Requests in flight, a level each.",

@@ -328,7 +328,7 @@ class Watch:
     """Whether NCCL is asked about the ranks of an engine that seems to be stuck, without a key press."""
     prometheus: tuple[PrometheusTarget, ...] = ()
     target_files: tuple[str, ...] = ()
-    """Paths of files of Prometheus' file_sd format whose servers are watched; they may have wildcards."""
+    """Paths of files of Prometheus' file_sd format whose servers are watched; names may have wildcards."""
     view: ViewSettings = ViewSettings()
     sweep_routers: tuple[RouterTarget, ...] = ()
     """Routers that are not watched, but that sweeps can name as targets."""

@@ -11,7 +11,6 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from glob import iglob
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,10 +38,13 @@ def listed_targets(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[s
     """
     found: dict[str, BackendTarget] = {}
     problems: list[str] = []
-    paths = dict.fromkeys(path for pattern in patterns for path in islice(iglob(pattern), MOST_FILES))
+    places = [Path(pattern) for pattern in patterns]
+    paths = dict.fromkeys(
+        path for place in places for path in islice(place.parent.glob(place.name), MOST_FILES)
+    )
     for path in islice(paths, MOST_FILES):
         try:
-            with Path(path).open("rb") as stream:
+            with path.open("rb") as stream:
                 body = stream.read(MOST_BYTES + 1)
             groups = json.loads(body) if len(body) <= MOST_BYTES else None
         except (OSError, ValueError, RecursionError) as error:

@@ -98,6 +98,6 @@ async def test_only_new_servers_that_answer_are_watched(tmp_path: Path) -> None:
     files = TargetFiles([path], ways, lambda: ["http://a:1"], watched.extend, notes.append)
     await files.look()
     assert [(one.name, one.engine) for one in watched] == [("b:1", "vllm")]
-    Path(path).unlink()
+    written(tmp_path, "a.json", [])
     await files.look()
     assert notes == [f"no servers in {path}"]
