@@ -146,7 +146,8 @@ USER_COLUMNS = (
 )
 """The columns for users: waits is the share of the time in which each waits for an answer or reads it."""
 TWICE_COLUMNS = (
-    Column("TTFT mean", 10, "ttft_ms", _mean_ms("ttft_ms")),
+    # Without a rank: what was sent in between differs on purpose.
+    Column("TTFT mean", 10, None, _mean_ms("ttft_ms")),
     Column("cached", 6, None, _percent("cached_percent")),
     Column("first", 8, None, lambda row: _ms(row.conversations.get("first_ms"))),
     Column("counted", 7, None, _percent("counted_percent")),

@@ -24,6 +24,8 @@ _BEGUN = "t"
 """Begins each stretch in which an agent waits for a tool; in the legend it stands before the sign."""
 _FILLED, _MOST_SLOTS = 0.75, 4
 """Least share of the width that is filled once there is enough to show, and most time slots per cell."""
+_MOST_CELLS = 4
+"""Most cells per time slot."""
 _NAMED = 9
 _COUNTED = "how many do what"
 """Label of the columns, whose rows are no users or agents."""
@@ -42,11 +44,13 @@ def conversations_rows(activities: Activities, width: int, height: int) -> list[
     """
     cells = max(4, width - GUTTER)
     slots = max(1, min(_MOST_SLOTS, int(len(activities.counts) / (_FILLED * cells))))
+    # Few slots are widened: a level that has just begun fills the room, too.
+    wide = max(1, min(_MOST_CELLS, cells // max(1, len(activities.counts))))
     rows = [_legend(activities, min(cells * slots, len(activities.counts)) * activities.step_s, cells)]
     if activities.each and 1 + len(activities.each) <= height:
-        rows += [_lane(activities, number, cells, slots) for number in range(len(activities.each))]
+        rows += [_lane(activities, number, cells, slots, wide) for number in range(len(activities.each))]
     elif height > 1:
-        rows += _columns(activities, cells, height - 1, slots)
+        rows += _columns(activities, cells, height - 1, slots, wide)
     blank: list[Row] = [[]] * max(0, height - len(rows))
     return [merged(fit_row(row, width)) for row in [*rows, *blank][:height]]
 
@@ -69,12 +73,12 @@ def _legend(activities: Activities, span_s: float, cells: int) -> Row:
     return row
 
 
-def _lane(activities: Activities, number: int, cells: int, slots: int) -> Row:
+def _lane(activities: Activities, number: int, cells: int, slots: int, wide: int) -> Row:
     text = activities.each[number]
     name = f"{'user' if activities.people else 'agent'} {number + 1}"
     doing = next((one for one, letter in LETTERS.items() if text[-1:] == letter), Doing.THINK)
     row = [*fit_row([label(name)], _NAMED), *fit_row([(doing.value, _SIGNS[doing][1])], GUTTER - _NAMED)]
-    parts = _parts(text, cells, slots)
+    parts = [part for part in _parts(text, cells, slots) for _ in range(wide)]
     row.append((" " * (cells - len(parts)), "text"))
     for letter, group in groupby(Counter(part).most_common(1)[0][0] for part in parts):
         sign, role = _BY_LETTER[letter]
@@ -89,11 +93,12 @@ def _parts(text: str, cells: int, slots: int) -> list[str]:
     return [text[max(first, end - slots) : end] for end in range(len(text), first, -slots)][::-1]
 
 
-def _columns(activities: Activities, cells: int, height: int, slots: int) -> list[Row]:
+def _columns(activities: Activities, cells: int, height: int, slots: int, wide: int) -> list[Row]:
     """Draw how many do what as columns of `height` cells, the servers' work at the bottom."""
     counts = activities.counts[-cells * slots :]
     ends = list(range(len(counts), 0, -slots))[::-1]
-    columns = [_column(counts[max(0, end - slots) : end], height) for end in ends]
+    each = [_column(counts[max(0, end - slots) : end], height) for end in ends]
+    columns = [column for column in each for _ in range(wide)]
     total = sum(activities.counts[-1]) if activities.counts else 0
     rows: list[Row] = []
     for at in range(height):

@@ -168,7 +168,8 @@ def _in_flight(axis: SweepAxis, height: int) -> list[Row]:
     rows = stacked_rows(flying, missing, axis.width, height, top, ("running", "waiting"), end_slot=1)
     newest, wanted = _newest(live.in_flight), _newest(live.concurrency)
     now = newest if live.in_flight_now is None else live.in_flight_now
-    value = value_now(numbers.count(now, 4), "" if wanted is None else f"of {wanted:.0f}")
+    known = wanted is not None and (now is None or now <= wanted)
+    value = value_now(numbers.count(now, 4), f"of {wanted:.0f}" if known else "")
     left = gutter(("in flight", "accent"), value, numbers.tick(top), "0", height)
     return beside_gutter(left, with_edges(rows, axis.edges))
 
@@ -177,6 +178,8 @@ def _newest(values: Slots) -> float | None:
     return values[-1] if values else None
 
 
+_LONG_END = 6
+"""Length of the upper end of the scale of TTFT, such as "500 ms", that leaves no blank in the legend."""
 _LEGEND_FROM = 3
 """Rows of the track of TTFT beyond which one of them says what its dots are."""
 
@@ -206,7 +209,7 @@ def _ttft(axis: SweepAxis, height: int) -> list[Row]:
     words = value_now(numbers.duration(None if now is None else now / 1000, 7), "")
     # Round numbers: 5 s, not 5.00 s.
     ends = [f"{edge / 1000:g} s" if edge >= 1000 else f"{edge:g} ms" for edge in (high, low)]
-    line: Row = [("─", roles[_P50]), label(" p50")]
+    line: Row = [("─", roles[_P50]), label(" p50" if len(ends[0]) < _LONG_END else "p50")]
     left = gutter(("TTFT", "accent"), words, ends[0], ends[1], height, beside=line)
     if height > _LEGEND_FROM:
         left[_LEGEND_FROM - 1] = [(" ", "text"), ("⠂", roles[0]), label(" each request")]

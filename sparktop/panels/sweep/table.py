@@ -173,9 +173,11 @@ def marks_key(view: SweepView, room: int) -> Row:
     return []
 
 
-def _ranks(view: SweepView) -> list[tuple[str, str]]:
-    """Return (sign, meaning) of the signs of ranks that the table of levels has."""
-    known = {rank for row in view.rows for rank in row.ranks.values()}
+def _ranks(view: SweepView, width: int | None = None) -> list[tuple[str, str]]:
+    """Return (sign, meaning) of the signs of ranks in the table of levels, of `width` cells where given."""
+    columns = COLUMNS_OF[_kind(view)] if width is None else columns_for(view, width)
+    shown = {_ranked(column, row) for column in columns for row in view.rows}
+    known = {rank for row in view.rows for name, rank in row.ranks.items() if name in shown}
     signs = ((Rank.BEST, BEST, "best"), (Rank.LEVEL, ALIKE, "no clear difference"))
     return [(sign, word) for rank, sign, word in signs if rank in known]
 
@@ -251,7 +253,7 @@ def _key(view: SweepView, above: int, below: int, width: int) -> Row:
     hidden = [f"{sign} {count}" for sign, count in (("↑", above), ("↓", below)) if count]
     more: Row = [label(f"{' '.join(hidden)} more, {'PgDn' if below else 'PgUp'}")] if hidden else []
     marks = [mark.doubt for row in view.rows for mark in row.marks]
-    signs = [(sign, "good", word) for sign, word in _ranks(view)]
+    signs = [(sign, "good", word) for sign, word in _ranks(view, width)]
     signs += [(DOUBT, "warn", "doubt")] if True in marks else []
     signs += [(SLOW, "warn", "why slow")] if False in marks else []
     tried = [one for search in view.searches for one in search.tried if one.holds is not None]
@@ -314,11 +316,15 @@ def _state(level: PlannedLevel, room: int) -> Row:
     return next((row for row in ([*bar, *words], words) if row_width(row) <= room), words[:1])
 
 
+def _ranked(column: Column, row: ResultRow) -> str | None:
+    """Return the metric whose rank stands in a column; None if none does."""
+    sustained = column.metric == "decode_tps" and "sustained_tps" in row.figures
+    return "sustained_tps" if sustained else column.metric
+
+
 def _cell(row: ResultRow, column: Column) -> Row:
     text = column.text(row)
-    metric = column.metric
-    if metric == "decode_tps" and "sustained_tps" in row.figures:
-        metric = "sustained_tps"
+    metric = _ranked(column, row)
     rank = row.ranks.get(metric) if metric else None
     sign = {Rank.BEST: BEST, Rank.LEVEL: ALIKE, None: ""}[rank]
     known = text != numbers.UNKNOWN

@@ -87,7 +87,9 @@ def moment_pieces(view: SweepView) -> list[Row]:
     if now is None:
         return []
     at_a_rate = now.key is None or now.key.point.kind is LoadKind.RATE
-    asked = "" if now.key is None or at_a_rate else f" of {now.key.concurrency}"
+    # Traffic between prompts that are sent twice has more requests in flight than these.
+    beyond = now.key is None or at_a_rate or now.in_flight > now.key.concurrency
+    asked = "" if now.key is None or beyond else f" of {now.key.concurrency}"
     pieces: list[Row] = [
         [figure(numbers.rate(now.tps, 6).strip(), known=now.tps is not None), label(" tok/s")],
         [label("in flight "), figure(f"{now.in_flight}"), label(asked)],

@@ -182,8 +182,9 @@ class Estimate:
                 total += self._plan.duration_s or 0.0
             else:
                 total += seconds * len(stint.runs)
-            # The warm-up run of an open loop is a single request.
-            warms = stint.first and self._plan.warmup and self._plan.mode is not LoadMode.OPEN
+            # The warm-up run of an open loop is a single request, as is that of prompts sent twice.
+            short = self._plan.mode is LoadMode.OPEN or stint.load.point.kind is LoadKind.POOLS
+            warms = stint.first and self._plan.warmup and not short
             total += pause + (seconds if warms else 0.0)
         return max(0.0, total)
 

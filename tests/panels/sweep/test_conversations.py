@@ -26,9 +26,9 @@ def test_a_row_for_each_says_what_it_does_now_and_what_it_did() -> None:
     words = " ".join(rows[0].split())
     assert words == "last 2 s ━ 1 decode ─ 0 prefill ┄ 0 waiting t. 1 tool · 0 think"
     assert rows[1].startswith("agent 1  tool")
-    assert rows[1].endswith("━━━━t...")
+    assert rows[1].endswith(4 * "━━━━" + "t..." + 3 * "....")
     assert rows[2].startswith("agent 2  decode")
-    assert rows[2].endswith("┄┄┄┄───━")
+    assert rows[2].endswith(4 * "┄┄┄┄" + 4 * "───" + 4 * "━")
 
 
 def test_agents_without_room_are_columns_of_numbers() -> None:

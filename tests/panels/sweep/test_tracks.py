@@ -114,3 +114,18 @@ def test_two_servers_have_two_colours_where_their_names_have_rows() -> None:
     assert {"generation", "prompt"} <= roles(rows[1:5])
     low = live_rows(two, {}, 76, 4)
     assert "prompt" not in roles(low[1:3])
+
+
+def test_requests_beyond_the_level_are_not_of_it() -> None:
+    """Traffic between prompts that are sent twice has four requests in flight, the level one."""
+    live = replace(
+        live_of(30.0, ("proxy", 1)),
+        in_flight=(4.0,) * 30,
+        concurrency=(1.0,) * 30,
+        ttft_ms=((60.0, 400.0),) * 30,
+    )
+    for flying, words in ((4.0, "4"), (1.0, "1 of 1")):
+        rows = [row_text(row) for row in live_rows(replace(live, in_flight_now=flying), NAMES, 80, 14)]
+        at = next(index for index, row in enumerate(rows) if row.startswith("in flight"))
+        assert rows[at + 1][:GUTTER].strip() == words
+    assert any(row.startswith("TTFT ─p50 500 ms") for row in rows)

@@ -14,7 +14,7 @@ from sparktop.sweep.result.capacity import CapacityAnswer
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.run.capacity.answer import capacity_answer, capacity_result
 from sparktop.sweep.run.capacity.judgement import Judged, judge
-from sparktop.sweep.run.capacity.search import MOST_RUNS, CapacitySearch, Probe
+from sparktop.sweep.run.capacity.search import CapacitySearch, Probe
 from sparktop.sweep.run.level.maker import LevelMaker, LevelRefusedError, TargetFailedError
 from sparktop.sweep.run.level.record import LevelRecord
 from sparktop.sweep.run.open_loop.knee import alone_per_s
@@ -72,7 +72,7 @@ class CapacityLevels:
         search = CapacitySearch(capacity, first)
         try:
             while (probe := search.next()) is not None and not self.maker.brake.pulled:
-                self._expect(search, plan)
+                self._expect(search, plan, probe)
                 judged = await self._measure(capacity, plan, probe)
                 if judged is None:
                     break
@@ -128,11 +128,16 @@ class CapacityLevels:
         self._pace = self._pace.after(judged.median_s, judged.requests, value, seconds)
         return judged
 
-    def _expect(self, search: CapacitySearch, plan: Plan) -> None:
-        """Let the maker announce how long the search may go on."""
-        each_s = LEVEL_OVERHEAD * (plan.duration_s or 0.0)
-        usual, most = search.levels_left(), MOST_RUNS - search.made
-        longest_s = LEVEL_OVERHEAD * longest_seconds(plan)
+    def _expect(self, search: CapacitySearch, plan: Plan, probe: Probe) -> None:
+        """Let the maker announce how long the search may go on.
+
+        At a slow rate the run `probe` lasts longer than the plan's levels, and those after it about as long.
+        """
+        next_s = level_plan(plan, probe.point, self._pace, decides=probe.decides).duration_s or 0.0
+        is_rate = probe.point.kind is LoadKind.RATE
+        each_s = LEVEL_OVERHEAD * (next_s if is_rate and probe.decides else plan.duration_s or 0.0)
+        usual, most = search.levels_left(), search.runs_left()
+        longest_s = LEVEL_OVERHEAD * max(longest_seconds(plan), next_s)
         self.maker.left = lambda made: TimeRange(
             max(0.0, (min(usual, most) - made) * each_s), max(longest_s, (most - made) * longest_s)
         )

@@ -163,6 +163,11 @@ class CapacitySearch:
         repeats = sum(max(0, _USUAL_RUNS - self.runs.get(value or -1.0, 0)) for value in (holds, fails))
         return doublings + math.ceil(math.log2(gap)) + repeats
 
+    def runs_left(self) -> int:
+        """Return the largest number of runs that follow at most."""
+        left = MOST_RUNS - self.made
+        return min(left, _MOST_NEAR_RATES - self._near) if self._grid.is_rate and self._near else left
+
     @property
     def made(self) -> int:
         """Number of runs so far."""

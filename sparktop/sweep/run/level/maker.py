@@ -16,6 +16,7 @@ from sparktop.model.load import (
     LevelEnded,
     LevelStarted,
     LoadEvent,
+    LoadKind,
     LoadMode,
     RequestEnded,
     ResponseStarted,
@@ -287,13 +288,14 @@ class LevelMaker:
     def _learn(self, stint: Stint, finished: RunFinished, phase: Phase) -> None:
         """Count a complete run, and note its duration, with what came before it, to estimate the rest.
 
-        The warm-up of an open loop is a single request, and that of a level with depth has no context: their
-        durations say nothing.
+        The warm-up of an open loop is a single request, that of a level with depth has no context, that of
+        prompts sent twice no other traffic: their durations say nothing.
         """
         self._made += phase is Phase.RUNNING
         took_s = self._before_s + finished.ended_at - finished.started_at
         before = phase in {Phase.CONTEXT, Phase.TRAFFIC}
-        alone = not stint.load.depth and self.plan.mode is not LoadMode.OPEN
+        twice = stint.load.point.kind is LoadKind.POOLS
+        alone = not stint.load.depth and not twice and self.plan.mode is not LoadMode.OPEN
         if phase is Phase.RUNNING or (phase is Phase.WARMING_UP and alone):
             self.estimate.learn_run(stint.target.name, stint.load, took_s)
         self._before_s = took_s if before else 0.0

@@ -135,7 +135,7 @@ def test_a_small_cache_takes_several_runs() -> None:
 def test_the_rest_of_a_sweep_knows_repeated_runs_and_the_traffic() -> None:
     """4 runs of 4 prompts fit a small cache; twice its size of traffic is 32 requests in each run."""
     plan = plan_of(Wishes(prompt_lengths=(256,), tg=4))
-    plan = replace(plan, requests=16, warmup=0)
+    plan = replace(plan, requests=16)  # whose warm-ups are single requests
     at_once, *_, twice = loads(plan)
     estimate = Estimate(plan)
     assert estimate.runs_of(Stint(TARGETS[0], at_once, (0,))) == 1
