@@ -60,7 +60,7 @@ _LOWER_EDGE = {
     "balance": (Kind.WHY, "why this verdict on"),
     "checks": (Kind.BALANCE, "back to the balance of"),
 }
-"""Where the lower edge of a kind of panel leads, and in words."""
+"""Where the lower edge of a kind of panel leads, and in words; two rows, so that a finger finds it."""
 _NO_GROUP = (
     "There is nothing to balance: a group needs two servers with the same model or behind the same router."
 )
@@ -186,7 +186,7 @@ def _section(panel: Drawn, entries: Iterable[Drawn], *, is_alone: bool = False) 
         kind, words = _LOWER_EDGE[panel.key.kind]
         name = panel.key.name
         label = f"{words} {clean(name, 80)}"
-        own.append(Link(Page(kind, name).path, label, 0, len(panel.rows) - 1, place.width))
+        own.append(Link(Page(kind, name).path, label, 0, len(panel.rows) - 2, place.width, 2))
     inner = [
         _link(
             one.key, one.place.x - place.x, one.place.y - place.y, one.place.width, max(1, one.place.height)

@@ -6,11 +6,15 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sparktop.browser.serving import Place
 from sparktop.cli import main
+from sparktop.model.targets import Watch
 from tests.agent.agent_process import END_S, listening
 
 pytestmark = pytest.mark.process
@@ -39,6 +43,37 @@ def test_a_signal_ends_it_while_viewers_look(tmp_path: Path, signum: int, code: 
         assert ended(process, signum) == (code, "")
         for one in sockets:
             one.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "scenario"), [(["--demo"], "oscillation"), (["--demo", "steady"], "steady")]
+)
+def test_the_demo_is_served_as_simulated(
+    words: list[str], scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The servers of a scenario are watched, and marked as simulated on every page."""
+    seen: list[object] = []
+
+    def started(**options: Any) -> int:  # noqa: ANN401 - options of several types
+        seen.append(options["scenario"])
+        code: int = options["show"](Watch(source="demo"))
+        return code
+
+    async def served(
+        place: Place, watch: Watch, _: Path, *, ready: Callable[[], None], simulated: bool
+    ) -> int:
+        ready()
+        seen.extend((watch.source, simulated, place.host, list(place.names)))
+        for listener in place.service.listeners:
+            listener.close()
+        return 0
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("SPARKTOP_SERVE_TOKEN", raising=False)
+    monkeypatch.setattr("sparktop.demo.command.run_demo", started)
+    monkeypatch.setattr("sparktop.browser.serving.serve", served)
+    assert main(["serve", "--listen", "127.0.0.1:0", "--name", "board.lan", *words]) == 0
+    assert seen == [scenario, "demo", True, "127.0.0.1", ["board.lan"]]
 
 
 @pytest.mark.parametrize(
