@@ -372,7 +372,8 @@ def marks_words(row: ResultRow, room: int) -> Row:
         cells = cell_width(gap) + cell_width(sign) + cell_width(word)
         more = cell_width(f" +{left - 1}") if left > 1 else 0
         if runs and used + cells + more > room:
-            return [*runs, label(f" +{left}")]
+            others = f" +{left}"
+            return [*runs, label(others)] if used + cell_width(others) <= room else runs
         runs += [label(gap), (sign, role), (word, "text" if mark.doubt else "warn")]
         used += cells
     return runs

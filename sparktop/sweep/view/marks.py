@@ -145,7 +145,7 @@ def _slow(level: LevelResult) -> Iterator[Mark]:
         yield Mark(UNBALANCED, word, message, doubt=False)
     elif (sentence := _bunched(level)) is not None:
         message = f"requests went to one backend after the other in bunches: {sentence}"
-        yield Mark(UNBALANCED, "one server at a time", message, doubt=False, brief="bunched")
+        yield Mark(UNBALANCED, "one server at a time", message, doubt=False, brief="in turns")
 
 
 def limit_words(level: LevelResult) -> str | None:

@@ -57,6 +57,7 @@ FIGURES = (
     ("bootstrap", "requests of a prefill server that wait for a decode server; sending: to it"),
     ("prealloc", "requests of a decode server that wait for room; receiving: for their prompt"),
     ("run 15/16", "requests that run, of so many slots; wait: those in the queue"),
+    ("run+wait", "a graph of one or two rows shows those that wait from an eighth of those that run on"),
 )
 _BALANCE_NOTES = (
     ("… → …?", "the last minute says another word, not for long enough yet"),
@@ -68,6 +69,8 @@ _RANK_NOTES = (
 
 
 _SWEEP_SIGNS = (
+    ("A B", "the targets of the sweep, by letter and colour; servers are shown by name"),
+    ("TTFT", "of a result: the mean over requests, as in comparisons, unless p50 or p95 is beside it"),
     ("◆", "the best of its column; ◇ no difference to the best is shown"),
     ("!", "a reason to doubt a level; ▾ a reason found why it is slow"),
     ("✓", "done; ● running, ○ warming up or coming to rest, · ahead"),
