@@ -37,6 +37,7 @@ from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.sweep import SweepScreen
 from sparktop.ui.screens.sweep_history import HistoryScreen
 from sparktop.ui.svg import screen_svg
+from stage.moving_picture import moving
 from stage.rehearsal import START, Outage, Rehearsal
 from stage.sweep import Halt, RehearsedSweep
 
@@ -47,8 +48,10 @@ SIZES = ((80, 24), (120, 36), (200, 50))
 VIEWS = {"compact": ("v", "down", "down"), "wall": ("v", "v", "v")}
 MANY = 12
 """Backends on the pictures of the views for many."""
-HERO_S = 230.0
-"""Virtual second of the first picture of the README: the loss that the router causes is known."""
+HERO_S = 206.0
+"""Virtual second at which the README's moving picture begins: what the router costs is known."""
+HERO_MOMENTS, HERO_MOMENT_S = 28, 0.5
+"""Its moments, a virtual second apart, and how long each is shown; the swing has a period of 28 s."""
 RIVAL = "simple-shuffle"
 NAMES = ("proxy", RIVAL, "spark-a")
 PP, TG, RUNS = 512, 64, 5
@@ -93,6 +96,21 @@ async def picture(
             await pilot.press(key)
         await pilot.pause()
         return screen_svg(app)
+
+
+async def hero() -> str:
+    """Return the moving picture of the README: one period of the swing that a router causes."""
+    rehearsal = Rehearsal(backends=2, nodes=2, scenario=SCENARIOS["cooldown"])
+    rehearsal.play(HERO_S)
+    app = SparktopApp(rehearsal.store.snapshot)
+    moments: list[str] = []
+    async with app.run_test(size=(110, 32)) as pilot:
+        for _ in range(HERO_MOMENTS):
+            app.overview.redraw()
+            await pilot.pause()
+            moments.append(screen_svg(app))
+            rehearsal.play(1)
+    return moving(moments, HERO_MOMENT_S)
 
 
 class Staying:
@@ -324,7 +342,7 @@ async def draw() -> dict[str, str]:
             jobs[f"{view}-{name}"] = await picture(size, keys=keys, backends=MANY)
     for theme in shipped_palettes():
         jobs[f"theme-{theme}"] = await picture((120, 36), theme=theme)
-    jobs["hero"] = await picture((120, 36), scenario="cooldown", play_s=HERO_S)
+    jobs["hero"] = await hero()
     jobs["help-80x24"] = await picture((80, 24), keys=("question_mark",))
     jobs["menu-80x24"] = await picture((80, 24), keys=("m",))
     return jobs
