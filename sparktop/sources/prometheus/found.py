@@ -1,4 +1,4 @@
-"""Finds the inference servers, routers and machines among the series of a Prometheus.
+"""Finds the inference servers and routers among the series of a Prometheus.
 
 A server is recognised by its engine's gauge of running requests. production-stack's router writes the same
 names with a label `server`: such series belong to the router, never to a server.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -22,16 +23,9 @@ NOT_A_ROUTER = 'server=""'
 _KEY = ("job", "instance", "exported_job", "exported_instance")
 _PLACE = ("namespace", "pod", "model_name")
 _HEALTHY = "vllm:healthy_pods_total"
-MACHINES: Mapping[str, str] = {
-    "sparktop_node_memory_total_bytes": "sparktop agent",
-    "node_memory_MemTotal_bytes": "node_exporter",
-    "DCGM_FI_DEV_GPU_TEMP": "dcgm-exporter",
-}
-"""What exports a machine's figures, by the metric that marks it."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])", re.ASCII)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _LONGEST = 64
-_HOST = 60
 
 
 class Key(NamedTuple):
@@ -87,10 +81,8 @@ class Found:
     """What a Prometheus scrapes."""
 
     servers: tuple[FoundServer, ...] = ()
-    routers: Mapping[Key, tuple[str, ...]] | None = None
+    routers: Mapping[Key, tuple[str, ...]] = field(default_factory=dict)
     """The URLs that each router sends to."""
-    machines: Mapping[Key, tuple[str, str]] | None = None
-    """(metric that marks it, host) of each machine."""
     federated: bool = False
     """Whether an instance repeats under several exported ones: then `up` is not that of the servers."""
 
@@ -105,11 +97,6 @@ def routers_query(more: str) -> str:
     """Return the query for routers of production-stack and the servers behind them."""
     names = selector((*RUNNING, _HEALTHY), 'server!=""', more)
     return f"count by ({', '.join(_KEY)}, server) ({names})"
-
-
-def machines_query() -> str:
-    """Return the query for machines, whatever exports their figures."""
-    return f"count by (__name__, {', '.join(_KEY)}, Hostname, node) ({selector(MACHINES)})"
 
 
 def active_targets(data: object) -> dict[Key, ActiveTarget]:
@@ -169,35 +156,16 @@ def found_routers(series: Iterable[Series]) -> dict[Key, tuple[str, ...]]:
     """Return the URLs of the servers behind each router, from the answer to `routers_query`."""
     found: dict[Key, dict[str, None]] = {}
     for one in series:
-        url = clean(one.labels.get("server", ""), 200)
+        url = _base_url(one.labels.get("server"))
         if url:
             found.setdefault(key_of(one.labels), {})[url] = None
     return {key: tuple(urls) for key, urls in found.items()}
-
-
-def found_machines(series: Iterable[Series]) -> dict[Key, tuple[str, str]]:
-    """Return (metric that marks it, host) of each machine, from the answer to `machines_query`."""
-    found: dict[Key, tuple[str, str]] = {}
-    for one in series:
-        mark, key = one.labels.get("__name__", ""), key_of(one.labels)
-        if mark in MACHINES:
-            host = one.labels.get("Hostname") or one.labels.get("node") or host_of(key.address)
-            found[key] = (mark, clean(host, _HOST))
-    return found
 
 
 def is_federated(keys: Iterable[Key]) -> bool:
     """Return whether one scraped instance holds the series of several others."""
     counted = Counter((key.job, key.instance) for key in keys if key.exported_instance)
     return any(count > 1 for count in counted.values())
-
-
-def host_of(address: str) -> str:
-    """Return the host of an address such as "10.0.0.1:8000" or "http://a:8000/metrics"."""
-    try:
-        return urlsplit(address if "://" in address else f"//{address}").hostname or address
-    except ValueError:
-        return address
 
 
 def _names(found: Mapping[Key, Labels]) -> dict[Key, str]:

@@ -15,11 +15,13 @@ from statistics import median
 from typing import Protocol
 
 from sparktop.engines import PageError, read_page
+from sparktop.engines.router_pages import STACK
 from sparktop.engines.tables import NAMES
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import Fleet, Scrape
-from sparktop.model.targets import BackendTarget, PrometheusTarget
+from sparktop.model.router import Deployment, RouterSample
+from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget
 from sparktop.model.text import clean
 from sparktop.sources.http.failure import AnswerError
 from sparktop.sources.prometheus.answer import Labels
@@ -62,6 +64,7 @@ _MOST_TARGETS = 1000
 """Servers up to which the list of targets is read: it takes 0.6 MB for 1,000."""
 _CLOCK_STEP_S = 2.0
 _SKEW_S = 5.0
+_MOST_ROUTERS, _MOST_DEPLOYMENTS, _LONGEST_NAME = 16, 256, 64
 _TARGETS = "/api/v1/targets?state=active"
 
 
@@ -122,6 +125,8 @@ class PrometheusFeed:
         """The servers whose raw samples are read."""
         self.names: dict[str, FoundServer] = {}
         """The same by name."""
+        self._routers: set[str] = set()
+        """Names of the routers that were added to the store."""
         self._paused: frozenset[str] = frozenset()
         """Names of the servers that are polled directly at present."""
         self._gone: dict[Key, float] = {}
@@ -217,7 +222,7 @@ class PrometheusFeed:
                 self._active = {}  # Mimir and others have no such list
         servers = found_servers(answers[0].series, self._active, group_by)
         self._found = Found(
-            servers, found_routers(answers[1].series), None, is_federated(one.key for one in servers)
+            servers, found_routers(answers[1].series), is_federated(one.key for one in servers)
         )
         known = [one.every_s for key, one in self._active.items() if one.every_s]
         if known:
@@ -276,6 +281,7 @@ class PrometheusFeed:
             for start in range(0, len(some), size):
                 await self._read_some(some[start : start + size], window_s)
         self._tell_dead()
+        self._tell_routers()
 
     async def _read_some(self, servers: Sequence[FoundServer], window_s: float) -> None:
         """Read the raw samples of a few servers, and deliver those that are new, the oldest first."""
@@ -321,6 +327,19 @@ class PrometheusFeed:
                 message = f"it is no target of {self.target.name} any more"
             if message:
                 self._deliver(key, Failure(FailureKind.UNREACHABLE, clean(message), now), None)
+
+    def _tell_routers(self) -> None:
+        """Deliver each router with the servers behind it, which form a group if they are read."""
+        now = self._clock()
+        for key, urls in list(self._found.routers.items())[:_MOST_ROUTERS]:
+            name = clean(key.address or key.job, _LONGEST_NAME)
+            url = self._active[key].url if key in self._active else f"http://{key.address}"
+            if name not in self._routers:
+                self._routers.add(name)
+                self._store.add(RouterTarget(name, url))
+            deployments = tuple(Deployment(one, one) for one in urls[:_MOST_DEPLOYMENTS])
+            sample = RouterSample(now, STACK, alive=key not in self._dead, deployments=deployments)
+            self._deliver(SourceKey.router(name), sample, None)
 
     async def _read_wall(self, began: float) -> None:
         if self._clocks is None:

@@ -36,6 +36,8 @@ class Scraped:
         self.queries: list[str] = []
         self.refusal: web.Response | None = None
         self.warnings: Sequence[str] = ()
+        self.behind: Sequence[str] = ()
+        """URLs of the servers behind a router."""
 
     def __call__(self, query: str) -> web.Response:  # noqa: PLR0911 - an answer for each kind of query
         """Answer a query."""
@@ -47,7 +49,9 @@ class Scraped:
             answer, self.refusal = self.refusal, None
             return answer
         if 'server!=""' in query:
-            return vector()
+            return vector(
+                *(({"job": "router", "instance": "r:80", "server": url}, "1") for url in self.behind)
+            )
         if query.startswith("count by"):
             return vector(*(({"__name__": GAUGE, **one}, "1") for one in self.labels))
         if '__name__=~"up"' in query:
@@ -164,6 +168,19 @@ async def test_of_many_servers_one_group_is_read_raw_and_all_are_on_the_wall() -
         fleet = shown.fleets[0].fleet
         assert fleet is not None
         assert len(fleet.servers) == MOST_RAW + 16
+
+
+async def test_a_router_makes_a_group_of_the_servers_that_it_names() -> None:
+    """production-stack's, by its label `server`; a password in an address is left out."""
+    scraped = Scraped(4, per_group=1)
+    scraped.behind = ["http://me:pw@h:1", "http://h:2/"]
+    async with watched(scraped) as (feed, store):
+        await feed.look()
+        shown = store.snapshot()
+        assert [one.group for one in shown.backends] == ["m0", "r:80", "r:80", "m3"]
+        (router,) = shown.routers
+        assert (router.name, router.kind, router.alive) == ("r:80", "production-stack", True)
+        assert set(router.deployments or ()) == {"http://h:1", "http://h:2"}
 
 
 async def test_warnings_stand_with_the_figures() -> None:
