@@ -121,7 +121,8 @@ def read_target(fields: object) -> Target:
 def record_of(instant: Instant, call: Call) -> Record | None:
     """Return the record of a call.
 
-    Return None if the call passes a sample that lacks the metrics page that it was read from.
+    Return None if the call passes a sample that lacks the metrics page that it was read from, or that is larger
+    than a record may be.
     """
     return _WRITERS[call.change](instant, *call.arguments)
 
@@ -138,7 +139,8 @@ def _reading_record(
             fields["answer_ms"] = reading.answer_ms
         return Record(Kind.PAGE, instant, key.label, fields, reading.page)
     kind = _READINGS[type(reading)]
-    return Record(kind, instant, key.label, fields, adapter(type(reading)).dump_json(reading, fallback=dict))
+    body = adapter(type(reading)).dump_json(reading, fallback=dict)
+    return Record(kind, instant, key.label, fields, body) if len(body) <= MAX_BODY_BYTES else None
 
 
 def _identity_record(instant: Instant, key: SourceKey, identity: EngineIdentity | NodeIdentity) -> Record:
