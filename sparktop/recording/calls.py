@@ -121,8 +121,8 @@ def read_target(fields: object) -> Target:
 def record_of(instant: Instant, call: Call) -> Record | None:
     """Return the record of a call.
 
-    Return None if the call passes a sample that lacks the metrics page that it was read from, or that is larger
-    than a record may be.
+    Return None if the call passes a sample that lacks the metrics page that it was read from, or that is
+    larger than a record may be.
     """
     return _WRITERS[call.change](instant, *call.arguments)
 
