@@ -41,6 +41,7 @@ def range_words(least_s: float, most_s: float) -> str:
         return f"{low} to {high} min" if low < high else f"{high} min"
     step_s = 600
     low_s, high_s = math.floor(least_s / step_s) * step_s, math.ceil(most_s / step_s) * step_s
-    return (
-        f"{duration_words(low_s)} to {duration_words(high_s)}" if low_s else f"up to {duration_words(high_s)}"
-    )
+    low_words, high_words = duration_words(low_s), duration_words(high_s)
+    if not low_s:
+        return f"up to {high_words}"
+    return high_words if low_words == high_words else f"{low_words} to {high_words}"

@@ -28,6 +28,7 @@ def test_a_duration_as_a_person_says_it() -> None:
         ((120, 180), "2 to 3 min"),
         ((180, 180), "3 min"),
         ((3500, 7300), "50 min to 2 h 10 min"),
+        ((270_010, 270_090), "3 d 3 h"),
     ],
 )
 def test_a_range_as_a_person_says_it(ends: tuple[float, float], words: str) -> None:
