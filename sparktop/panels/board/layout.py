@@ -25,6 +25,8 @@ BALANCE_WIDTH = 76
 BACKEND_GOOD_HEIGHT = 8
 """Height in rows of a backend's panel from which on all latencies and a readable graph fit."""
 _BACKEND_LOW_HEIGHT = 6
+MOST_GROUPS = 8
+"""Most groups of backends that all have a row on the board."""
 _FEW = 2
 """Up to this number, backends have low panels; more of them have a list, unless each panel can be tall."""
 
@@ -314,9 +316,13 @@ def _balance_forms(width: int, count: int, tiling: Tiling) -> _Ladder:
     """Return the forms of the groups' balance.
 
     Without rows of its own, the verdict is in the frame of the list of backends. Tiles have no such frame.
+    Of a fleet's many groups, the worst are listed.
     """
     if not count:
         return [[_NONE]]
+    if count > MOST_GROUPS:
+        few = _list("groups", MOST_GROUPS, 1)
+        return [[few if tiling is Tiling.TILES else _NONE], [few]]
     columns = max(1, min(count, width // BALANCE_WIDTH))
     panels = [_panels("balance", count, columns, each) for each in (3, 5, 6, 7, 9)]
     slim = [panels[0], _list("groups", count, 1)] if count > 1 else [panels[0]]

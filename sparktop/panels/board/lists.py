@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from sparktop.model.balance import Balance
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.panels.backend.panel import GroupScale
 from sparktop.panels.backend.table import ColumnOrder, Table, short_entry
@@ -54,12 +55,28 @@ def group_list(place: Place, snapshot: Snapshot, selected: str | None) -> Listed
     """Draw the list of groups with their verdicts; `selected` is the name of the selected group."""
     from sparktop.panels.balance.band import group_entry  # late: no first picture has a balance
 
-    rows = [
-        group_entry(balance, place.width, selected=balance.group == selected)
-        for balance in snapshot.balance
-        if balance.within is None
-    ]
-    return _in_frame(place, len(rows), rows, 1, None, kind="balance", title=name_tab("balance", ""))
+    groups = listed_groups(place, snapshot)
+    rows = [group_entry(one, place.width, selected=one.group == selected) for one in groups]
+    count = sum(one.within is None for one in snapshot.balance)
+    return _in_frame(
+        place,
+        len(rows),
+        rows,
+        1,
+        None,
+        kind="balance",
+        title=name_tab("balance", ""),
+        footnote=[(f" worst {len(groups)} of {count} groups ", "muted")] if len(groups) < count else (),
+    )
+
+
+def listed_groups(place: Place, snapshot: Snapshot) -> list[Balance]:
+    """Return the groups that the list at `place` shows: all, or the worst where not all fit."""
+    groups = [one for one in snapshot.balance if one.within is None]
+    room = max(1, place.height - 2)
+    if len(groups) <= room:
+        return groups
+    return sorted(groups, key=lambda one: (not one.bad, not one.word.bad))[:room]
 
 
 def backend_list(

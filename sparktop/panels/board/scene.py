@@ -15,7 +15,7 @@ from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.panels.backend.panel import GroupScale, backend_panel, group_scale, widest_scale
 from sparktop.panels.backend.router import router_panel
 from sparktop.panels.board.layout import Layout, Place, Tiling, arrange, below_band, sweep_height
-from sparktop.panels.board.lists import Listed, backend_list, group_list, node_list, visible
+from sparktop.panels.board.lists import Listed, backend_list, group_list, listed_groups, node_list, visible
 from sparktop.panels.board.log import events_panel, events_screen, self_panel
 from sparktop.panels.board.view import Preset, Sort, View
 from sparktop.panels.node.panel import node_panel, power_scale
@@ -226,15 +226,16 @@ class Scene:
         """Return the keys of all selectable panels in reading order, also of those scrolled out of sight."""
         keys: list[PanelKey] = []
         for place in self.layout.places:
-            keys += self._list_keys(place.kind) or [self._key(place)]
+            keys += self._list_keys(place) or [self._key(place)]
         return keys
 
-    def _list_keys(self, kind: str) -> list[PanelKey]:
-        """Return the keys of the entries of the list with the place kind `kind`; empty for other kinds."""
+    def _list_keys(self, place: Place) -> list[PanelKey]:
+        """Return the keys of the entries of the list at `place`; empty for other kinds of places."""
+        kind = place.kind
         if kind == "nodes":
             return [PanelKey("node", view.name) for view in self.snapshot.nodes]
         if kind == "groups":
-            return [PanelKey("balance", one.group) for one in self.snapshot.balance if one.within is None]
+            return [PanelKey("balance", one.group) for one in listed_groups(place, self.snapshot)]
         if kind == "table":
             return [PanelKey("backend", view.name) for view in self.snapshot.backends]
         return []
@@ -309,7 +310,7 @@ class Scene:
     def _list(self, place: Place) -> list[Drawn]:
         """Draw a list as one panel, and add a selectable place without rows for each visible entry."""
         listed = self._listed(place)
-        keys = self._list_keys(place.kind)
+        keys = self._list_keys(place)
         spots = [Drawn(keys[spot.index], spot, []) for spot in listed.entries]
         return [Drawn(PanelKey(place.kind, ""), place, listed.rows), *spots]
 

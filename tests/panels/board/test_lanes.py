@@ -11,7 +11,9 @@ from sparktop.model.balance import Balance, BalanceWord, leading
 from sparktop.model.event import Alert, Severity
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.flat import flatten
+from sparktop.panels.board.layout import MOST_GROUPS
 from sparktop.panels.board.scene import Scene
+from sparktop.panels.board.view import Preset, View
 from stage.rehearsal import START, Rehearsal
 
 SIZES = [(80, 24), (120, 36), (200, 50)]
@@ -75,3 +77,18 @@ def test_the_header_names_the_lanes_unless_their_servers_are_worse() -> None:
         "lanes oscillating every 6 s",
     )
     assert "lanes" not in verdict(shown(BalanceWord.OSCILLATING)).words
+
+
+def test_of_many_groups_the_worst_are_listed() -> None:
+    """Dozens of groups do not fill the board: those with a bad verdict come first."""
+    names = [f"model-{number:02d}" for number in range(60)]
+    words = {"model-41": BalanceWord.OSCILLATING, "model-07": BalanceWord.STARVED}
+    groups = tuple(Balance(name, ("a", "b"), word=words.get(name, BalanceWord.UNKNOWN)) for name in names)
+    snapshot = replace(Rehearsal(backends=2).play(3).snapshot(), balance=groups)
+    scene = Scene(snapshot, 120, 36, View(Preset.WALL))
+    keys = scene.keys()
+    listed = [key.name for key in keys if key.kind == "balance"]
+    assert len(listed) == MOST_GROUPS
+    assert set(listed[:2]) == set(words)
+    text = "\n".join("".join(part for part, _ in row) for drawn in scene.draw() for row in drawn.rows)
+    assert "worst 8 of 60 groups" in text
