@@ -16,9 +16,9 @@ import stuck
 @pytest.mark.long
 @pytest.mark.parametrize("phase", stuck.PHASES, ids=lambda phase: phase.name)
 def test_a_phase_is_judged_rightly(phase: stuck.Phase) -> None:
-    """Two seeds that the whole benchmark does not use."""
-    found = [stuck.play(phase, seed) for seed in (7001, 7002)]
-    assert [one for one in found if not one.right] == []
+    """With a seed that the whole benchmark does not use."""
+    found = stuck.play(phase, 7001)
+    assert found.right, found
 
 
 def test_the_table_counts_what_was_wrong() -> None:

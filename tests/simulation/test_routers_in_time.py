@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 
@@ -25,7 +26,9 @@ pytestmark = pytest.mark.long
 Maker = Callable[..., EngineProfile]
 
 
+@cache
 def burst(strategy: str, settings: RouterSettings, concurrency: int) -> tuple[LevelResult, RoutedWay]:
+    """Play a level once for all tests that compare it."""
     virtual = VirtualTime([Engine(SOLO, seed=at) for at in range(2)])
     way = RoutedWay(virtual, make_router(strategy, 2, settings, seed=1), BURST, seed=1)
     level = Level("x", concurrency, 1024, 128, runs=30)
