@@ -195,6 +195,7 @@ class SparktopApp(ThemedApp):
     def _start_sources(self, monitor: Monitor) -> None:
         self.overview.ask_ranks = monitor.ranks.ask
         self.overview.look_closer = monitor.through.look_closer
+        self.overview.want_group = monitor.through.want
         self.run_worker(monitor.start(), group="sources", exit_on_error=False)
         self._arm()
         self._await_first(0, time.monotonic() + _FIRST_WITHIN_S)

@@ -67,15 +67,15 @@ def fleet_panel(view: FleetView, width: int, height: int, *, selected: bool = Fa
     return _framed(view, rows, width, height, selected=selected)
 
 
-def fleet_screen(view: FleetView, width: int, height: int, *, selected: bool = False) -> list[Row]:
-    """Draw a Prometheus with all its groups, in at least `height` rows."""
+def fleet_screen(view: FleetView, width: int, height: int, *, marked: str = "") -> list[Row]:
+    """Draw a Prometheus with all its groups, in at least `height` rows; `marked` names the marked group."""
     inner = width - 4
-    groups = _groups(view, inner, len(view.fleet.servers) + 1 if view.fleet else 0)
+    groups = _groups(view, inner, len(view.fleet.servers) + 1 if view.fleet else 0, marked)
     legend: Row = []
     for state, (cell, role) in _CELLS.items():
         legend += [(f" {cell}", role), label(f" {state} ")]
     rows = [_totals(view, inner), legend, [], *groups]
-    return _framed(view, rows, width, max(height, len(rows) + 2), selected=selected)
+    return _framed(view, rows, width, max(height, len(rows) + 2), selected=True)
 
 
 def _framed(view: FleetView, rows: list[Row], width: int, height: int, *, selected: bool) -> list[Row]:
@@ -115,7 +115,7 @@ def _totals(view: FleetView, width: int) -> Row:
     return fit_row(row, width)
 
 
-def _groups(view: FleetView, width: int, most: int) -> list[Row]:
+def _groups(view: FleetView, width: int, most: int, marked: str = "") -> list[Row]:
     groups = groups_of(view.fleet.servers) if view.fleet else []
     if most < 1 or not groups:
         return []
@@ -123,14 +123,14 @@ def _groups(view: FleetView, width: int, most: int) -> list[Row]:
     head = f"{'group':<{_NAME}} {'servers':<{cells}} {'run':>6} {'wait':>5} {'KV':>5} {'tok/s':>7}  TTFT p95"
     room = most - 1
     shown = groups if len(groups) <= room else groups[: max(0, room - 1)]
-    rows: list[Row] = [[label(head)], *(_line(group, cells) for group in shown)]
+    rows: list[Row] = [[label(head)], *(_line(group, cells, marked=group.name == marked) for group in shown)]
     if len(shown) < len(groups):
         left = len(groups) - len(shown)
         rows.append([label(f"{left:,} more groups, none worse: tab, then enter, shows all")])
     return [fit_row(row, width) for row in rows]
 
 
-def _line(group: _Group, cells: int) -> Row:
+def _line(group: _Group, cells: int, *, marked: bool = False) -> Row:
     states = sorted((one.state for one in group.servers), key=_GRAVITY.index)
     shown = states if len(states) <= cells else states[: cells - 1]
     strip: Row = [_CELLS[state] for state in shown]
@@ -142,7 +142,7 @@ def _line(group: _Group, cells: int) -> Row:
     waiting = group.sum(lambda one: one.waiting)
     return [
         (fit(group.name, _NAME), "title"),
-        label(" "),
+        ("◀", "accent") if marked else label(" "),
         *strip,
         figure(f" {_count(group, lambda one: one.running):>6}"),
         (f" {_count(group, lambda one: one.waiting):>5}", "warn" if waiting else "text"),

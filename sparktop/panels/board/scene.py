@@ -138,7 +138,8 @@ class Scene:
         elif place.kind == "prometheus":
             from sparktop.panels.board.fleet import fleet_screen  # late: as above
 
-            rows = fleet_screen(self.snapshot.fleets[place.index], *size, selected=selected)
+            marked = self.selected.name if self.selected is not None and self.selected.kind == "wall" else ""
+            rows = fleet_screen(self.snapshot.fleets[place.index], *size, marked=marked)
         else:
             from sparktop.panels.backend.detail import backend_detail  # late: as above
 

@@ -58,10 +58,11 @@ class Through:
         if any(one.closer == "auto" for one in targets):
             self._spawn(self._look_at_suspects())
 
-    def want(self, group: str | None) -> None:
-        """Read the raw samples of a group, where a Prometheus has too many servers for all."""
+    def want(self, group: str) -> str:
+        """Read the samples of a group, where a Prometheus has too many servers for all; return a message."""
         for feed in self.feeds:
             feed.want(group)
+        return f"reads {clean(group, 60)} sample by sample"
 
     def look_closer(self, group: str) -> str:
         """Begin to poll the servers of a group directly; return a message for the user."""

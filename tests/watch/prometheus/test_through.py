@@ -96,6 +96,15 @@ async def test_all_servers_are_polled_and_the_feed_pauses() -> None:
     assert all(one.closed for one in scene.polled)
 
 
+def test_a_wanted_group_is_passed_on_to_every_feed() -> None:
+    """With a message for the user."""
+    wanted: list[str] = []
+    through = Through(Store(Watch(source="test")), cast("Any", None), cast("Any", None), cast("Any", None))
+    through.feeds = cast("Any", [SimpleNamespace(want=wanted.append)] * 2)
+    assert through.want("m3") == "reads m3 sample by sample"
+    assert wanted == ["m3", "m3"]
+
+
 async def test_an_address_that_cannot_be_reached_is_named() -> None:
     """Nothing is delivered: the servers are not down, and the slow word stays."""
     scene = Scene(fails="b")
