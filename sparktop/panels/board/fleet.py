@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
@@ -25,6 +26,20 @@ _GRAVITY = tuple(_CELLS)
 _NAME, _LEAST_CELLS, _FIGURES = 22, 8, 41
 LATE_SCRAPES = 2.5
 _Value = Callable[[FleetServer], float | None]
+
+
+class Named(Protocol):
+    """The kind and name of what is selected on the board."""
+
+    @property
+    def kind(self) -> str:
+        """The kind: "wall" for a group on the wall."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +82,11 @@ def fleet_panel(view: FleetView, width: int, height: int, *, selected: bool = Fa
     return _framed(view, rows, width, height, selected=selected)
 
 
-def fleet_screen(view: FleetView, width: int, height: int, *, marked: str = "") -> list[Row]:
-    """Draw a Prometheus with all its groups, in at least `height` rows; `marked` names the marked group."""
+def fleet_screen(view: FleetView, width: int, height: int, *, marked: Named | None = None) -> list[Row]:
+    """Draw a Prometheus with all its groups, in at least `height` rows; `marked` is the marked group."""
     inner = width - 4
-    groups = _groups(view, inner, len(view.fleet.servers) + 1 if view.fleet else 0, marked)
+    name = marked.name if marked is not None and marked.kind == "wall" else ""
+    groups = _groups(view, inner, len(view.fleet.servers) + 1 if view.fleet else 0, name)
     legend: Row = []
     for state, (cell, role) in _CELLS.items():
         legend += [(f" {cell}", role), label(f" {state} ")]

@@ -138,8 +138,7 @@ class Scene:
         elif place.kind == "prometheus":
             from sparktop.panels.board.fleet import fleet_screen  # late: as above
 
-            marked = self.selected.name if self.selected is not None and self.selected.kind == "wall" else ""
-            rows = fleet_screen(self.snapshot.fleets[place.index], *size, marked=marked)
+            rows = fleet_screen(self.snapshot.fleets[place.index], *size, marked=self.selected)
         else:
             from sparktop.panels.backend.detail import backend_detail  # late: as above
 

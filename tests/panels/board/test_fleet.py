@@ -76,7 +76,7 @@ def test_the_whole_wall_has_every_group() -> None:
     rows = text(fleet_screen(VIEW, 80, 10))
     assert sum("group-" in row for row in rows) == 10
     assert "✖ unreachable" in rows[2]
-    marked = text(fleet_screen(VIEW, 80, 10, marked="group-4"))
+    marked = text(fleet_screen(VIEW, 80, 10, marked=PanelKey("wall", "group-4")))
     assert [row.split()[1] for row in marked if "◀" in row] == ["group-4"]
 
 
