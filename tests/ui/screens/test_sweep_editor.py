@@ -17,7 +17,6 @@ from sparktop.sweep.plan.presets import BUILT_IN, all_presets
 from sparktop.sweep.result.results import SweepResult
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.editor.fields import Typed
-from sparktop.ui.screens.editor.layout import ABOUT, LABELS
 from sparktop.ui.screens.editor.screen import EDITOR_KEYS, SweepEditor
 from stage.rehearsal import Rehearsal
 from tests.sweep.made_results import made_level, made_sweep
@@ -253,28 +252,6 @@ async def test_the_arrows_go_through_everything(size: tuple[int, int]) -> None:
         await pilot.pause()
         assert opened.editor.focused is not None
         assert opened.editor.focused.id == "field-preset"
-
-
-@pytest.mark.parametrize("size", SIZES)
-async def test_the_chosen_field_is_explained_and_all_kinds_of_load_are_pages(size: tuple[int, int]) -> None:
-    """As in the options: titles of pages above, one sentence on the field below, both whole."""
-    opened = Opened()
-    async with opened.app.run_test(size=size) as pilot:
-        await opened.open(pilot)
-        for name in ("concurrency", "order", "kind"):
-            await opened.go(pilot, name)
-            assert ABOUT[name] in opened.words() or size[0] < 80
-        if size[0] >= 80:
-            assert "▸at once per second users agents recorded prefix cache" in opened.words()
-        await pilot.press("right")
-        assert opened.editor.draft.kind == "requests per second"
-        await pilot.press("left")
-
-
-def test_every_field_has_an_explanation_that_fits() -> None:
-    """One row of a dialog at 80 columns, in plain words."""
-    assert ABOUT.keys() == LABELS.keys() | {"targets"}
-    assert max(map(len, ABOUT.values())) <= 76
 
 
 async def test_another_preset_fills_the_fields() -> None:

@@ -146,6 +146,7 @@ class SweepEditor(ModalScreen[Draft | None]):
     }
     SweepEditor.-short #about { height: 1; border-top: none; color: $text-muted; }
     SweepEditor #cost { height: auto; min-height: 2; }
+    SweepEditor.-narrow #about { display: none; }
     SweepEditor.-tall #cost { margin-top: 1; }
     SweepEditor #wrong { padding-left: 0; }
     SweepEditor Button {
@@ -266,6 +267,8 @@ class SweepEditor(ModalScreen[Draft | None]):
         share = 1.0 if self.has_class("-narrow") else _SHARE
         room = int(self.size.height * share) - _FRAME - foot
         self.query_one("#form").styles.max_height = max(_LEAST_FORM, room)
+        if self.focused is not None:
+            self.call_after_refresh(self.focused.scroll_visible, animate=False)
 
     def on_field_changed(self, message: FieldChanged) -> None:
         """Apply to the draft what the user has typed, chosen or marked."""
