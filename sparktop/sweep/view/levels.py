@@ -20,8 +20,8 @@ from sparktop.values import dataclass
 
 _STATES = {
     Phase.WARMING_UP: LevelState.WARMING_UP,
-    Phase.CONTEXT: LevelState.WARMING_UP,
-    Phase.TRAFFIC: LevelState.WARMING_UP,
+    Phase.CONTEXT: LevelState.RUNNING,
+    Phase.TRAFFIC: LevelState.RUNNING,
     Phase.RUNNING: LevelState.RUNNING,
     Phase.SETTLING: LevelState.SETTLING,
 }
@@ -101,7 +101,7 @@ class PlanLedger:
         if self.present not in {None, key}:
             self._leave()
         self.present = key
-        self._began_at = now if state is LevelState.RUNNING else None
+        self._began_at = now if event.phase is Phase.RUNNING else None
         self._enter(replace(before, state=state, runs=event.runs or before.runs))
 
     def _enter(self, level: PlannedLevel) -> None:

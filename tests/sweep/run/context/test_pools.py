@@ -12,6 +12,7 @@ import pytest
 from sparktop.commands.sweep.progress import level_line, plan_line
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint
+from sparktop.model.sweep_view import LevelState
 from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.sweep.formats import csv_table, markdown
 from sparktop.sweep.formats.command import repeat_command
@@ -34,6 +35,7 @@ from sparktop.sweep.run.estimate import Estimate
 from sparktop.sweep.run.forecast import forecast
 from sparktop.sweep.run.progress import Phase, PhaseChanged
 from sparktop.sweep.terms.doubts import NO_PREFIX_CACHE
+from sparktop.sweep.view.levels import PlanLedger
 from sparktop.sweep.view.prefix import context_sentences
 from sparktop.sweep.view.result import findings, result_view
 from tests.sweep.made_results import made_level, made_sweep
@@ -130,6 +132,16 @@ def test_a_small_cache_takes_several_runs() -> None:
     at_once = loads(plan_of())[0]
     assert [needed_runs(plan_of(), at_once, pool) for pool in (None, 1e6, 20_000, 3000)] == [1, 1, 4, 8]
     assert needed_runs(plan_of(Wishes(requests=3)), at_once, 20_000) == 2
+
+
+def test_what_comes_before_a_run_is_a_part_of_it() -> None:
+    """The level runs while its prompts are sent first, and other traffic; none of it is measured yet."""
+    ledger = PlanLedger(plan_of())
+    load = loads(plan_of())[1]
+    for phase in (Phase.CONTEXT, Phase.TRAFFIC):
+        ledger.change(PhaseChanged(phase, "a", load, 0, 1), 5.0)
+        level = ledger.levels(9.0, 3)[1]
+        assert (level.state, level.share) == (LevelState.RUNNING, 0.0)
 
 
 def test_the_rest_of_a_sweep_knows_repeated_runs_and_the_traffic() -> None:
