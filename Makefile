@@ -10,7 +10,7 @@ AGAIN := --reruns 1 -rR --durations=30 --durations-min=4
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv install uninstall bundle demo test unit all-tests lint rules types pictures wheel aarch64 live prometheus soak bench truth screenshots readme clean FORCE
+.PHONY: help venv install uninstall bundle demo test unit all-tests lint rules types pictures wheel sbom aarch64 live prometheus soak bench truth screenshots readme clean FORCE
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -64,6 +64,9 @@ pictures: $(VENV)/.dev
 
 wheel: $(VENV)/.dev ## the wheel, built and tried in a clean environment
 	timeout 600 $(BIN)/python scripts/check_wheel.py
+
+sbom: $(VENV)/.dev ## what the wheel brings, as CycloneDX in dist/sparktop.cdx.json
+	timeout 300 $(BIN)/python scripts/check_wheel.py --sbom dist/sparktop.cdx.json
 
 aarch64: $(VENV)/.dev ## every dependency installs from wheels on a Spark
 	timeout 300 $(BIN)/python scripts/bundle.py --arch aarch64 --check

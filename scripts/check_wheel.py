@@ -1,5 +1,8 @@
 """The wheel, built from this tree and installed where nothing else is, works from any directory.
 
+usage: check_wheel.py [--sbom FILE]    with --sbom, only FILE is written: what the wheel brings, as CycloneDX
+
+The licence of each package that it needs is one that may be passed on with it.
 `--version`, `--help` of each command, every shipped theme, the example configuration, the reader sent
 over ssh. Then `make install` into an empty home and `make uninstall`, and the executable file that
 `make bundle` builds, without any site-packages.
@@ -7,7 +10,9 @@ over ssh. Then `make install` into an empty home and `make uninstall`, and the e
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +23,17 @@ ROOT = Path(__file__).resolve().parent.parent
 INSTALL_S = 240
 COMMAND_S = 30
 SHA256_DIGITS = 64
+FREE = (
+    "MIT",
+    "BSD",
+    "Apache",
+    "Python Software Foundation",
+    "PSF",
+    "ISC",
+    "Mozilla Public License 2.0",
+    "MPL-2.0",
+)
+"""Licences of packages that sparktop may need: a word that each has."""
 
 
 def run(*command: str | Path, cwd: Path, timeout_s: float = COMMAND_S, home: Path | None = None) -> str:
@@ -64,10 +80,34 @@ def main() -> None:
         run(sys.executable, "-m", "venv", away / "venv", cwd=away, timeout_s=INSTALL_S)
         bin_folder = away / "venv" / "bin"
         run(bin_folder / "pip", "install", "--quiet", wheel, cwd=away, timeout_s=INSTALL_S)
+        if "--sbom" in sys.argv:
+            write_sbom(bin_folder / "python", Path(sys.argv[-1]).resolve(), away)
+            return
+        check_licences(bin_folder / "python", away)
         check_program(bin_folder, away)
         print(f"{wheel.name}: built, installed in a clean environment and tried")
         check_install(away)
         check_bundle(away)
+
+
+def write_sbom(python: Path, path: Path, away: Path) -> None:
+    """Write the packages of an environment as a bill of materials in CycloneDX."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tool = Path(sys.executable).parent / "cyclonedx-py"
+    run(tool, "environment", "--output-reproducible", "-o", path, python, cwd=away, timeout_s=INSTALL_S)
+    print(f"{path}: written")
+
+
+def check_licences(python: Path, away: Path) -> None:
+    """Hold that every package of an environment has a licence of `FREE`."""
+    tool = Path(sys.executable).parent / "pip-licenses"
+    listed = json.loads(run(tool, f"--python={python}", "--from=mixed", "--format=json", cwd=away))
+    names = {one["Name"] for one in listed}
+    expect(f"licences of {sorted(names)} only", holds={"sparktop", "textual", "aiohttp"} <= names)
+    for one in listed:
+        parts = re.split(r";| AND ", one["License"])
+        free = all(any(word in part for word in FREE) for part in parts)
+        expect(f"{one['Name']} has the licence {one['License']!r}", holds=free)
 
 
 def check_contents(wheel: Path) -> None:
