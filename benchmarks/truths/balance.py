@@ -20,7 +20,7 @@ from truths.figure import Figure
 from tests.commands.test_headless_balance import watched
 
 AREA = "balance"
-SHORT_RUNS, LONG_RUNS = 2, 20
+SHORT_RUNS, LONG_RUNS = 1, 20
 SHORT_S, SHORT_HERDING_S = 150.0, 300.0
 """Of a run in the short form; a limit cycle of cooldowns lasts up to a minute, and four show it."""
 SHORT_SEED, LONG_SEED = 500, 2_000_000
