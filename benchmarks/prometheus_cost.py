@@ -79,7 +79,7 @@ class Answers:
         """Return one value for each server."""
         now = round(time.time(), 3)
         found = [
-            {"metric": {**labels, **more(number)}, "value": [now, value(number)]}
+            {"metric": labels | more(number), "value": [now, value(number)]}
             for number, labels in enumerate(self.labels)
         ]
         return {"resultType": "vector", "result": found}
@@ -97,7 +97,7 @@ class Answers:
             times = sorted(at for at in times if at > now - window_s)
             for own, value in self.page:
                 samples = [[at, repr(value * (1 + at % 1e6 * 1e-6))] for at in times]
-                found.append({"metric": {**own, **labels, "model_name": model(number)}, "values": samples})
+                found.append({"metric": own | labels | {"model_name": model(number)}, "values": samples})
         return {"resultType": "matrix", "result": found}
 
 
