@@ -117,4 +117,4 @@ def test_the_evidence_writes_the_runs_out() -> None:
     assert [share.busy_batch for share in evidence.shares] == [4.0, 3.9]
     text = "\n".join("".join(part for part, _ in row) for row in evidence_screen(evidence, 80, 24, run=0))
     assert "100 % of each run on one server" in " ".join(text.split())
-    assert "run 1, 4 requests: A 4 · B 0" in text
+    assert "run 1, 4 requests: spark-a 4 · spark-b 0" in text
