@@ -148,6 +148,9 @@ def _backend(target: BackendTarget, view: BackendView | None, nodes: tuple[str, 
         yield f"slots = {target.slots}"
     elif view is not None and view.slots is not None:
         yield f"#slots = {view.slots}"
+    elif view is not None and view.engine == "vllm":
+        yield "# How many requests it runs at once (--max-num-seqs): vLLM does not report it."
+        yield "#slots = 256"
     if view is not None and view.failure is not None and view.failure.kind is FailureKind.UNAUTHORIZED:
         yield _KEY_HINT
         yield '#api_key_env = "VLLM_API_KEY"'
