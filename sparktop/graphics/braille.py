@@ -36,9 +36,9 @@ _COLUMNS_KEPT = 8192
 """Most cached columns: all pairs of heights of a graph with 22 rows. They take 2 MB, or 5 MB for a stacked
 graph."""
 _LOW = 2
-"""Height in rows up to which a cell is most of a graph: there little of the upper area has no colour."""
+"""Height in rows up to which a cell is most of a graph: there only the larger area of a cell colours it."""
 _LITTLE = 1 / 8
-"""The upper area as a share of the lower one up to which it is little."""
+"""The upper area as a share of the lower one up to which it has no cell at all in a low graph."""
 _RUNS = re.compile("2*0[02]*|2*1[12]*|2+")
 
 Values = Sequence[float | None]
@@ -167,10 +167,11 @@ def _stack_levels(lower: Values, upper: Values, height: int, top: float) -> list
     """Return (height of the lower area, height of both areas) in dots for each time slot.
 
     If one of the two values is unknown, it counts as 0; if both are unknown, both heights are 0. An upper
-    value above 0 has at least one dot, except where it is little in a low graph: its colour would look like
-    that of much. `height` is that of the graph in rows.
+    value above 0 has at least one dot, except where it is the smaller one in a low graph: its colour would
+    look like that of much. `height` is that of the graph in rows.
     """
-    dots, little = _DOTS * height, _LITTLE if height <= _LOW else 0.0
+    dots, is_low = _DOTS * height, height <= _LOW
+    little = _LITTLE if is_low else 0.0
     known = _known(lower), _known(upper)
     missing = len(known[1]) - len(known[0])
     below = [None] * missing + known[0]
@@ -185,6 +186,8 @@ def _stack_levels(lower: Values, upper: Values, height: int, top: float) -> list
         if a is not None and (not b or b <= little * a)
         else (0, both)
         if not a
+        else (low, both)
+        if is_low and (b or 0.0) <= a
         else _apart(low, both, dots)
         for a, b, low, both in heights
     ]
@@ -214,8 +217,8 @@ def _layers(left: tuple[int, int], right: tuple[int, int], height: int) -> list[
     """Return what each cell in one column of a stacked graph shows: `LOWER`, `UPPER` or `NOTHING`.
 
     The cells are in order from the bottom up; a cell shows the area that has more of its dots. If the upper
-    area would be in no cell, it has the cell of its highest dot. `left` and `right` describe the two dot
-    columns of the cells: (height of the lower area, height of both areas), in dots.
+    area would be in no cell, it has the cell of its highest dot, except in a low graph. `left` and `right`
+    describe the two dot columns of the cells: (height of the lower area, height of both areas), in dots.
     """
     layers = [NOTHING] * height
     for row in range((max(left[1], right[1]) + _DOTS - 1) // _DOTS):
@@ -224,7 +227,7 @@ def _layers(left: tuple[int, int], right: tuple[int, int], height: int) -> list[
         both = _inside(left[1], base) + _inside(right[1], base)
         layers[row] = LOWER if 2 * low >= both else UPPER
     highest = max((both for low, both in (left, right) if both > low), default=0)
-    if highest and UPPER not in layers:
+    if highest and height > _LOW and UPPER not in layers:
         layers[(highest - 1) // _DOTS] = UPPER
     return layers
 
@@ -301,7 +304,7 @@ def stacked(
     There are `height` rows of `width` cells. Layer 0 is `lower` in solid dots, 1 is `upper` in sparse dots,
     and 2 is an empty row. A cell has the layer that has more of the cell's dots, `lower` when equal; but
     wherever `upper` is above 0, at least one cell of that column has its layer. In a graph of one or two
-    rows this holds where `upper` is more than an eighth of `lower`.
+    rows that is left out: there a single cell would look like much.
     `end_slot` is the number of the newest values' time slot: an odd slot is the right dot column of a cell,
     an even slot the left one.
     """

@@ -76,7 +76,7 @@ def _inside(evidence: Evidence, load: Load) -> Limit:
     if queued < _SELDOM_QUEUED:
         return prefill_limit(load, cost) or step_limit(evidence, load, cost)
     found = kv_limit(evidence, load) if load.preempted else None
-    reason = f"requests wait in {100 * queued:.0f} % of the time: more than one limit"
+    reason = f"requests wait in {100 * queued:.0f} % of the time"
     return found or prefill_limit(load, cost) or Limit(LimitKind.UNKNOWN, reason)
 
 

@@ -8,6 +8,7 @@ from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.rows import Row
 
 _INDENT = 2
+_OF_THE_TIME = " of the time"
 
 
 def limit_rows(limit: Limit | None, width: int) -> list[Row]:
@@ -40,9 +41,16 @@ def _role(limit: Limit) -> str:
 
 
 def limit_note(limit: Limit) -> Row:
-    """Return the verdict for the edge of a frame, with its parts separated so that the last ones may go."""
+    """Return the verdict for the edge of a frame, with its parts separated so that the last ones may go.
+
+    The seconds that were judged come before all that may go.
+    """
     words = limit.words.replace("; ", " · ")
-    if limit.kind is LimitKind.UNKNOWN:
-        return [(f" {words} ({limit.title}) ", "muted")]
-    last = "" if limit.window_s is None else f" · last {limit.window_s:.0f} s"
-    return [(f" {limit.title}", _role(limit)), (f": {words}{last} ", "muted")]
+    title = limit.title
+    if limit.window_s is not None:
+        last = f" of the last {limit.window_s:.0f} s"
+        if _OF_THE_TIME in words:
+            words = words.replace(_OF_THE_TIME, last, 1)
+        elif "last " not in words:
+            title = f"{title}, {limit.window_s:.0f} s"
+    return [(f" {title}", _role(limit)), (f": {words} ", "muted")]

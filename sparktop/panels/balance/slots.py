@@ -127,11 +127,11 @@ def _peak(columns: Sequence[Slots]) -> float:
 def _even_tps(balance: Balance, group: Slots, axis: TimeAxis) -> float | None:
     """Estimate the group's tokens/s under an even split: its mean rate plus the rate that was lost.
 
-    None unless the verdict is bad, and the loss is known and large enough to be drawn. `group` has the
-    group's tokens/s by time slot.
+    None unless the verdict is bad, and the loss is known and large enough to be drawn; None during a sweep,
+    which chose the load. `group` has the group's tokens/s by time slot.
     """
     lost = balance.lost_percent
-    if not balance.word.bad or lost is None or not _WORTH_A_LINE <= lost < 100:
+    if not balance.word.bad or balance.in_sweep or lost is None or not _WORTH_A_LINE <= lost < 100:
         return None
     known = [value for value in group[-max(1, round(balance.window_s / axis.step)) :] if value is not None]
     return sum(known) / len(known) / (1 - lost / 100) if known else None

@@ -103,6 +103,9 @@ def verdict_line(balance: Balance, width: int) -> Row:
 def value_line(balance: Balance, width: int) -> Row:
     """Return a row as `verdict_line` does, for a frame that has the word already; what to try comes last."""
     values = _values(balance)
+    if balance.in_sweep and balance.word.bad:
+        whose: Row = [label("during the sweep: "), (balance.word.value, word_role(balance))]
+        return _joined([[*whose, *(run for value in values[:1] for run in (label(", "), *value))]], width)
     if not values:
         since = "" if balance.since is None else f"since {balance.since.astimezone():%H:%M:%S}"
         values = [[label(since or "–")], *_window_pieces(balance)]
@@ -122,7 +125,7 @@ def _values(balance: Balance) -> list[Row]:
     values: list[Row] = []
     if period_s is not None:
         values.append([label("every "), figure(short_seconds(period_s))])
-    if balance.word.bad:
+    if balance.word.bad and not balance.in_sweep:
         values += [*([] if balance.lost_percent is None else _lost(balance)), *_starved(balance)]
     if balance.word.slow:
         values += [[label(reason)] for reason in balance.reasons[:1]]
@@ -167,7 +170,7 @@ def _starved(balance: Balance) -> list[Row]:
 def _lost(balance: Balance) -> list[Row]:
     """Return a piece of text on the tokens lost against an even split; empty without a router."""
     lost = balance.lost_percent
-    if balance.router is None:
+    if balance.router is None or balance.in_sweep:
         return []
     if lost is None:
         return [[label("tokens lost: unknown")]]

@@ -15,6 +15,7 @@ from sparktop.panels.parts.rows import Row, row_width, spread_row
 
 _WIDE = 90
 """Width in cells from which on the header's pieces stand two cells apart, not one."""
+_RATE_WINDOW = " (10 s)"
 HELP = "?"
 """The key that shows the help."""
 
@@ -60,6 +61,8 @@ def header_row(
     modes += [[(text, role)] for text, role in texts if text]
     name: Row = [("sparktop", "accent")]
     rate, prompt, *load = total_pieces(snapshot)
+    if sweep is not None:  # beside the sweep's rate, which is that of fewer seconds
+        rate = [*rate, label(_RATE_WINDOW)]
     verdicts, head = _verdicts(snapshot), modes or [name]
     hinted = 2 if verdict(snapshot).hint else 0
     gap = 2 if width >= _WIDE else 1
@@ -111,6 +114,12 @@ def _joined(pieces: Sequence[Row], gap: int) -> Row:
         row.append((" " * (gap if index else 1), "text"))
         row += piece
     return row
+
+
+def scroll_keys(above: int, below: int) -> list[tuple[str, str]]:
+    """Return the keys that scroll, each with the number of rows that it brings into sight; [] without such."""
+    more = [("↓", f"{below} more row{'' if below == 1 else 's'}")] if below > 0 else []
+    return [*([("↑", f"{above} above")] if above > 0 else []), *more]
 
 
 def footer_row(

@@ -15,6 +15,8 @@ from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
 
 _NAME = 8
 _BAR, _LONG_BAR = 5, 9
+_DOTS = 4
+"""Rows of dots in a row of text."""
 _PERCENT = 5
 """Width in cells of a percentage: "100 %"."""
 _GRAPHS = (("GPU", "gpu_percent", "gpu"), ("CPU", "cpu_percent", "cpu"))
@@ -45,7 +47,7 @@ def node_entry(
             axis.values(getattr(view.history, field), each),
             each,
             height,
-            100.0,
+            100.0 * _free_row(height),
             gradient,
             end_slot=axis.end_slot,
         )
@@ -59,6 +61,14 @@ def node_entry(
         return rows
     roles = ["bad" if view.failure is not None else "stale", *("stale" for _ in rows)]
     return [[row[0], *in_role(row[1:], role)] for row, role in zip(rows, roles, strict=False)]
+
+
+def _free_row(height: int) -> float:
+    """Return by how much a scale grows so that the top row of dots stays free in a graph of `height` rows.
+
+    Without it the graphs of two nodes below each other would look like one area.
+    """
+    return _DOTS * height / (_DOTS * height - 1)
 
 
 _QUIET_SPEEDS = frozenset({"unknown", "idle", "normal"})

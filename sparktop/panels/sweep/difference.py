@@ -61,7 +61,8 @@ def difference_screen(
     tall = max(height, len(rows) + 2) if scroll is None else height
     below = len(rows) - top - (tall - 2)
     words = [f"{UNTESTED} single run, no test possible"] if _untested(difference) else []
-    words += [f"{below} more row{'' if below == 1 else 's'}"] if below > 0 else []
+    words += [f"↑ {top} above"] if top > 0 else []
+    words += [f"↓ {below} more row{'' if below == 1 else 's'}"] if below > 0 else []
     head: Row = [("┐", "border"), ("before and after", "title"), ("┌", "border")]
     drawn = framed(
         [[(" ", "text"), *row] for row in rows[top:]],

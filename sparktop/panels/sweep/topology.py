@@ -72,25 +72,24 @@ def topology_screen(
     *,
     plots: Sequence[CurvePlot] = (),
     title: str = "",
+    headline: str = "",
     simulated: bool = False,
 ) -> list[Row]:
     """Draw a comparison of targets in a frame: `height` rows of `width` cells, or more, which scroll.
 
-    `plots` are drawn where there is room beside or below the tables.
+    `headline`, the sweep's answer, comes first. `plots` are drawn where there is room beside or below the
+    tables.
     """
     inner = width - 4
+    body = sentence_rows(("▸ ", "accent"), headline, "title", inner) if headline else []
     if width >= _WIDE:
-        body = _wide_rows(compared, plots, inner, height - 2)
+        body += _wide_rows(compared, plots, inner, height - 2 - len(body))
     else:
-        body = [*_advice_and_plot(compared, plots, inner), *tables_rows(compared, inner)]
+        body += [*_advice_and_plot(compared, plots, inner), *tables_rows(compared, inner)]
         body += rest_rows(compared, inner)
     rows = [[(" ", "text"), *row] for row in body]
-    head: Row = [
-        ("┐", "border"),
-        ("topologies", "title"),
-        ("┌", "border"),
-        label(f" {title} " if title else ""),
-    ]
+    named = label(f" {title} " if title else "")
+    head: Row = [("┐", "border"), ("topologies", "title"), ("┌", "border"), named]
     status: Row = [("simulated ", "warn")] if simulated else []
     tall = max(height, len(rows) + 2)
     drawn = framed(rows, width, tall, role=frame_role("sweep"), title=head, status=status)

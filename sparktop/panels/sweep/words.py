@@ -91,7 +91,7 @@ def moment_pieces(view: SweepView) -> list[Row]:
     beyond = now.key is None or at_a_rate or now.in_flight > now.key.concurrency
     asked = "" if now.key is None or beyond else f" of {now.key.concurrency}"
     pieces: list[Row] = [
-        [figure(numbers.rate(now.tps, 6).strip(), known=now.tps is not None), label(" tok/s")],
+        [figure(numbers.rate(now.tps, 6).strip(), known=now.tps is not None), label(" tok/s (2 s)")],
         [label("in flight "), figure(f"{now.in_flight}"), label(asked)],
         [
             label("TTFT p50 "),

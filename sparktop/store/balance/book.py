@@ -133,7 +133,8 @@ class BalanceBook:
         watch = self._watch(group.name)
         found, change = watch.update(judge_group(group, watch, at), at, now)
         quiet, when = self._is_own_load(group, at), Instant(at, now)
-        found = replace(found, in_sweep=quiet)
+        # What a router should do is no advice where a sweep chose the load.
+        found = replace(found, in_sweep=quiet, hint=None if quiet else found.hint)
         self._found[group.name], self._judged_at[group.name] = found, at
         held = alerts.get(self._alerts.get(group.name, ""))
         self._hold(found, alerts, when, quiet=quiet)

@@ -184,7 +184,19 @@ def _verdict(rows: Sequence[DifferenceRow], could_show: Mapping[str, CouldShow])
         found = "" if limit is None or limit.percent is None else f" ({could_show_words(limit)})"
         return f"{in_sentence(chosen[0].title)}: {_rest_words(rest, 'level')}{found}{also}"
     words = [*parts, *([_rest_words(rest, "more")] if rest else [])]
-    return f"{in_sentence(chosen[0].title)}: {', '.join(words)}"
+    also = _of_first_token(both, lengths=lengths) if chosen[0].more_is_better else ""
+    return f"{in_sentence(chosen[0].title)}: {', '.join(words)}{also}"
+
+
+def _of_first_token(rows: Sequence[DifferenceRow], *, lengths: bool) -> str:
+    """Return where the time to the first token changed, as the end of a sentence; "" without such a level."""
+    parts = []
+    for word, better in (("better", True), ("worse", False)):
+        found = [row for row in rows if row.title == METRICS["ttft_ms"].title and row.better is better]
+        if found:
+            span = _span([row.percent or 0.0 for row in found])
+            parts.append(f"{word} at {_where(found, lengths=lengths)} ({span})")
+    return f"; {METRICS['ttft_ms'].title}: {', '.join(parts)}" if parts else ""
 
 
 def _rest_words(rest: Mapping[str, int], what: str) -> str:

@@ -13,7 +13,7 @@ from textual.message import Message
 from sparktop.config.keys import KEYS, Key
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
-from sparktop.panels.board.bars import header_row
+from sparktop.panels.board.bars import header_row, scroll_keys
 from sparktop.panels.board.flat import flatten
 from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH, Boxes
 from sparktop.panels.board.scene import Drawn, PanelKey, Scene
@@ -192,8 +192,7 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
         elif self.view.filter:
             keys = [("esc", f"drops filter: {clean(self.view.filter, 20)}"), *keys]
         below = self._board_height - self._room - self._scroll
-        rest = [("↓", f"{below} more row{'' if below == 1 else 's'}")] if below > 0 else []
-        return [*([("↑", f"{self._scroll} above")] if self._scroll else []), *rest, *keys]
+        return [*scroll_keys(self._scroll, below), *keys]
 
     def show_as(self, view: View) -> None:
         """Draw with the view `view` (preset, boxes, sort orders, filters) and post `ViewChanged`."""

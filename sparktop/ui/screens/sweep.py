@@ -14,7 +14,7 @@ from sparktop.config.keys import SWEEP_KEYS, Key
 from sparktop.errors import UsageError
 from sparktop.graphics.cells import fit
 from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
-from sparktop.panels.board.bars import footer_row
+from sparktop.panels.board.bars import footer_row, scroll_keys
 from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH
 from sparktop.panels.board.too_small import too_small_rows
 from sparktop.panels.parts.rows import Row
@@ -179,7 +179,13 @@ class SweepScreen(Screen[None]):
                 )
         if self.page is Page.TOPOLOGIES and view.topologies is not None:
             return topology_screen(
-                view.topologies, width, room, plots=view.plots, title=view.title, simulated=view.simulated
+                view.topologies,
+                width,
+                room,
+                plots=view.plots,
+                title=view.title,
+                headline=view.headline or "",
+                simulated=view.simulated,
             )
         if self.page is Page.CURVES and view.plots:
             return curves_screen(view, width, room)
@@ -200,12 +206,9 @@ class SweepScreen(Screen[None]):
         several = self._evidence is not None and len(self._evidence.timelines) > 1
         keys = []
         for name in names:
-            if name == "turn":
-                keys += [("tab", "other run")] if several else []
-            else:
-                keys.append((table[name].shown, self._footer_word(table[name])))
-        below = self._height - self.room - self._scroll
-        return [("↓", f"{below} more row{'' if below == 1 else 's'}"), *keys] if below > 0 else keys
+            word = (table[name].shown, self._footer_word(table[name]))
+            keys += [word] if name != "turn" else [("tab", "other run")] if several else []
+        return [*scroll_keys(self._scroll, self._height - self.room - self._scroll), *keys]
 
     def _footer_word(self, key: Key) -> str:
         if key.name == "reference" and self.reference is not None:
@@ -371,7 +374,7 @@ class SweepScreen(Screen[None]):
         """
         if message.y == self.size.height - 1:
             actions = {key.shown: key.action for key in self.key_table}
-            actions |= {"↓": "step(1)", "tab": "turn(1)"}
+            actions |= {"↓": "step(1)", "↑": "step(-1)", "tab": "turn(1)"}
             for first, end, shown in self._spots:
                 if first <= message.x < end:
                     await self.run_action(actions[shown])
