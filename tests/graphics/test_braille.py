@@ -253,7 +253,7 @@ def test_what_waits_has_the_highest_dot() -> None:
     ("height", "wait", "is_coloured"),
     [(1, 2.0, False), (1, 15.0, False), (1, 24.0, True), (2, 2.0, False), (2, 30.0, True)],
 )
-def test_a_low_graph_has_the_colour_of_the_larger_part(
+def test_a_low_graph_has_the_colour_of_its_larger_part(
     height: int, wait: float, *, is_coloured: bool
 ) -> None:
     """There a cell is most of the picture: waiting colours only a cell of which it is the larger part."""

@@ -43,14 +43,12 @@ def _role(limit: Limit) -> str:
 def limit_note(limit: Limit) -> Row:
     """Return the verdict for the edge of a frame, with its parts separated so that the last ones may go.
 
-    The seconds that were judged come before all that may go.
+    A share of the time names the seconds that were judged.
     """
     words = limit.words.replace("; ", " · ")
-    title = limit.title
-    if limit.window_s is not None:
-        last = f" of the last {limit.window_s:.0f} s"
-        if _OF_THE_TIME in words:
-            words = words.replace(_OF_THE_TIME, last, 1)
-        elif "last " not in words:
-            title = f"{title}, {limit.window_s:.0f} s"
-    return [(f" {title}", _role(limit)), (f": {words} ", "muted")]
+    last = "" if limit.window_s is None else f"last {limit.window_s:.0f} s"
+    named = words.replace(_OF_THE_TIME, f" of the {last}", 1) if last else words
+    if limit.kind is LimitKind.UNKNOWN and named == words:
+        return [(f" {words} ({limit.title}) ", "muted")]
+    end = f" · {last}" if last and named == words else ""
+    return [(f" {limit.title}", _role(limit)), (f": {named}{end} ", "muted")]

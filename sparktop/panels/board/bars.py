@@ -117,7 +117,7 @@ def _joined(pieces: Sequence[Row], gap: int) -> Row:
 
 
 def scroll_keys(above: int, below: int) -> list[tuple[str, str]]:
-    """Return the keys that scroll, each with the number of rows that it brings into sight; [] without such."""
+    """Return the keys that scroll, each with the number of rows in its direction; [] without such rows."""
     more = [("↓", f"{below} more row{'' if below == 1 else 's'}")] if below > 0 else []
     return [*([("↑", f"{above} above")] if above > 0 else []), *more]
 

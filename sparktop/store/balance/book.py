@@ -133,7 +133,7 @@ class BalanceBook:
         watch = self._watch(group.name)
         found, change = watch.update(judge_group(group, watch, at), at, now)
         quiet, when = self._is_own_load(group, at), Instant(at, now)
-        # What a router should do is no advice where a sweep chose the load.
+        # A hint on the router would be wrong advice where a sweep chose the load.
         found = replace(found, in_sweep=quiet, hint=None if quiet else found.hint)
         self._found[group.name], self._judged_at[group.name] = found, at
         held = alerts.get(self._alerts.get(group.name, ""))
