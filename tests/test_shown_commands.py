@@ -83,7 +83,11 @@ def test_its_load_is_planned(
     (tmp_path / "conversations.jsonl").write_text("".join(TRACE % (60_000 * n, n) for n in range(30)))
     (tmp_path / "day.csv").write_text(CSV)
     here = re.sub(r"(?:[0-9]+\.){3}[0-9]+:[0-9]+", f"127.0.0.1:{server.port}", line)
-    here = re.sub(r" (spark-a|spark-b|proxy|cluster-tp2)(?![=\w])", f" --target \\1=http://127.0.0.1:{server.port}", here)
+    here = re.sub(
+        r" (spark-a|spark-b|proxy|cluster-tp2)(?![=\w])",
+        f" --target \\1=http://127.0.0.1:{server.port}",
+        here,
+    )
     assert main(shlex.split(here)[1:]) == 0
     assert len(plans) == 1
 

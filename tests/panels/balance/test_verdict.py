@@ -102,3 +102,17 @@ def test_a_panel_of_one_row_says_what_its_frame_does_not(width: int, text: str) 
         hint="try simple-shuffle or round-robin (power-of-two choices does not help), unless it fails",
     )
     assert row_text(value_line(balance, width)) == text
+
+
+def test_the_load_of_a_sweep_is_named_without_advice() -> None:
+    """A loss that the sweep's own load causes is no finding on the router."""
+    balance = group(
+        BalanceWord.OSCILLATING,
+        BalanceWord.OSCILLATING,
+        period_s=23.0,
+        lost_percent=35.0,
+        in_sweep=True,
+    )
+    assert row_text(value_line(balance, 60)) == "during the sweep: oscillating, every 23 s"
+    assert row_text(verdict_line(balance, 60)) == "oscillating (sweep) · every 23 s"
+    assert "lost" not in " ".join(row_text(piece) for piece in verdict_pieces(balance, ()))

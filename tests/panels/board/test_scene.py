@@ -11,7 +11,7 @@ from sparktop.colors.palette import palettes
 from sparktop.config.keys import KEYS
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.snapshot import BackendView, Snapshot
-from sparktop.panels.board.bars import footer_row, header_row
+from sparktop.panels.board.bars import footer_row, header_row, scroll_keys
 from sparktop.panels.board.flat import flatten
 from sparktop.panels.board.layout import Boxes
 from sparktop.panels.board.scene import PanelKey, Scene
@@ -155,6 +155,19 @@ def test_the_header_says_the_worst_thing_in_words(width: int, said: str) -> None
     assert "tok/s" in header
     several = replace(swinging, alerts=swinging.alerts * 3)
     assert "▲3 " in row_text(header_row(several, width))
+
+
+def test_the_header_names_the_seconds_of_its_rate_beside_a_sweep(playing: Snapshot) -> None:
+    """The sweep's panel has a rate of fewer seconds: without both windows they contradict each other."""
+    assert " tok/s (10 s) " in row_text(header_row(playing, 80, sweep="sweep 53 %"))
+    assert "(10 s)" not in row_text(header_row(playing, 80))
+
+
+def test_scroll_keys_count_the_rows_in_each_direction() -> None:
+    """At the top there is nothing above, at the end nothing below."""
+    assert scroll_keys(0, 13) == [("↓", "13 more rows")]
+    assert scroll_keys(2, 1) == [("↑", "2 above"), ("↓", "1 more row")]
+    assert scroll_keys(0, 0) == []
 
 
 def test_a_key_is_highlighted_in_its_word() -> None:

@@ -150,6 +150,13 @@ def test_topologies_mark_the_winner_with_its_percentage() -> None:
     assert any("c64" in one and "simple-shuffle" in one and "many at once" in one for one in rows)
 
 
+def test_topologies_begin_with_the_headline() -> None:
+    """The answer of the sweep is the first line, and the tables follow."""
+    rows = texts(topology_screen(published(), 80, 24, headline="cluster-tp2 wins from c = 4 up"))
+    assert "▸ cluster-tp2 wins from c = 4 up" in rows[1]
+    assert "when to use which" in rows[2]
+
+
 def test_huge_percentages_are_cut_not_spread_out() -> None:
     """An interval from two wild runs has no seven digits."""
     assert signed_percent(643_453.0) == ">+999 %"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sparktop.model.sweep_comparison import (
@@ -14,7 +16,7 @@ from sparktop.model.sweep_comparison import (
 )
 from sparktop.panels.parts.rows import row_text
 from sparktop.panels.sweep.difference import difference_screen
-from sparktop.sweep.view.difference import _rest_words
+from sparktop.sweep.view.difference import _of_first_token, _rest_words
 
 
 def row(
@@ -67,3 +69,13 @@ def test_the_headline_counts_each_kind() -> None:
     counts = {NO_DIFFERENCE: 2, NOT_CERTAIN: 1}
     assert _rest_words(counts, "more") == "not certain at 1 more, no difference shown at 2 more"
     assert _rest_words({NO_DIFFERENCE: 2}, "level") == "no difference shown at 2 levels"
+
+
+def test_the_headline_names_where_the_time_to_the_first_token_changed() -> None:
+    """A shorter time is better; levels without a significant change are not named."""
+    times = [
+        replace(row(percent, -50.0, 50.0, significant=sure), title="TTFT", more_is_better=False)
+        for percent, sure in ((-16.0, True), (-45.0, True), (2.0, False))
+    ]
+    assert _of_first_token(times, lengths=False) == "; TTFT: better at c4 (−16 % to −45 %)"
+    assert _of_first_token(times[2:], lengths=False) == ""

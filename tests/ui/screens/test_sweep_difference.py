@@ -118,8 +118,10 @@ async def test_what_is_taller_than_the_screen_scrolls() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
         top = app.text
+        assert "↓ " in app.rows[-2]
         assert "more rows" in app.rows[-2]
         await press(pilot, "j")
+        assert "↑ 1 above" in app.rows[-2]
         assert app.rows[2] == top.splitlines()[3]
         await press(pilot, "end")
         assert "c40" in app.text
