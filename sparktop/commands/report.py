@@ -31,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE|last|ref:NAME",
         help="a recording; a sweep's result, of the screen or the command line; last (default): the newest "
         "stored one; results of llama-benchy, vllm bench serve, aiperf or guidellm; published tables "
-        "(sparktop compare --list lists what there is). Further ones stand beside the first, further "
-        "recordings follow on",
+        "(sparktop compare --list lists what there is). Further sweeps of the same load are one comparison "
+        "with the first, others stand beside it, further recordings follow on",
     )
     parser.add_argument(
         "--from",
@@ -42,7 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "default: 15 min before the end",
     )
     parser.add_argument("--to", dest="end", metavar="TIME", help="of a recording; default: its end")
-    parser.add_argument("--target", metavar="NAME", help="this target alone: llama-benchy's format holds one")
+    parser.add_argument(
+        "--target", metavar="NAME", help="this target of each sweep alone: llama-benchy holds one"
+    )
     parser.add_argument(
         "--addresses", "--with-addresses", action="store_true", help="show the URLs of servers, never secrets"
     )
@@ -88,15 +90,55 @@ def _text(arguments: argparse.Namespace, form: str) -> str:
     from sparktop.sweep.compare.imports.files import choose, is_sweep
     from sparktop.sweep.formats.privacy import SweepPrivacy
     from sparktop.sweep.formats.written import sweep_report
-    from sparktop.sweep.result.store import load
 
     privacy = SweepPrivacy(arguments.addresses, arguments.anonymous)
     if first.startswith(_REFERENCE) or not is_sweep(Path(first)):
         return _of_any_tool(sources, form, arguments.target, privacy)
-    result = _of_target(load(Path(first)), arguments.target)
+    result, others = _joined(first, others, arguments.target)
     if others and form not in _FOR_PEOPLE:
         raise UsageError(f"--format {form} holds one sweep; sparktop compare --format json holds several")
     return sweep_report(result, form, privacy, choose(others).series if others else ())
+
+
+def _joined(first: str, others: list[str], target: str | None) -> tuple[SweepResult, list[str]]:
+    """Return (the result `first` with the targets of all sweeps among `others`, the rest of `others`).
+
+    A sweep with another load axis or other lengths is among the rest; a line on standard error says so.
+    `target` names the only target of each sweep that has one of this name; None means all.
+
+    Raises:
+        UsageError: a file cannot be read, or `first` has no target of this name.
+    """
+    from sparktop.sweep.compare.joined import NamedResult, can_join, joined  # late: as above
+    from sparktop.sweep.result.store import load
+
+    own = _of_target(load(Path(first)), target)
+    named, rest = [NamedResult(clean(Path(first).stem, 60), own)], []
+    for other in others:
+        result = load(Path(other)) if _is_own(other) else None
+        if result is None or not can_join(own, result):
+            rest.append(other)
+            if result is not None:
+                why = "has another load, lengths or conditions, and stands beside it"
+                tell(f"{clean(other, 200)}: {why} instead of in one comparison with {clean(first, 200)}")
+            continue
+        alone = target is not None and result.target(target) is not None
+        named.append(NamedResult(clean(Path(other).stem, 60), _of_target(result, target if alone else None)))
+    return joined(named), rest
+
+
+def _is_own(source: str) -> bool:
+    """Return whether `source` is a file of a sweep: neither a published table, NAME=FILE nor another tool's.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    from sparktop.sweep.compare.imports.files import is_sweep  # late: as above
+
+    path = Path(source)
+    if source.startswith(_REFERENCE) or ("=" in source and not path.exists()):
+        return False
+    return is_sweep(path)
 
 
 def _of_recording(paths: list[Path], form: str, arguments: argparse.Namespace) -> str:

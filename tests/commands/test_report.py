@@ -112,6 +112,52 @@ def test_further_sources_stand_beside_the_first(folder: Path, capsys: pytest.Cap
     assert "holds one sweep" in capsys.readouterr().err
 
 
+def test_several_sweeps_are_one_comparison(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Headline, winners and tables cover all of them, at the levels they share."""
+    before = stored(folder, made_sweep(("router", [made_level(2, step=0.5), made_level(4, step=0.5)])))
+    before = before.rename(before.with_name("before.json"))
+    after = stored(folder, made_sweep(("router", [made_level(4)]), ("spark", [made_level(4)])), 1)
+    after = after.rename(after.with_name("later.json"))
+    assert main(["report", str(before), str(after), "--format", "json"]) == 0
+    found = SweepResult.model_validate_json(capsys.readouterr().out)
+    assert [one.name for one in found.targets] == ["router@before", "router@later", "spark"]
+    assert found.plan.concurrency == (2, 4)
+    assert found.joined_from == ("before", "later")
+    assert found.comparison is not None
+    decode = next(row for row in found.comparison.rows if row.metric == "decode_tps")
+    assert decode.concurrency == 4
+    assert set(decode.values) == {"router@before", "router@later", "spark"}
+    assert decode.leaders == ("router@later", "spark")
+    assert main(["report", str(before), str(after), "--anonymous"]) == 0
+    assert "before" not in capsys.readouterr().out
+
+
+def test_a_target_is_compared_with_itself_over_time(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is not taken for the same server measured twice; a published table stands beside both."""
+    for minute, (name, step) in enumerate((("before", 0.5), ("later", 0.25))):
+        path = stored(folder, made_sweep(("router", [made_level(step=step)]), ("x", [made_level()])), minute)
+        path.rename(path.with_name(f"{name}.json"))
+    words = ["last", str(folder / "before.json"), "ref:spark-topologies-2026-03", "--target", "router"]
+    assert main(["report", *words]) == 0
+    text = capsys.readouterr().out
+    assert "`router@later`" in text.split("\n\n")[1]
+    assert "from `later` and `before`" in text
+    assert "## Beside `" in text
+    for absent in ("same server", "The same again", "x@later"):
+        assert absent not in text
+
+
+def test_a_sweep_of_another_load_stands_beside(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As another tool's result does; a line on standard error says why."""
+    first, other = made_sweep(), made_sweep(("b", [made_level()]))
+    other = other.model_copy(update={"plan": other.plan.model_copy(update={"tg": 8})})
+    paths = [str(stored(folder, first)), str(stored(folder, other, 1))]
+    assert main(["report", *paths]) == 0
+    out, err = capsys.readouterr()
+    assert "## Beside `" in out
+    assert "another load, lengths or conditions" in err
+
+
 def test_addresses_and_names_follow_the_options(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Names by default, URLs on request, neither if anonymous."""
     path = str(stored(folder, made_sweep(("ophelia", [made_level()]))))

@@ -33,7 +33,8 @@ from sparktop.sweep.follow.targets import FollowedTargets
 from sparktop.sweep.generator.wire.messages import BIN_S, TokenBin
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.axis import PlanResult
-from sparktop.sweep.result.results import ClientResult, LevelResult, SweepResult, TargetResult
+from sparktop.sweep.result.client import ClientResult
+from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.run.progress import (
     LevelMeasured,
     LoadTold,

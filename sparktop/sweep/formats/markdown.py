@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from sparktop.model.load import LoadKind, LoadMode
 from sparktop.model.sweep_comparison import AdviceRow
+from sparktop.model.text import names_in_words
 from sparktop.report.document.grid import Grid
 from sparktop.report.document.prose import plain
 from sparktop.report.document.section import Section, to_markdown
@@ -144,6 +145,7 @@ def _about(result: SweepResult) -> Iterator[str]:
         _prompts(result),
         f"{result.started_at:%Y-%m-%d %H:%M} UTC",
         f"sparktop {result.sparktop}",
+        f"from {names_in_words([code(name) for name in result.joined_from])}" if result.joined_from else "",
     ]
     yield " · ".join(part for part in parts if part)
     yield from _caveats(result)

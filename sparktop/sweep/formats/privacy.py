@@ -74,6 +74,8 @@ class SweepPrivacy(Privacy):
                 for name, one in value.items()
             }
         if isinstance(value, list):
+            if key == "joined_from" and self.anonymous:
+                return [f"file-{number}" for number in range(1, len(value) + 1)]
             return [self._tree(one, key, by_name=by_name) for one in value]
         return self._value(value, key) if isinstance(value, str) else value
 

@@ -60,11 +60,13 @@ def sweep_report(
 def _more(result: SweepResult, privacy: SweepPrivacy) -> list[Section]:
     """Return the last sections of a report: addresses that may be shown, and the command to repeat the sweep.
 
-    An anonymous report has no command.
+    An anonymous report has no command, and neither has a report on several sweeps.
     """
     known = [f"{code(one.name)}: {code(one.url)}" for one in result.targets if one.url]
     more = [Section("Addresses", items=tuple(known))] if known else []
-    command = "" if privacy.anonymous else repeat_command(result, addresses=privacy.addresses)
+    command = (
+        "" if privacy.anonymous or result.joined_from else repeat_command(result, addresses=privacy.addresses)
+    )
     return [*more, Section("The same again", command=command)] if command else more
 
 

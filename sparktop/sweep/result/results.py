@@ -17,6 +17,7 @@ from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.agents.parts import AgentsResult, UsersResult
 from sparktop.sweep.result.axis import AxisPart, LevelLoad, PlanResult, RanRun
 from sparktop.sweep.result.capacity import CapacityResult
+from sparktop.sweep.result.client import ClientResult
 from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.result.context import ContextPart
 from sparktop.sweep.result.figures import Latency, Rate, StreamRates
@@ -289,26 +290,6 @@ class TargetResult(Part):
         return tuple(sorted(self.levels, key=lambda one: (one.depth, lengths.index(one.pp), one.point)))
 
 
-class LoopLag(Part):
-    """How late the timers of the load generator's event loop fired, in milliseconds."""
-
-    mean: Number = None
-    p50: Number = None
-    p99: Number = None
-    max: Number = None
-
-
-class ClientResult(Part):
-    """The load generator's own speed during a sweep, and whether its measurements can be trusted."""
-
-    loop: Literal["uvloop", "asyncio"] | None = None
-    cpu_percent: Number = None
-    loop_lag_ms: LoopLag | None = None
-    connect_ms: Number = None
-    trustworthy: bool | None = None
-    reasons: tuple[Text, ...] = ()
-
-
 class Holds(Part):
     """The range of concurrencies at which one target meets all SLO conditions."""
 
@@ -357,6 +338,8 @@ class SweepResult(Part):
     comparison: ComparisonResult | None = None
     slo: SloResult | None = None
     capacity: CapacityResult | None = None
+    joined_from: tuple[Text, ...] = ()
+    """In reports as JSON on several sweeps, the names of their files without suffix; else empty."""
     headline: Text | None = None
     """The answer of the sweep in one sentence, in reports as JSON; None in stored files, from which it is
     computed, and where nothing was measured."""

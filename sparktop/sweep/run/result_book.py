@@ -19,11 +19,10 @@ from sparktop.sweep.plan.plan import Plan, TargetKind
 from sparktop.sweep.plan.slo import words_of
 from sparktop.sweep.result.axis import PlanResult, RanRun, axis_fields
 from sparktop.sweep.result.capacity import CapacityResult
+from sparktop.sweep.result.client import ClientResult, LoopLag
 from sparktop.sweep.result.results import (
-    ClientResult,
     Holds,
     LevelResult,
-    LoopLag,
     SloResult,
     SweepResult,
     TargetResult,

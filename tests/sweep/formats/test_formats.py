@@ -19,7 +19,8 @@ from sparktop.model.load import LoadKind
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.formats import csv_table, json_file, llama_benchy, markdown
 from sparktop.sweep.result import store as result_store
-from sparktop.sweep.result.results import ClientResult, Holds, LevelResult, SloResult, TargetResult, Validity
+from sparktop.sweep.result.client import ClientResult
+from sparktop.sweep.result.results import Holds, LevelResult, SloResult, TargetResult, Validity
 from sparktop.sweep.terms.definitions import GROWTH, METRICS
 from sparktop.sweep.terms.doubts import WORDS
 from tests.sweep.made_results import made_level, made_sweep
