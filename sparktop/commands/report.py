@@ -184,9 +184,10 @@ def _found(source: str) -> str:
 
 
 def last_stored() -> Path:
-    """Return the path of the newest readable sweep result in the store.
+    """Return the path of the newest sweep result in the store that has a measured level.
 
-    If standard error is a terminal, print the path there.
+    Without such a result, return the newest readable one. If standard error is a terminal, print the path
+    there. If newer results are passed over because nothing was measured, print that in any case.
 
     Raises:
         UsageError: no stored result can be read.
@@ -194,10 +195,17 @@ def last_stored() -> Path:
     from sparktop.sweep.result.store import stored, sweeps_folder  # late: as above
 
     folder = sweeps_folder(os.environ)
-    for one in reversed(stored(folder)):
-        if one.result is not None:
-            _tell_on_terminal(f"{clean(one.path, 300)}")
-            return one.path
+    known = [one for one in reversed(stored(folder)) if one.result is not None]
+    measured = (
+        number for number, one in enumerate(known) if one.result is not None and one.result.is_measured
+    )
+    if known:
+        skipped = next(measured, 0)
+        if skipped:
+            newer = "a newer sweep" if skipped == 1 else f"{skipped} newer sweeps"
+            tell(f"last: {newer} without a measured level passed over ({clean(known[0].path.name, 120)})")
+        _tell_on_terminal(f"{clean(known[skipped].path, 300)}")
+        return known[skipped].path
     raise UsageError(f"{clean(folder, 300)}: holds no sweep; make one with sparktop sweep, or name a FILE")
 
 

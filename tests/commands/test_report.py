@@ -54,6 +54,22 @@ def test_the_last_sweep_is_the_newest_that_can_be_read(
         assert "new,engine" in capsys.readouterr().out
 
 
+def test_the_last_sweep_is_the_newest_with_a_measured_level(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line on standard error says that a newer one is passed over; alone, it is reported."""
+    stored(folder, made_sweep(("failed", [])), minutes=2)
+    assert main(["report", "last", "--format", "csv"]) == 0
+    assert capsys.readouterr().err == ""
+    stored(folder, made_sweep(("old", [made_level()])), minutes=0)
+    stored(folder, made_sweep(("good", [made_level()])), minutes=1)
+    assert main(["report", "last", "--format", "csv"]) == 0
+    out, err = capsys.readouterr()
+    assert "good,engine" in out
+    assert "last: a newer sweep without a measured level passed over (" in err
+    assert err.count("\n") == 1
+
+
 def test_nothing_stored_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With the place and what to do."""
     assert main(["report"]) == 2

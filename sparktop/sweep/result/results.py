@@ -346,6 +346,11 @@ class SweepResult(Part):
 
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether at least one level was measured."""
+        return any(level.error is None for target in self.targets for level in target.levels)
+
     def prompt_lengths(self) -> list[int]:
         """Return the requested prompt lengths in tokens, ascending, of the plan and of all levels."""
         asked = {level.pp for target in self.targets for level in target.levels} | {self.plan.pp}
