@@ -57,7 +57,7 @@ FIGURES = (
     ("bootstrap", "requests of a prefill server that wait for a decode server; sending: to it"),
     ("prealloc", "requests of a decode server that wait for room; receiving: for their prompt"),
     ("run 15/16", "requests that run, of so many slots; wait: those in the queue"),
-    ("run+wait", "a graph of one or two rows shows those that wait from an eighth of those that run on"),
+    ("run+wait", "in one or two rows a cell shows those that wait only where they are its larger part"),
 )
 _BALANCE_NOTES = (
     ("… → …?", "the last minute says another word, not for long enough yet"),
