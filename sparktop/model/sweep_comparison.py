@@ -68,6 +68,8 @@ class CurvePoint(OnAxis):
     doubtful: bool = False
     """Whether a mark of the level says that the value is unreliable."""
     position: LoadPoint | None = None
+    missed: bool = False
+    """Whether too few requests met the condition that the plot shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,8 @@ class CurvePlot:
     more_is_better: bool
     lines: tuple[CurveLine, ...]
     limits: tuple[LimitLine, ...] = ()
+    is_condition: bool = False
+    """Whether the plot shows the quantile that a condition limits, or the share that met all of them."""
 
 
 @dataclass(frozen=True, slots=True)

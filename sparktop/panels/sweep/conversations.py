@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import groupby
 
+from sparktop.graphics.axis import time_axis
 from sparktop.model.activity import LETTERS, Activities, Doing
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.rows import Row, fit_row, merged, row_width
@@ -26,6 +27,8 @@ _FILLED, _MOST_SLOTS = 0.75, 4
 """Least share of the width that is filled once there is enough to show, and most time slots per cell."""
 _MOST_CELLS = 4
 """Most cells per time slot."""
+_AROUND, _LEAST_BODY = 2, 2
+"""Rows above and below the picture, the legend and the time axis, and its least height with both."""
 _NAMED = 9
 _COUNTED = "how many do what"
 """Label of the columns, whose rows are no users or agents."""
@@ -33,24 +36,31 @@ _COUNTED = "how many do what"
 
 def conversations_height(activities: Activities, most: int) -> int:
     """Return the number of rows, `most` at most, that the picture of `activities` needs."""
-    return min(most, 1 + len(activities.each)) if activities.each else most
+    return min(most, _AROUND + len(activities.each)) if activities.each else most
 
 
 def conversations_rows(activities: Activities, width: int, height: int) -> list[Row]:
     """Draw users or agents as exactly `height` rows of `width` cells; the right edge is now.
 
-    The first row says how many do what. Below it each has a row, or where these do not fit, columns show how
-    many do what over time.
+    The first row says how many do what now. Below it each has a row, or where these do not fit, columns show
+    how many do what over time. The last row is their time axis, where there is room for it.
     """
     cells = max(4, width - GUTTER)
     slots = max(1, min(_MOST_SLOTS, int(len(activities.counts) / (_FILLED * cells))))
     # Few slots are widened: a level that has just begun fills the room, too.
     wide = max(1, min(_MOST_CELLS, cells // max(1, len(activities.counts))))
     rows = [_legend(activities, min(cells * slots, len(activities.counts)) * activities.step_s, cells)]
-    if activities.each and 1 + len(activities.each) <= height:
-        rows += [_lane(activities, number, cells, slots, wide) for number in range(len(activities.each))]
-    elif height > 1:
-        rows += _columns(activities, cells, height - 1, slots, wide)
+    each = len(activities.each)
+    has_axis = height >= (_AROUND + each if 0 < each < _LEAST_BODY else _AROUND + _LEAST_BODY)
+    body = height - 1 - has_axis
+    if 0 < each <= body:
+        rows += [_lane(activities, number, cells, slots, wide) for number in range(each)]
+    elif body > 0:
+        rows += _columns(activities, cells, body, slots, wide)
+    if has_axis:
+        drawn = min(cells, wide * -(-len(activities.counts) // slots))
+        ago = time_axis(drawn, slots * activities.step_s / wide / 2)
+        rows.append([(" " * (width - drawn), "text"), label(ago)])
     blank: list[Row] = [[]] * max(0, height - len(rows))
     return [merged(fit_row(row, width)) for row in [*rows, *blank][:height]]
 
@@ -67,15 +77,20 @@ def _legend(activities: Activities, span_s: float, cells: int) -> Row:
         shown = _BEGUN + sign if doing is Doing.TOOL else sign
         parts.append([(shown, role), (f" {count}", "title" if count else "muted"), label(f" {doing.value}")])
     apart = "   " if sum(map(row_width, parts)) + 3 * len(parts) <= cells else " "
-    row: Row = [*fit_row([label(f"last {span_s:.0f} s")], GUTTER)]
+    head: Row = [(_name(activities), "accent"), label(f" last {span_s:.0f} s")]
+    row: Row = [*fit_row(head, max(GUTTER, row_width(head) + 1))]
     for part in parts:
         row += [*part, (apart, "text")]
     return row
 
 
+def _name(activities: Activities) -> str:
+    return "users" if activities.people else "agents"
+
+
 def _lane(activities: Activities, number: int, cells: int, slots: int, wide: int) -> Row:
     text = activities.each[number]
-    name = f"{'user' if activities.people else 'agent'} {number + 1}"
+    name = f"{_name(activities).removesuffix('s')} {number + 1}"
     doing = next((one for one, letter in LETTERS.items() if text[-1:] == letter), Doing.THINK)
     row = [*fit_row([label(name)], _NAMED), *fit_row([(doing.value, _SIGNS[doing][1])], GUTTER - _NAMED)]
     parts = [part for part in _parts(text, cells, slots) for _ in range(wide)]
@@ -88,22 +103,24 @@ def _lane(activities: Activities, number: int, cells: int, slots: int, wide: int
 
 
 def _parts(text: str, cells: int, slots: int) -> list[str]:
-    """Return the slots of each cell, of which the last one is full; at most `cells`."""
+    """Return the slots of each cell, at most `cells`; of the last cell the newest only, which is now."""
     first = max(0, len(text) - cells * slots)
-    return [text[max(first, end - slots) : end] for end in range(len(text), first, -slots)][::-1]
+    parts = [text[max(first, end - slots) : end] for end in range(len(text), first, -slots)][::-1]
+    return [*parts[:-1], text[-1:]] if parts else []
 
 
 def _columns(activities: Activities, cells: int, height: int, slots: int, wide: int) -> list[Row]:
     """Draw how many do what as columns of `height` cells, the servers' work at the bottom."""
     counts = activities.counts[-cells * slots :]
     ends = list(range(len(counts), 0, -slots))[::-1]
-    each = [_column(counts[max(0, end - slots) : end], height) for end in ends]
+    # The last column is now, as the numbers above it are.
+    each = [_column(counts[max(0, end - (slots if end < len(counts) else 1)) : end], height) for end in ends]
     columns = [column for column in each for _ in range(wide)]
     total = sum(activities.counts[-1]) if activities.counts else 0
     rows: list[Row] = []
     for at in range(height):
         top = f"{total}┤" if at == 0 else "0┤" if at == height - 1 else ""
-        name = ("users" if activities.people else "agents", _COUNTED)[at] if at < min(2, height - 1) else ""
+        name = _COUNTED if at == 1 and height > _LEAST_BODY else ""
         row = [
             *fit_row([label(name)], GUTTER - len(top)),
             (top, "muted"),

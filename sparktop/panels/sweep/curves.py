@@ -41,6 +41,8 @@ _ROUND = tuple(step * 10.0**power for step in (1, 5, 2) for power in range(-3, 7
 """Values that a logarithmic scale labels, the roundest first."""
 _LIMIT = 1000
 """Number of the layer of limit lines in the dot grid; curves have the index of their line."""
+_MISSED = 1001
+"""Number of the layer of points that miss the limit of their plot."""
 _AROUND = 3
 """Cells on each side of a concurrency over which a limit that holds only for it is drawn."""
 _MARGIN = 0.06
@@ -116,7 +118,7 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     parts = zip(_scale(tall, place), grid.rows(), names, strict=True)
     body = [[*scale, *_colored(runs), *name] for scale, runs, name in parts]
     below = labelled([(one.value, one.words) for one in points], place.axis)
-    better = better_words(more=plot.more_is_better)
+    better = better_words(more=plot.more_is_better, mean=not plot.is_condition)
     if place.bottom:
         better = f"logarithmic, {better}"
     rows = [
@@ -200,7 +202,7 @@ def _scale(tall: int, place: _Place) -> list[Row]:
 def _role(layer: int) -> str:
     if layer == NOTHING:
         return "text"
-    return "title" if layer == _LIMIT else part_role(layer)
+    return {_LIMIT: "title", _MISSED: "bad"}.get(layer) or part_role(layer)
 
 
 def _colored(runs: Sequence[tuple[str, int]]) -> Row:
@@ -318,7 +320,7 @@ def _draw_marks(place: _Place, plot: CurvePlot, worst_first: Sequence[int]) -> N
     for index in worst_first:
         for point in plot.lines[index].points:
             column, row = place.x(point.point.value) // 2, place.grid.row_of(place.y(point.value.mean))
-            place.grid.put(column, row, line_letter(plot.lines, index), index)
+            place.grid.put(column, row, line_letter(plot.lines, index), _MISSED if point.missed else index)
 
 
 def _met_ends(place: _Place, plot: CurvePlot) -> dict[int, str]:

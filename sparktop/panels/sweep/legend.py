@@ -12,9 +12,12 @@ from sparktop.panels.parts.rows import Row, fit_row
 from sparktop.panels.parts.sentences import flowed, wrapped
 
 
-def better_words(*, more: bool) -> str:
-    """Return the text beside a plot's title: whether `more` is better; latencies are means over requests."""
-    return "higher is better" if more else "mean, lower is better"
+def better_words(*, more: bool, mean: bool = True) -> str:
+    """Return the text beside a plot's title: whether `more` is better.
+
+    Latencies are means over requests if `mean`, else the quantile that the title names.
+    """
+    return "higher is better" if more else f"{'mean, ' if mean else ''}lower is better"
 
 
 def line_letter(lines: Sequence[CurveLine], index: int) -> str:
@@ -49,6 +52,8 @@ def legend_rows(plots: Sequence[CurvePlot], width: int) -> list[Row]:
     rows = flowed(legend_pieces(plots), width)
     if len(rows) > 1:
         rows = flowed(legend_pieces(plots, short=True), width)
+    if any(point.missed for plot in plots for line in plot.lines for point in line.points):
+        rows.append([("A", "bad"), label(" misses the limit")])
     limits = dict.fromkeys(limit.words for plot in plots for limit in plot.limits)
     for words in limits:
         upright = any(limit.upright for plot in plots for limit in plot.limits if limit.words == words)

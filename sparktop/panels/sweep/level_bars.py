@@ -49,7 +49,7 @@ def _block(plot: CurvePlot, width: int, tall: int, room: int) -> list[Row]:
 
     The value has `room` cells, the same in all plots, so that their bars begin and end alike.
     """
-    better = better_words(more=plot.more_is_better)
+    better = better_words(more=plot.more_is_better, mean=not plot.is_condition)
     top = nice_ceiling(max(line.points[0].value.mean for line in plot.lines))
     names = min(_NAME, max(cell_width(line.name) for line in plot.lines))
     words = [fit(_value_words(line.points[0].value), room, "right") for line in plot.lines]

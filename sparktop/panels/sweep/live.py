@@ -46,6 +46,8 @@ _KEY_NAME = GUTTER - 5
 _TPS, _FLIGHT, _TTFT = 4, 3, 4
 """Least heights in rows of the tracks of token rate, requests in flight and TTFT, before small tracks get any
 rows."""
+_PAUSE = "·"
+"""Stands for requests of a level that are not in flight, such as those of agents in pauses."""
 _LEAST_WITH_LANES = 6
 """Least rows of the graphs with a picture of users or agents below them."""
 
@@ -159,19 +161,35 @@ def _in_flight(axis: SweepAxis, height: int) -> list[Row]:
     live = axis.live
     asked = axis.columns(live.concurrency)
     flying = axis.columns(live.in_flight)
-    missing = [
-        None if wanted is None else max(0.0, wanted - (there or 0.0))
-        for wanted, there in zip(asked, flying, strict=True)
-    ]
     both = [value for value in (*asked, *flying) if value is not None]
     top = nice_ceiling(max(both, default=0.0), 4.0)
-    rows = stacked_rows(flying, missing, axis.width, height, top, ("running", "waiting"), end_slot=1)
+    drawn = area_rows(flying, axis.width, height, top, "running", end_slot=1)
+    reached = [0.0 if value is None else height * value / top for value in axis.cells(live.concurrency)]
+    rows = [_with_pauses(row, reached, height - 1 - index) for index, row in enumerate(drawn)]
     newest, wanted = _newest(live.in_flight), _newest(live.concurrency)
     now = newest if live.in_flight_now is None else live.in_flight_now
     known = wanted is not None and (now is None or now <= wanted)
     value = value_now(numbers.count(now, 4), f"of {wanted:.0f}" if known else "")
     left = gutter(("in flight", "accent"), value, numbers.tick(top), "0", height)
+    if height >= _FLIGHT and any(_PAUSE in text for row in rows for text, _ in row):
+        key: Row = [(" ", "text"), (_PAUSE, "muted"), label(" no request")]
+        left[2] = gutter_row(key, "0" if height == _FLIGHT else "")
     return beside_gutter(left, with_edges(rows, axis.edges))
+
+
+def _with_pauses(row: Row, reached: Sequence[float], above: int) -> Row:
+    """Return a row of the graph with dots in empty cells up to the level's load.
+
+    `reached` is the height of that load in rows for each cell; `above` rows are below this one.
+    """
+    result: Row = []
+    at = 0
+    for text, role in row:
+        for column, char in enumerate(text, at):
+            pauses = char == " " and reached[column] > above
+            result.append((_PAUSE, "muted") if pauses else (char, role))
+        at += len(text)
+    return merged(result)
 
 
 def _newest(values: Slots) -> float | None:

@@ -27,6 +27,7 @@ from sparktop.sweep.result.results import (
     SweepResult,
     TargetResult,
 )
+from sparktop.sweep.run.capacity.causes import with_common_causes
 from sparktop.sweep.run.climb import slots_of
 from sparktop.sweep.run.open_loop.replay import trace_plan
 from sparktop.sweep.run.preparation import PreparedTarget
@@ -137,6 +138,8 @@ class ResultBook:
     def finish(self, status: Status, reason: str | None, finished_at: datetime) -> SweepResult:
         """Store how the sweep ended, compare the targets if several were measured, and return the result."""
         self._change(status=status, stop_reason=reason, finished_at=finished_at.astimezone(UTC))
+        if self.result.capacity is not None:
+            self._change(targets=with_common_causes(self.result.targets))
         series = [one for one in series_of(self.result) if one.levels]
         if len(series) > 1:
             self._change(comparison=compare(series))

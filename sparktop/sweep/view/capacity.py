@@ -183,7 +183,8 @@ def _line(found: CapacityResult, name: str, seen: _Seen) -> CurveLine:
     points = []
     for load, one in seen:
         if (known := _measured(one)) is not None:
-            points.append(CurvePoint(max(1, round(load)), known, position=found.point(load)))
+            missed = one.met_percent is not None and one.met_percent < (one.needed_percent or 0.0)
+            points.append(CurvePoint(max(1, round(load)), known, position=found.point(load), missed=missed))
     return CurveLine(name, tuple(points))
 
 
@@ -211,7 +212,9 @@ def _plot(one: ConditionResult, lines: tuple[CurveLine, ...]) -> CurvePlot:
         limit, unit, more = one.limit or 0.0, "tok/s" if one.at_least else "ms", one.at_least
     metric = f"condition {one.condition}"
     drawn = LimitLine(metric, f"limit for {needed} of the requests", limit, short=f"limit: {short}")
-    return CurvePlot(metric, title, unit, "", more_is_better=more, lines=lines, limits=(drawn,))
+    return CurvePlot(
+        metric, title, unit, "", more_is_better=more, lines=lines, limits=(drawn,), is_condition=True
+    )
 
 
 def _ahead(found: CapacityResult, answer: CapacityAnswer, now: float | None, most: float) -> str:

@@ -116,6 +116,22 @@ def test_two_servers_have_two_colours_where_their_names_have_rows() -> None:
     assert "prompt" not in roles(low[1:3])
 
 
+def test_what_is_not_in_flight_is_no_queue() -> None:
+    """Six of eight agents have a request in flight: the graph reaches six, and dots say what is missing."""
+    live = replace(
+        live_of(30.0, ("proxy", 8)),
+        in_flight=(6.0,) * 30,
+        in_flight_now=6.0,
+        concurrency=(8.0,) * 30,
+    )
+    rows = live_rows(live, NAMES, 80, 20)
+    at = next(index for index, row in enumerate(rows) if row_text(row).startswith("in flight"))
+    graph = rows[at : at + 3]
+    assert "·" in row_text(graph[0])[GUTTER:] or "·" in row_text(graph[1])[GUTTER:]
+    assert row_text(graph[2])[:GUTTER].split()[:3] == ["·", "no", "request"]
+    assert not any("waiting" in role for row in graph for _, role in row)
+
+
 def test_requests_beyond_the_level_are_not_of_it() -> None:
     """Traffic between prompts that are sent twice has four requests in flight, the level one."""
     live = replace(

@@ -109,15 +109,35 @@ def test_a_level_that_meets_the_conditions_by_a_hair_may_fail() -> None:
         }
     )
     answer = CapacityAnswer(holds=9, fails=10, complete=True, interval=(9, 11), probes=(met,))
-    assert _words(answer).startswith("9 agents hold; 10 may fail: p10 stream")
-    likely = met.model_copy(update={"fails_percent": 67.3, "certain": False})
-    assert _words(answer.model_copy(update={"probes": (likely,)})).startswith(
-        "9 agents hold; 10 fail with a probability of 67 %: p10 stream"
+    assert "; 10 is at the limit: p10 stream 14.2 tok/s (limit 15 tok/s), 91 % of 120 " in _words(answer)
+
+    def with_chance(percent: float) -> str:
+        likely = met.model_copy(update={"fails_percent": percent})
+        return _words(answer.model_copy(update={"probes": (likely,)}))
+
+    assert with_chance(67.3).startswith(
+        "9 agents hold; 10 is at the limit: p10 stream 14.2 tok/s (limit 15 tok/s), 91 % of 120 requests met "
+        "it where 90 % must: too few to be sure (67 % that it fails); "
     )
+    assert "; 10 fail: p10 stream" in with_chance(96)
+    assert "must, but the levels beside it say so (96 % that it fails); " in with_chance(96)
+
+
+def test_a_level_that_misses_a_condition_by_a_hair_is_at_the_limit() -> None:
+    """Until its probability to fail reaches 95 %, whatever its own value is; of a rate before its reasons."""
+    answer = CapacityAnswer(holds=9, fails=10, complete=True, interval=(9, 11))
+    unsure = answer.model_copy(update={"probes": (FAILING.model_copy(update={"fails_percent": 80.0}),)})
+    assert "71 % of 120 requests met it where 90 % must: too few to be sure (80 % that it fails)" in _words(
+        unsure
+    )
+    sure = answer.model_copy(update={"probes": (FAILING.model_copy(update={"fails_percent": 95.0}),)})
+    assert _words(sure).startswith("9 agents hold; 10 fail: p90 TTFT after a tool 3.6 s (limit 2 s); ")
+    rate = _words(unsure, AGENTS.model_copy(update={"load": LoadKind.RATE}))
+    assert "; 10 /s is at the limit, too few to be sure (80 % that it fails): " in rate
 
 
 def test_a_condition_that_is_met_says_by_how_many() -> None:
-    """With the interval of the share: a value beside its limit reads as a pass."""
+    """Beside how many must: a value beside its limit reads as a pass."""
     one = ConditionResult(
         condition="stream_tps ≥ 15",
         needed_percent=90.0,
@@ -125,7 +145,7 @@ def test_a_condition_that_is_met_says_by_how_many() -> None:
         interval_percent=(73.1, 97.2),
         requests=67,
     )
-    assert met_words(one) == ", met by 91 % of 67 requests (73 to 97 %), 90 % must"
+    assert met_words(one) == ", 91 % of 67 requests met it where 90 % must"
     assert met_words(one.model_copy(update={"met_percent": None})) == ""
 
 

@@ -13,6 +13,7 @@ from sparktop.sweep.result.capacity import (
     RanOut,
 )
 from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.run.capacity.causes import LIMITS_OF_STEPS, common_cause, with_common_cause
 from sparktop.sweep.run.capacity.judgement import Judged, Shares
 from sparktop.sweep.run.capacity.search import CapacitySearch
 from sparktop.sweep.run.slo.judgement import Verdict
@@ -60,9 +61,16 @@ def capacity_answer(
 
 def _ran_out(levels: dict[float, LevelResult], holds: float | None, seen: float) -> RanOut:
     """Return what held the servers back at the load `seen`, and what else at the border, by the levels."""
-    found = ran_out(levels[seen], seen)
+    cause, own = common_cause(levels.values()), levels[seen].limited_by
+    evident = seen
+    if cause is not None and own is not None and own.kind in LIMITS_OF_STEPS:
+        alike = [
+            at for at, one in levels.items() if one.limited_by is not None and one.limited_by.kind == cause
+        ]
+        evident = min(alike, key=lambda at: (abs(at - seen), at))
+    found = ran_out(levels[evident], evident)
     elsewhere: dict[str, tuple[float, ...]] = {}
-    for value, level in sorted(levels.items()):
+    for value, level in sorted(with_common_cause(levels).items()):
         kind = None if level.limited_by is None else level.limited_by.kind
         if (value == holds or value > seen) and kind not in {None, found.kind, *_NO_REASON}:
             elsewhere[kind or ""] = (*elsewhere.get(kind or "", ()), value)

@@ -21,6 +21,8 @@ from sparktop.sweep.result.results import SweepResult
 _RUN_OUT = {LimitKind.KV.value, LimitKind.SLOTS.value, LimitKind.BANDWIDTH.value}
 """Limits that are used up; others hold a server back."""
 _MINIMUM = "at least "
+_SURE_PERCENT = 95.0
+"""Probability from which on a level is said to fail."""
 _MS, _SECONDS_FROM = 1000.0, 1000.0
 _NAMES = {
     "ttft": "TTFT",
@@ -111,18 +113,33 @@ def _held(found: CapacityResult, answer: CapacityAnswer) -> str:
             return "unknown: " + ("no request was measured" if answer.probes else "no level was completed")
         how = "at least " if answer.at_least else "so far "
         return how + _verb(kind, answer.holds, "hold", amount(kind, answer.holds))
-    why = why_words(found, fails)
     if not answer.holds:
-        return f"none hold: {_verb(kind, fails.value, 'fail', amount(kind, fails.value))}: {why}"
+        return f"none hold: {_failing(found, fails, amount(kind, fails.value))}"
     held = _verb(kind, answer.holds, "hold", amount(kind, answer.holds))
-    return f"{held}; {amount(kind, fails.value, bare=True)} {_failing(fails)}: {why}"
+    return f"{held}; {_failing(found, fails, amount(kind, fails.value, bare=True))}"
 
 
-def _failing(probe: ProbeResult) -> str:
-    """Return how surely a level fails: "fail", or "fail with a probability of 62 %"."""
-    if not probe.certain and probe.fails_percent is not None:
-        return f"fail with a probability of {probe.fails_percent:.0f} %"
-    return "may fail" if _is_met(probe) else "fail"
+def _failing(found: CapacityResult, probe: ProbeResult, subject: str) -> str:
+    """Return that the level `subject` fails, or is at the limit where that is not certain, and why."""
+    why = why_words(found, probe)
+    chance = None if probe.fails_percent is None else f"{probe.fails_percent:.0f} % that it fails"
+    if not _is_at_limit(probe):
+        fail = "fails" if probe.value == 1 and found.load is not LoadKind.RATE else "fail"
+        beside = f", but the levels beside it say so ({chance})" if chance and _is_met(probe) else ""
+        return f"{subject} {fail}: {why}{beside}"
+    unsure = "too few to be sure" + ("" if chance is None else f" ({chance})")
+    if found.load is LoadKind.RATE:  # whose reason ends with another condition
+        return f"{subject} is at the limit, {unsure}: {why}"
+    return f"{subject} is at the limit: {why}: {unsure}"
+
+
+def _is_at_limit(probe: ProbeResult) -> bool:
+    """Return whether it is not certain that a level fails."""
+    if probe.certain or probe.trouble is not None:
+        return False
+    if probe.fails_percent is None:  # an older file
+        return _is_met(probe)
+    return probe.fails_percent < _SURE_PERCENT
 
 
 def _is_met(probe: ProbeResult) -> bool:
@@ -169,17 +186,15 @@ def why_words(found: CapacityResult, probe: ProbeResult) -> str:
     worst = min(short or single, key=room_of, default=None)
     if worst is None:
         return "no request was measured"
-    return condition_words(worst) + ("" if short else met_words(worst))
+    return condition_words(worst) + ("" if short and not _is_at_limit(probe) else met_words(worst))
 
 
 def met_words(one: ConditionResult) -> str:
-    """Return how many requests met a condition: ", met by 91 % of 67 requests (82 to 96 %), 90 % must"."""
+    """Return how many requests met a condition: ", 91 % of 67 requests met it where 90 % must"."""
     if one.met_percent is None or one.needed_percent is None:
         return ""
-    low, high = one.interval_percent or (None, None)
-    sure = "" if low is None or high is None else f" ({low:.0f} to {high:.0f} %)"
-    many = f" of {one.requests} requests" if one.requests else ""
-    return f", met by {one.met_percent:.0f} %{many}{sure}, {one.needed_percent:g} % must"
+    many = f" of {one.requests} requests" if one.requests else " of the requests"
+    return f", {one.met_percent:.0f} %{many} met it where {one.needed_percent:g} % must"
 
 
 def room_of(one: ConditionResult) -> float:
