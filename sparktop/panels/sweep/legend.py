@@ -44,6 +44,8 @@ def legend_pieces(plots: Sequence[CurvePlot], *, short: bool = False) -> list[Ro
         pieces.append([(f"{letter} {sample}", part_role(index)), (name, "text"), *where])
     if any(point.value.low is not None for line in lines for point in line.points):
         pieces.append([("┬┴", "text"), label(f" 95 %{'' if short else ' interval'}, where there is room")])
+    if any(point.missed for plot in plots for line in plot.lines for point in line.points):
+        pieces.append([("A", "bad"), label(" misses the limit")])
     return pieces
 
 
@@ -52,8 +54,6 @@ def legend_rows(plots: Sequence[CurvePlot], width: int) -> list[Row]:
     rows = flowed(legend_pieces(plots), width)
     if len(rows) > 1:
         rows = flowed(legend_pieces(plots, short=True), width)
-    if any(point.missed for plot in plots for line in plot.lines for point in line.points):
-        rows.append([("A", "bad"), label(" misses the limit")])
     limits = dict.fromkeys(limit.words for plot in plots for limit in plot.limits)
     for words in limits:
         upright = any(limit.upright for plot in plots for limit in plot.limits if limit.words == words)

@@ -109,14 +109,14 @@ def test_a_level_that_meets_the_conditions_by_a_hair_may_fail() -> None:
         }
     )
     answer = CapacityAnswer(holds=9, fails=10, complete=True, interval=(9, 11), probes=(met,))
-    assert "; 10 is at the limit: p10 stream 14.2 tok/s (limit 15 tok/s), 91 % of 120 " in _words(answer)
+    assert "; 10 is at the limit: p10 stream 14.2 tok/s (limit 15), 91 % of 120 " in _words(answer)
 
     def with_chance(percent: float) -> str:
         likely = met.model_copy(update={"fails_percent": percent})
         return _words(answer.model_copy(update={"probes": (likely,)}))
 
     assert with_chance(67.3).startswith(
-        "9 agents hold; 10 is at the limit: p10 stream 14.2 tok/s (limit 15 tok/s), 91 % of 120 requests met "
+        "9 agents hold; 10 is at the limit: p10 stream 14.2 tok/s (limit 15), 91 % of 120 requests met "
         "it where 90 % must: too few to be sure (67 % that it fails); "
     )
     assert "; 10 fail: p10 stream" in with_chance(96)

@@ -69,6 +69,8 @@ def _ran_out(levels: dict[float, LevelResult], holds: float | None, seen: float)
         ]
         evident = min(alike, key=lambda at: (abs(at - seen), at))
     found = ran_out(levels[evident], evident)
+    if evident != seen:
+        found = found.model_copy(update={"hint": None})  # what would help at another level
     elsewhere: dict[str, tuple[float, ...]] = {}
     for value, level in sorted(with_common_cause(levels).items()):
         kind = None if level.limited_by is None else level.limited_by.kind

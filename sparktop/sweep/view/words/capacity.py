@@ -20,7 +20,7 @@ from sparktop.sweep.result.results import SweepResult
 
 _RUN_OUT = {LimitKind.KV.value, LimitKind.SLOTS.value, LimitKind.BANDWIDTH.value}
 """Limits that are used up; others hold a server back."""
-_MINIMUM = "at least "
+_MINIMUM, _TPS = "at least ", " tok/s"
 _SURE_PERCENT = 95.0
 """Probability from which on a level is said to fail."""
 _MS, _SECONDS_FROM = 1000.0, 1000.0
@@ -205,16 +205,18 @@ def room_of(one: ConditionResult) -> float:
 
 
 def condition_words(one: ConditionResult) -> str:
-    """Return a condition with its value as text: "p90 TTFT after a tool 3.6 s (limit 2 s)"."""
+    """Return a condition with its value: "p90 TTFT 3.6 s (limit 2 s)", "p10 stream 14.2 tok/s (limit 15)"."""
     name, value, limit = condition_parts(one)
+    if one.at_least and one.value is not None:
+        limit = limit.removesuffix(_TPS)  # as the value has it
     return f"{name} {value} (limit {limit.removeprefix(_MINIMUM)})"
 
 
 def condition_parts(one: ConditionResult) -> tuple[str, str, str]:
     """Return (name, value, limit) of a condition as text: ("p90 TTFT", "3.6 s", "2 s")."""
     if one.at_least:
-        value = "–" if one.value is None else f"{one.value:.1f} tok/s"
-        return f"{_quantile(one)} stream", value, f"{_MINIMUM}{one.limit:g} tok/s"
+        value = "–" if one.value is None else f"{one.value:.1f}{_TPS}"
+        return f"{_quantile(one)} stream", value, f"{_MINIMUM}{one.limit:g}{_TPS}"
     name, _, _ = (one.figure or "all").removesuffix("_ms").rpartition("_")
     value = "beyond all answers" if one.value is None else time_words(one.value)
     return f"{_quantile(one)} {_NAMES.get(name, name)}", value, time_words(one.limit or 0.0)
