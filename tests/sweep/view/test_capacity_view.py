@@ -9,6 +9,9 @@ import pytest
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.sweep_comparison import Measured
+from sparktop.panels.parts.rows import row_text
+from sparktop.panels.sweep.curves import curve_rows
+from sparktop.panels.sweep.legend import legend_rows
 from sparktop.panels.sweep.table import columns_for
 from sparktop.simulation.calibration import SOLO
 from sparktop.sweep.plan.order import load_at
@@ -90,3 +93,29 @@ def test_a_rate_is_decided_by_the_requests_that_met_all_limits() -> None:
     (plot,) = condition_plots(found)
     assert (plot.unit, [one.value for one in plot.limits]) == ("%", [95.0])
     assert plot.lines[0].points[0].value == Measured(93.0, 86.0, 97.0)
+
+
+def test_points_that_miss_the_condition_have_the_colour_of_failing() -> None:
+    """The plot shows a quantile, which is no mean."""
+    late = ConditionResult(
+        condition="ttft_p90_ms ≤ 2000",
+        figure="ttft_p90_ms",
+        limit=2000.0,
+        value=1500.0,
+        needed_percent=90.0,
+        met_percent=92.0,
+    )
+    missed = late.model_copy(update={"value": 3000.0, "met_percent": 70.0})
+    probes = tuple(
+        ProbeResult(value=load, holds=one is late, certain=True, conditions=(one,))
+        for load, one in ((1, late), (2, late), (4, missed))
+    )
+    answers = {"spark": CapacityAnswer(holds=2, fails=4, probes=probes)}
+    (plot,) = condition_plots(
+        CapacityResult(load=LoadKind.AGENTS, conditions=(late.condition,), answers=answers)
+    )
+    rows = curve_rows(plot, 60, 12)
+    assert row_text(rows[0]).endswith("─ lower is better ─")
+    marks = [role for row in rows for text, role in row for char in text if char == "A"]
+    assert sorted(role == "bad" for role in marks) == [False, False, True]
+    assert any(("A", "bad") in row for row in legend_rows((plot,), 60))

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from sparktop.model.load import LoadKind
+from sparktop.sweep.plan.capacity import parse_conditions
+from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.result.results import LevelResult, LimitSide
+from sparktop.sweep.run.capacity.answer import capacity_answer
 from sparktop.sweep.run.capacity.causes import common_cause, with_common_cause
+from sparktop.sweep.run.capacity.judgement import Judged, Shares
+from sparktop.sweep.run.capacity.search import CapacitySearch
+from sparktop.sweep.run.slo.judgement import Verdict
 
 READS, COMPUTES, KV = "memory bandwidth", "decode compute", "KV cache"
 
@@ -46,3 +52,23 @@ def test_levels_get_the_common_cause_beside_their_own_figures() -> None:
     assert (
         found[1].reason == "as at most levels; by its own figures decode compute, within noise: figures at 2"
     )
+
+
+def test_an_answer_names_the_common_cause_with_the_figures_of_the_nearest_level() -> None:
+    """3 fails and seems limited by computing, most levels by reading: 2 shows that, without its advice."""
+    (condition,) = parse_conditions("ttft_p90_ms=2000", LoadKind.AGENTS)
+    search = CapacitySearch(Capacity(LoadKind.AGENTS, (condition,)))
+    for load in (1.0, 2.0, 3.0, 4.0):
+        met = 100 if load < 3 else 0
+        shares = Shares(condition, 0.9, met, 100, 0.0, 1.0)
+        search.add(load, Judged(met > 0, Verdict.UNSURE, (shares,), 100, 1.0))
+    levels = _levels(READS, READS, COMPUTES, READS)
+    assert levels[2.0].limited_by is not None
+    advised = levels[2.0].limited_by.model_copy(update={"hint": "more requests"})
+    levels[2.0] = levels[2.0].model_copy(update={"limited_by": advised})
+    answer = capacity_answer(search, levels, complete=True)
+    assert answer.fails == 3
+    assert answer.ran_out is not None
+    found = answer.ran_out
+    assert (found.kind, found.value, found.hint, found.elsewhere) == (READS, 2.0, None, {})
+    assert found.evidence.startswith("figures at 2")
