@@ -19,6 +19,7 @@ from sparktop.sweep.plan.plan import Plan, TargetKind
 from sparktop.sweep.plan.slo import words_of
 from sparktop.sweep.result.axis import PlanResult, RanRun, axis_fields
 from sparktop.sweep.result.capacity import CapacityResult
+from sparktop.sweep.result.causes import with_common_causes
 from sparktop.sweep.result.client import ClientResult, LoopLag
 from sparktop.sweep.result.results import (
     Holds,
@@ -27,7 +28,6 @@ from sparktop.sweep.result.results import (
     SweepResult,
     TargetResult,
 )
-from sparktop.sweep.run.capacity.causes import with_common_causes
 from sparktop.sweep.run.climb import slots_of
 from sparktop.sweep.run.open_loop.replay import trace_plan
 from sparktop.sweep.run.preparation import PreparedTarget

@@ -12,8 +12,8 @@ from sparktop.sweep.result.capacity import (
     ProbeResult,
     RanOut,
 )
+from sparktop.sweep.result.causes import LIMITS_OF_STEPS, common_cause, with_common_cause
 from sparktop.sweep.result.results import LevelResult
-from sparktop.sweep.run.capacity.causes import LIMITS_OF_STEPS, common_cause, with_common_cause
 from sparktop.sweep.run.capacity.judgement import Judged, Shares
 from sparktop.sweep.run.capacity.search import CapacitySearch
 from sparktop.sweep.run.slo.judgement import Verdict

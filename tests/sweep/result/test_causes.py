@@ -7,9 +7,9 @@ import pytest
 from sparktop.model.load import LoadKind
 from sparktop.sweep.plan.capacity import parse_conditions
 from sparktop.sweep.plan.plan import Capacity
+from sparktop.sweep.result.causes import common_cause, with_common_cause
 from sparktop.sweep.result.results import LevelResult, LimitSide
 from sparktop.sweep.run.capacity.answer import capacity_answer
-from sparktop.sweep.run.capacity.causes import common_cause, with_common_cause
 from sparktop.sweep.run.capacity.judgement import Judged, Shares
 from sparktop.sweep.run.capacity.search import CapacitySearch
 from sparktop.sweep.run.slo.judgement import Verdict
