@@ -17,6 +17,7 @@ from sparktop.sweep.formats import doubts
 from sparktop.sweep.formats.answer import answer
 from sparktop.sweep.formats.comparison import MEANINGS, beside_sections, engine_sections, note_sections
 from sparktop.sweep.formats.evidence import evidence_sections, hardware_grid
+from sparktop.sweep.formats.servers import server_facts
 from sparktop.sweep.formats.tables.layouts import batch_scaling, contexts, interactive, spread
 from sparktop.sweep.formats.tables.level_rows import TABLES
 from sparktop.sweep.formats.tables.refused_rows import winners_and_refused
@@ -148,6 +149,7 @@ def _about(result: SweepResult) -> Iterator[str]:
         f"from {names_in_words([code(name) for name in result.joined_from])}" if result.joined_from else "",
     ]
     yield " · ".join(part for part in parts if part)
+    yield from server_facts(result)
     yield from _caveats(result)
 
 

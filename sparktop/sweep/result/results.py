@@ -278,6 +278,16 @@ class TargetResult(Part):
     the seed and on a word unique to this sweep, because the server is not known to accept a salt."""
     slots: Count | None = None
     """Requests that all its servers together can run at once; None if one of them does not report it."""
+    version: Text | None = None
+    """Version of the engine, of a router those of the engines behind it, joined by commas."""
+    context_tokens: Count | None = None
+    """Context length, the smallest that one of its servers reports."""
+    router_version: Text | None = None
+    """Of a router, like the next; None for an engine."""
+    strategy: Text | None = None
+    """How the router distributes requests, such as "least-busy"."""
+    engines: tuple[Text, ...] = ()
+    """Kinds of the servers behind a router, such as "vllm"; empty for an engine."""
     levels: tuple[LevelResult, ...] = ()
     """In the order of measurement, which is not ascending in a search for SLO limits."""
 

@@ -55,6 +55,12 @@ class PreparedTarget:
     """Name of the model, cleaned for display."""
     engine: str | None = None
     version: str | None = None
+    """Version of the engine, also of those behind a router; several are joined by commas."""
+    router_version: str | None = None
+    strategy: str | None = None
+    """How the router distributes requests; None for an engine."""
+    engines: tuple[str, ...] = ()
+    """Kinds of the servers behind a router; empty for an engine."""
     backends: tuple[str, ...] = ()
     """Names of the watched servers that the load reaches."""
     nodes: tuple[str, ...] = ()
@@ -201,14 +207,18 @@ def _with_servers(
 ) -> PreparedTarget:
     views = _views(target, snapshot)
     first = next(iter(found.values()))
-    kinds = {view.kind for view in snapshot.routers if view.url == target.url}
+    router = next((view for view in snapshot.routers if view.url == target.url), None)
+    versions = {view.version for view in views if view.version}
     engines = sorted({view.engine for view in views if view.engine})
     return PreparedTarget(
         target=target,
         asks=asks,
         model=_shown(first.model),
-        engine=next(iter(kinds or engines), None) if asks.router else next(iter(engines), None),
-        version=next((view.version for view in views if view.version), None),
+        engine=router.kind if asks.router and router is not None else next(iter(engines), None),
+        version=", ".join(sorted(versions)) or None,
+        router_version=None if router is None else router.version,
+        strategy=None if router is None else router.strategy,
+        engines=tuple(engines) if asks.router else (),
         backends=watched_backends(target, snapshot),
         nodes=watched_nodes(target, snapshot),
         placed={view.name: view.nodes for view in views},

@@ -67,6 +67,11 @@ class ResultBook:
                 "model": prepared.model,
                 "error": prepared.error,
                 "slots": slots_of(prepared),
+                "version": prepared.version,
+                "context_tokens": prepared.max_model_len,
+                "router_version": prepared.router_version,
+                "strategy": prepared.strategy,
+                "engines": prepared.engines,
                 "fresh_by": "cache_salt" if prepared.takes_salt else "nonce" if prepared.lengths else None,
             }
         )

@@ -158,6 +158,11 @@ async def test_a_router_is_measured_with_who_served() -> None:
     proxy = result.target("proxy")
     assert proxy is not None
     assert proxy.engine == "litellm"
+    assert proxy.router_version is not None
+    assert "simulated" in proxy.router_version
+    assert (proxy.engines, proxy.strategy) == (("vllm",), "simple-shuffle")
+    assert proxy.version
+    assert proxy.context_tokens == 4096
     for level in proxy.levels:
         assert sum(level.served_by.values()) == 2 * level.concurrency
         assert set(level.served_by) <= {"spark-a", "spark-b"}
