@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from sparktop.commands.arguments import add_targets, number
 from sparktop.commands.output import check_file, tell, write_file, write_out
 from sparktop.commands.replay import add_compare, moment, opened
 from sparktop.errors import UnreachableError, UsageError
-from sparktop.model.targets import Watch
+from sparktop.model.targets import ARGUMENTS, Watch
 from sparktop.model.text import clean
 
 if TYPE_CHECKING:
@@ -121,8 +122,18 @@ def _report_past(arguments: argparse.Namespace, output: Path | None) -> int:
     return _write(player.snapshot(), arguments.form, output, size=arguments.size, theme=theme)
 
 
-def _write(snapshot: Snapshot, form: str, output: Path | None, *, size: tuple[int, int], theme: str) -> int:
+def _write(
+    snapshot: Snapshot,
+    form: str,
+    output: Path | None,
+    *,
+    size: tuple[int, int],
+    theme: str,
+    unasked: Collection[str] = (),
+) -> int:
     """Write a snapshot; return the exit code 0, or raise if no source of it was reached.
+
+    The nodes named `unasked` do not count as reached.
 
     Raises:
         OutputError: the report cannot be written.
@@ -135,10 +146,18 @@ def _write(snapshot: Snapshot, form: str, output: Path | None, *, size: tuple[in
         write_out(text)
     else:
         write_file(output, text)
-    answering = (snapshot.nodes, snapshot.backends, snapshot.fleets)
+    nodes = [one for one in snapshot.nodes if one.name not in unasked]
+    answering = (nodes, snapshot.backends, snapshot.fleets)
     if not any(one.ok for sources in answering for one in sources):
         raise UnreachableError(why_nothing(snapshot))
     return 0
+
+
+def _unasked(watch: Watch) -> list[str]:
+    """Return the name of this machine if no TARGET names it, but only servers on it; else nothing."""
+    if watch.source != ARGUMENTS or watch.discover:
+        return []
+    return [node.name for node in watch.nodes if node.via == "local"]
 
 
 def report(
@@ -167,7 +186,7 @@ def report(
 
     snapshot, interrupted, _ = asyncio.run(observe(watch, seconds, simulated=simulated))
     try:
-        code = _write(snapshot, form, output, size=size, theme=watch.theme)
+        code = _write(snapshot, form, output, size=size, theme=watch.theme, unasked=_unasked(watch))
     except UnreachableError:
         if not interrupted:
             raise

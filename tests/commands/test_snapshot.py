@@ -27,7 +27,7 @@ from sparktop.model.node import NodeSample
 from sparktop.model.router import RouterView
 from sparktop.model.series import HistoryTable, Series
 from sparktop.model.snapshot import BackendHistory, BackendView, NodeHistory, NodeView, Snapshot
-from sparktop.model.targets import BackendTarget, EventSettings, NodeTarget, Watch
+from sparktop.model.targets import ARGUMENTS, BackendTarget, EventSettings, NodeTarget, Watch
 from sparktop.store import SourceKey, SourceKind, Store
 
 WATCH = Watch(nodes=(NodeTarget("n"),), backends=(BackendTarget("b", "http://b:1"),))
@@ -103,6 +103,28 @@ def test_when_nothing_answers_there_is_still_a_report(
         report(WATCH, seconds=None, form="json", output=None)
     assert caught.value.exit_code == 3
     assert json.loads(capsys.readouterr().out)["backends"][0]["error"] == "connection refused"
+
+
+@pytest.mark.parametrize(("discover", "code"), [((), 3), (("127.0.0.1",), 0)], ids=["server", "host"])
+def test_this_machine_counts_only_if_a_target_names_it(
+    discover: tuple[str, ...], code: int, fed: Callable[[Feed], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server's address on this machine adds the machine; that it answers is not what was asked."""
+
+    def half_dead(store: Store) -> None:
+        store.accept(NODE, NodeSample(1.0))
+        store.accept(NODE, NodeSample(2.0))
+        store.accept(BACKEND, REFUSED)
+        store.note("discovery", "nothing")
+
+    fed(half_dead)
+    watch = replace(WATCH, source=ARGUMENTS, discover=discover)
+    if code:
+        with pytest.raises(UnreachableError, match="b: connection refused"):
+            report(watch, seconds=None, form="json", output=None)
+    else:
+        assert report(watch, seconds=None, form="json", output=None) == 0
+    assert json.loads(capsys.readouterr().out)["nodes"][0]["ok"] is True
 
 
 def test_a_report_goes_to_a_file(
