@@ -29,14 +29,24 @@ def exact_time(snapshot: Snapshot) -> str:
     return snapshot.taken_at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def unreachable(snapshot: Snapshot) -> int:
+    """Return how many of the watched servers, machines and routers do not answer."""
+    kinds = (snapshot.nodes, snapshot.backends, snapshot.routers, snapshot.fleets)
+    return sum(one.failure is not None for sources in kinds for one in sources)
+
+
 def totals(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
-    """Return (title, value) pairs of text: the totals over all answering backends, and the alert count."""
-    fleet = snapshot.totals
+    """Return (title, value) pairs of text: the totals over all answering backends, and the alert count.
+
+    If a source does not answer, the number of such sources comes before the alerts.
+    """
+    fleet, failing = snapshot.totals, unreachable(snapshot)
     return (
         ("generation tok/s", cell.rate(fleet.generation_tps)),
         ("prompt tok/s", cell.rate(fleet.prompt_tps)),
         ("running", cell.count(fleet.running)),
         ("waiting", cell.count(fleet.waiting)),
+        *([("no answer", str(failing))] if failing else []),
         ("alerts", str(len(snapshot.alerts))),
     )
 

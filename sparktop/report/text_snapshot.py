@@ -22,7 +22,7 @@ from sparktop.report import cell, fleets
 from sparktop.report.backend_tables import also_reported_words, rate_windows
 from sparktop.report.balance_tables import balance_lines
 from sparktop.report.current import current
-from sparktop.report.fleet_tables import router_words
+from sparktop.report.fleet_tables import router_words, unreachable
 from sparktop.report.node_lines import node_sentences
 from sparktop.report.ranks import ranks_words
 from sparktop.report.table import Column, Kind
@@ -73,13 +73,14 @@ def _head(snapshot: Snapshot, width: int) -> list[str]:
     time = snapshot.taken_at.astimezone(UTC)
     simulated = " · simulated" if snapshot.simulated else ""
     every = f"every {snapshot.interval_s:g} s"
-    totals = snapshot.totals
+    totals, failing = snapshot.totals, unreachable(snapshot)
     figures = (
         f"generation {cell.rate(totals.generation_tps)} tok/s",
         f"prompt {cell.rate(totals.prompt_tps)} tok/s",
         *([f"rates {rate_windows(snapshot.backends)}"] if snapshot.backends else []),
         f"running {_whole(totals.running)}",
         f"waiting {_whole(totals.waiting)}",
+        *([f"no answer {failing}"] if failing else []),
         f"alerts {len(snapshot.alerts)}",
     )
     first = f"sparktop {__version__} · {time:%Y-%m-%d %H:%M:%S} UTC · {every}{simulated}"

@@ -31,6 +31,7 @@ def test_the_report_names_everything_watched(full_snapshot: Snapshot) -> None:
 def test_a_failure_is_told_below_its_row(full_snapshot: Snapshot) -> None:
     """A source that does not answer has a line with the reason and the age of its figures."""
     lines = render(full_snapshot, 100).splitlines()
+    assert "no answer 1" in " ".join(lines)
     row = next(number for number, line in enumerate(lines) if "unreachable" in line)
     assert "connection refused by [red]it[/red]" in lines[row + 1]
     assert "last seen 12" in lines[row + 1]
