@@ -114,7 +114,7 @@ def serving() -> Iterator[tuple[int, int]]:
             )
         serve = None
         try:
-            assert demo.stderr is not None  # noqa: S101 - told to mypy: it is a pipe
+            assert demo.stderr is not None  # noqa: S101 - for mypy: it is a pipe
             demo.stderr.readline()
             command = [*program, "serve", "--config", str(config), "--listen", "127.0.0.1:0"]
             serve = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
@@ -133,12 +133,12 @@ async def run(pid: int, port: int, viewers: int, seconds: float) -> list[Viewing
     await asyncio.sleep(WARM_UP_S)
     several = [(page, width) for page in PAGES for width in WIDTHS]
     sets = {
-        "nobody": [],
+        "no viewer": [],
         "1 viewer": [("/", 154)],
         f"{viewers} viewers of the board": [("/", 154)] * viewers,
         f"{viewers} viewers, 3 widths": [("/", WIDTHS[at % len(WIDTHS)]) for at in range(viewers)],
         f"{viewers} viewers, 4 pages × 3 widths": [several[at % len(several)] for at in range(viewers)],
-        "nobody any more": [],
+        "no viewer left": [],
     }
     return [await measured(name, pid, port, looks, seconds) for name, looks in sets.items()]
 
@@ -152,7 +152,7 @@ def main() -> int:
     options = parser.parse_args()
     with serving() as (pid, port):
         found = asyncio.run(run(pid, port, options.viewers, options.seconds))
-    print("| viewers | CPU, % of a core | more than with nobody | memory, MB | kB/s each |")
+    print("| viewers | CPU, % of a core | more than without viewers | memory, MB | kB/s each |")
     print("|---|---|---|---|---|")
     for one in found:
         more = one.cpu_percent - found[0].cpu_percent

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
-import sys
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparktop.commands.arguments import add_interval, add_targets
 from sparktop.commands.demo import SCENARIOS
-from sparktop.commands.output import tell, write_out
+from sparktop.commands.listening import Listening
+from sparktop.commands.output import write_out
 from sparktop.errors import UsageError
 from sparktop.model.targets import Watch
 
 if TYPE_CHECKING:
     from sparktop.agent.daemon import Service
 
-DEFAULT_LISTEN = "127.0.0.1:9752"
-USUAL_PORT = 9752
-TOKEN_VARIABLE = "SPARKTOP_SERVE_TOKEN"  # noqa: S105 - the variable's name, not a token
+LISTENING = Listening("serve", 9752, "SPARKTOP_SERVE_TOKEN")
 _FIRST_SCENARIO = next(iter(SCENARIOS))
 
 
@@ -30,20 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_targets(parser)
     add_interval(parser)
     parser.add_argument("--theme", metavar="NAME", help="one of those that sparktop themes lists")
-    parser.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        default=DEFAULT_LISTEN,
-        help=f"default {DEFAULT_LISTEN}; any address that others can reach wants a token",
-    )
-    parser.add_argument(
-        "--token-file",
-        metavar="FILE",
-        help=f"its first line is the token that viewers must know (else ${TOKEN_VARIABLE})",
-    )
-    parser.add_argument("--tls-cert", metavar="FILE", help="the certificate, PEM")
-    parser.add_argument("--tls-key", metavar="FILE", help="its key, PEM, without a password")
-    parser.add_argument("--insecure", action="store_true", help="show it to others without a token")
+    LISTENING.add_options(parser, client="viewers", insecure="show it to others without a token")
     parser.add_argument(
         "--name",
         action="append",
@@ -52,7 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="names",
         help="another name of this server, such as that of a proxy before it; may be given again",
     )
-    parser.add_argument("--systemd-unit", action="store_true", help="print a unit with these arguments")
     parser.add_argument(
         "--demo",
         nargs="?",
@@ -75,29 +57,20 @@ def run(arguments: argparse.Namespace) -> int:
         ConfigError: the configuration file cannot be used.
     """
     # Late: --help needs none of them.
-    from sparktop.agent.access import parse_listen, read_token
-    from sparktop.agent.daemon import prepare
+    from sparktop.agent.unit import quoted
     from sparktop.commands.choice import choose
     from sparktop.logfile import open_log
 
-    place = parse_listen(arguments.listen, USUAL_PORT)
+    place = LISTENING.place(arguments)
     if arguments.demo is not None and (arguments.targets or arguments.config):
         raise UsageError("--demo shows simulated servers: leave out targets and --config")
     if arguments.systemd_unit:
-        write_out(_unit(arguments))
+        names = [f"--name {quoted(name)}" for name in arguments.names]
+        write_out(LISTENING.unit(arguments, names))
         return 0
-    token, warning = read_token(arguments.token_file, os.environ, TOKEN_VARIABLE)
-    if warning is not None:
-        tell(warning)
+    token = LISTENING.token(arguments)
     watch = None if arguments.demo is not None else choose(arguments, os.environ)
-    service = prepare(
-        place,
-        token,
-        cert=arguments.tls_cert,
-        key=arguments.tls_key,
-        insecure=arguments.insecure,
-        variable=TOKEN_VARIABLE,
-    )
+    service = LISTENING.service(arguments, place, token)
     open_log(os.environ)
     show = partial(_serve, arguments=arguments, service=service, host=place[0])
     return _on_demo(arguments, show) if watch is None else show(watch)
@@ -113,36 +86,13 @@ def _serve(
 ) -> int:
     import asyncio
 
-    from sparktop.browser.serving import (
-        Place,
-        serve,
-    )  # late: the port is bound before half a second of imports
+    # Late: the port is bound before half a second of imports.
+    from sparktop.browser.serving import Place, serve
     from sparktop.sweep.result.store import sweeps_folder
 
-    def ready() -> None:
-        for line in (service.warning(), service.about("serve")):
-            if line is not None:
-                tell(line)
-
+    ready = partial(LISTENING.announce, service)
     place = Place(service, host, arguments.names)
     return asyncio.run(serve(place, watch, sweeps_folder(os.environ), ready=ready, simulated=simulated))
-
-
-def _unit(arguments: argparse.Namespace) -> str:
-    from sparktop.agent.unit import UnitFlags, quoted  # late: as above
-    from sparktop.export.unit import unit
-
-    flags = UnitFlags(
-        Path(shutil.which("sparktop") or sys.argv[0]).absolute(),
-        arguments.listen if arguments.listen != DEFAULT_LISTEN else None,
-        arguments.token_file,
-        arguments.tls_cert,
-        arguments.tls_key,
-        arguments.insecure,
-        command="serve",
-    )
-    config = None if arguments.config is None else str(Path(arguments.config).absolute())
-    return unit(flags, config, arguments.targets, [f"--name {quoted(name)}" for name in arguments.names])
 
 
 def _on_demo(arguments: argparse.Namespace, show: partial[int]) -> int:

@@ -54,7 +54,7 @@ STATES: Mapping[BackendState, Explained] = {
     ),
     BackendState.SUSPECT: Explained(
         "the same after 1 minute (5 where its GPUs are not watched); its panel says since when",
-        "N; watch its machines so that a long step can be told from a hang",
+        "N; watch its machines so that a long step can be distinguished from a hang",
     ),
     BackendState.STILL: Explained(
         "it holds requests, and nothing has moved for 10 s or more: a fact, no verdict yet", "wait"
@@ -199,7 +199,7 @@ ALERTS: Mapping[str, Explained] = {
     "unreachable": STATES[BackendState.UNREACHABLE],
     "engine-dead": STATES[BackendState.ENGINE_DEAD],
     "stuck": STATES[BackendState.STUCK],
-    "restarts": Explained("a server started anew 3 times within 10 minutes (critical: 5)", "read its log"),
+    "restarts": Explained("a server restarted 3 times within 10 minutes (critical: 5)", "read its log"),
     "kv-full": STATES[BackendState.KV_FULL],
     "preempting": STATES[BackendState.PREEMPTING],
     "refused": Explained(

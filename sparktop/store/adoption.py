@@ -51,5 +51,5 @@ def _adopt_failures(track: Track, alert: Alert) -> None:
     health.failing_at, health.failing_since = alert.since_s, alert.since
     if isinstance(failures, int | float):
         health.failures = max(health.failures, int(failures))
-    if not isinstance(track, RouterTrack | FleetTrack):  # its view is made anew for each snapshot
+    if not isinstance(track, RouterTrack | FleetTrack):  # its view is built again for each snapshot
         track.view = replace(track.view, failing_since=alert.since)

@@ -1,4 +1,4 @@
-"""The server of `sparktop serve`: who gets pages, what a browser is told, and what no request can do."""
+"""The server of `sparktop serve`: who gets pages, what a browser receives, and what no request can do."""
 
 from __future__ import annotations
 

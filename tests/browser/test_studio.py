@@ -88,7 +88,7 @@ async def joined(studio: Studio, page: Page, width: int) -> AsyncGenerator[bytes
 
 
 async def test_many_viewers_cause_one_drawing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Viewers of one page at one width share it; nobody's page is drawn no more."""
+    """Viewers of one page at one width share it; a page without viewers is not drawn."""
     drawn: list[tuple[Page, int]] = []
 
     def counted(page: Page, shown: Snapshot, width: int) -> object:

@@ -76,7 +76,7 @@ class PageMemory:
         self.engine: str | None = None
         """Name of the engine that writes the page; None before the first page."""
         self._followed: bytes | None = None
-        """The page that was followed last and whose samples nobody has asked for."""
+        """The page that was followed last and whose samples were not read yet."""
         self._layout: Layout | None = None
         self._page: Page | None = None
         self._reader: object = None

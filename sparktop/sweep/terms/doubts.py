@@ -67,7 +67,7 @@ MEANINGS = {
     ),
     FOREIGN_TRAFFIC: Explained(
         "the server generated or read more tokens than this sweep asked for, or did not come to rest before",
-        "repeat it when nobody else uses the server",
+        "repeat it while no other client uses the server",
     ),
     COUNT_MISMATCH: Explained(
         "the tokens counted in the streams and those counted by the server differ by more than 1 %",
@@ -93,7 +93,7 @@ MEANINGS = {
         "some requests failed; figures are of the others", "see the error words, then the server's log"
     ),
     MDNS_TARGET: Explained("the target is a .local name, whose lookup can take seconds", "use its address"),
-    RESTARTED: Explained("the server started anew during the level", "repeat it"),
+    RESTARTED: Explained("the server restarted during the level", "repeat it"),
     CUT_SHORT: Explained("the level ended before its time, for the reason named", "repeat it"),
     UNSTABLE: Explained(
         "requests came faster than the server answers: latencies grow for as long as that lasts",

@@ -140,7 +140,7 @@ def test_a_configured_strategy_is_marked() -> None:
 
 
 def test_shares_add_up_and_carry_signs() -> None:
-    """A quarter of the requests is a quarter of the bar, told by sign, number and percent."""
+    """A quarter of the requests is a quarter of the bar, with sign, number and percent."""
     share = panel(router(), width=200)[1]
     bar = share.split("run ")[1].split("  ")[0]
     assert (len(bar), bar[0], bar[10]) == (40, "■", "▬")

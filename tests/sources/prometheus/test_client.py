@@ -65,7 +65,7 @@ async def test_secrets_and_headers_are_sent(tmp_path: Path) -> None:
 async def test_bad_answers_are_one_line(
     answer: Callable[[], web.Response], message: str, *, too_much: bool
 ) -> None:
-    """Each is an error with a clean line; those about too much are told apart."""
+    """Each is an error with a clean line; those about too much differ."""
     error = await asked(lambda _: answer())
     assert isinstance(error, AnswerError), error
     assert isinstance(error, TooMuchError) is too_much

@@ -20,7 +20,7 @@ PRESET = SweepSettings("traffic", trace="day.jsonl")
 
 
 class FakeDesk:
-    """Notes what it is told; targets are there until `busy` is set."""
+    """Record the calls; targets are there until `busy` is set."""
 
     def __init__(self) -> None:
         """Start with nothing."""
