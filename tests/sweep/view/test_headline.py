@@ -166,6 +166,15 @@ def test_the_winner_of_several_targets() -> None:
     )
 
 
+def test_a_win_that_may_only_seem_to_be_one_says_so() -> None:
+    """Hidden tokens make decode look faster; a doubt that made the level slower changes nothing."""
+    for code, end in (("hidden_tokens", " (doubt: hidden tokens)"), ("throttled", "")):
+        doubt = (Validity(code=code, message="x"),)
+        fast = [level(4, 124, 125, 126).model_copy(update={"validity": doubt})]
+        result = made_sweep(("a", [level(4, 100, 101, 102)]), ("b", fast))
+        assert findings(result).headline == f"b wins at every level: +24 % decode{end}"
+
+
 def test_no_winner_names_the_largest_lead_as_chance() -> None:
     """A lead that no test shows is there with its doubt."""
     result = targets((80, 101, 140), (100, 101, 102), (100, 101, 102))

@@ -23,7 +23,17 @@ from sparktop.sweep.compare.proof import main_metrics
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.run.slo.judgement import quantile_interval
 from sparktop.sweep.terms.definitions import DUE_LATENCIES, METRICS, in_sentence
-from sparktop.sweep.terms.doubts import CLIENT_LAG, FOREIGN_TRAFFIC, LATE_SENDS, QUEUE_LIMITED, THROTTLED
+from sparktop.sweep.terms.doubts import (
+    CACHE_HITS,
+    CLIENT_LAG,
+    COUNT_MISMATCH,
+    FOREIGN_TRAFFIC,
+    HIDDEN_TOKENS,
+    LATE_SENDS,
+    QUEUE_LIMITED,
+    SHORT_OUTPUT,
+    THROTTLED,
+)
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.prefix import context_sentences
 from sparktop.sweep.view.words.capacity import capacity_sentences
@@ -39,6 +49,8 @@ _MOST_FAILED = 0.01
 NOT_CERTAIN = "not certain"
 _SLOWING = {CLIENT_LAG, LATE_SENDS, THROTTLED, FOREIGN_TRAFFIC, QUEUE_LIMITED}
 """Doubts of a level that may have made it slower than its server is."""
+_FLATTERING = {CACHE_HITS, COUNT_MISMATCH, HIDDEN_TOKENS, SHORT_OUTPUT}
+"""Doubts of a level that may make it look faster than its server is: a win with one says so."""
 
 
 def headline(
@@ -59,7 +71,7 @@ def headline(
     over_rates = any(map(is_over_rates, targets)) and not is_one_trace(targets)
     if over_rates or any(map(has_conversations, targets)):
         compared = None  # how much each one takes is the answer
-    if compared is not None and (found := _of_comparison(compared, name)):
+    if compared is not None and (found := _of_comparison(result, compared, name)):
         return found
     found = "; ".join(f"{name(one.name)}: {words}" for one in targets if (words := _of_target(result, one)))
     return found or None
@@ -240,7 +252,7 @@ def _rate(level: LevelResult, metric: str) -> str:
     return f"{value:,.0f} tok/s" if whole else f"{METRICS[metric].text(value)} tok/s"
 
 
-def _of_comparison(compared: Topologies, name: Callable[[str], str]) -> str:
+def _of_comparison(result: SweepResult, compared: Topologies, name: Callable[[str], str]) -> str:
     """Return which target wins at which levels, by how much; or the largest lead, which may be chance.
 
     Return "" if the targets have no level in common.
@@ -256,7 +268,18 @@ def _of_comparison(compared: Topologies, name: Callable[[str], str]) -> str:
     if not winners:
         return _without_winner(metrics, compared, name)
     beside = [one for one in metrics[1:] if one.metric in {"ttft_ms", "e2e_due_ms"}]
-    return "; ".join(_win(winner, first, beside, compared, name) for winner in winners)
+    return "; ".join(
+        _win(winner, first, beside, compared, name) + _flattered(result, winner, first) for winner in winners
+    )
+
+
+def _flattered(result: SweepResult, winner: str, metric: ComparedMetric) -> str:
+    """Return why a winner's lead may only seem to be one, " (doubt: hidden tokens)"; "" without a reason."""
+    won = {one.point for one in metric.levels if one.winner == winner}
+    levels = [level for target in result.targets if target.name == winner for level in target.levels]
+    marks = [mark for level in levels if level.point in won for mark in marks_of(level)]
+    word = next((mark.word for mark in marks if mark.code in _FLATTERING), None)
+    return "" if word is None else f" (doubt: {word})"
 
 
 def _win(
