@@ -75,6 +75,8 @@ class FleetServer:
     preemptions_per_s: float | None = None
     ttft_p95_s: float | None = None
     itl_p95_s: float | None = None
+    nodes: tuple[str, ...] = ()
+    """Names of the machines that it runs on, as in `Fleet.nodes`; empty while unknown."""
 
     @property
     def state(self) -> str:
@@ -91,8 +93,42 @@ class FleetServer:
 
 
 @dataclass(frozen=True, slots=True)
+class FleetNode:
+    """A machine on the wall, from all exporters that a Prometheus scrapes on it; None where unknown."""
+
+    name: str
+    """Host name, else the host of its address."""
+    at: float | None = None
+    """Monotonic seconds of its newest scrape; None while unknown."""
+    down: bool = False
+    """Whether the newest scrapes of all its exporters failed (`up` is 0)."""
+    state: str = "unknown"
+    """In one word, the worst first: "unreachable", "low memory", "throttled", "slow clock", "hot", "busy",
+    "idle" or "unknown"."""
+    gpus: int | None = None
+    """GPUs that are reported."""
+    gpu_percent: float | None = None
+    """Use of its GPUs, their mean."""
+    temperature_c: float | None = None
+    """Of the hottest GPU."""
+    power_w: float | None = None
+    """Of all its GPUs together."""
+    sm_clock_mhz: float | None = None
+    """Of the slowest GPU."""
+    gpu_memory_percent: float | None = None
+    """Used memory of GPUs that have their own; None on unified memory."""
+    memory_total_bytes: float | None = None
+    headroom_bytes: float | None = None
+    """Memory of the machine that programs can still allocate."""
+    load1: float | None = None
+    """1-minute load average."""
+    backends: tuple[str, ...] = ()
+    """Names of the inference servers that run on it, as in `Fleet.servers`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fleet:
-    """All inference servers that a Prometheus scrapes, at one time."""
+    """All inference servers and their machines that a Prometheus scrapes, at one time."""
 
     at: float
     """Monotonic seconds of the answer."""
@@ -103,6 +139,8 @@ class Fleet:
     """What limits these figures, in one clean line: warnings of the Prometheus, or fewer queries."""
     answer_ms: float | None = None
     """Milliseconds that all queries took together."""
+    nodes: tuple[FleetNode, ...] = ()
+    """The machines of these servers, and others with GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
