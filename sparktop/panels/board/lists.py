@@ -83,7 +83,7 @@ def backend_list(
     place: Place,
     snapshot: Snapshot,
     window: TimeWindow,
-    scale: GroupScale,
+    scale: Callable[[Sequence[BackendView]], GroupScale],
     *,
     first: int,
     order: str = "",
@@ -96,14 +96,15 @@ def backend_list(
 
     `order` names the sort order, "" for the configured one. With `wide`, values matter more than graphs.
     With `verdict`, the frame has the worst verdict of all groups. `selected` is a backend's name.
-    `columns` says which columns come first.
+    `columns` says which columns come first. `scale` returns the scale of the graphs of the backends shown.
     """
     views = snapshot.backends
     each, heading = entry_rows(place, len(views))
     wide = wide and each <= _WIDE_ROWS
     heading = heading or wide
     shown = views[first : first + visible(place, len(views), wide=wide)]
-    table = Table(place.width, window, scale, wide, columns)
+    graphs = place.columns == 1 or heading
+    table = Table(place.width, window, scale(shown if graphs else ()), wide, columns)
     if place.columns > 1:
         rows = _short(
             place, shown, lambda view, cells: short_entry(view, cells, selected=view.name == selected)

@@ -108,7 +108,7 @@ class Scene:
         self._axis = _axis(snapshot, coarse * snapshot.interval_s, backends)
         self._node_axis = _axis(snapshot, coarse * snapshot.node_interval_s, nodes)
         self._window = self._time_window(coarse)
-        self._scales = self._group_scales()
+        self._scales: dict[str, GroupScale] = {}
         self._detail: list[Row] | None = None
         self._processes_at: int | None = None
         if zoomed is not None and zoomed.kind in _TALL and self.keys() == [zoomed]:
@@ -214,13 +214,13 @@ class Scene:
         each = max(1, math.ceil(self.view.window_s / (slots * interval)))
         return TimeWindow(self._axis.end, slots * each * interval)
 
-    def _group_scales(self) -> Mapping[str, GroupScale]:
-        width = max(1, graph_columns(self.width)[1])
-        axis = self._window.axis(width)
-        groups: dict[str, list[BackendView]] = {}
-        for view in self.snapshot.backends:
-            groups.setdefault(view.group, []).append(view)
-        return {group: group_scale(views, axis, width) for group, views in groups.items()}
+    def _scale(self, group: str) -> GroupScale:
+        """Return the scale of a group's graphs; only the scales of what is drawn are computed."""
+        if group not in self._scales:
+            width = max(1, graph_columns(self.width)[1])
+            views = [view for view in self.snapshot.backends if view.group == group]
+            self._scales[group] = group_scale(views, self._window.axis(width), width)
+        return self._scales[group]
 
     def keys(self) -> list[PanelKey]:
         """Return the keys of all selectable panels in reading order, also of those scrolled out of sight."""
@@ -327,7 +327,7 @@ class Scene:
             place,
             self.snapshot,
             self._window,
-            widest_scale(self._scales.values()),
+            lambda views: widest_scale(self._scale(group) for group in {one.group for one in views}),
             first=self.first_row,
             order="" if self.view.sort is Sort.CONFIG else f"by {self.view.sort.value}",
             wide=wide,
@@ -371,14 +371,14 @@ class Scene:
             rows = balance_band(balance, self.snapshot, width, height, self._window, selected=selected)
         elif place.kind == "backend":
             backend = self.snapshot.backends[place.index]
-            scale = self._scales[backend.group]
+            scale = self._scale(backend.group)
             last = place.index == len(self.snapshot.backends) - 1
             rows = backend_panel(backend, width, height, self._window, scale, selected=selected, last=last)
         elif place.kind == "tile":
             from sparktop.panels.backend.tile import tile_panel  # late: most boards have none
 
             tile = self.snapshot.backends[place.index]
-            top = self._scales[tile.group].load.end
+            top = self._scale(tile.group).load.end
             rows = tile_panel(tile, width, height, self._window, top, selected=selected)
         elif place.kind == "events":
             rows = events_panel(self.snapshot, width, height, selected=selected)
