@@ -94,21 +94,21 @@ def test_its_load_is_planned(
 
 @pytest.mark.process
 def test_results_are_compared_and_reported(tmp_path: Path) -> None:
-    """The lines of docs/measuring.md on stored results run as they stand."""
+    """The lines of docs/measuring.md and docs/guide.md on stored results run as they stand."""
     env = environment(tmp_path)
     result = simulated_sweep("quick", (1, 4), (128,), 16, 3)
     stored = new_file(sweeps_folder(env), datetime(2026, 3, 4, tzinfo=UTC))
     for path in (tmp_path / "before.json", tmp_path / "after.json", stored):
         path.parent.mkdir(parents=True, exist_ok=True)
         save(path, result)
-    lines = [
-        line for line in shown(ROOT / "docs" / "measuring.md") if re.match("sparktop (compare|report)", line)
-    ]
-    assert len(lines) >= 3
+    pages = (ROOT / "docs" / name for name in ("measuring.md", "guide.md"))
+    lines = [line for page in pages for line in shown(page) if re.match("sparktop (compare|report)", line)]
+    assert len(lines) >= 6
     for line in lines:
         assert run(line, tmp_path, env) == 0, line
     assert (tmp_path / "sweep.html").exists()
-    assert (tmp_path / "sweep.md").exists()
+    assert (tmp_path / "post.md").exists()
+    assert (tmp_path / "post.json").exists()
 
 
 @pytest.mark.process

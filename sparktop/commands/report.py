@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LAST = "last"
 _REFERENCE = "ref:"
-_FOR_PEOPLE = ("md", "html", "svg")
+_FOR_PEOPLE = ("md", "html", "svg", "post")
 """Formats in which other results stand beside a sweep."""
 
 
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     form = chosen_format(arguments.form, output, is_terminal=True)
     text = _text(arguments, form)
     if output is None:
-        (write_markdown if form == "md" else write_out)(text)
+        (write_markdown if form in {"md", "post"} else write_out)(text)
     else:
         write_file(output, text)
     return 0
@@ -94,14 +94,18 @@ def _text(arguments: argparse.Namespace, form: str) -> str:
     privacy = SweepPrivacy(arguments.addresses, arguments.anonymous)
     if first.startswith(_REFERENCE) or not is_sweep(Path(first)):
         return _of_any_tool(sources, form, arguments.target, privacy)
-    result, others = _joined(first, others, arguments.target)
+    result, others, parts = _joined(first, others, arguments.target)
     if others and form not in _FOR_PEOPLE:
         raise UsageError(f"--format {form} holds one sweep; sparktop compare --format json holds several")
-    return sweep_report(result, form, privacy, choose(others).series if others else ())
+    return sweep_report(result, form, privacy, choose(others).series if others else (), parts)
 
 
-def _joined(first: str, others: list[str], target: str | None) -> tuple[SweepResult, list[str]]:
-    """Return (the result `first` with the targets of all sweeps among `others`, the rest of `others`).
+def _joined(
+    first: str, others: list[str], target: str | None
+) -> tuple[SweepResult, list[str], dict[str, SweepResult]]:
+    """Return (`first` with the targets of all sweeps among `others`, the rest of `others`, sweeps).
+
+    The last are the sweeps that were joined, by name of their files.
 
     A sweep with another load axis or other lengths is among the rest; a line on standard error says so.
     `target` names the only target of each sweep that has one of this name; None means all.
@@ -114,6 +118,7 @@ def _joined(first: str, others: list[str], target: str | None) -> tuple[SweepRes
 
     own = _of_target(load(Path(first)), target)
     named, rest = [NamedResult(clean(Path(first).stem, 60), own)], []
+    parts = {clean(Path(first).name, 60): own}
     for other in others:
         result = load(Path(other)) if _is_own(other) else None
         if result is None or not can_join(own, result):
@@ -123,8 +128,10 @@ def _joined(first: str, others: list[str], target: str | None) -> tuple[SweepRes
                 tell(f"{clean(other, 200)}: {why} instead of in one comparison with {clean(first, 200)}")
             continue
         alone = target is not None and result.target(target) is not None
-        named.append(NamedResult(clean(Path(other).stem, 60), _of_target(result, target if alone else None)))
-    return joined(named), rest
+        part = _of_target(result, target if alone else None)
+        named.append(NamedResult(clean(Path(other).stem, 60), part))
+        parts[clean(Path(other).name, 60)] = part
+    return joined(named), rest, parts
 
 
 def _is_own(source: str) -> bool:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sparktop.sweep.plan.presets import Wishes
     from sparktop.sweep.result.results import SweepResult
 
-FORMATS = ("json", "md", "html", "csv", "svg", "llama-benchy")
+FORMATS = ("json", "md", "html", "csv", "svg", "llama-benchy", "post")
 _BY_SUFFIX = {".md": "md", ".html": "html", ".htm": "html", ".csv": "csv", ".svg": "svg"}
 """Formats by the suffix of a file; any other suffix means JSON."""
 _INTERRUPTED = 130
@@ -319,7 +319,7 @@ def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
     result = asyncio.run(make_sweep(plan, chosen.watch, keeper.keep))
     keeper.finish(result)
     if output is None:
-        (write_markdown if form == "md" else write_out)(render(result, form))
+        (write_markdown if form in {"md", "post"} else write_out)(render(result, form))
     _draw(result)
     code = verdict(result, plan)
     found = findings(result).headline

@@ -44,6 +44,12 @@ class Grid:
 
 def in_markdown(grid: Grid) -> str:
     """Return a table as Markdown: its title as a heading, the table, and its notes in italics."""
+    notes = (f"\n{wrapped(f'_{note}_')}" for note in grid.notes)
+    return "\n".join([f"### {grid.title}", "", rows_in_markdown(grid), *notes])
+
+
+def rows_in_markdown(grid: Grid) -> str:
+    """Return the headings and rows of a table as Markdown."""
     lines = [[escaped(cell) for cell in row] for row in (grid.heads, *grid.rows)]
     widths = [max(3, *(cell_width(row[number]) for row in lines)) for number in range(len(grid.heads))]
     rules = [
@@ -53,7 +59,7 @@ def in_markdown(grid: Grid) -> str:
     table += [_row(row, widths, grid.left) for row in lines[1:]]
     if grid.width is not None:
         table = list(split_table(table, grid.width))
-    return "\n".join([f"### {grid.title}", "", *table, *(f"\n{wrapped(f'_{note}_')}" for note in grid.notes)])
+    return "\n".join(table)
 
 
 def escaped(cell: Cell) -> str:

@@ -154,7 +154,7 @@ def _why(
     for metric, levels in figures:
         winners = {level.winner for level in levels}
         if target is not None and winners == {target}:
-            won.append((f"{_percents(levels)} {_short(metric)}", _against(metric, levels)))
+            won.append((f"{percents(levels)} {_short(metric)}", _against(metric, levels)))
         elif levels:
             rest.setdefault(_other(metric, levels, winners), []).append(_short(metric))
     yield from [_leads(won)] if won else []
@@ -183,7 +183,7 @@ def _other(metric: ComparedMetric, levels: _Part, winners: set[str | None]) -> s
     if len(winners) > 1:
         return "not the same winner at all of these levels"
     if (winner := next(iter(winners))) is not None:
-        return f"{winner} is better, {_percents(levels)} {_against(metric, levels)}"
+        return f"{winner} is better, {percents(levels)} {_against(metric, levels)}"
     words, names = not_shown(metric, levels), leaders(levels)
     if not names:
         return words
@@ -215,7 +215,8 @@ def _against(metric: ComparedMetric, part: _Part) -> str:
     return "against the runner-up of each level"
 
 
-def _percents(levels: Sequence[ComparedLevel]) -> str:
+def percents(levels: Sequence[ComparedLevel]) -> str:
+    """Return the leads of the best target at `levels` as text: "+20 %", "+20 % to +33 %"; "–" if unknown."""
     known = [level.percent for level in levels if level.percent is not None]
     if not known:
         return "–"

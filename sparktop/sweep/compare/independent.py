@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.proof import ERROR_RATE, main_metrics
-from sparktop.sweep.compare.ratio import ratio_of
+from sparktop.sweep.compare.ratio import Ratio, ratio_of
 from sparktop.sweep.compare.series import Figure, Series, SeriesLevel
 from sparktop.sweep.result.comparison import EnginesLevel, IndependentEngines
 from sparktop.sweep.terms.definitions import METRICS
@@ -127,12 +127,14 @@ def _levels(
             continue
         bound = _sum([part.figures[metric] for part in known])
         reached = level.figures.get(metric)
+        ratio = None if reached is None else ratio_of(reached, bound)
         yield EnginesLevel(
             concurrency=level.load.concurrency,
             each=each,
             bound=bound.mean,
             routed=None if reached is None else reached.mean,
             percent=None if reached is None else 100 * reached.mean / bound.mean,
+            significant=None if ratio is None or ratio.p is None else _is_shown(ratio, len(routed.levels)),
             beyond=tuple(
                 one.name
                 for one in others
@@ -178,4 +180,12 @@ def _exceeds(figure: Figure, bound: Figure, *, tests: int, stated: bool) -> bool
     ratio = ratio_of(figure, bound)
     if ratio is None or ratio.ratio <= 1 or not ratio.beyond(_FLOOR_PERCENT):
         return False
-    return stated if ratio.p is None else ratio.p <= ERROR_RATE / max(1, tests)
+    return stated if ratio.p is None else _is_shown(ratio, tests)
+
+
+def _is_shown(ratio: Ratio, tests: int) -> bool:
+    """Return whether a ratio with a p-value differs from 1 significantly and beyond the noise floor.
+
+    `tests` is the number of such tests, for a Bonferroni correction.
+    """
+    return (ratio.p or 0.0) <= ERROR_RATE / max(1, tests) and ratio.beyond(_FLOOR_PERCENT)

@@ -18,6 +18,7 @@ from sparktop.model.sweep_comparison import (
 )
 from sparktop.model.text import names_in_words
 from sparktop.report.markdown import code
+from sparktop.sweep.compare.advice import percents
 from sparktop.sweep.compare.proof import main_metrics
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.definitions import in_sentence
@@ -69,6 +70,20 @@ def _best(metric: ComparedMetric) -> str:
     parts = [f"{state} at {', '.join(where)}" for state, where in places.items()]
     untested = any(level.significant is None and level.winner is None for level in metric.levels)
     return "; ".join(parts) + (" (single runs: no test possible)" if untested else "")
+
+
+def won_words(metric: ComparedMetric) -> str:
+    """Return as `_best`, with leads: "`a` best at c1–c4 (+20 to +33 % against `b`); no difference at c16"."""
+    parts = []
+    for state, group in groupby(metric.levels, _state):
+        levels = list(group)
+        lead = ""
+        if levels[0].winner is not None:
+            rivals = {level.against for level in levels}
+            rival = code(rivals.pop() or "") if len(rivals) == 1 else "the runner-up"
+            lead = f" ({percents(levels).replace(' % to', ' to')} against {rival})"
+        parts.append(f"{state} at {_stretch(levels, metric.levels)}{lead}")
+    return "; ".join(parts)
 
 
 def _state(level: ComparedLevel) -> str:

@@ -125,12 +125,12 @@ def note_sections(comparison: ComparisonResult) -> Iterator[Section]:
     )
     # All notes except `NO_TEST` contain untrusted names.
     notes = [note if note == NO_TEST else code(note) for note in comparison.notes]
-    for title, items in (("Crossovers", found), ("Notes", (*notes, *_rules(comparison)))):
+    for title, items in (("Crossovers", found), ("Notes", (*notes, *rules(comparison)))):
         if items:
             yield Section(title, items=tuple(items))
 
 
-def _rules(comparison: ComparisonResult) -> Iterator[str]:
+def rules(comparison: ComparisonResult) -> Iterator[str]:
     """Yield a sentence on when a target counts as winner, then which differences the runs could detect."""
     floor = max(comparison.noise_floor_percent.values(), default=None)
     rate = comparison.error_rate_percent

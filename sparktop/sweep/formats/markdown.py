@@ -17,7 +17,7 @@ from sparktop.sweep.formats import doubts
 from sparktop.sweep.formats.answer import answer
 from sparktop.sweep.formats.comparison import MEANINGS, beside_sections, engine_sections, note_sections
 from sparktop.sweep.formats.evidence import evidence_sections, hardware_grid
-from sparktop.sweep.formats.servers import server_facts
+from sparktop.sweep.formats.servers import machine_facts, server_facts
 from sparktop.sweep.formats.tables.layouts import batch_scaling, contexts, interactive, spread
 from sparktop.sweep.formats.tables.level_rows import TABLES
 from sparktop.sweep.formats.tables.refused_rows import winners_and_refused
@@ -138,8 +138,8 @@ def _about(result: SweepResult) -> Iterator[str]:
         "" if plan.trace is None else plain(plan.trace.words),
         f"workload {code(plan.workload)}" if plan.load is LoadKind.AGENTS and plan.workload else "",
         "" if plan.think_s is None else f"think time {plan.think_s:g} s",
-        f"{_lengths(result)} tokens in, {plan.tg if plan.tg is not None else '?'} out{mean}",
-        f"{_mode(plan)}, {_effort(plan)}{more}",
+        f"{lengths_words(result)} tokens in, {plan.tg if plan.tg is not None else '?'} out{mean}",
+        f"{mode_words(plan)}, {effort_words(plan)}{more}",
         plan.api.value,
         f"tokens counted from {plan.tokens_from.value}" if plan.tokens_from else "",
         f"order {plan.order.value}",
@@ -150,13 +150,14 @@ def _about(result: SweepResult) -> Iterator[str]:
     ]
     yield " · ".join(part for part in parts if part)
     yield from server_facts(result)
-    yield from _caveats(result)
-
-
-def _caveats(result: SweepResult) -> Iterator[str]:
-    """Yield what limits the results: guard limits, an early end, errors of targets, and reasons for doubt."""
+    yield from machine_facts(result)
     if result.guard is not None:
         yield plain(result.guard)
+    yield from caveats(result)
+
+
+def caveats(result: SweepResult) -> Iterator[str]:
+    """Yield what limits the results: an early end, errors of targets, and reasons for doubt."""
     if result.status != "done":
         why = f": {code(result.stop_reason)}" if result.stop_reason else ""
         yield f"**Not complete** ({result.status or 'it was still running'}){why}"
@@ -171,13 +172,13 @@ def _caveats(result: SweepResult) -> Iterator[str]:
         yield f"**The load generator was too slow**: {code('; '.join(result.client.reasons) or '–')}"
 
 
-def _lengths(result: SweepResult) -> str:
+def lengths_words(result: SweepResult) -> str:
     """Return the requested prompt lengths as text: "128", or "5,000, 20,000 and 39,000"; "?" if unknown."""
     *most, last = [f"{length:,}" for length in result.prompt_lengths()] or ["?"]
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _mode(plan: PlanResult) -> str:
+def mode_words(plan: PlanResult) -> str:
     """Return how requests follow one another, such as "steady" or "open loop, poisson arrivals"."""
     if plan.mode is LoadMode.AGENTS:
         return plan.load.value
@@ -187,7 +188,7 @@ def _mode(plan: PlanResult) -> str:
     return f"open loop, {how}"
 
 
-def _effort(plan: PlanResult) -> str:
+def effort_words(plan: PlanResult) -> str:
     """Return the planned size of a level as text: its number of runs, or its duration in seconds."""
     if plan.mode in {LoadMode.OPEN, LoadMode.AGENTS} and plan.trace is None and plan.duration_s is not None:
         return f"{'?' if plan.runs is None else plan.runs} × {plan.duration_s:g} s a level"

@@ -42,11 +42,14 @@ def plots(series: Sequence[Series], width: int = WIDTH, *, height: int = HEIGHT,
     known = {name for one in series for name in one.metrics()}
     skipped = {"output_tps"} if known & {"decode_tps", "sustained_tps"} else set()
     skipped |= {"ttft_ms"} if "ttft_due_ms" in known else set()
-    drawn = (_plot(series, name, width, height, colour=colour) for name in CURVES if name not in skipped)
+    drawn = (plot(series, name, width, height, colour=colour) for name in CURVES if name not in skipped)
     return "\n".join(text for text in drawn if text)
 
 
-def _plot(series: Sequence[Series], name: str, width: int, height: int, *, colour: bool) -> str:
+def plot(
+    series: Sequence[Series], name: str, width: int = WIDTH, height: int = HEIGHT, *, colour: bool = False
+) -> str:
+    """Return a plot of the metric `name` as text; "" if it has values at fewer than two points."""
     curves = [(one.name, _points(one, name)) for one in by_depth(series)]
     curves = [(label, points) for label, points in curves if points]
     places = sorted({point for _, points in curves for point in points})

@@ -25,7 +25,8 @@ _BY_NAME = re.compile(
     "served_by|runs_split|busy_batch|backends|values|ranges|changes|holds_to|definitions|balance"
 )
 """Fields whose keys are names of servers or targets, at any depth."""
-_MACHINES = "hardware"
+_MACHINES = {"hardware", "machines"}
+"""Fields whose keys are names of machines."""
 _WORDS = {TargetKind.ENGINE: BACKEND, TargetKind.ROUTER: ROUTER}
 
 
@@ -80,7 +81,7 @@ class SweepPrivacy(Privacy):
         return self._value(value, key) if isinstance(value, str) else value
 
     def _key(self, name: str, of: str, *, by_name: bool) -> str:
-        if of == _MACHINES:
+        if of in _MACHINES:
             return self._machines.get(name, name)
         return self._names.get(name, self._machines.get(name, name)) if by_name else name
 
@@ -102,4 +103,5 @@ def _names_of(result: SweepResult) -> tuple[list[tuple[str, str]], list[str]]:
     known = {target.name for target in result.targets}
     named = [(target.name, _WORDS[target.kind]) for target in result.targets]
     named += [(name, BACKEND) for name in sorted(servers - known)]
-    return named, sorted({name for level in levels for name in level.hardware})
+    machines = {name for target in result.targets for name in target.machines}
+    return named, sorted(machines.union(*(level.hardware for level in levels)))

@@ -1,7 +1,8 @@
-"""Writes what software the targets of a sweep run, and its limits: versions, slots, context, router."""
+"""Writes what the targets of a sweep are: machines, software, and its limits: slots, context, router."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from sparktop.engines.registry import ENGINES
@@ -28,6 +29,17 @@ def server_facts(result: SweepResult) -> Iterator[str]:
         yield f"{names_in_words(alike)}: {plain(words)}"
 
 
+def machine_facts(result: SweepResult) -> Iterator[str]:
+    """Yield one line of Markdown with all machines that computed; nothing if none is known.
+
+    Such as "4 × NVIDIA DGX Spark, NVIDIA GB10, driver 580.95".
+    """
+    known = {name: words for target in result.targets for name, words in target.machines.items()}
+    parts = [f"{count} × {plain(words)}" for words, count in Counter(known.values()).items()]
+    if parts:
+        yield "; ".join(parts)
+
+
 def server_words(target: TargetResult) -> str | None:
     """Return the engine's version, slots and context of a target, and its router; None if all are unknown."""
     router = target.kind is TargetKind.ROUTER
@@ -38,12 +50,21 @@ def server_words(target: TargetResult) -> str | None:
     engine = " ".join(filter(None, (names_in_words(titles) if titles else "engine", target.version)))
     own = [
         engine if titles or target.version else "",
+        f"{len(target.machines)} machines" if len(target.machines) > 1 else "",
         "" if target.slots is None else f"{target.slots:,} slots",
         "" if target.context_tokens is None else f"context {target.context_tokens:,}",
     ]
     parts = [", ".join(filter(None, own))]
     if router:
-        title = _ROUTERS.get(target.engine or "", target.engine or "a router")
-        behind = " ".join(filter(None, (title, target.router_version)))
+        behind = " ".join(filter(None, (_router_title(target), target.router_version)))
         parts.append(", ".join(filter(None, (f"behind {behind}", target.strategy))))
     return "; ".join(filter(None, parts))
+
+
+def router_words(target: TargetResult) -> str:
+    """Return a router as Markdown, such as "`proxy` (LiteLLM, least-busy)"."""
+    return f"{code(target.name)} ({plain(', '.join(filter(None, (_router_title(target), target.strategy))))})"
+
+
+def _router_title(target: TargetResult) -> str:
+    return _ROUTERS.get(target.engine or "", target.engine or "a router")

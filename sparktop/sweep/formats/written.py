@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from sparktop.report.document.section import Section
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import Series, series_of
-from sparktop.sweep.formats import comparison, csv_table, json_file, llama_benchy, markdown
+from sparktop.sweep.formats import comparison, csv_table, json_file, llama_benchy, markdown, post
 from sparktop.sweep.formats.command import repeat_command
 from sparktop.sweep.formats.curve_drawings import curve_drawings
 from sparktop.sweep.formats.privacy import SweepPrivacy
@@ -29,12 +29,17 @@ _ON_SCREEN = ("html", "md")
 
 
 def sweep_report(
-    result: SweepResult, form: str, privacy: SweepPrivacy | None = None, beside: Sequence[Series] = ()
+    result: SweepResult,
+    form: str,
+    privacy: SweepPrivacy | None = None,
+    beside: Sequence[Series] = (),
+    made_of: Mapping[str, SweepResult] | None = None,
 ) -> str:
     """Return the report on a sweep in the format `form`.
 
-    Markdown, HTML and SVG also compare the sweep with the series `beside`. `privacy` decides what the report
-    may show; by default no addresses.
+    Markdown, HTML, SVG and posts also compare the sweep with the series `beside`. `privacy` decides what the
+    report may show; by default no addresses. `made_of` has the sweeps that `result` joins, by name of their
+    files; a post has the commands that repeat them.
 
     Raises:
         UsageError: the format cannot hold this sweep.
@@ -44,6 +49,10 @@ def sweep_report(
     if form in _FOR_PROGRAMS:
         return _FOR_PROGRAMS[form](result)
     others = shown.of_series(beside)
+    if form == "post":
+        parts = {} if shown.anonymous else made_of or {"last": result}
+        commands = [repeat_command(shown.of_result(one), addresses=shown.addresses) for one in parts.values()]
+        return post.render(result, others, list(filter(None, commands)), list(parts))
     if form == "md":
         return markdown.render(result, others, _more(result, shown))
     beside = [*others, *without_waiting(result)]
@@ -53,8 +62,8 @@ def sweep_report(
     if form == "svg":
         return _drawn(drawings, f"{markdown.TITLE}, {about}")
     plots = [one.element() for one in drawings]
-    parts = markdown.sections(result, others, plots, _more(result, shown))
-    return to_page(markdown.TITLE, about, parts, simulated=result.simulated)
+    sections = markdown.sections(result, others, plots, _more(result, shown))
+    return to_page(markdown.TITLE, about, sections, simulated=result.simulated)
 
 
 def _more(result: SweepResult, privacy: SweepPrivacy) -> list[Section]:
@@ -86,8 +95,8 @@ def comparison_report(
         return comparison.to_markdown(found, series, facts)
     if form == "csv":
         return csv_table.render_series(series)
-    if form == "llama-benchy":
-        raise UsageError("--format llama-benchy is for results of sparktop sweep")
+    if form in {"llama-benchy", "post"}:
+        raise UsageError(f"--format {form} is for results of sparktop sweep")
     own = [one for one in series if not one.published]
     published = [one for one in series if one.published]
     drawings = list(curve_drawings(own or published, published if own else (), ()))

@@ -108,6 +108,9 @@ class EnginesLevel(Part):
     """The router's own value of the metric."""
     percent: Number = None
     """`routed` in percent of `bound`."""
+    significant: bool | None = None
+    """Whether `routed` differs from `bound` beyond noise, at an error rate of 5 % for all levels together.
+    None for single runs, which allow no test, and in files of older versions."""
     beyond: tuple[Text, ...] = ()
     """Other targets whose value exceeds the bound: no router over these engines can reach it."""
 

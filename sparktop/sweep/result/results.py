@@ -288,6 +288,8 @@ class TargetResult(Part):
     """How the router distributes requests, such as "least-busy"."""
     engines: tuple[Text, ...] = ()
     """Kinds of the servers behind a router, such as "vllm"; empty for an engine."""
+    machines: dict[Text, Text] = Field(default_factory=dict)
+    """Product, GPUs and driver of each machine by name; empty if unknown, and in files of older versions."""
     levels: tuple[LevelResult, ...] = ()
     """In the order of measurement, which is not ascending in a search for SLO limits."""
 

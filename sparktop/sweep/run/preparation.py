@@ -27,6 +27,7 @@ from sparktop.sweep.run.context.length import (
     reported_context,
 )
 from sparktop.sweep.run.context.pools import pool_words
+from sparktop.sweep.run.machine_words import machines_words
 from sparktop.sweep.run.served_by import BackendNames
 from sparktop.sweep.run.server_side import is_mdns, watched_backends, watched_nodes
 from sparktop.sweep.run.worker_process import SweepWorker
@@ -67,6 +68,8 @@ class PreparedTarget:
     """Names of the watched machines that the load reaches."""
     placed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Names of the machines that each watched server runs on, by server."""
+    machines: Mapping[str, str] = field(default_factory=dict)
+    """Product, GPUs and driver of each watched machine that reports any of them, by name."""
     slots: Mapping[str, int] = field(default_factory=dict)
     """Maximum concurrent requests of each watched server that reports it, by name."""
     max_model_len: int | None = None
@@ -222,6 +225,7 @@ def _with_servers(
         backends=watched_backends(target, snapshot),
         nodes=watched_nodes(target, snapshot),
         placed={view.name: view.nodes for view in views},
+        machines=machines_words(watched_nodes(target, snapshot), snapshot),
         slots={view.name: view.slots for view in views if view.slots is not None},
         max_model_len=reported_context(views, ()),
         kv_capacity_tokens=_kv_capacity(views),
@@ -346,7 +350,9 @@ def _capacity(plan: Plan, target: SweepTarget, longest: int, views: list[Backend
     most = plan.highest_concurrency
     slots = [view.slots for view in views if view.slots is not None]
     if slots and len(slots) == len(views) and most > sum(slots):
-        yield f"{name}: c = {most} exceeds its {sum(slots)} slots: the rest waits, and latencies hold that"
+        least = min((one for one in plan.concurrency if one > sum(slots)), default=most)
+        waits = "the rest waits, and latencies include that"
+        yield f"{name}: more than its {sum(slots)} slots from c = {least} on: {waits}"
     tokens = [view.kv_capacity_tokens for view in views if view.kv_capacity_tokens is not None]
     needed = most * (longest + plan.tg)
     if tokens and len(tokens) == len(views) and needed > sum(tokens):

@@ -70,6 +70,7 @@ class ResultBook:
                 "version": prepared.version,
                 "context_tokens": prepared.max_model_len,
                 "router_version": prepared.router_version,
+                "machines": dict(prepared.machines),
                 "strategy": prepared.strategy,
                 "engines": prepared.engines,
                 "fresh_by": "cache_salt" if prepared.takes_salt else "nonce" if prepared.lengths else None,

@@ -1,0 +1,104 @@
+"""Writes what a router costs: the share of its engines' token rate that it loses, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sparktop.model.balance import BalanceWord
+from sparktop.model.text import names_in_words
+from sparktop.report.document.prose import plain
+from sparktop.report.markdown import code
+from sparktop.sweep.compare.independent import made_of
+from sparktop.sweep.formats.servers import router_words
+from sparktop.sweep.plan.plan import TargetKind
+from sparktop.sweep.result.comparison import ComparisonResult, EnginesLevel, IndependentEngines
+from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
+from sparktop.sweep.result.run_split import split_words
+from sparktop.sweep.terms.definitions import METRICS, in_sentence
+from sparktop.sweep.view.marks import balance_word
+
+_LEAST_STARVED = 5.0
+"""A backend that starved for a smaller share of the time, in percent, is not mentioned."""
+_WHOLE = 100.0
+
+
+def router_costs(result: SweepResult, comparison: ComparisonResult | None) -> Iterator[str]:
+    """Yield one or two sentences of Markdown for each router that was measured: its loss, and the cause."""
+    known = {} if comparison is None else {one.routed: one for one in comparison.independent_engines}
+    for target in result.targets:
+        levels = [level for level in target.in_order() if level.error is None]
+        if target.kind is TargetKind.ROUTER and levels:
+            found = known.get(target.name)
+            words = _unknown(target, levels) if found is None else _of_bound(target, levels, found)
+            yield f"{words}{_latency(levels)}."
+
+
+def _of_bound(target: TargetResult, levels: Sequence[LevelResult], found: IndependentEngines) -> str:
+    """Return how much a router makes of what its engines make alone, and why it is less."""
+    reached = [(one.percent, one) for one in found.levels if one.percent is not None]
+    alone, rate = code(made_of(found)), f"{in_sentence(METRICS[found.metric].title)} rate"
+    if not reached:
+        return f"What {router_words(target)} costs is not known: no level has its {rate}"
+    percents = sorted(round(percent) for percent, _ in reached)
+    share = f"{percents[0]} %" if percents[0] == percents[-1] else f"{percents[0]} to {percents[-1]} %"
+    words = f"{router_words(target)} reaches {share} of the {rate} of {alone}: {_sure(reached)}"
+    least, worst = min(reached, key=lambda one: one[0])
+    if worst.significant is False or least >= _WHOLE:
+        return words
+    level = next((one for one in levels if one.concurrency == worst.concurrency), None)
+    causes = [] if level is None else list(_causes(level))
+    why = ", ".join(causes) or "the cause is not known"
+    return f"{words}. Where most is lost, at c{worst.concurrency}: {why}"
+
+
+def _sure(reached: Sequence[tuple[float, EnginesLevel]]) -> str:
+    """Return where a router loses tokens beyond chance, such as "it loses 12 % at c4 and 24 % at c8"."""
+    lost = [(percent, one) for percent, one in reached if one.significant and percent < _WHOLE]
+    if lost:
+        return f"it loses {names_in_words([f'{_WHOLE - p:.0f} % at c{one.concurrency}' for p, one in lost])}"
+    if all(one.significant is None for _, one in reached):
+        return "single runs, no test possible"
+    return "a loss beyond chance and noise is not shown"
+
+
+def _unknown(target: TargetResult, levels: Sequence[LevelResult]) -> str:
+    """Return what the balance of its servers says of a router whose engines were not measured alone."""
+    losses = [
+        (lost, level)
+        for level in levels
+        if isinstance(lost := (level.balance or {}).get("lost_percent"), float)
+    ]
+    if not losses:
+        alone = "measure one of its servers alone under the same load, too"
+        return f"What {router_words(target)} costs is not known: {alone}"
+    lost, level = max(losses, key=lambda one: one[0])
+    words = (
+        f"{router_words(target)} loses about {lost:.0f} % of the tokens to uneven load at {level.point.short}"
+    )
+    causes = ", ".join(_causes(level))
+    return f"{words} ({causes})" if causes else words
+
+
+def _causes(level: LevelResult) -> Iterator[str]:
+    """Yield what a level shows of uneven load: the verdict, idle backends, and the split of requests."""
+    kept = level.balance or {}
+    word = balance_word(level)
+    if word in {one.value for one in BalanceWord if one.bad}:
+        period = kept.get("period_s")
+        yield f"{word}, a swing every {period:.0f} s" if isinstance(period, float) else str(word)
+    starved = kept.get("starved_percent")
+    for name, share in starved.items() if isinstance(starved, dict) else ():
+        if isinstance(share, float) and share >= _LEAST_STARVED:
+            yield f"{code(str(name))} starved {share:.0f} % of the time"
+    if (words := split_words(level)) is not None:
+        yield f"{words} (even: {_WHOLE / max(1, len(level.known_servers)):.0f} %)"
+    if isinstance(cause := kept.get("cause"), str):
+        yield plain(cause)
+
+
+def _latency(levels: Sequence[LevelResult]) -> str:
+    """Return the latency that a router itself adds to a request, as the end of a sentence; "" if unknown."""
+    added = next((level.own_overhead_ms for level in levels if level.own_overhead_ms is not None), None)
+    if added is None:
+        return ""
+    return f". Itself it adds {'less than 1' if added < 1 else f'{added:.0f}'} ms to a request"
