@@ -99,6 +99,8 @@ _MEANINGS = {
     ("prometheus", "tls_cert"): "The viewer's own certificate (mTLS).",
     ("prometheus", "tls_key"): "Its key.",
     ("prometheus", "headers"): "More headers, such as the tenant of Mimir.",
+    ("prometheus", "machine_selector"): "Matchers that the queries for machines have.",
+    ("prometheus", "machines"): "The hosts of a server by its instance, where labels do not show them.",
     (
         "",
         "target_files",

@@ -8,6 +8,8 @@ values have no series.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
 
 from prometheus_client.core import InfoMetricFamily, Metric
 
@@ -26,9 +28,20 @@ from sparktop.model.node import (
     PowerRail,
     SensorReading,
 )
+from sparktop.model.node_metrics import (
+    CPU,
+    GPU,
+    GPU_INFO,
+    GPUS,
+    MEMORY,
+    MEMORY_PART,
+    PREFIX,
+    THROTTLE_REASON,
+    THROTTLE_REASONS,
+    FieldMetric,
+)
 from sparktop.model.text import clean
 
-PREFIX = "sparktop_node_"
 _BITS = 8
 _MEGA = 1e6
 
@@ -86,7 +99,7 @@ def _gpus(gpus: Sequence[GpuReading]) -> Iterator[Metric]:
     info = InfoMetricFamily(f"{PREFIX}gpu", "Which GPU an index is.")
     for labels, gpu in parts:
         identity = {"uuid": gpu.uuid, "name": gpu.name}
-        info.add_sample(f"{PREFIX}gpu_info", {**labels, **_known(identity)}, 1)
+        info.add_sample(GPU_INFO, {**labels, **_known(identity)}, 1)
     if info.samples:
         yield info
     yield from _families(_GPU, parts)
@@ -168,6 +181,14 @@ def _share(percent: float | None) -> float | None:
     return None if percent is None else percent / 100
 
 
+def _field(metric: FieldMetric) -> Figure[Any]:
+    """Return the figure whose value is a field of its part."""
+    field = attrgetter(metric.field)
+    return Figure(
+        metric.name, metric.text, lambda part: metric.written(field(part)), is_counter=metric.is_counter
+    )
+
+
 def _size(things: Sequence[object] | None) -> int | None:
     return None if things is None else len(things)
 
@@ -176,7 +197,7 @@ _SIMULATED: Figure[bool] = Figure("simulated", "1 where the readings are made up
 _WHOLE: tuple[Figure[NodeSample], ...] = (
     Figure("sample_cost_seconds", "What taking this sample cost.", lambda one: _times(1e-3, one.cost_ms)),
     Figure(
-        "gpus",
+        GPUS,
         "GPUs that are read; no series where the driver does not report them.",
         lambda one: len(one.gpus) if one.gpus or one.gpu_note is None else None,
     ),
@@ -189,11 +210,7 @@ _WHOLE: tuple[Figure[NodeSample], ...] = (
         "processes", "Processes of the machine.", lambda one: one.processes.count if one.processes else None
     ),
 )
-_CPU: tuple[Figure[CpuReading], ...] = (
-    Figure("cpu_usage_ratio", "Share of all cores' time in use.", lambda one: _share(one.percent)),
-    Figure("cpu_cores", "Logical cores.", lambda one: one.cores),
-    Figure("load1", "Load average of one minute.", lambda one: one.load1),
-)
+_CPU: tuple[Figure[CpuReading], ...] = tuple(map(_field, CPU))
 _CORE: Figure[float] = Figure("cpu_core_usage_ratio", "Share of a core's time in use.", _share)
 _GROUP: tuple[Figure[CoreGroup], ...] = (
     Figure("cpu_group_usage_ratio", "Use of all cores of one design.", lambda one: _share(one.percent)),
@@ -201,45 +218,13 @@ _GROUP: tuple[Figure[CoreGroup], ...] = (
         "cpu_group_max_frequency_hertz", "Highest clock of a design.", lambda one: _times(_MEGA, one.max_mhz)
     ),
 )
-_MEMORY: tuple[Figure[MemoryReading], ...] = (
-    Figure("memory_unified", "1 where GPUs live in the machine's memory.", lambda one: one.unified),
-    Figure("memory_total_bytes", "Memory of the machine.", lambda one: one.total_bytes),
-    Figure("memory_used_bytes", "Total less available.", lambda one: one.used_bytes),
-    Figure("memory_available_bytes", "What programs could still take.", lambda one: one.available_bytes),
-    Figure("memory_page_cache_bytes", "Cache of files.", lambda one: one.page_cache_bytes),
-    Figure("memory_cma_free_bytes", "Free in the contiguous area.", lambda one: one.cma_free_bytes),
-    Figure("memory_headroom_bytes", "Available less CMA free.", lambda one: one.headroom_bytes),
-    Figure("memory_gpu_processes_bytes", "Held by GPU processes.", lambda one: one.gpu_processes_bytes),
-    Figure("memory_unattributed_bytes", "Used, by an unknown consumer.", lambda one: one.unattributed_bytes),
-    Figure("memory_overlap_bytes", "Counted by two parts of the bar.", lambda one: one.overlap_bytes),
-    Figure(
-        "memory_pressure_full_ratio",
-        "Share of 10 s in which every task waited for memory.",
-        lambda one: _share(one.pressure_full_avg10),
-    ),
-    Figure("swap_total_bytes", "Swap space.", lambda one: one.swap_total_bytes),
-    Figure("swap_used_bytes", "Swap in use.", lambda one: one.swap_used_bytes),
-    Figure("swap_in_bytes_per_second", "Read from swap.", lambda one: one.swap_in_bytes_per_s),
-    Figure("swap_out_bytes_per_second", "Written to swap.", lambda one: one.swap_out_bytes_per_s),
-)
+_MEMORY: tuple[Figure[MemoryReading], ...] = tuple(map(_field, MEMORY))
 _MEMORY_PART: Figure[MemoryPart] = Figure(
-    "memory_part_bytes", "Parts of memory that add up to its total.", lambda one: one.size_bytes
+    MEMORY_PART, "Parts of memory that add up to its total.", lambda one: one.size_bytes
 )
 _GPU: tuple[Figure[GpuReading], ...] = (
-    Figure(
-        "gpu_usage_ratio", "Share of time in which a kernel ran.", lambda one: _share(one.utilization_percent)
-    ),
-    Figure("gpu_temperature_celsius", "Temperature of the GPU.", lambda one: one.temperature_c),
-    Figure("gpu_limit_margin_celsius", "Degrees left to the limit.", lambda one: one.limit_margin_c),
-    Figure("gpu_slowdown_celsius", "Where the hardware slows down.", lambda one: one.slowdown_c),
-    Figure("gpu_power_watts", "Power that the GPU draws.", lambda one: one.power_w),
-    Figure("gpu_power_limit_watts", "Power that it may draw.", lambda one: one.power_limit_w),
-    Figure("gpu_energy_joules", "Since the driver was loaded.", lambda one: one.energy_j, is_counter=True),
-    Figure("gpu_sm_frequency_hertz", "Clock of the SMs.", lambda one: _times(_MEGA, one.sm_clock_mhz)),
-    Figure("gpu_sm_max_frequency_hertz", "Highest clock.", lambda one: _times(_MEGA, one.sm_clock_max_mhz)),
-    Figure("gpu_memory_total_bytes", "Memory of its own.", lambda one: one.memory_total_bytes),
-    Figure("gpu_memory_used_bytes", "Of that, in use.", lambda one: one.memory_used_bytes),
-    Figure("gpu_throttle_reasons", "Reasons active at this moment.", lambda one: _size(one.throttle_reasons)),
+    *map(_field, GPU),
+    Figure(THROTTLE_REASONS, "Reasons active at this moment.", lambda one: _size(one.throttle_reasons)),
     Figure("gpu_processes", "Processes that hold its memory.", lambda one: _size(one.processes)),
     Figure("gpu_mig_enabled", "1 where it is split into instances.", lambda one: one.mig),
 )
@@ -247,7 +232,7 @@ _THROTTLED: Figure[float | None] = Figure(
     "gpu_throttled_ratio", "Share of the time since the sample before that it was slowed.", _share
 )
 _THROTTLE_REASON: Figure[bool] = Figure(
-    "gpu_throttle_reason_active", "1 for each reason that slows it at this moment.", float
+    THROTTLE_REASON, "1 for each reason that slows it at this moment.", float
 )
 _GPU_PROCESS: Figure[float | None] = Figure(
     "gpu_process_memory_bytes", "GPU memory by program.", lambda one: one

@@ -57,7 +57,7 @@ def found_toml(targets: Sequence[Target], snapshot: Snapshot) -> str:
     """
     if not targets:
         raise ConfigError("nothing was found to write: name TARGETs")
-    machines = [one for one in targets if isinstance(one, NodeTarget)]
+    machines = [one for one in targets if isinstance(one, NodeTarget) and one.scrape is None]
     servers = [one for one in targets if isinstance(one, BackendTarget) and one.scrape is None]
     nodes = {view.name: view for view in snapshot.nodes}
     backends = {view.name: view for view in snapshot.backends}

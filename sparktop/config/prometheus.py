@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from sparktop.config.fields import FileName, Name, Strict, Url, Variable
 
@@ -53,6 +53,14 @@ def _headers(given: dict[str, str]) -> dict[str, str]:
     return given
 
 
+def _listed(given: object) -> object:
+    return [given] if isinstance(given, str) else given
+
+
+Hosts = Annotated[list[Name], BeforeValidator(_listed), Field(min_length=1, max_length=64)]
+"""A host, or a list of hosts."""
+
+
 class PrometheusTable(Strict):
     """`[[prometheus]]`: a Prometheus, or another server with its API, through which servers are watched."""
 
@@ -68,4 +76,6 @@ class PrometheusTable(Strict):
     headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(default_factory=dict)
     selector: Annotated[str, AfterValidator(_selector)] = ""
     group_by: list[Annotated[str, AfterValidator(_label)]] = Field(default_factory=list)
+    machine_selector: Annotated[str, AfterValidator(_selector)] = ""
+    machines: dict[str, Hosts] = Field(default_factory=dict)
     closer: Literal["ask", "auto", "never"] = "ask"

@@ -162,6 +162,8 @@ def _prometheus(one: Plain, path: Path, env: Mapping[str, str]) -> PrometheusTar
         headers=dict(one["headers"]),
         selector=one["selector"],
         group_by=tuple(one["group_by"]),
+        machine_selector=one["machine_selector"],
+        machines={instance: tuple(hosts) for instance, hosts in one["machines"].items()},
         closer=one["closer"],
         **files,
     )
@@ -223,6 +225,10 @@ def _variables(settings: Plain) -> Iterator[tuple[tuple[str | int, ...], str]]:
         for number, one in enumerate(settings[table]):
             if one[key] is not None:
                 yield (table, number, key), one[key]
+    for number, one in enumerate(settings["prometheus"]):
+        for key in ("bearer_env", "password_env"):
+            if one[key] is not None:
+                yield ("prometheus", number, key), one[key]
     if (variable := settings["events"]["webhook_token_env"]) is not None:
         yield ("events", "webhook_token_env"), variable
 

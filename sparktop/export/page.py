@@ -203,10 +203,10 @@ def _families(metrics: Iterable[Metric[Part]], parts: Named[Part]) -> Iterator[F
 
 
 def _without_agent(nodes: Named[NodeView], *, simulated: bool) -> list[Family]:
-    """Return the agent's families of the machines that have no agent to scrape, with a label `node`."""
+    """Return the agent's families of the machines that no Prometheus scrapes already, with a label `node`."""
     merged: dict[str, Family] = {}
     for labels, view in nodes:
-        if view.via == "agent" or view.sample is None:
+        if view.via in {"agent", "prometheus"} or view.sample is None:
             continue
         room = MOST_OF_AGENT
         for family in node_families(view.identity, view.sample, simulated=simulated):

@@ -17,6 +17,7 @@ ROUTER_PORT = 4000
 """The usual port of LiteLLM."""
 AGENT_PORT = 9750
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
+_NO_MACHINES: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class NodeTarget:
 
     name: str
     via: str = "local"
-    """local, agent or ssh."""
+    """local, agent, ssh or prometheus."""
     url: str | None = None
     """URL of the sparktop agent, without a trailing slash."""
     ssh: str | None = None
@@ -41,6 +42,8 @@ class NodeTarget:
     """The installed sparktop that ssh runs on the machine, if it is there and not older than this one."""
     ssh_bundle: bool = True
     """Whether ssh may send the reader of this version to the machine; if not, sparktop must be installed."""
+    scrape: Scrape | None = None
+    """The Prometheus that its samples come from, where `via` is "prometheus"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,10 @@ class PrometheusTarget:
     """Matchers that every query has, as between the braces of PromQL: `namespace="llm"`."""
     group_by: tuple[str, ...] = ()
     """Labels whose values name the group of a server; empty: model, job and namespace."""
+    machine_selector: str = ""
+    """Matchers that the queries for machines have, as `selector`, whose labels machines may lack."""
+    machines: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _NO_MACHINES)
+    """Hosts of servers by `instance`, where labels do not show on which machines a server runs."""
     closer: str = "ask"
     """When a group is polled directly for a closer look: "ask" (at a key press), "auto" or "never"."""
 

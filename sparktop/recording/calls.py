@@ -40,7 +40,7 @@ from sparktop.store import Reading, SourceKey, SourceKind
 from sparktop.store.journal import Call, Change
 
 _TARGET_FIELDS: Mapping[type[Target], tuple[str, ...]] = {
-    NodeTarget: ("name", "via", "url", "ssh"),
+    NodeTarget: ("name", "via", "url", "ssh", "scrape"),
     BackendTarget: ("name", "url", "engine", "nodes", "slots", "capture_sizes", "scrape", "group"),
     RouterTarget: ("name", "url", "strategy", "backends", "deployments"),
     PrometheusTarget: ("name", "url", "selector", "group_by"),

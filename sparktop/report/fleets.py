@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.fleet import FleetServer, FleetView
+from sparktop.model.fleet import FleetNode, FleetServer, FleetView
 from sparktop.report import cell
 from sparktop.report.table import Column, Kind, Table
 from sparktop.report.text_table import TextRow
@@ -40,9 +40,28 @@ def fleets_json(views: Sequence[FleetView], at: float) -> list[dict[str, object]
             "answer_ms": view.fleet.answer_ms if view.fleet else None,
             "note": view.fleet.note if view.fleet else None,
             "servers": [_server(one, at) for one in _servers(view)],
+            "nodes": [_node(one, at) for one in (view.fleet.nodes if view.fleet else ())],
         }
         for view in views
     ]
+
+
+def _node(one: FleetNode, now: float) -> dict[str, object]:
+    return {
+        "name": one.name,
+        "state": one.state,
+        "age_s": None if one.at is None else max(0.0, now - one.at),
+        "gpus": one.gpus,
+        "gpu_percent": one.gpu_percent,
+        "temperature_c": one.temperature_c,
+        "power_w": one.power_w,
+        "sm_clock_mhz": one.sm_clock_mhz,
+        "gpu_memory_percent": one.gpu_memory_percent,
+        "memory_total_bytes": one.memory_total_bytes,
+        "headroom_bytes": one.headroom_bytes,
+        "load1": one.load1,
+        "backends": list(one.backends),
+    }
 
 
 def _server(one: FleetServer, now: float) -> dict[str, object]:
@@ -60,6 +79,7 @@ def _server(one: FleetServer, now: float) -> dict[str, object]:
         "preemptions_per_s": one.preemptions_per_s,
         "ttft_p95_ms": None if one.ttft_p95_s is None else 1000 * one.ttft_p95_s,
         "itl_p95_ms": None if one.itl_p95_s is None else 1000 * one.itl_p95_s,
+        "nodes": list(one.nodes),
     }
 
 

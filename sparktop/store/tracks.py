@@ -19,6 +19,7 @@ from sparktop.store.fleet import FleetTrack
 from sparktop.store.keys import SourceKey, SourceKind
 from sparktop.store.node.track import NodeTrack
 from sparktop.store.router import Group, RouterTrack, group_names
+from sparktop.values import replace
 
 Track = BackendTrack | NodeTrack | RouterTrack | FleetTrack
 
@@ -45,10 +46,16 @@ class Tracks:
         self.thresholds = thresholds
 
     def add(self, targets: Iterable[Target]) -> None:
-        """Add an empty track for each target, except where its type and name have a track already."""
+        """Add an empty track for each target, except where its type and name have a track already.
+
+        Of a backend that is read from a Prometheus, the machines may have become known since.
+        """
         for target in targets:
             if isinstance(target, BackendTarget):
-                if target.name not in self.backends:
+                known = self.backends.get(target.name)
+                if known is not None and target.scrape is not None and known.target.scrape is not None:
+                    known.target = replace(known.target, nodes=target.nodes)
+                elif known is None:
                     self.backends[target.name] = BackendTrack(
                         target, self.thresholds.states, self.thresholds.nodes.slow_step_ratio
                     )

@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as text_families
 
-from sparktop.agent.exposition import PREFIX, page
+from sparktop.agent.exposition import page
 from sparktop.demo.gb10 import IDENTITY, node_sample
 from sparktop.model.node import (
     CoreGroup,
@@ -32,6 +32,7 @@ from sparktop.model.node import (
     ProcessTable,
     SensorReading,
 )
+from sparktop.model.node_metrics import PREFIX
 from sparktop.sources.local import LocalSource
 from tests.sources.installed import installed
 

@@ -20,8 +20,9 @@ from sparktop.sources.prometheus.promql import selector
 from sparktop.values import dataclass
 
 NOT_A_ROUTER = 'server=""'
-_KEY = ("job", "instance", "exported_job", "exported_instance")
-_PLACE = ("namespace", "pod", "model_name")
+KEY_LABELS = ("job", "instance", "exported_job", "exported_instance")
+"""The labels of a `Key`."""
+_PLACE = ("namespace", "pod", "node", "model_name")
 _HEALTHY = "vllm:healthy_pods_total"
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])", re.ASCII)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -50,7 +51,7 @@ class Key(NamedTuple):
 
 def key_of(labels: Labels) -> Key:
     """Return the key of the target that a series belongs to."""
-    return Key(*(labels.get(name, "") for name in _KEY))
+    return Key(*(labels.get(name, "") for name in KEY_LABELS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,10 @@ class FoundServer:
     url: str
     model: str | None
     group: str
+    pod: tuple[str, str] | None = None
+    """(namespace, name) of its pod; None outside Kubernetes."""
+    node: str = ""
+    """Its node in Kubernetes, where a label names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +94,14 @@ class Found:
 
 def servers_query(more: str, group_by: Sequence[str]) -> str:
     """Return the query for the servers; `more` has further matchers."""
-    labels = ", ".join(dict.fromkeys(("__name__", *_KEY, *_PLACE, *group_by)))
+    labels = ", ".join(dict.fromkeys(("__name__", *KEY_LABELS, *_PLACE, *group_by)))
     return f"count by ({labels}) ({selector(RUNNING, NOT_A_ROUTER, more)})"
 
 
 def routers_query(more: str) -> str:
     """Return the query for routers of production-stack and the servers behind them."""
     names = selector((*RUNNING, _HEALTHY), 'server!=""', more)
-    return f"count by ({', '.join(_KEY)}, server) ({names})"
+    return f"count by ({', '.join(KEY_LABELS)}, server) ({names})"
 
 
 def active_targets(data: object) -> dict[Key, ActiveTarget]:
@@ -146,6 +151,8 @@ def found_servers(
             (targets[key].url if key in targets else "") or _address_url(key.address),
             clean(labels.get("model_name", ""), _LONGEST) or None,
             groups[key],
+            (labels.get("namespace", ""), labels["pod"]) if labels.get("pod") else None,
+            labels.get("node", ""),
         )
         for key, labels in first.items()
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from sparktop.engines.tables import RUNNING, buckets_for, names_for
 from sparktop.model.fleet import FleetServer
@@ -75,8 +75,12 @@ def rows(
     late: Figures,
     dead: Collection[Key],
     clocks: Clocks,
+    machines_of: Callable[[FoundServer], tuple[str, ...]] = lambda _: (),
 ) -> tuple[FleetServer, ...]:
-    """Return the servers with their figures; `late` has the quantiles, `dead` the targets that are down."""
+    """Return the servers with their figures and machines.
+
+    `late` has the quantiles, `dead` the targets that are down.
+    """
     values = {**figures.values, **late.values}
 
     def value(name: str, key: Key) -> float | None:
@@ -102,6 +106,7 @@ def rows(
                 None if down else value("preemptions", key),
                 None if down else value("ttft", key),
                 None if down else value("itl", key),
+                machines_of(one),
             )
         )
     return tuple(found)

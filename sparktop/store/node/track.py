@@ -117,8 +117,10 @@ class NodeTrack:
         """Record a sample and the earlier samples in its `missed`, which earlier polls did not receive.
 
         Return False if none of these is newer than the last recorded sample. `interval_s` is the configured
-        time between two samples.
+        time between two samples; that of the scrapes counts instead where a Prometheus is read.
         """
+        if self.target.scrape is not None:
+            interval_s = self.target.scrape.every_s
         self.took_ms = sample.cost_ms if sample.cost_ms is not None else took_ms
         known = self.view.sample
         samples = sorted((*sample.missed, sample), key=lambda one: one.at)

@@ -11,8 +11,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from statistics import median
-from typing import Protocol
 
 from sparktop.engines import PageError, read_page
 from sparktop.engines.router_pages import STACK
@@ -24,27 +22,19 @@ from sparktop.model.router import Deployment, RouterSample
 from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget
 from sparktop.model.text import clean
 from sparktop.sources.http.failure import AnswerError
-from sparktop.sources.prometheus.answer import Labels
 from sparktop.sources.prometheus.client import Clocks, PrometheusClient, TooMuchError
 from sparktop.sources.prometheus.found import (
     NOT_A_ROUTER,
-    ActiveTarget,
-    Found,
     FoundServer,
     Key,
-    active_targets,
-    found_routers,
-    found_servers,
-    is_federated,
-    key_of,
-    routers_query,
-    servers_query,
 )
 from sparktop.sources.prometheus.pages import pages
 from sparktop.sources.prometheus.promql import any_of, selector
 from sparktop.sources.prometheus.wall import Figures, gauges_and_rates, quantiles, rows
 from sparktop.sources.source import Reading
 from sparktop.store import SourceKey, SourceKind, Store
+from sparktop.watch.prometheus.finder import Finder
+from sparktop.watch.prometheus.machines import Deliver, MachineFeed
 from sparktop.watch.prometheus.pace import Pace
 
 _log = logging.getLogger(__name__)
@@ -60,20 +50,9 @@ _LATE_SCRAPES = 2.0
 _LATE_S = 5.0
 _GONE_AFTER_S = 300.0
 """Seconds after which a server that is no target any more is forgotten."""
-_MOST_TARGETS = 1000
-"""Servers up to which the list of targets is read: it takes 0.6 MB for 1,000."""
 _CLOCK_STEP_S = 2.0
 _SKEW_S = 5.0
 _MOST_ROUTERS, _MOST_DEPLOYMENTS, _LONGEST_NAME = 16, 256, 64
-_TARGETS = "/api/v1/targets?state=active"
-
-
-class Deliver(Protocol):
-    """Accepts a reading of a source."""
-
-    def __call__(self, key: SourceKey, reading: Reading, took_ms: float | None) -> None:
-        """Hand over the reading."""
-        ...
 
 
 def feeds(
@@ -113,16 +92,15 @@ class PrometheusFeed:
         self.pace = Pace()
         """How much is asked for, and how often."""
         self._clocks: Clocks | None = None
-        self._found = Found()
+        self._finder = Finder(target, self._client)
         self._found_at: float | None = None
-        self._active: dict[Key, ActiveTarget] = {}
-        self._labels: dict[Key, Labels] = {}
-        """The labels of each target, from its series `up`."""
-        self._dead: set[Key] = set()
+        self._machines = MachineFeed(target, self._client, store, deliver, clock)
         self._seen: dict[Key, float] = {}
         """Unix time of the newest sample that was delivered, by server."""
         self._raw: dict[Key, FoundServer] = {}
         """The servers whose raw samples are read."""
+        self._placed: dict[Key, tuple[str, ...]] = {}
+        """The machines of these servers, as the store knows them."""
         self.names: dict[str, FoundServer] = {}
         """The same by name."""
         self._routers: set[str] = set()
@@ -187,10 +165,10 @@ class PrometheusFeed:
 
     async def _look(self, began: float) -> None:
         await self._note_clocks()
+        await self._read_up()
         if self._found_at is None or began - self._found_at >= FIND_AGAIN_S * self.pace.slowed:
             await self._find()
             self._found_at = began
-        await self._read_up()
         if began - self._wall_at >= 0.9 * self.pace.every_s * self.pace.slowed:
             self._wall_at = began
             await self._read_wall(began)
@@ -210,67 +188,56 @@ class PrometheusFeed:
                 self._store.note(self.target.name, message)
 
     async def _find(self) -> None:
-        more, group_by = self.target.selector, self.target.group_by
-        answers = await asyncio.gather(
-            self._client.query(servers_query(more, group_by)), self._client.query(routers_query(more))
-        )
-        count = len(answers[0].series)
-        if count <= _MOST_TARGETS:
-            try:
-                self._active = active_targets(await self._client.get(_TARGETS))
-            except AnswerError:
-                self._active = {}  # Mimir and others have no such list
-        servers = found_servers(answers[0].series, self._active, group_by)
-        self._found = Found(
-            servers, found_routers(answers[1].series), is_federated(one.key for one in servers)
-        )
-        known = [one.every_s for key, one in self._active.items() if one.every_s]
-        if known:
-            self.pace.every_s = median(known)
+        known = self._finder.found.servers
+        await self._finder.find()
+        self.pace.every_s = self._finder.every_s or self.pace.every_s
+        await self._machines.find(self._finder.found.servers, self._finder.dead)
         self._choose()
+        if not known:
+            await self._read_up()
+
+    async def _read_up(self) -> None:
+        await self._finder.read_up(self._machines.jobs, self._raw.values())
 
     def _choose(self) -> None:
         """Choose the servers whose raw samples are read, and add them to the store."""
-        servers = self._found.servers
+        servers = self._finder.found.servers
         if len(servers) > MOST_RAW:
             servers = tuple(one for one in servers if one.group == self._group)[:MOST_IN_GROUP]
         now, wanted = self._clock(), {one.key: one for one in servers}
         for key in self._raw.keys() - wanted.keys():
-            there = any(one.key == key for one in self._found.servers)
+            there = any(one.key == key for one in self._finder.found.servers)
             if there or now - self._gone.setdefault(key, now) >= _GONE_AFTER_S:
                 self._forget(key)
+        self._machines.add_nodes(wanted.values(), self.pace.every_s)
         new = [one for key, one in wanted.items() if key not in self._raw]
         self._raw.update((one.key, one) for one in new)
         self.names = {one.name: one for one in self._raw.values()}
         for key in wanted:
             self._gone.pop(key, None)
-        if new:
+        placed = {key: self._machines.of(one) for key, one in wanted.items()}
+        changed = [one for key, one in wanted.items() if self._placed.get(key) != placed[key]]
+        self._placed.update(placed)
+        if changed:
             scrape = Scrape(self.target.name, self.pace.every_s)
             self._store.add(
-                *(BackendTarget(one.name, one.url, one.engine, scrape=scrape, group=one.group) for one in new)
+                *(
+                    BackendTarget(
+                        one.name, one.url, one.engine, placed[one.key], scrape=scrape, group=one.group
+                    )
+                    for one in changed
+                )
             )
 
     def _forget(self, key: Key) -> None:
         one = self._raw.pop(key)
-        for known in (self._seen, self._gone):
+        for known in (self._seen, self._gone, self._placed):
             known.pop(key, None)
         self._store.remove(SourceKey.backend(one.name))
 
-    async def _read_up(self) -> None:
-        """Find which targets are down, and the labels of all targets."""
-        if self._found.federated:
-            return
-        jobs = {one.key.job for one in self._found.servers}
-        if not jobs:
-            return
-        answer = await self._client.query(selector(("up",), f"job=~{any_of(jobs)}"))
-        self._labels = {key_of(one.labels): _plain(one.labels) for one in answer.series}
-        self._dead = {key_of(one.labels) for one in answer.series if one.value == 0}
-
     async def _read_raw(self) -> None:
-        servers = [
-            one for one in self._raw.values() if one.key not in self._dead and one.name not in self._paused
-        ]
+        left_out, dead = self._paused, self._finder.dead
+        servers = [one for one in self._raw.values() if one.key not in dead and one.name not in left_out]
         size = self.pace.at_once
         # A server without samples yet needs the long window, which costs more: apart from the others.
         first = [one for one in servers if one.key not in self._seen]
@@ -280,6 +247,9 @@ class PrometheusFeed:
         for some, window_s in ((first, max(_FIRST_WINDOW_S, 2 * short_s)), (known, short_s)):
             for start in range(0, len(some), size):
                 await self._read_some(some[start : start + size], window_s)
+        if self._clocks is not None:
+            shift_s = self._clocks.to_monotonic_s
+            await self._machines.read_raw(self._raw.values(), self._finder.dead, shift_s, self.pace.every_s)
         self._tell_dead()
         self._tell_routers()
 
@@ -297,7 +267,7 @@ class PrometheusFeed:
         answer = await self._client.query(f"{query}[{window_s:.0f}s]")
         self._warnings = answer.warnings
         took_ms = (self._clock() - began) * 1000
-        found = pages(answer.series, self._labels)
+        found = pages(answer.series, self._finder.labels)
         for one in servers:
             after = self._seen.get(one.key, float("-inf"))
             times = [at for at in found.get(one.key, ()) if at > after]
@@ -320,8 +290,8 @@ class PrometheusFeed:
         now = self._clock()
         for one in self._raw.values():
             key, message = SourceKey.backend(one.name), ""
-            if one.key in self._dead:
-                error = self._active[one.key].error if one.key in self._active else ""
+            if one.key in self._finder.dead:
+                error = self._finder.active[one.key].error if one.key in self._finder.active else ""
                 message = f"{self.target.name} cannot scrape it (up is 0){f': {error}' if error else ''}"
             elif one.key in self._gone:
                 message = f"it is no target of {self.target.name} any more"
@@ -331,20 +301,20 @@ class PrometheusFeed:
     def _tell_routers(self) -> None:
         """Deliver each router with the servers behind it, which form a group if they are read."""
         now = self._clock()
-        for key, urls in list(self._found.routers.items())[:_MOST_ROUTERS]:
+        for key, urls in list(self._finder.found.routers.items())[:_MOST_ROUTERS]:
             name = clean(key.address or key.job, _LONGEST_NAME)
-            url = self._active[key].url if key in self._active else f"http://{key.address}"
+            url = self._finder.active[key].url if key in self._finder.active else f"http://{key.address}"
             if name not in self._routers:
                 self._routers.add(name)
                 self._store.add(RouterTarget(name, url))
             deployments = tuple(Deployment(one, one) for one in urls[:_MOST_DEPLOYMENTS])
-            sample = RouterSample(now, STACK, alive=key not in self._dead, deployments=deployments)
+            sample = RouterSample(now, STACK, alive=key not in self._finder.dead, deployments=deployments)
             self._deliver(SourceKey.router(name), sample, None)
 
     async def _read_wall(self, began: float) -> None:
         if self._clocks is None:
             return
-        more, servers = self.target.selector, self._found.servers
+        more, servers = self.target.selector, self._finder.found.servers
         asked = self._clock()
         figures = await gauges_and_rates(self._client, more, self.pace.every_s)
         if servers and began - self._quantiles_at >= _QUANTILES_AGAIN_S * self.pace.slowed:
@@ -355,9 +325,12 @@ class PrometheusFeed:
         if len(servers) > MOST_RAW and all(one.group != self._group for one in servers):
             self.want(_fullest(servers, figures))
         now = self._clock()
-        listed = rows(servers, figures, self._quantiles, self._dead, self._clocks)
+        dead, shift_s = self._finder.dead, self._clocks.to_monotonic_s
+        await self._machines.read_wall(servers, dead, shift_s, self.pace.every_s)
+        listed = rows(servers, figures, self._quantiles, dead, self._clocks, self._machines.of)
         newest = max((one.at for one in listed if one.at is not None), default=None)
-        fleet = Fleet(now, self.pace.every_s, listed, self._note(figures.warnings), (now - asked) * 1000)
+        note, took_ms = self._note(figures.warnings), (now - asked) * 1000
+        fleet = Fleet(now, self.pace.every_s, listed, note, took_ms, self._machines.nodes)
         if newest is not None and now - newest > _LATE_SCRAPES * self.pace.every_s + _LATE_S:
             message = f"{self.target.name} itself is late: its newest sample is {now - newest:.0f} s old"
             self._deliver(self._key, Failure(FailureKind.LATE, clean(message), now), None)
@@ -372,8 +345,9 @@ class PrometheusFeed:
         federated = "it federates another Prometheus: whether a server is down is not known"
         parts = (
             self.pace.note,
-            federated if self._found.federated else "",
+            federated if self._finder.found.federated else "",
             next(iter((*warnings, *self._warnings)), ""),
+            self._machines.problem,
         )
         return clean("; ".join(part for part in parts if part), 200) or None
 
@@ -384,7 +358,3 @@ def _fullest(servers: Iterable[FoundServer], figures: Figures) -> str:
     for one in servers:
         waiting[one.group] += round(figures.values["waiting"].get(one.key, 0.0))
     return waiting.most_common(1)[0][0]
-
-
-def _plain(labels: Labels) -> Labels:
-    return {name: value for name, value in labels.items() if name != "__name__"}

@@ -52,11 +52,18 @@ class Scraped:
             return vector(
                 *(({"job": "router", "instance": "r:80", "server": url}, "1") for url in self.behind)
             )
+        if "node_uname_info" in query or "DCGM" in query:
+            return vector()
         if query.startswith("count by"):
             return vector(*(({"__name__": GAUGE, **one}, "1") for one in self.labels))
         if '__name__=~"up"' in query:
+            down = query.endswith("== 0")
             return vector(
-                *((self._up(one), "0" if one["instance"] in self.dead else "1") for one in self.labels)
+                *(
+                    (self._up(one), "0" if one["instance"] in self.dead else "1")
+                    for one in self.labels
+                    if not down or one["instance"] in self.dead
+                )
             )
         if query.endswith("s]"):
             return self._raw(query, now)

@@ -1,0 +1,306 @@
+"""Figures of machines: of all of them from a few aggregates, and samples of a few from raw series."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import field, fields
+
+from sparktop.hardware.throttling import reason_words
+from sparktop.model.node import CpuReading, GpuReading, MemoryPart, MemoryReading, NodeSample
+from sparktop.model.text import clean
+from sparktop.sources.prometheus.answer import Answer, Labels
+from sparktop.sources.prometheus.client import PrometheusClient
+from sparktop.sources.prometheus.found import KEY_LABELS
+from sparktop.sources.prometheus.machines.exporters import (
+    AGENT,
+    AGENT_MORE,
+    AGENT_PART,
+    AGENT_REASON,
+    AGENT_REASONS,
+    DCGM,
+    FIGURES,
+    FREE,
+    GPU,
+    GPUS,
+    IDLE_CPU,
+    KINDS,
+    MARKS,
+    MEMORY,
+    MIG,
+    NODE,
+    REASONS,
+    SWAP_FREE,
+    names_of,
+)
+from sparktop.sources.prometheus.machines.found import PLACE_LABELS, Machine, Place, place_of
+from sparktop.sources.prometheus.promql import any_of, selector
+from sparktop.values import dataclass
+
+_BY = f"by (__name__, {', '.join(PLACE_LABELS)})"
+_BY_GPU = _BY.replace(")", ", gpu)")
+_WHOLE_GPU = f'{MIG}=""'
+_MEAN = ("utilization_percent",)
+_LEAST = ("sm_clock_mhz", "sm_clock_max_mhz", "limit_margin_c", "slowdown_c")
+_SUM = ("power_w", "memory_total_bytes", "memory_used_bytes", FREE)
+_MOST = (
+    *("temperature_c", "total_bytes", "available_bytes", "cma_free_bytes", "headroom_bytes"),
+    *("unified", "load1", GPUS),
+)
+_MOST_GPUS, _MOST_NAMED = 64, 16
+_COUNTS = frozenset({"sm_clock_mhz", "sm_clock_max_mhz", "cores"})
+_RATE_SCRAPES, _LEAST_RATE_S = 4.0, 60.0
+
+
+@dataclass(slots=True)
+class Gathered:
+    """Values of one exporter: of the machine by field, and of each GPU."""
+
+    machine: dict[str, float] = field(default_factory=dict)
+    """By field of the CPU's or the memory's reading."""
+    gpus: dict[int, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
+    """By the GPU's index, then by field; aggregates are those of index 0."""
+    reasons: dict[int, set[str]] = field(default_factory=dict)
+    """Active throttle reasons by index, of GPUs whose reasons are reported."""
+    named: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """(name, UUID) of a GPU by index, as far as reported."""
+    parts: dict[str, float] = field(default_factory=dict)
+    """Bytes of the parts of the memory bar."""
+    at: float | None = None
+    """Unix time of the newest sample."""
+
+
+Known = Mapping[tuple[Place, str], Gathered]
+"""What is known of each exporter, by place and kind; times of aggregates are of the kind `_TIMES`."""
+_TIMES = "times"
+
+
+async def aggregates(client: PrometheusClient, more: str, kinds: Collection[str]) -> Known:
+    """Return what is known of all machines with exporters of these kinds, by six queries at most.
+
+    Raises:
+        AnswerError: a query failed.
+    """
+    some = frozenset(kinds)
+    ways = {
+        "mean": (_MEAN, f"avg {_BY} (%s)"),
+        "least": (_LEAST, f"min {_BY} (%s)"),
+        "sum": (_SUM, f"sum {_BY} (max {_BY_GPU} (%s))"),
+        "most": (_MOST, f"max {_BY} (%s)"),
+        "masks": ((REASONS,), f'count_values {_BY} ("mask", %s)'),
+    }
+    asked = {
+        how: query % selector(names, _WHOLE_GPU, more)
+        for how, (fields_of, query) in ways.items()
+        if (names := names_of(some, *fields_of))
+    }
+    marks = [name for name, kind in MARKS.items() if kind in some]
+    asked[_TIMES] = f"max {_BY} (timestamp({selector(marks, more)}))"
+    if AGENT in some:
+        named = _BY.replace(")", ", reason)")
+        asked["reasons"] = f"count {named} ({selector((AGENT_REASON, AGENT_REASONS), more)})"
+    answers = await asyncio.gather(*(client.query(promql) for promql in asked.values()))
+    found: dict[tuple[Place, str], Gathered] = defaultdict(Gathered)
+    for how, answer in zip(asked, answers, strict=True):
+        _add(found, answer, how)
+    return found
+
+
+async def raw(client: PrometheusClient, more: str, machines: Sequence[Machine], every_s: float) -> Known:
+    """Return the newest samples of these machines' exporters.
+
+    Raises:
+        AnswerError: a query failed.
+    """
+    kinds = kinds_of(machines)
+    at = f"instance=~{any_of({one.place[0].instance for machine in machines for one in machine.exporters})}"
+    names = [*names_of(kinds), *(AGENT_MORE if AGENT in kinds else ())]
+    asked = {"raw": f"{selector(names, _WHOLE_GPU, at, more)}[{1.5 * every_s + 5:.0f}s]"}
+    if NODE in kinds:
+        window_s = max(_LEAST_RATE_S, _RATE_SCRAPES * every_s)
+        idle = selector((IDLE_CPU,), 'mode="idle"', at, more)
+        asked["cpu"] = f"1 - avg by ({', '.join(KEY_LABELS)}) (rate({idle}[{window_s:.0f}s]))"
+    answers = await asyncio.gather(*(client.query(promql) for promql in asked.values()))
+    found: dict[tuple[Place, str], Gathered] = defaultdict(Gathered)
+    for how, answer in zip(asked, answers, strict=True):
+        _add(found, answer, how)
+    return found
+
+
+def _add(found: dict[tuple[Place, str], Gathered], answer: Answer, how: str) -> None:
+    """Add the series of an answer; `how` names the query."""
+    for one in answer.series:
+        value, labels = one.value, one.labels
+        if value is None:
+            continue
+        place, name = place_of(labels), labels.get("__name__", "")
+        if how == _TIMES:  # a timestamp has no name
+            found[place, _TIMES].at = value
+        elif how == "cpu":
+            found[place, NODE].machine["percent"] = 100 * min(1.0, max(0.0, value))
+        else:
+            figure = FIGURES.get(name)
+            own = found[place, figure.kind if figure else AGENT]
+            if how == "raw":
+                own.at = max(own.at or 0.0, one.samples[-1][0])
+            if figure is None:
+                _add_named(own, name, labels, value)
+            elif figure.field == REASONS:
+                _add_mask(own, labels, _number(labels.get("mask")) if how == "masks" else value)
+            elif (scaled := figure.of(value)) is not None:
+                target = own.machine if figure.part != GPU else own.gpus[_index(labels)]
+                target[figure.field] = scaled
+            if "gpu" in labels:
+                _add_gpu(own, labels)
+
+
+def _add_gpu(own: Gathered, labels: Labels) -> None:
+    """Add the name and the UUID of a GPU, as far as these labels have them."""
+    index = _index(labels)
+    name, uuid = own.named.get(index, ("", ""))
+    own.named[index] = (
+        clean(labels.get("modelName") or labels.get("name") or name, 60),
+        clean(labels.get("UUID") or labels.get("uuid") or uuid, 60),
+    )
+
+
+def _add_named(own: Gathered, name: str, labels: Labels, value: float) -> None:
+    """Add a throttle reason or a part of memory that an agent reports, or that it reports reasons at all."""
+    if name in {AGENT_REASON, AGENT_REASONS}:
+        known = own.reasons.setdefault(_index(labels), set())
+        if name == AGENT_REASON and len(known) < _MOST_NAMED:
+            known.add(clean(labels.get("reason", ""), 40))
+    elif name == AGENT_PART and len(own.parts) < _MOST_NAMED:
+        own.parts[clean(labels.get("part", ""), 40)] = value
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(text or "nan")
+    except ValueError:
+        return float("nan")
+
+
+def _index(labels: Labels) -> int:
+    """Return the index of a series' GPU; 0 for an aggregate over GPUs."""
+    text = labels.get("gpu", "0")
+    return int(text) if text.isdecimal() and len(text) < 4 else 0  # noqa: PLR2004 - no machine has a thousand
+
+
+def _add_mask(own: Gathered, labels: Labels, mask: float) -> None:
+    """Add the reasons in one of NVML's masks."""
+    if 0 <= mask < 1 << 53:
+        own.reasons.setdefault(_index(labels), set()).update(reason_words(int(mask)))
+
+
+def sample_of(machine: Machine, known: Known, to_monotonic_s: float) -> NodeSample | None:
+    """Return a machine's sample of what its exporters reported last; None where nothing is known.
+
+    Of a figure that several report, the first exporter's in `KINDS` counts. Of aggregates, the only GPU of
+    the sample stands for all.
+    """
+    ranked = sorted(machine.exporters, key=lambda one: KINDS.index(one.kind))
+    both = [known.get((one.place, kind)) for one in ranked for kind in (one.kind, _TIMES)]
+    times = [own.at for own in both if own is not None and own.at is not None]
+    if not times:
+        return None
+    all_of = Gathered()
+    for own in both:
+        if own is None:
+            continue
+        all_of.machine = {**own.machine, **all_of.machine}
+        all_of.reasons = {**own.reasons, **all_of.reasons}
+        all_of.named = {**own.named, **all_of.named}
+        all_of.parts = all_of.parts or own.parts
+        for index, values in own.gpus.items():
+            all_of.gpus[index] = {**values, **all_of.gpus[index]}
+    model = machine.fact("modelName")
+    gpus = tuple(
+        _gpu(index, all_of.gpus[index], all_of.reasons.get(index), all_of.named.get(index, ("", "")), model)
+        for index in sorted(all_of.gpus)[:_MOST_GPUS]
+    )
+    values = all_of.machine
+    return NodeSample(
+        max(times) + to_monotonic_s,
+        CpuReading(values.get("percent"), (), _whole(values.get("cores")), values.get("load1")),
+        _memory(values, all_of.parts, gpus),
+        gpus,
+        None if gpus else "no exporter reports a GPU",
+    )
+
+
+def _memory(
+    values: Mapping[str, float], parts: Mapping[str, float], gpus: Sequence[GpuReading]
+) -> MemoryReading:
+    total, free = values.get("total_bytes"), values.get("available_bytes")
+    headroom = values.get("headroom_bytes")
+    if headroom is None and free is not None:
+        headroom = free - values.get("cma_free_bytes", 0.0)  # a kernel without such an area reports none
+    unified = values.get("unified")
+    if unified is None and gpus:
+        own = any(gpu.memory_total_bytes is not None for gpu in gpus)
+        unified = 0.0 if own else 1.0 if all("GB10" in (gpu.name or "") for gpu in gpus) else None
+    known = {name: values[name] for name in _MEMORY_FIELDS if name in values}
+    swap = values.get("swap_total_bytes")
+    if swap is not None and SWAP_FREE in values:
+        known.setdefault("swap_used_bytes", swap - values[SWAP_FREE])
+    if total is not None and free is not None:
+        known.setdefault("used_bytes", total - free)
+    whole = {name: value if name in _RATES else round(value) for name, value in known.items()}
+    return MemoryReading(
+        unified=None if unified is None else bool(unified),
+        headroom_bytes=_whole(headroom),
+        parts=tuple(MemoryPart(name, round(size)) for name, size in parts.items()),
+        **whole,  # type: ignore[arg-type]  # names and types are those of the fields
+    )
+
+
+_RATES = frozenset({"pressure_full_avg10", "swap_in_bytes_per_s", "swap_out_bytes_per_s"})
+_MEMORY_FIELDS = frozenset(one.field for one in FIGURES.values() if one.part == MEMORY) - {
+    *(SWAP_FREE, "unified", "headroom_bytes")
+}
+_GPU_FIELDS = frozenset(one.name for one in fields(GpuReading))
+
+
+def _gpu(
+    index: int,
+    values: Mapping[str, float],
+    reasons: Iterable[str] | None,
+    named: tuple[str, str],
+    model: str | None,
+) -> GpuReading:
+    total, used = values.get("memory_total_bytes"), values.get("memory_used_bytes")
+    if total is None and used is not None and FREE in values:
+        total = used + values[FREE]
+    known = {name: value for name, value in values.items() if name in _GPU_FIELDS}
+    known |= {name: round(known[name]) for name in _COUNTS & known.keys()}
+    known |= {} if used is None else {"memory_used_bytes": round(used)}
+    known |= {} if total is None else {"memory_total_bytes": round(total)}
+    return GpuReading(
+        index,
+        named[0] or model,
+        named[1] or None,
+        throttle_reasons=None if reasons is None else tuple(sorted(reasons)),
+        **known,  # type: ignore[arg-type]  # names and types are those of the fields
+    )
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def gpus_of(machine: Machine, known: Known) -> int | None:
+    """Return the number of a machine's GPUs, as its agent or its dcgm-exporter counts them."""
+    for one in machine.exporters:
+        own = known.get((one.place, one.kind))
+        if one.kind == AGENT and own is not None and GPUS in own.machine:
+            return round(own.machine[GPUS])
+        if one.kind == DCGM:
+            return one.series
+    return None
+
+
+def kinds_of(machines: Iterable[Machine]) -> frozenset[str]:
+    """Return the kinds of exporters on these machines."""
+    return frozenset(one.kind for machine in machines for one in machine.exporters)

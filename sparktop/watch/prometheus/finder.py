@@ -1,0 +1,101 @@
+"""Finds what a Prometheus scrapes: its servers and routers, and which of all targets are down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+from statistics import median
+
+from sparktop.model.targets import PrometheusTarget
+from sparktop.sources.http.failure import AnswerError
+from sparktop.sources.prometheus.answer import Labels
+from sparktop.sources.prometheus.client import PrometheusClient
+from sparktop.sources.prometheus.found import (
+    ActiveTarget,
+    Found,
+    FoundServer,
+    Key,
+    active_targets,
+    found_routers,
+    found_servers,
+    is_federated,
+    key_of,
+    routers_query,
+    servers_query,
+)
+from sparktop.sources.prometheus.promql import any_of, selector
+
+_MOST_TARGETS = 1000
+"""Servers up to which the list of targets is read: it takes 0.6 MB for 1,000."""
+_TARGETS = "/api/v1/targets?state=active"
+
+
+class Finder:
+    """Finds the servers of one Prometheus again and again."""
+
+    def __init__(self, target: PrometheusTarget, client: PrometheusClient) -> None:
+        """Query by `client`."""
+        self._target = target
+        self._client = client
+        self.found = Found()
+        self.active: dict[Key, ActiveTarget] = {}
+        """What the list of targets says, where there is one and it is not too long."""
+        self.labels: dict[Key, Labels] = {}
+        """The labels of targets, from their series `up`, as far as they were wanted."""
+        self.dead: frozenset[Key] = frozenset()
+        """The targets whose newest scrape failed (`up` is 0)."""
+
+    @property
+    def every_s(self) -> float | None:
+        """Seconds between two scrapes, by the list of targets; None where it does not say."""
+        known = [one.every_s for one in self.active.values() if one.every_s]
+        return median(known) if known else None
+
+    async def find(self) -> None:
+        """Search for servers and routers; a server that is down has no series, and is remembered.
+
+        Raises:
+            AnswerError: a query failed.
+        """
+        more, group_by = self._target.selector, self._target.group_by
+        answers = await asyncio.gather(
+            self._client.query(servers_query(more, group_by)), self._client.query(routers_query(more))
+        )
+        if len(answers[0].series) <= _MOST_TARGETS:
+            try:
+                self.active = active_targets(await self._client.get(_TARGETS))
+            except AnswerError:
+                self.active = {}  # Mimir and others have no such list
+        servers = found_servers(answers[0].series, self.active, group_by)
+        keys, names = {one.key for one in servers}, {one.name for one in servers}
+        missing = [one for one in self.found.servers if one.key not in keys and one.name not in names]
+        if any(one.key not in self.dead for one in missing):
+            self.dead |= await self._down({one.key.job for one in missing})
+        down = [one for one in missing if one.key in self.dead]
+        listed = tuple(sorted((*servers, *down), key=lambda one: one.name)) if down else servers
+        self.found = Found(listed, found_routers(answers[1].series), is_federated(keys))
+
+    async def read_up(self, jobs: Collection[str], wanted: Iterable[FoundServer]) -> None:
+        """Find which targets of these jobs and of the servers' jobs are down, and the labels of `wanted`.
+
+        Raises:
+            AnswerError: a query failed.
+        """
+        some = {*jobs, *({one.key.job for one in self.found.servers} if not self.found.federated else ())}
+        if not some:
+            return
+        self.dead = await self._down(some)
+        unknown = {one.key.instance for one in wanted if one.key not in self.labels}
+        if unknown and not self.found.federated:
+            asked = selector(("up",), f"instance=~{any_of(sorted(unknown))}")
+            answer = await self._client.query(asked)
+            self.labels.update((key_of(one.labels), _plain(one.labels)) for one in answer.series)
+
+    async def _down(self, jobs: Collection[str]) -> frozenset[Key]:
+        up = selector(("up",), f"job=~{any_of(sorted(jobs))}")
+        answer = await self._client.query(f"{up} == 0")
+        return frozenset(key_of(one.labels) for one in answer.series if one.value == 0)
+
+
+def _plain(labels: Labels) -> Labels:
+    return {name: value for name, value in labels.items() if name != "__name__"}

@@ -1,0 +1,153 @@
+"""A real Prometheus, or another server of its API, that scrapes pages of our own; and pages of exporters."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
+from pathlib import Path
+
+from aiohttp import web
+
+from sparktop.agent.exposition import page as agent_page
+from sparktop.model.node import CpuReading, GpuReading, MemoryReading, NodeIdentity, NodeSample
+from sparktop.store import Store
+from sparktop.watch.prometheus.feed import PrometheusFeed
+from tests.prometheus.prometheus_server import configured_prometheus
+
+VLLM = (Path(__file__).resolve().parents[2] / "data" / "vllm-0.32" / "t010.prom").read_text(encoding="utf-8")
+GIB = float(1 << 30)
+Start = Callable[[str, Path], AbstractContextManager[str]]
+"""Starts a server of the API with a configuration of Prometheus, in a folder; yields its URL."""
+
+
+def dcgm_page(
+    host: str, gpus: int = 1, *, model: str = "NVIDIA GB10", more: str = "", **values: float
+) -> str:
+    """Return a page as dcgm-exporter writes it; `values` are those of fields, by name without DCGM_FI_DEV_.
+
+    `more` has further labels, such as those of a pod.
+    """
+    usual = {"GPU_UTIL": 96.0, "GPU_TEMP": 61.0, "POWER_USAGE": 41.0, "SM_CLOCK": 2411.0}
+    lines = []
+    for name, value in {**usual, **values}.items():
+        lines += [f"# HELP DCGM_FI_DEV_{name} {name}", f"# TYPE DCGM_FI_DEV_{name} gauge"]
+        for gpu in range(gpus):
+            labels = (
+                f'gpu="{gpu}",UUID="GPU-{host}-{gpu}",device="nvidia{gpu}",modelName="{model}",'
+                f'Hostname="{host}",DCGM_FI_DRIVER_VERSION="580.95.05"{more}'
+            )
+            lines.append(f"DCGM_FI_DEV_{name}{{{labels}}} {value}")
+    return "\n".join([*lines, ""])
+
+
+def node_page(host: str, *, total: float = 119.7 * GIB, free: float = 40 * GIB, cma: float = 2 * GIB) -> str:
+    """Return a page as node_exporter writes it."""
+    cpus = "".join(
+        f'node_cpu_seconds_total{{cpu="{cpu}",mode="{mode}"}} {seconds}\n'
+        for cpu in range(2)
+        for mode, seconds in (("idle", 100.0), ("user", 50.0))
+    )
+    return (
+        f'node_uname_info{{domainname="(none)",machine="aarch64",nodename="{host}",release="6.11",'
+        f'sysname="Linux",version="1"}} 1\n'
+        f"node_memory_MemTotal_bytes {total}\nnode_memory_MemAvailable_bytes {free}\n"
+        f"node_memory_CmaFree_bytes {cma}\nnode_load1 3.5\n{cpus}"
+    )
+
+
+def agent_text(host: str, **gpu: float) -> str:
+    """Return the page of an agent on a GB10."""
+    reading = GpuReading(
+        0,
+        "NVIDIA GB10",
+        "GPU-1",
+        **{"utilization_percent": 50.0, "temperature_c": 55.0, "power_w": 30.0, **gpu},  # type: ignore[arg-type]  # fields of a GPU
+        sm_clock_mhz=2400,
+        throttle_reasons=(),
+    )
+    memory = MemoryReading(
+        unified=True, total_bytes=128 << 30, available_bytes=60 << 30, headroom_bytes=57 << 30
+    )
+    sample = NodeSample(1.0, CpuReading(percent=12.0, cores=20, load1=2.0), memory, (reading,))
+    identity = NodeIdentity(hostname=host, product="NVIDIA DGX Spark", os="DGX OS 7")
+    body, _ = agent_page(identity, sample, accept=None)
+    return body.decode()
+
+
+class Pages:
+    """Pages of one HTTP server by path, each a target of a Prometheus."""
+
+    def __init__(self) -> None:
+        self.text: dict[str, str] = {}
+        """A page by its name; one that is removed answers with an error."""
+        self.targets: dict[str, list[dict[str, object]]] = {}
+        """`static_configs` by job."""
+        self.place = ""
+
+    def add(self, job: str, instance: str, page: str, **labels: str) -> str:
+        """Serve a page as a target of this job, with these labels; return its name."""
+        name = f"{job}-{len(self.text)}"
+        self.text[name] = page
+        more = {"instance": instance, "__metrics_path__": f"/{name}", **labels}
+        self.targets.setdefault(job, []).append({"targets": [self.place], "labels": more})
+        return name
+
+    def config(self, every: str = "1s") -> str:
+        """Return a configuration that scrapes all pages; JSON is YAML."""
+        jobs = [{"job_name": job, "static_configs": some} for job, some in self.targets.items()]
+        return json.dumps(
+            {"global": {"scrape_interval": every, "scrape_timeout": every}, "scrape_configs": jobs}
+        )
+
+
+@asynccontextmanager
+async def pages() -> AsyncIterator[Pages]:
+    """Yield pages that are served until the block ends."""
+    found = Pages()
+
+    async def answer(request: web.Request) -> web.Response:
+        text = found.text.get(request.match_info["name"])
+        if text is None:
+            return web.Response(status=503)
+        return web.Response(text=text, content_type="text/plain")
+
+    app = web.Application()
+    app.router.add_get("/{name}", answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    listener = socket.create_server(("127.0.0.1", 0))
+    found.place = f"127.0.0.1:{listener.getsockname()[1]}"
+    await web.SockSite(runner, listener).start()
+    try:
+        yield found
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def scraping(found: Pages, folder: Path, start: Start = configured_prometheus) -> AsyncIterator[str]:
+    """Yield the URL of a server of the API that scrapes these pages every second."""
+    started = start(found.config(), folder)
+    url = await asyncio.to_thread(started.__enter__)
+    try:
+        yield url
+    finally:
+        await asyncio.to_thread(started.__exit__, None, None, None)
+
+
+async def look_until(
+    feed: PrometheusFeed, store: Store, done: Callable[[Store], bool], *, most: int = 80
+) -> None:
+    """Query until `done`, at most `most` times."""
+    for _ in range(most):
+        await feed.look()
+        if done(store):
+            return
+        await asyncio.sleep(0.5)
+        feed.find_again()
+    shown = store.snapshot()
+    failures = [one.failure for one in shown.fleets], [one.failure for one in shown.backends]
+    raise AssertionError(f"not seen in {most} queries; failures: {failures}")
