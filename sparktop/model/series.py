@@ -1,91 +1,163 @@
-"""Time series with gaps: `HistoryTable` stores points, and `Series` is an immutable part of a series."""
+"""Time series with gaps: `HistoryTable` stores points, and `Series` is an immutable part of a series.
+
+Points are stored once, in pages that all snapshots share, so that a snapshot kept for half an hour costs few
+bytes for its histories.
+"""
 
 from __future__ import annotations
 
 import math
+import zlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from functools import lru_cache
 
 from sparktop.values import dataclass
 
-_EMPTY: array[float] = array("d")
 LATE = 1.75
 """While a gap is shorter than this multiple of the usual interval, its sample is late, not missing."""
+_PAGES = 4
+"""A full history has this many pages, and up to one more."""
+_FLOAT_BYTES = 8
+_UNPACKED = 128
+"""Packed pages that are kept unpacked after they were read: those that a screen shows."""
+
+
+class Page:
+    """Successive points of all series of a table: an array of times, and an array of values per series.
+
+    Only the newest page of a table grows. A page that has left its table is packed: only old snapshots read
+    it, if anybody does.
+    """
+
+    __slots__ = ("_arrays", "_packed")
+
+    def __init__(self, arrays: Sequence[array[float]]) -> None:
+        """Use these arrays, first the times in monotonic seconds; all have equal lengths."""
+        self._arrays: Sequence[array[float]] | None = arrays
+        self._packed: tuple[int, int, bytes] = (0, 0, b"")
+
+    def __len__(self) -> int:
+        arrays = self._arrays
+        return self._packed[1] if arrays is None else len(arrays[0])
+
+    @property
+    def arrays(self) -> Sequence[array[float]]:
+        """The array of times and the arrays of values, in the order of the table's names."""
+        arrays = self._arrays
+        return _unpacked(self._packed) if arrays is None else arrays
+
+    @property
+    def times(self) -> array[float]:
+        """The times of the points in monotonic seconds, ascending."""
+        return self.arrays[0]
+
+    def is_gap(self, row: int) -> bool:
+        """Return whether every series has a gap at this point."""
+        return all(math.isnan(column[row]) for column in self.arrays[1:])
+
+    def pack(self) -> None:
+        """Compress the arrays, to about a sixth; no point may be appended any more."""
+        arrays = self._arrays
+        if arrays is None:
+            return
+        raw = b"".join(column.tobytes() for column in arrays)
+        # Equal bytes of neighbouring numbers side by side compress to half of what whole numbers do.
+        shuffled = b"".join(raw[place::_FLOAT_BYTES] for place in range(_FLOAT_BYTES))
+        self._packed = (len(arrays), len(arrays[0]), zlib.compress(shuffled, 1))
+        self._arrays = None
+
+
+@lru_cache(_UNPACKED)
+def _unpacked(packed: tuple[int, int, bytes]) -> Sequence[array[float]]:
+    """Return the arrays of a packed page: (number of arrays, their length, compressed bytes)."""
+    count, length, data = packed
+    shuffled = zlib.decompress(data)
+    raw, size = bytearray(len(shuffled)), count * length
+    for place in range(_FLOAT_BYTES):
+        raw[place::_FLOAT_BYTES] = shuffled[place * size : (place + 1) * size]
+    step = _FLOAT_BYTES * length
+    return [array("d", bytes(raw[index * step : (index + 1) * step])) for index in range(count)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
     """An immutable part of a time series: times in monotonic seconds, ascending, and values.
 
-    It shares the arrays of the `HistoryTable` that made it. The table only appends to these arrays, or
-    replaces them by new arrays, so that a `Series` costs no copy and never changes. A missing value is NaN in
-    the arrays, and None in what the methods return unless stated otherwise.
+    It shares the pages of the `HistoryTable` that made it. The table only appends to the newest page, or
+    replaces pages by new ones, so that a `Series` costs no copy and never changes. A missing value is NaN in
+    the pages, and None in what the methods return unless stated otherwise.
     """
 
-    _times: array[float] = field(default_factory=lambda: _EMPTY, repr=False)
-    _values: array[float] = field(default_factory=lambda: _EMPTY, repr=False)
+    _pages: tuple[Page, ...] = ()
+    _column: int = 1
+    """Place of the values in the arrays of a page."""
     _start: int = 0
+    """Place of the first point, counted from the begin of the first page."""
     _stop: int = 0
 
     def __len__(self) -> int:
         return self._stop - self._start
 
     def __iter__(self) -> Iterator[tuple[float, float | None]]:
-        for index in range(self._start, self._stop):
-            value = self._values[index]
-            yield self._times[index], None if math.isnan(value) else value
+        times, values = self.arrays()
+        for time, value in zip(times, values, strict=True):
+            yield time, None if math.isnan(value) else value
 
     @property
     def last(self) -> float | None:
         """The newest value; None if it is missing or the series is empty."""
         if self._stop == self._start:
             return None
-        value = self._values[self._stop - 1]
+        value = self._at(self._stop - 1, self._column)
         return None if math.isnan(value) else value
+
+    @property
+    def first_at(self) -> float | None:
+        """Time of the oldest point, even if its value is missing; None if the series is empty."""
+        return self._at(self._start, 0) if self._stop > self._start else None
 
     @property
     def last_at(self) -> float | None:
         """Time of the newest point, even if its value is missing; None if the series is empty."""
-        return self._times[self._stop - 1] if self._stop > self._start else None
+        return self._at(self._stop - 1, 0) if self._stop > self._start else None
 
     @property
     def interval_s(self) -> float | None:
         """Seconds between the two newest points; None with fewer than two points."""
         if self._stop - self._start < 2:  # noqa: PLR2004 - an interval has two ends
             return None
-        return self._times[self._stop - 1] - self._times[self._stop - 2]
+        return self._at(self._stop - 1, 0) - self._at(self._stop - 2, 0)
 
     def since(self, time: float) -> Series:
         """Return a series of those points that are at or after `time`."""
-        index = bisect_left(self._times, time, self._start, self._stop)
-        return Series(self._times, self._values, index, self._stop)
+        return Series(self._pages, self._column, self._index(time), self._stop)
 
     @property
-    def clock(self) -> tuple[array[float], int, int]:
-        """(Array of times, index in it of the first point, index after the last point).
+    def clock(self) -> tuple[object, int, int]:
+        """(Identity of the pages, place in them of the first point, place after the last point).
 
         Series with equal clocks have the same times.
         """
-        return self._times, self._start, self._stop
+        return self._pages, self._start, self._stop
 
     def values(self, since: float = -math.inf) -> list[float]:
         """Return the values at or after `since` as a list; a missing value is NaN."""
-        return self._values[bisect_left(self._times, since, self._start, self._stop) : self._stop].tolist()
+        return self._cut(self._column, self._index(since))
 
     def arrays(self, since: float = -math.inf) -> tuple[list[float], list[float]]:
         """Return (times, values) at or after `since` as two lists of equal length; a missing value is NaN.
 
         For computations over thousands of points: 30 times as fast as iterating over the series.
         """
-        index = bisect_left(self._times, since, self._start, self._stop)
-        return self._times[index : self._stop].tolist(), self._values[index : self._stop].tolist()
+        index = self._index(since)
+        return self._cut(0, index), self._cut(self._column, index)
 
     def ends(self, since: float = -math.inf) -> tuple[float, float] | None:
         """Return (first value, last value) known at or after `since`; None if no value is known there."""
-        low, high = bisect_left(self._times, since, self._start, self._stop), self._stop - 1
-        values = self._values
+        values = self.values(since)
+        low, high = 0, len(values) - 1
         while low <= high and math.isnan(values[low]):
             low += 1
         while low <= high and math.isnan(values[high]):
@@ -94,11 +166,41 @@ class Series:
 
     def peak(self, since: float = -math.inf) -> float | None:
         """Return the largest known value at or after `since`; None if no value is known there."""
-        index = bisect_left(self._times, since, self._start, self._stop)
-        values: Sequence[float] = self._values[index : self._stop]
+        values = self.values(since)
         if math.isnan(sum(values)):
             values = [value for value in values if not math.isnan(value)]
         return max(values, default=None)
+
+    def _at(self, place: int, column: int) -> float:
+        for page in self._pages[:-1]:
+            if place < len(page):
+                return page.arrays[column][place]
+            place -= len(page)
+        return self._pages[-1].arrays[column][place]
+
+    def _index(self, since: float) -> int:
+        """Return the place of the first point at or after `since`."""
+        if since == -math.inf:
+            return self._start
+        place = 0
+        for page in self._pages:
+            times = page.times
+            if times and times[-1] >= since:
+                return max(self._start, min(self._stop, place + bisect_left(times, since)))
+            place += len(times)
+        return self._stop
+
+    def _cut(self, column: int, start: int) -> list[float]:
+        """Return the numbers of a column from the place `start` on."""
+        found: list[float] = []
+        stop = self._stop
+        for page in self._pages:
+            if start < len(page) and start < stop:
+                found += page.arrays[column][start:stop].tolist()
+            start, stop = max(0, start - len(page)), stop - len(page)
+            if stop <= 0:
+                break
+        return found
 
 
 class HistoryTable:
@@ -115,21 +217,34 @@ class HistoryTable:
         """
         self.capacity = capacity
         self._span_s = span_s
-        self._times: array[float] = array("d")
-        self._values: dict[str, array[float]] = {name: array("d") for name in names}
+        self._columns = {name: place for place, name in enumerate(dict.fromkeys(names), start=1)}
+        self._page_points = max(1, capacity // _PAGES)
+        self._pages: tuple[Page, ...] = (self._new_page(),)
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Return the number of points that are kept: `capacity` and up to a quarter more."""
+        return self._count
 
     def append(self, time: float, values: Mapping[str, float | None]) -> None:
         """Append a point at `time` to every series; a name that is missing in `values` gets a gap.
 
         Do nothing if `time` is not newer than the last point.
         """
-        if self._times and time <= self._times[-1]:
+        arrays = self._pages[-1].arrays
+        times = arrays[0]
+        if times and time <= times[-1]:
             return
-        self._trim()
-        self._times.append(time)
-        for name, column in self._values.items():
+        if len(times) >= self._page_points or (times and time - times[0] > self._span_s / _PAGES):
+            page = self._new_page()
+            self._pages = (*self._pages, page)
+            arrays = page.arrays
+        arrays[0].append(time)
+        for name, place in self._columns.items():
             value = values.get(name)
-            column.append(math.nan if value is None else value)
+            arrays[place].append(math.nan if value is None else value)
+        self._count += 1
+        self._trim()
 
     def insert(self, points: Sequence[tuple[float, Mapping[str, float | None]]], apart_s: float) -> None:
         """Insert points at their places in time, also between or before existing points.
@@ -138,23 +253,34 @@ class HistoryTable:
         older than a full history are dropped. A gap is removed where the points on both sides of it are now
         at most `apart_s` seconds apart.
         """
-        oldest = self._times[-self.capacity] if len(self._times) >= self.capacity else -math.inf
+        oldest = self._oldest()
         late = [point for point in points if point[0] >= oldest]
         if not late:
             return
-        start = bisect_left(self._times, late[0][0])
-        while start and self._is_gap(start - 1):
+        first = 0
+        while first < len(self._pages) - 1 and self._pages[first].times[-1] < late[0][0]:
+            first += 1
+        while first and self._pages[first - 1].is_gap(-1):
+            first -= 1
+        # New pages from here on, because snapshots still use the old ones.
+        kept = self._pages[:first]
+        before = kept[-1].times[-1] if kept else -math.inf
+        rest = self._joined(self._pages[first:])
+        start = bisect_left(rest.times, late[0][0])
+        while start and rest.is_gap(start - 1):
             start -= 1
-        rows = self._merged(start, late, apart_s)
-        # New arrays, because snapshots still use the old ones.
-        self._times = self._times[:start]
-        self._times.extend(time for time, _ in rows)
-        for name, column in self._values.items():
-            fresh = column[:start]
+        rows = _merged(rest, start, late, apart_s, before)
+        fresh = [column[:start] for column in rest.arrays]
+        fresh[0].extend(time for time, _ in rows)
+        for name, place in self._columns.items():
+            old = rest.arrays[place]
             for _, row in rows:
-                value = column[row] if isinstance(row, int) else row.get(name)
-                fresh.append(math.nan if value is None else value)
-            self._values[name] = fresh
+                value = old[row] if isinstance(row, int) else row.get(name)
+                fresh[place].append(math.nan if value is None else value)
+        size, length = self._page_points, len(fresh[0])
+        cuts = [[column[at : at + size] for column in fresh] for at in range(0, length, size)]
+        self._pages = (*kept, *(Page(arrays) for arrays in cuts))
+        self._count = sum(len(page) for page in self._pages)
         self._trim()
 
     def series(self, *names: str) -> dict[str, Series]:
@@ -162,51 +288,74 @@ class HistoryTable:
 
         Without `names`, return all series.
         """
-        stop = len(self._times)
+        pages, stop = self._pages, self._count
         start = max(0, stop - self.capacity)
-        return {name: Series(self._times, self._values[name], start, stop) for name in names or self._values}
+        return {name: Series(pages, self._columns[name], start, stop) for name in names or self._columns}
 
-    def _merged(
-        self, start: int, late: Sequence[tuple[float, Mapping[str, float | None]]], apart_s: float
-    ) -> list[tuple[float, int | Mapping[str, float | None]]]:
-        """Return the rows from index `start` on, merged with the points `late`, ascending in time.
+    def _new_page(self) -> Page:
+        return Page([array("d") for _ in range(1 + len(self._columns))])
 
-        A row is (time, index of the existing row or values of the new point). Gaps between rows that are at
-        most `apart_s` seconds apart are left out.
-        """
-        merged: dict[float, int | Mapping[str, float | None]] = dict(late)
-        gaps: set[float] = set()
-        for row in range(start, len(self._times)):
-            time = self._times[row]
-            if not self._is_gap(row):
-                merged[time] = row
-            elif time not in merged:
-                merged[time] = row
-                gaps.add(time)
-        kept: list[tuple[float, int | Mapping[str, float | None]]] = []
-        waiting: list[tuple[float, int | Mapping[str, float | None]]] = []
-        before = self._times[start - 1] if start else -math.inf
-        for time in sorted(merged):
-            if time in gaps:
-                waiting.append((time, merged[time]))
-                continue
-            if time - before > apart_s:
-                kept += waiting
-            waiting.clear()
-            kept.append((time, merged[time]))
-            before = time
-        return kept + waiting
+    def _oldest(self) -> float:
+        """Return the time of the oldest of the newest `capacity` points; -infinity if there are fewer."""
+        if self._count < self.capacity:
+            return -math.inf
+        first_at = Series(self._pages, 1, self._count - self.capacity, self._count).first_at
+        return -math.inf if first_at is None else first_at
 
-    def _is_gap(self, row: int) -> bool:
-        return all(math.isnan(column[row]) for column in self._values.values())
+    def _joined(self, pages: Sequence[Page]) -> Page:
+        joined = self._new_page()
+        for page in pages:
+            for whole, part in zip(joined.arrays, page.arrays, strict=True):
+                whole.extend(part)
+        return joined
 
     def _trim(self) -> None:
-        """Cut the series to what is to be kept if they have at least a quarter more."""
-        times = self._times
-        start = len(times) - self.capacity if len(times) >= self.capacity + max(1, self.capacity // 4) else 0
-        if times and times[-1] - times[0] > 1.25 * self._span_s:
-            start = max(start, bisect_left(times, times[-1] - self._span_s))
-        if start > 0:
-            # New arrays instead of deleting in place: snapshots still use the old ones.
-            self._times = times[start:]
-            self._values = {name: column[start:] for name, column in self._values.items()}
+        """Drop and pack the oldest pages without which the history is complete."""
+        dropped = 0
+        while dropped < len(self._pages) - 1:
+            page = self._pages[dropped]
+            is_old = self._pages[-1].times[-1] - page.times[-1] > self._span_s
+            if self._count - len(page) < self.capacity and not is_old:
+                break
+            self._count -= len(page)
+            page.pack()
+            dropped += 1
+        if dropped:
+            self._pages = self._pages[dropped:]
+
+
+def _merged(
+    page: Page,
+    start: int,
+    late: Sequence[tuple[float, Mapping[str, float | None]]],
+    apart_s: float,
+    before: float,
+) -> list[tuple[float, int | Mapping[str, float | None]]]:
+    """Return the points of a page from `start` on, merged with the points `late`, ascending in time.
+
+    A point is (time, place of the existing point or values of the new point). Gaps between points that are at
+    most `apart_s` seconds apart are left out. `before` is the time of the last point before the page.
+    """
+    times = page.times
+    merged: dict[float, int | Mapping[str, float | None]] = dict(late)
+    gaps: set[float] = set()
+    for row in range(start, len(times)):
+        time = times[row]
+        if not page.is_gap(row):
+            merged[time] = row
+        elif time not in merged:
+            merged[time] = row
+            gaps.add(time)
+    kept: list[tuple[float, int | Mapping[str, float | None]]] = []
+    waiting: list[tuple[float, int | Mapping[str, float | None]]] = []
+    before = times[start - 1] if start else before
+    for time in sorted(merged):
+        if time in gaps:
+            waiting.append((time, merged[time]))
+            continue
+        if time - before > apart_s:
+            kept += waiting
+        waiting.clear()
+        kept.append((time, merged[time]))
+        before = time
+    return kept + waiting

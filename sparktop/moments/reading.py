@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import chain
 from pathlib import Path
 
 from sparktop.errors import UsageError
@@ -13,7 +14,8 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
 from sparktop.moments.moment import MARK, Collector, Moment, Readings, SweepSpan
 from sparktop.recording.calls import sweep_of
-from sparktop.recording.past import Picture
+from sparktop.recording.chapter import Picture
+from sparktop.recording.past import Past
 from sparktop.recording.player import WARM_UP_S, Player, Recording
 from sparktop.recording.record import Kind, Record, RecordError
 from sparktop.recording.span import Span, records_in, snapshots_in
@@ -191,16 +193,18 @@ def read_again(paths: Sequence[Path], end: datetime) -> Moment:
         recording.close()
 
 
-def moment_of(pictures: Sequence[Picture]) -> Moment:
-    """Return the report data of the 15 minutes before the last of `pictures`, or of less if less is known.
+def moment_of(last: Picture, past: Past | None = None) -> Moment:
+    """Return the report data of the 15 minutes before the picture `last`, or of less if less is known.
 
-    `pictures` must not be empty. The histories in them also supply values from before the first picture.
+    `past` has earlier pictures. The histories in them also supply values from before the first picture.
     """
-    end = pictures[-1].wall
-    shown = [one for one in pictures if one.wall >= default_start(end)]
-    collector = Collector(max(default_start(end), _first_reading(shown[0].snapshot)), end)
+    end = last.wall
+    start = default_start(end)
+    shown = chain(past.between(start, last.at) if past else (), (last,))
+    first = next(shown)
+    collector = Collector(max(start, _first_reading(first.snapshot)), end)
     sweeps: dict[datetime, SweepSpan] = {}
-    for picture in shown:
+    for picture in chain((first,), shown):
         collector.add(picture.snapshot)
         sweep = picture.sweep
         if sweep is not None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from sparktop.model.countdown import Countdown
 from sparktop.model.event import Event
 from sparktop.model.snapshot import Snapshot
-from sparktop.values import dataclass
+from sparktop.recording.chapter import Chapter, Picture, Stamp
 
 if TYPE_CHECKING:  # a start without a sweep needs none of it
     from sparktop.model.sweep_view import SweepView
@@ -25,30 +26,14 @@ KEPT_S = 1800.0
 """Older ones are kept one in `SPARSE_S`, up to this age."""
 SPARSE_S = 5.0
 MOST = 600
-"""The most snapshots kept."""
+"""About the most snapshots kept."""
+MINUTE_S = 60.0
+"""Older than `RECENT_S`, the snapshots of this time become fewer, and are compressed, together."""
 BUDGET_BYTES = 32 << 20
 SOURCE_BYTES = 4_000
-"""About what a snapshot costs for each source, because snapshots share their histories (measured)."""
+"""About what a snapshot costs for each source before it is compressed, as snapshots share their histories
+(measured)."""
 _MOST_EVENTS = 1_000
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Picture:
-    """All that the screen showed at a moment."""
-
-    snapshot: Snapshot
-    sweep: SweepView | None = None
-    """The sweep of that moment, running or finished."""
-
-    @property
-    def at(self) -> float:
-        """Time of the snapshot in monotonic seconds."""
-        return self.snapshot.at
-
-    @property
-    def wall(self) -> datetime:
-        """Time of the snapshot in UTC."""
-        return self.snapshot.taken_at
 
 
 def picture_of(snapshot: Snapshot, band: Callable[[], Band]) -> Picture:
@@ -63,29 +48,43 @@ def picture_of(snapshot: Snapshot, band: Callable[[], Band]) -> Picture:
 class Past:
     """Keeps the pictures of about the last half hour: one per second of the last minutes, fewer before.
 
-    With many sources pictures are farther apart, so that they take about `BUDGET_BYTES` at most.
+    All but those of the last minutes are compressed, and read when one of them is shown. With many sources
+    pictures are farther apart, so that they take about `BUDGET_BYTES` at most.
     """
 
     def __init__(self) -> None:
         """Start without pictures."""
+        self._sparse: deque[Chapter] = deque()
         self._recent: deque[Picture] = deque()
-        self._sparse: deque[Picture] = deque()
+        self._read: tuple[Chapter, list[Picture]] | None = None
+        """The chapter that was read last, and its pictures."""
         self._events: dict[tuple[datetime, str, str], Event] = {}
         self._factor = 1.0
         """By how much pictures are farther apart, so that many sources stay within the budget."""
 
     def __len__(self) -> int:
-        return len(self._recent) + len(self._sparse)
+        return len(self.stamps)
 
     @property
-    def pictures(self) -> list[Picture]:
-        """All pictures, oldest first."""
-        return [*self._sparse, *self._recent]
+    def stamps(self) -> list[Stamp | Picture]:
+        """Time and load of every picture, oldest first."""
+        return [*chain.from_iterable(one.stamps for one in self._sparse), *self._recent]
+
+    def between(self, start: datetime, before: float) -> Iterator[Picture]:
+        """Yield the pictures from the time `start` on that are earlier than `before` in monotonic seconds.
+
+        This may be called in another thread than that which adds pictures.
+        """
+        sparse, recent = [*self._sparse], [*self._recent]
+        wanted = (one for one in sparse if one.stamps[-1].wall >= start and one.stamps[0].at < before)
+        for picture in chain(chain.from_iterable(one.pictures() for one in wanted), recent):
+            if picture.wall >= start and picture.at < before:
+                yield picture
 
     @property
-    def oldest(self) -> Picture | None:
-        """The oldest picture; None before the first."""
-        return next(iter(self._sparse or self._recent), None)
+    def oldest(self) -> Stamp | Picture | None:
+        """Time and load of the oldest picture; None before the first."""
+        return self._sparse[0].stamps[0] if self._sparse else next(iter(self._recent), None)
 
     @property
     def newest(self) -> Picture | None:
@@ -105,6 +104,7 @@ class Past:
         self._recent.clear()
         self._sparse.clear()
         self._events.clear()
+        self._read = None
 
     def add(self, snapshot: Snapshot, band: Callable[[], Band] = lambda: None) -> None:
         """Add a picture of `snapshot`, unless the newest picture is of the same second.
@@ -121,7 +121,7 @@ class Past:
         self._collect(snapshot)
         self._thin(snapshot.at)
 
-    def _is_later(self, picture: Picture, at: float, apart_s: float) -> bool:
+    def _is_later(self, picture: Stamp | Picture, at: float, apart_s: float) -> bool:
         """Return whether `at` is in a later time slot than `picture`.
 
         Slots last `apart_s` seconds, or longer if many sources are watched.
@@ -130,14 +130,18 @@ class Past:
         return at // step > picture.at // step
 
     def _thin(self, at: float) -> None:
-        while self._recent and self._recent[0].at < at - RECENT_S:
-            old = self._recent.popleft()
-            if not self._sparse or self._is_later(self._sparse[-1], old.at, SPARSE_S):
-                self._sparse.append(old)
-        while self._sparse and self._sparse[0].at < at - KEPT_S:
+        if self._recent[0].at < at - RECENT_S - MINUTE_S:
+            last: Stamp | Picture | None = self._sparse[-1].stamps[-1] if self._sparse else None
+            kept: list[Picture] = []
+            while self._recent[0].at < at - RECENT_S:
+                picture = self._recent.popleft()
+                if last is None or self._is_later(last, picture.at, SPARSE_S):
+                    kept.append(picture)
+                    last = picture
+            if kept:
+                self._sparse.append(Chapter(kept, compressed=self._factor == 1))
+        while self._sparse and self._sparse[0].stamps[-1].at < at - KEPT_S:
             self._sparse.popleft()
-        while len(self) > MOST:
-            (self._sparse or self._recent).popleft()
 
     def _collect(self, snapshot: Snapshot) -> None:
         for event in snapshot.events:
@@ -146,16 +150,24 @@ class Past:
             kept = sorted(self._events, key=lambda key: key[0])[-_MOST_EVENTS // 2 :]
             self._events = {key: self._events[key] for key in kept}
 
+    def _picture(self, place: int) -> Picture | None:
+        """Return the picture at a place in `stamps`; None if there are no pictures."""
+        for chapter in self._sparse:
+            if place < len(chapter.stamps):
+                if self._read is None or self._read[0] is not chapter:
+                    self._read = chapter, chapter.pictures()
+                return self._read[1][place]
+            place -= len(chapter.stamps)
+        return self._recent[place] if self._recent else None
+
     def at(self, at: float) -> Picture | None:
         """Return the last picture at or before a monotonic time, else the oldest; None if there is none."""
-        pictures = self.pictures
-        index = bisect_right(pictures, at, key=lambda one: one.at)
-        return pictures[max(0, index - 1)] if pictures else None
+        return self._picture(max(0, bisect_right(self.stamps, at, key=lambda one: one.at) - 1))
 
     def at_wall(self, wall: datetime) -> Picture | None:
         """Return the last picture taken at or before a time, else the oldest; None if there is none."""
-        earlier = [one for one in self.pictures if one.wall <= wall]
-        return earlier[-1] if earlier else self.oldest
+        earlier = [place for place, one in enumerate(self.stamps) if one.wall <= wall]
+        return self._picture(earlier[-1] if earlier else 0)
 
     def stepped(self, at: float, seconds: float) -> Picture | None:
         """Return the picture nearest to the time `at` + `seconds`, of those that are later than `at`.
@@ -163,10 +175,12 @@ class Past:
         A negative `seconds` steps back, to a picture before `at`. If there is none in this direction, return
         the newest picture (stepping back: the oldest); None if there are no pictures at all.
         """
-        pictures = self.pictures
-        ahead = [one for one in pictures if (one.at > at if seconds > 0 else one.at < at)]
-        nearest = min(ahead, key=lambda one: abs(one.at - at - seconds), default=None)
-        return nearest or (pictures[-1 if seconds > 0 else 0] if pictures else None)
+        places = {place: one.at for place, one in enumerate(self.stamps)}
+        ahead = [place for place, one in places.items() if (one > at if seconds > 0 else one < at)]
+        nearest = min(ahead, key=lambda place: abs(places[place] - at - seconds), default=None)
+        if nearest is None:
+            nearest = max(0, len(places) - 1) if seconds > 0 else 0
+        return self._picture(nearest)
 
     def beside_event(self, at: float, direction: int) -> Picture | None:
         """Return the first picture that shows the next event after the time `at` (monotonic seconds).
@@ -174,10 +188,12 @@ class Past:
         With `direction` -1 instead of 1, it is the previous event, before `at`. Return None if there is no
         such event.
         """
-        pictures = self.pictures
-        walls = [one.wall for one in pictures]
+        stamps = self.stamps
+        walls = [one.wall for one in stamps]
         first = [bisect_left(walls, event.at) for event in self.events]
-        found = [pictures[index] for index in first if index < len(pictures)]
-        if direction > 0:
-            return next((one for one in found if one.at > at), None)
-        return next((one for one in reversed(found) if one.at < at), None)
+        found = [place for place in first if place < len(stamps)]
+        if direction < 0:
+            found.reverse()
+        fits = (place for place in found if direction * (stamps[place].at - at) > 0)
+        nearest = next(fits, None)
+        return None if nearest is None else self._picture(nearest)

@@ -13,8 +13,9 @@ from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep_view import SweepView
 from sparktop.panels.board.time_bar import TimeBar
+from sparktop.recording.chapter import Picture
 from sparktop.recording.compare import Comparison, ComparisonPlayer
-from sparktop.recording.past import RECENT_S, Past, Picture
+from sparktop.recording.past import RECENT_S, Past
 from sparktop.recording.player import WARM_UP_S, Player, Recording
 from sparktop.recording.time_line import FrameStart
 from sparktop.recording.when import TimeRange

@@ -334,7 +334,7 @@ class SparktopApp(ThemedApp):
         from sparktop.moments.reading import moment_of  # late: as above
 
         now = self.timeline.picture() or picture_of(shown, self.desk.band)
-        return partial(moment_of, [*(one for one in self.timeline.past.pictures if one.at < now.at), now])
+        return partial(moment_of, now, self.timeline.past)
 
     def targets(self) -> Sequence[Target]:
         """Return what is watched at present."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Target
-from sparktop.recording.past import Picture
+from sparktop.recording.chapter import Picture
 from sparktop.recording.player import Recording
 from sparktop.recording.replay import Replay
 from sparktop.ui.app import SparktopApp
@@ -72,7 +72,7 @@ class ReplayApp(SparktopApp):
 
         recording = self.replay.recording
         if not isinstance(recording, Recording):
-            return partial(moment_of, [Picture(shown)])
+            return partial(moment_of, Picture(shown))
         self.notify("reading the minutes before this moment", markup=False)
         return partial(read_again, list(dict.fromkeys(one.path for one in recording.frames)), shown.taken_at)
 

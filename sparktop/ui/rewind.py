@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.time_bar import TimeBar
-from sparktop.recording.past import Past, Picture, picture_of
+from sparktop.recording.chapter import Picture
+from sparktop.recording.past import Past, picture_of
 from sparktop.recording.when import TimeRange
 
 if TYPE_CHECKING:
@@ -96,7 +98,7 @@ class Rewind:
             span.end,
             shown.wall,
             tuple((one.at, one.severity) for one in self.past.events),
-            tuple((one.wall, one.snapshot.totals.generation_tps) for one in self.past.pictures),
+            tuple((one.wall, one.generation_tps) for one in self.past.stamps),
         )
 
     def toggle(self) -> None:
@@ -135,7 +137,7 @@ class Rewind:
 
     def to_start(self) -> None:
         """Move to the oldest picture, and pause."""
-        self._show(self.past.oldest)
+        self._show(self.past.at(-math.inf))
 
     def to_end(self) -> None:
         """Show the present again."""

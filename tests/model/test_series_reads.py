@@ -35,5 +35,22 @@ def test_a_history_keeps_a_quarter_more_than_it_shows_at_most(capacity: int) -> 
     table = HistoryTable("a", capacity)
     for at in range(4 * capacity + 10):
         table.append(float(at), {"a": 1.0})
-        assert len(table._times) <= capacity + max(1, capacity // 4)
+        assert len(table) <= capacity + max(1, capacity // 4)
     assert len(table.series()["a"]) == capacity
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.none() | st.floats(allow_nan=False), min_size=1, max_size=30))
+def test_a_packed_page_reads_as_before(values: list[float | None]) -> None:
+    """Every bit of times and values is there, gaps are gaps, and packing twice changes nothing."""
+    table = HistoryTable("ab", 30)
+    for at, value in enumerate(values):
+        table.append(at / 3, {"a": value})
+    series = table.series()["a"]
+    before = list(series)
+    for page in table._pages:
+        page.pack()
+        page.pack()
+    assert list(series) == before
+    assert len(series) == len(values)
+    assert list(table.series()["b"]) == [(at / 3, None) for at in range(len(values))]

@@ -164,7 +164,8 @@ def test_the_pictures_of_the_screen_make_the_same_moment(recorded: Recorded) -> 
     past = Past()
     for snapshot in recorded.live[60:]:
         past.add(snapshot)
-    moment = moment_of(past.pictures)
+    assert past.newest is not None
+    moment = moment_of(past.newest, past)
     whole = recorded.moment()
     found, wanted = (figures(one, BACKEND, "spark-b")["running"] for one in (moment, whole))
     assert found == pytest.approx(wanted)

@@ -22,8 +22,8 @@ from sparktop.moments import reading
 from sparktop.moments.moment import Moment, SweepSpan
 from sparktop.moments.reading import moment_of
 from sparktop.moments.written import FORMATS, moment_report
+from sparktop.recording.chapter import Picture
 from sparktop.recording.frames import FrameReader, FrameWriter
-from sparktop.recording.past import Picture
 from sparktop.recording.record import Kind, Record, encode
 from sparktop.report.privacy import Privacy
 from tests.dump.conftest import instant, page, written
@@ -137,7 +137,7 @@ def hostile_moment(names: Sequence[str], snapshot: Snapshot) -> Moment:
         alerts=tuple(Alert(f"backend:{name}:x", Severity.CRITICAL, name, name, now) for name in names),
         events=tuple(Event(now, Severity.WARNING, name, name) for name in names),
     )
-    found = moment_of([Picture(shown)])
+    found = moment_of(Picture(shown))
     return replace(
         found,
         marks=tuple((now, name) for name in names),
@@ -205,7 +205,7 @@ def test_an_anonymous_report_has_no_name_path_or_address(recorded: Recorded, for
         events=(Event(now, Severity.WARNING, "canary-a", words, {}, None, "backend:canary-a:x"),),
     )
     moment = replace(
-        moment_of([Picture(changed)]), marks=((now, words),), sweeps=(SweepSpan(now, None, words),)
+        moment_of(Picture(changed)), marks=((now, words),), sweeps=(SweepSpan(now, None, words),)
     )
     text = moment_report(moment, form, Privacy(anonymous=True))
     assert "canary" not in text

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
-
-import pytest
 
 from sparktop.model.event import Event, Severity
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.recording.past import MOST, Past
 from tests.recording.conftest import instant
+
+
+@cache
+def views(count: int) -> tuple[BackendView, ...]:
+    """Return so many servers."""
+    return tuple(BackendView(f"b{i}", "http://h", "g") for i in range(count))
 
 
 def snapshot(at: float, *, backends: int = 2, events: tuple[float, ...] = ()) -> Snapshot:
@@ -19,7 +24,7 @@ def snapshot(at: float, *, backends: int = 2, events: tuple[float, ...] = ()) ->
         at,
         1.0,
         2.0,
-        backends=tuple(BackendView(f"b{i}", "http://h", "g") for i in range(backends)),
+        backends=views(backends),
         events=tuple(Event(instant(one).wall, Severity.INFO, "b0", f"event {one}") for one in events),
     )
 
@@ -35,18 +40,19 @@ def filled(seconds: int, *, backends: int = 2, per_second: int = 1) -> Past:
 def test_the_newest_are_close_together_and_all_are_bounded() -> None:
     """One a second for 5 minutes, one in 5 s up to 30 minutes, also when drawn 4 times a second."""
     past = filled(4000, per_second=4)
-    times = [one.at for one in past.pictures]
+    times = [one.at for one in past.stamps]
     gaps = [late - early for early, late in pairwise(times)]
-    assert len(past) <= MOST
-    assert times[-1] - times[0] == pytest.approx(1800, abs=6)
+    # All pictures of a minute become fewer, and are dropped, together.
+    assert len(past) <= MOST + 120
+    assert 1795 <= times[-1] - times[0] <= 1870
     assert set(gaps[-299:]) == {1.0}
-    assert set(gaps[:-310]) == {5.0}
+    assert set(gaps[:-430]) == {5.0}
 
 
 def test_many_sources_are_kept_farther_apart() -> None:
     """With 128 servers the same time is covered by fewer pictures, within the budget of memory."""
     past = filled(2000, backends=128)
-    assert 50 < len(past) < 80
+    assert 50 < len(past) < 90
     oldest = past.oldest
     assert oldest is not None
     assert oldest.at < 250
@@ -68,7 +74,7 @@ def test_a_wall_clock_that_steps_back_changes_no_order() -> None:
     past = filled(10)
     for at in range(10, 20):
         past.add(Snapshot(instant(at - 3600.0).wall, float(at), 1.0, 2.0))
-    assert [one.at for one in past.pictures] == [float(at) for at in range(20)]
+    assert [one.at for one in past.stamps] == [float(at) for at in range(20)]
     picture = past.at(15.0)
     assert picture is not None
     assert picture.at == 15.0

@@ -119,7 +119,7 @@ def test_memory_is_bounded() -> None:
             index / 4, (page(index, tokens=64.0 * index, life=lives(index, 3.0)),), 1.0, continues=index > 0
         )
     assert len(log.history().running) == CAPACITY
-    assert len(log._table._times) <= 1.25 * CAPACITY + 1
+    assert len(log._table) <= 1.25 * CAPACITY + 1
     assert len(log._lives) <= 122
     assert len(log._answers) <= 300
 

@@ -78,8 +78,7 @@ def balance_axis(
     fit = (step for step in _STEPS_S if step >= 0.99 * interval and 2 * width * step >= wanted)
     widest = next(fit, max(_STEPS_S[-1], interval))
     # Until the graph is full, its samples are drawn wider: the axis fits the data.
-    clocks = [line.running.clock for line in lines]
-    begins = [times[start] for times, start, stop in clocks if stop > start]
+    begins = [line.running.first_at for line in lines if line.running.first_at is not None]
     span = max(wanted, snapshot.at - min(begins, default=snapshot.at))
     step = coarse * next((one for one in _STEPS_S if one < widest and 2 * width * one >= span), widest)
     ends = [line.running.last_at for line in lines if line.running.last_at is not None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
@@ -44,8 +43,8 @@ def slot_means(
     return result
 
 
-_kept: dict[tuple[int, int, int, int, float, int], tuple[array[float], list[float], list[int]]] = {}
-"""Results of `_times_and_edges`, each with its array of times, which a key names by its id only."""
+_kept: dict[tuple[int, int, int, int, float, int], tuple[object, list[float], list[int]]] = {}
+"""Results of `_times_and_edges`, each with its series' clock, which a key names by its id only."""
 _MOST_KEPT = 16
 
 

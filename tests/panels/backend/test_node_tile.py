@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from array import array
-
 import pytest
 
 from sparktop.model.node import GpuReading, NodeSample
-from sparktop.model.series import Series
+from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import NodeHistory, NodeView
 from sparktop.panels.backend.node_tile import node_tile
 from sparktop.panels.parts.rows import Row, row_text
@@ -15,8 +13,9 @@ from sparktop.panels.parts.rows import Row, row_text
 
 def heat_row(margin_c: float | None) -> Row:
     """Return the tile's row of a GPU at 85 °C with this margin."""
-    points = Series(array("d", [0.0]), array("d", [85.0]), 0, 1)
-    history = NodeHistory(temperature_c=points)
+    points = HistoryTable(("temperature_c",))
+    points.append(0.0, {"temperature_c": 85.0})
+    history = NodeHistory(**points.series())
     gpu = GpuReading(0, temperature_c=85.0, limit_margin_c=margin_c)
     return node_tile("n", NodeView("n", "local", NodeSample(1.0, gpus=(gpu,)), history=history), 50)[2]
 
