@@ -13,6 +13,9 @@ from sparktop import files
 from sparktop.errors import OutputError
 from sparktop.model.text import clean
 
+_WIDEST = 100
+"""Longer lines of prose are hard to read."""
+
 
 def write_out(text: str) -> None:
     """Write a result to standard output; do nothing if the reader, such as `head`, has closed it.
@@ -37,15 +40,17 @@ def write_out(text: str) -> None:
 
 
 def write_markdown(text: str) -> None:
-    """Write Markdown to standard output; on a terminal, split tables that are wider than the terminal.
+    """Write Markdown to standard output; on a terminal, split tables and wrap sentences that are wider.
 
     Raises:
         OutputError: as for `write_out`.
     """
     if sys.stdout is not None and sys.stdout.isatty():
-        from sparktop.report.narrow import narrowed  # late: only on a terminal
+        from sparktop.report.document.prose import wrapped  # late: only on a terminal
+        from sparktop.report.narrow import narrowed
 
-        text = narrowed(text, shutil.get_terminal_size().columns)
+        width = shutil.get_terminal_size().columns
+        text = wrapped(narrowed(text, width), min(width, _WIDEST))
     write_out(text)
 
 

@@ -25,6 +25,7 @@ from sparktop.moments.written import FORMATS, moment_report
 from sparktop.recording.chapter import Picture
 from sparktop.recording.frames import FrameReader, FrameWriter
 from sparktop.recording.record import Kind, Record, encode
+from sparktop.report.document.prose import wrapped
 from sparktop.report.privacy import Privacy
 from tests.dump.conftest import instant, page, written
 from tests.moments.conftest import OUTAGE_S, PLAYED_S, Recorded, wall
@@ -54,10 +55,12 @@ def moment(recorded: Recorded) -> Moment:
 
 
 def test_markdown_fits_a_forum_and_says_everything(moment: Moment) -> None:
-    """Lines of at most 100 columns; summary, plots, verdicts, figures, events, marks, what was watched."""
+    """Tables of at most 100 columns; summary, plots, verdicts, figures, events, marks, what was watched."""
     text = moment_report(moment, "md")
     assert text.startswith("## sparktop report (simulated)\n\n**")
-    assert max(map(cell_width, text.splitlines())) <= 100
+    shown = wrapped(text, 80)
+    assert max(map(cell_width, shown.splitlines())) <= 100
+    assert shown.split() == text.split()
     assert len(text) < 20_000
     for words in (
         "2026-01-15 09:00:01 to 09:02:40 UTC (2 min 39 s) · 2 servers, 2 machines, 1 router",

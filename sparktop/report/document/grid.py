@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.report.document.prose import wrapped
+from sparktop.report.document.prose import paragraph
 from sparktop.report.markdown import code
 from sparktop.report.narrow import split_table
 from sparktop.report.table import Kind, Table
@@ -44,7 +44,7 @@ class Grid:
 
 def in_markdown(grid: Grid) -> str:
     """Return a table as Markdown: its title as a heading, the table, and its notes in italics."""
-    notes = (f"\n{wrapped(f'_{note}_')}" for note in grid.notes)
+    notes = (f"\n_{paragraph(note)}_" for note in grid.notes)
     return "\n".join([f"### {grid.title}", "", rows_in_markdown(grid), *notes])
 
 

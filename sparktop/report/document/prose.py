@@ -1,4 +1,7 @@
-"""Sentences of a Markdown report: escaped where needed, and wrapped at `WIDTH` columns."""
+"""Sentences of a Markdown report: escaped where needed, one line each, and wrapped on a terminal only.
+
+Forums and web pages break lines themselves; some show a line end within a paragraph as a break.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ from collections.abc import Iterable
 from sparktop.model.text import with_units_joined
 from sparktop.report.markdown import code
 
-WIDTH = 80
 _JOINED = "\x00"
+_BULLET = "- "
+_FENCE = re.compile(r"^(```(?:text|sh|)$)", re.MULTILINE)
 _LONE_SIGN = re.compile(r" ([-+*–<>]) ")
 """A sign that Markdown would read as a list item or a quotation at the beginning of a line."""
 
@@ -24,12 +28,21 @@ def plain(text: str) -> str:
     return code(text) if _MARKUP.search(text) else text
 
 
-def wrapped(text: str, *, bullet: bool = False) -> str:
-    """Return a paragraph wrapped at `WIDTH` columns; with `bullet` as an item of a Markdown list."""
-    indent = "- " if bullet else ""
+def wrapped(text: str, width: int) -> str:
+    """Return Markdown whose sentences and list items are wrapped at `width` columns; code stays as it is."""
+    blocks = _FENCE.split(text)  # prose, fence, code, fence, prose, …
+    blocks[::4] = ["\n".join(_wrapped(line, width) for line in one.split("\n")) for one in blocks[::4]]
+    return "".join(blocks)
+
+
+def _wrapped(line: str, width: int) -> str:
+    if line.startswith(("|", "#")) or len(line) <= width:
+        return line
+    indent = _BULLET if line.startswith(_BULLET) else ""
+    text = line.removeprefix(indent)
     lines = textwrap.wrap(
         with_units_joined(_LONE_SIGN.sub(rf"{_JOINED}\1{_JOINED}", text), _JOINED),
-        WIDTH,
+        width,
         initial_indent=indent,
         subsequent_indent=" " * len(indent),
         break_long_words=False,
@@ -39,5 +52,10 @@ def wrapped(text: str, *, bullet: bool = False) -> str:
 
 
 def bullets(items: Iterable[str]) -> str:
-    """Return a Markdown list with one wrapped item for each of `items`."""
-    return "\n".join(wrapped(item, bullet=True) for item in items)
+    """Return a Markdown list with one line for each of `items`."""
+    return "\n".join(f"{_BULLET}{paragraph(item)}" for item in items)
+
+
+def paragraph(text: str) -> str:
+    """Return a text as one line."""
+    return text.replace("\n", " ")

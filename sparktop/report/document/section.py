@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sparktop.report.document.grid import Grid, in_markdown
-from sparktop.report.document.prose import bullets, wrapped
+from sparktop.report.document.prose import bullets, paragraph
 from sparktop.values import dataclass
 
 
@@ -49,7 +49,7 @@ def to_markdown(title: str, sections: Iterable[Section]) -> str:
 def _blocks(section: Section) -> Iterable[str]:
     if section.title:
         yield f"{'#' * section.rank} {section.title}"
-    yield from map(wrapped, section.paragraphs)
+    yield from map(paragraph, section.paragraphs)
     if section.sketch:
         yield f"```text\n{section.sketch}\n```"
     if section.table is not None:

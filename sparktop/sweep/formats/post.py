@@ -120,7 +120,7 @@ def _compared(result: SweepResult) -> str:
         mode_words(plan),
         effort_words(plan),
     ]
-    machines = "; ".join(machine_facts(result)) or "not watched, so not known"
+    machines = "; ".join(machine_facts(result)) or "not known"
     when = f"{result.started_at:%Y-%m-%d}, with sparktop {result.sparktop}"
     parts = [f"Machines: {machines}", *server_facts(result), f"Load: {', '.join(filter(None, load))}; {when}"]
     return _sentence_each(parts)

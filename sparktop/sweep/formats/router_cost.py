@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sparktop.model.balance import BalanceWord
 from sparktop.model.text import names_in_words
 from sparktop.report.document.prose import plain
 from sparktop.report.markdown import code
@@ -15,7 +14,8 @@ from sparktop.sweep.result.comparison import ComparisonResult, EnginesLevel, Ind
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.result.run_split import split_words
 from sparktop.sweep.terms.definitions import METRICS, in_sentence
-from sparktop.sweep.view.marks import balance_word
+from sparktop.sweep.terms.doubts import CLIENT_LAG
+from sparktop.sweep.view.marks import UNBALANCED, marks_of
 
 _LEAST_STARVED = 5.0
 """A backend that starved for a smaller share of the time, in percent, is not mentioned."""
@@ -42,9 +42,10 @@ def _of_bound(target: TargetResult, levels: Sequence[LevelResult], found: Indepe
     percents = sorted(round(percent) for percent, _ in reached)
     share = f"{percents[0]} %" if percents[0] == percents[-1] else f"{percents[0]} to {percents[-1]} %"
     words = f"{router_words(target)} reaches {share} of the {rate} of {alone}: {_sure(reached)}"
-    least, worst = min(reached, key=lambda one: one[0])
-    if worst.significant is False or least >= _WHOLE:
+    lossy = [(percent, one) for percent, one in reached if one.significant is not False and percent < _WHOLE]
+    if not lossy:
         return words
+    _, worst = min(lossy, key=lambda one: one[0])
     level = next((one for one in levels if one.concurrency == worst.concurrency), None)
     causes = [] if level is None else list(_causes(level))
     why = ", ".join(causes) or "the cause is not known"
@@ -80,12 +81,12 @@ def _unknown(target: TargetResult, levels: Sequence[LevelResult]) -> str:
 
 
 def _causes(level: LevelResult) -> Iterator[str]:
-    """Yield what a level shows of uneven load: the verdict, idle backends, and the split of requests."""
+    """Yield what a level shows: uneven load, idle backends, the split of requests, a slow load generator."""
     kept = level.balance or {}
-    word = balance_word(level)
-    if word in {one.value for one in BalanceWord if one.bad}:
+    marks = {mark.code: mark.word for mark in marks_of(level)}
+    if UNBALANCED in marks:
         period = kept.get("period_s")
-        yield f"{word}, a swing every {period:.0f} s" if isinstance(period, float) else str(word)
+        yield marks[UNBALANCED] + (f", a swing every {period:.0f} s" if isinstance(period, float) else "")
     starved = kept.get("starved_percent")
     for name, share in starved.items() if isinstance(starved, dict) else ():
         if isinstance(share, float) and share >= _LEAST_STARVED:
@@ -94,6 +95,8 @@ def _causes(level: LevelResult) -> Iterator[str]:
         yield f"{words} (even: {_WHOLE / max(1, len(level.known_servers)):.0f} %)"
     if isinstance(cause := kept.get("cause"), str):
         yield plain(cause)
+    if CLIENT_LAG in marks:
+        yield "in doubt, because the load generator was slowed down"
 
 
 def _latency(levels: Sequence[LevelResult]) -> str:

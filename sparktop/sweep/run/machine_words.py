@@ -11,7 +11,7 @@ from sparktop.model.snapshot import NodeView, Snapshot
 def machines_words(names: Collection[str], snapshot: Snapshot) -> dict[str, str]:
     """Return product, GPUs and driver of each of the machines `names` that reports any of them.
 
-    Such as "NVIDIA DGX Spark, NVIDIA GB10, driver 580.95.05".
+    Such as "NVIDIA DGX Spark, NVIDIA GB10, driver 580.95.05". Processors replace GPUs that it lacks.
     """
     views = [view for view in snapshot.nodes if view.name in names]
     return {view.name: words for view in views if (words := _words(view))}
@@ -22,6 +22,7 @@ def _words(view: NodeView) -> str:
     gpus = Counter(gpu.name for gpu in (() if sample is None else sample.gpus) if gpu.name)
     parts = [
         identity.product,
+        None if gpus else identity.cpu,
         *(name if count == 1 else f"{count} × {name}" for name, count in gpus.items()),
         None if identity.driver is None else f"driver {identity.driver}",
     ]

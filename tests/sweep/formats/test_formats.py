@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from sparktop.errors import UsageError
 from sparktop.graphics.cells import cell_width
 from sparktop.model.load import LoadKind
+from sparktop.report.document.prose import wrapped
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.formats import csv_table, json_file, llama_benchy, markdown
 from sparktop.sweep.result import store as result_store
@@ -298,14 +299,20 @@ def test_many_marks_are_one_sentence_and_a_line_each() -> None:
     assert text.count("all runs together") == 1
 
 
-def test_markdown_fits_80_columns() -> None:
-    """Tables, sentences and lists; no wrapped line begins with a sign that makes it a list."""
+def test_markdown_fits_a_terminal_of_80_columns() -> None:
+    """Tables, sentences and lists; no wrapped line begins with a sign that makes it a list.
+
+    Unwrapped, each paragraph and each item is one line: forums show a line end within one as a break.
+    """
     marks = tuple(Validity(code=code, message="a sentence - of some length + more " * 4) for code in WORDS)
     level = made_level(512).model_copy(
         update={"padding_percent": 37.5, "roofline_percent": 52.0, "validity": marks}
     )
-    text = markdown.render(made_sweep(("a", [made_level(1), level])))
+    whole = markdown.render(made_sweep(("a", [made_level(1), level])))
+    assert not re.search(r"^[^|`#\n].*\n[^\n|`-]", whole, flags=re.MULTILINE)
+    text = wrapped(whole, 80)
     assert max(cell_width(line) for line in text.splitlines()) <= 80
+    assert text.split() == whole.split()
     assert not re.search(r"^ +[-+*] ", text, flags=re.MULTILINE)
 
 

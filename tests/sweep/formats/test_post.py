@@ -12,7 +12,7 @@ from sparktop.sweep.compare.references import load_reference
 from sparktop.sweep.formats.post import MOST_LINES
 from sparktop.sweep.formats.privacy import SweepPrivacy
 from sparktop.sweep.formats.written import sweep_report
-from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
+from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult, Validity
 from sparktop.sweep.result.store import save
 from tests.sweep.formats.full_results import full_sweep
 from tests.sweep.made_results import made_level, made_sweep, simulated_level
@@ -199,3 +199,16 @@ def test_a_result_in_doubt_says_so_next_to_its_answer() -> None:
     assert paragraphs(post)[1].startswith("**Read with care: 3 of 3 levels are in doubt.** Reasons to doubt")
     assert post.count("Reasons to doubt") == 1
     assert "Read with care" not in post_of(doubted)
+
+
+def test_bunched_requests_and_a_slow_client_are_causes_too() -> None:
+    """A router that fills one server after the other, and figures that the load generator slowed down."""
+    bunched = {"verdict": "unknown", "runs_test": {"word": "bunched", "sentence": "8 in a row"}}
+    result = routed_sweep(bunched)
+    lag = Validity(code="client_lag", message="p99 of its loop's lag is 300 ms")
+    proxy, alpha = result.targets
+    slowed = tuple(one.model_copy(update={"validity": (lag,)}) for one in proxy.levels)
+    post = post_of(
+        result.model_copy(update={"targets": (proxy.model_copy(update={"levels": slowed}), alpha)})
+    )
+    assert "at c2: one server at a time, in doubt, because the load generator was slowed down" in post
