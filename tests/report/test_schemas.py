@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.doctor.check import Check, Status
@@ -48,6 +47,8 @@ def strict(schema: object) -> object:
 
 def faults(name: str, document: object) -> list[str]:
     """Return what contradicts the schema `name`, no unknown key allowed."""
+    from jsonschema import Draft202012Validator  # takes 1.3 s: not while tests are collected
+
     schema: Any = strict(json.loads((FOLDER / name).read_text(encoding="utf-8")))
     Draft202012Validator.check_schema(schema)
     found = Draft202012Validator(schema).iter_errors(document)
