@@ -4,13 +4,19 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 TYPED := sparktop stage tests scripts benchmarks
 PARALLEL := -n auto --maxprocesses 4
+# Most other tests wait for half of their time, whole programs for two thirds.
+CORES := $(shell nproc)
+CROWDED := -n $(shell echo $$((2 * $(CORES)))) --maxprocesses 8
+PROCESSES := -n $(shell echo $$(($(CORES) + 1))) --maxprocesses 4
+# The files with tests of whole programs, a sixteenth of all: the others are not read again for them.
+PROCESS_TESTS = $(shell grep -rl --include='test_*.py' 'mark\.process' tests)
 # A test that fails runs once more, and is listed: other people's load on the machine does not fail a change.
 AGAIN := --reruns 1 -rR --durations=30 --durations-min=4
 # Python files are compiled once, not by every worker and every program that a test starts.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv install uninstall bundle demo test unit all-tests lint rules types pictures wheel sbom aarch64 live prometheus soak bench truth screenshots readme clean FORCE
+.PHONY: help venv install uninstall bundle demo test unit all-tests lint rules types pictures compiled wheel sbom aarch64 live prometheus soak bench truth screenshots readme clean FORCE
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,18 +40,22 @@ bundle: $(VENV)/.dev ## one executable file in dist/, for this machine or ARCH=a
 demo: $(VENV)/.run ## two simulated Sparks behind a router that oscillates, and the monitor on them
 	@$(BIN)/sparktop demo
 
-# The tests run last: their count is the last line of a log. Tests of whole programs follow the others, two at a
-# time: they hold processes to what a machine with a core for each would let them do.
+# The tests run last: their count is the last line of a log. Tests of whole programs follow the others, fewer at a
+# time: they hold processes to what a less busy machine would let them do. The longest checks start first.
 test: $(VENV)/.dev ## everything a change must pass (about thirteen minutes on two cores)
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target types rules pictures wheel aarch64
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target wheel pictures types compiled aarch64 rules
 	@$(MAKE) --no-print-directory all-tests
 
 unit: $(VENV)/.dev ## every short pure test: no screens, servers, processes, real time or long simulations (half a minute on two cores)
 	timeout 200 $(BIN)/pytest -m "not outside and not process and not long and not live and not prometheus" $(PARALLEL) --dist loadfile --hypothesis-profile=quick
 
 all-tests: $(VENV)/.dev ## every test that needs no outside server
-	timeout 1500 $(BIN)/pytest -m "not live and not prometheus and not process" $(PARALLEL) --dist loadfile $(AGAIN)
-	timeout 900 $(BIN)/pytest -m "process and not live and not prometheus" -n 2 --dist loadfile $(AGAIN)
+	timeout 1500 $(BIN)/pytest -m "not live and not prometheus and not process" $(CROWDED) --dist loadfile $(AGAIN)
+	timeout 900 $(BIN)/pytest -m "process and not live and not prometheus" $(PROCESSES) --dist loadfile $(AGAIN) $(PROCESS_TESTS)
+
+# Otherwise each worker would compile all test files for itself.
+compiled: $(VENV)/.dev
+	@found=$$(timeout 200 $(BIN)/pytest --collect-only -q 2>&1) || { tail -50 <<<"$$found"; false; }
 
 lint: rules types pictures ## rules, format, plain words, layers, types, pictures
 
