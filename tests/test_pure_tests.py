@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import socket
 import subprocess
@@ -77,3 +78,15 @@ async def test_what_stays_inside_is_pure(tmp_path: Path) -> None:
     await asyncio.sleep(0.001)
     read = asyncio.to_thread((tmp_path / "file").read_text, encoding="utf-8")
     assert await asyncio.wait_for(read, timeout=30) == "kept"
+
+
+def test_no_garbage_collection_passes_over_the_collected_tests() -> None:
+    """What was collected is frozen, so that a full collection in a test does not take 0.4 s."""
+    assert gc.get_freeze_count() > 10_000
+
+
+def test_the_files_of_tests_of_whole_programs_name_their_mark() -> None:
+    """`make all-tests` reads only test files that contain its name: no shared module sets it for them."""
+    shared = [path for path in Path(__file__).parent.rglob("*.py") if not path.name.startswith("test_")]
+    assert shared
+    assert [path for path in shared if "mark.process" in path.read_text(encoding="utf-8")] == []
