@@ -37,6 +37,7 @@ from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.sweep import SweepScreen
 from sparktop.ui.screens.sweep_history import HistoryScreen
 from sparktop.ui.svg import screen_svg
+from stage.fleet import RehearsedFleet
 from stage.moving_picture import moving
 from stage.rehearsal import START, Outage, Rehearsal
 from stage.sweep import Halt, RehearsedSweep
@@ -48,6 +49,8 @@ SIZES = ((80, 24), (120, 36), (200, 50))
 VIEWS = {"compact": ("v", "down", "down"), "wall": ("v", "v", "v")}
 MANY = 12
 """Backends on the pictures of the views for many."""
+FLEET_S = 100
+"""Seconds of the fleet of 500 servers: by then its largest groups are judged."""
 HERO_S = 206.0
 """Virtual second at which the README's moving picture begins: what the router costs is known."""
 HERO_MOMENTS, HERO_MOMENT_S = 28, 0.5
@@ -87,9 +90,10 @@ async def picture(
     backends: int = 2,
     scenario: str | None = None,
     play_s: float = 170,
+    store: Store | None = None,
 ) -> str:
-    """Return the screen as SVG after `play_s` virtual seconds and the keys given."""
-    app = SparktopApp(played(outage, backends, scenario, play_s).snapshot, theme=theme)
+    """Return the screen of `store`, or of the demo after `play_s` virtual seconds, and the keys, as SVG."""
+    app = SparktopApp((store or played(outage, backends, scenario, play_s)).snapshot, theme=theme)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         for key in keys:
@@ -326,7 +330,7 @@ async def draw() -> dict[str, str]:
     """Give every picture by name."""
     dead = Outage(1, 140)
     jobs: dict[str, str] = {}
-    sweeps = Pictures(await play())
+    sweeps, fleet = Pictures(await play()), RehearsedFleet().play(FLEET_S)
     for size in SIZES:
         jobs |= await sweeps.all(size)
         name = f"{size[0]}x{size[1]}"
@@ -338,10 +342,13 @@ async def draw() -> dict[str, str]:
         jobs[f"swing-{name}"] = await picture(size, scenario=DEFAULT_SCENARIO)
         jobs[f"balance-{name}"] = await picture(size, keys=("b",), scenario=DEFAULT_SCENARIO)
         jobs[f"why-{name}"] = await picture(size, keys=("b", "w"), scenario=DEFAULT_SCENARIO)
+        jobs[f"fleet-{name}"] = await picture(size, store=fleet)
         for view, keys in VIEWS.items():
             jobs[f"{view}-{name}"] = await picture(size, keys=keys, backends=MANY)
     for theme in shipped_palettes():
         jobs[f"theme-{theme}"] = await picture((120, 36), theme=theme)
+    jobs["fleet-group-80x24"] = await picture((80, 24), store=fleet, keys=("down", "enter"))
+    jobs["fleet-list-80x24"] = await picture((80, 24), store=fleet, keys=("l",))
     jobs["hero"] = await hero()
     jobs["help-80x24"] = await picture((80, 24), keys=("question_mark",))
     jobs["menu-80x24"] = await picture((80, 24), keys=("m",))

@@ -212,6 +212,7 @@ class ViewTable(Strict):
     graphs: Literal["braille dots", "blocks"] | None = None
     window_s: Literal[60, 120, 300, 900] | None = None
     columns: Literal["load first", "latency first", "cache first"] | None = None
+    wall_from: Annotated[int, Field(ge=0, le=100_000)] | None = None
 
 
 class Settings(Strict):

@@ -281,6 +281,8 @@ class ViewSettings:
     """Least number of seconds that the graphs of the board show."""
     columns: str | None = None
     """The columns that come first in the list of backends, such as "latency first"."""
+    wall_from: int | None = None
+    """Number of servers or machines from which on the board is a wall; 0 for never, None by its size."""
 
 
 _NO_MODELS: Mapping[str, ModelFacts] = MappingProxyType({})

@@ -60,6 +60,7 @@ def as_configured(view: View, settings: ViewSettings) -> View:
         graphs=_member(GraphStyle, settings.graphs, view.graphs),
         window_s=view.window_s if settings.window_s is None else settings.window_s,
         columns=_member(ColumnOrder, settings.columns, view.columns),
+        wall_from=settings.wall_from,
     )
 
 
@@ -75,6 +76,7 @@ def settings_of(view: View, saved: ViewSettings) -> ViewSettings:
         graphs=None if saved.graphs is None and now.graphs == usual.graphs else now.graphs,
         window_s=None if saved.window_s is None and now.window_s == usual.window_s else now.window_s,
         columns=None if saved.columns is None and now.columns == usual.columns else now.columns,
+        wall_from=saved.wall_from,
     )
 
 

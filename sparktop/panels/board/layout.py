@@ -70,7 +70,8 @@ class Place:
     """The rectangle of a panel on the board, in cells, and what the panel shows."""
 
     kind: str
-    """"sweep", "node", "processes" (of a node), "router", "balance" or "evidence" (of a group), "backend",
+    """"wall" or an opened group of one, "sweep", "node", "processes" (of a node),
+    "router", "balance" or "evidence" (of a group), "backend",
     "tile", "nodes", "groups" or "table" (lists of nodes, of groups and of backends), "row" (an entry of a
     list), "events", "self" or "empty"."""
     index: int
@@ -151,7 +152,7 @@ def arrange(
     not fit, the board grows taller than the screen. Without backends there is one "empty" place. Routers
     and groups are shown and hidden with the backends.
     """
-    low = _low_boxes(height, boxes)
+    low = low_boxes(height, boxes)
     if not (boxes.nodes and nodes):
         nodes = 0
     if not boxes.backends:
@@ -171,7 +172,7 @@ def arrange(
         y += chosen[kind].height
     if low:
         low = max(low, height - y) if not chosen["backends"].height else low
-        places += _low_places(width, y, low, boxes)
+        places += low_places(width, y, low, boxes)
         y += low
     return Layout(tuple(places), max(y, height))
 
@@ -350,13 +351,15 @@ def _placed(form: _Form, count: int, y: int, width: int) -> list[Place]:
     return places
 
 
-def _low_boxes(height: int, boxes: Boxes) -> int:
+def low_boxes(height: int, boxes: Boxes) -> int:
+    """Return the height in rows of the boxes below all others: events, and what sparktop itself costs."""
     if not (boxes.events or boxes.self_cost):
         return 0
     return 4 if height < _MIDDLE else 6 if height < _TALL else 8
 
 
-def _low_places(width: int, y: int, height: int, boxes: Boxes) -> list[Place]:
+def low_places(width: int, y: int, height: int, boxes: Boxes) -> list[Place]:
+    """Return the places of these boxes, from row `y` on."""
     if boxes.events and boxes.self_cost:
         right = min(48, width // 3)
         return [

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparktop.model.countdown import Countdown
 from sparktop.model.fleet import FleetView
-from sparktop.model.router import RouterView
 from sparktop.model.series import Series
-from sparktop.model.snapshot import BackendView, NodeView, Snapshot
+from sparktop.model.snapshot import Snapshot
 from sparktop.panels.backend.panel import GroupScale, backend_panel, group_scale, widest_scale
 from sparktop.panels.backend.router import router_panel
-from sparktop.panels.board.layout import Layout, Place, Tiling, arrange, below_band, sweep_height
+from sparktop.panels.board.layout import Layout, Place, below_band, sweep_height
 from sparktop.panels.board.lists import Listed, backend_list, group_list, listed_groups, node_list, visible
-from sparktop.panels.board.log import events_panel, events_screen, self_panel
+from sparktop.panels.board.log import events_panel, self_panel
+from sparktop.panels.board.plan import is_wall, plan
 from sparktop.panels.board.view import Preset, Sort, View
 from sparktop.panels.node.panel import node_panel, power_scale
 from sparktop.panels.node.processes import process_panel
@@ -25,21 +25,18 @@ from sparktop.panels.parts.graph import TimeAxis, TimeWindow
 from sparktop.panels.parts.rows import Row, merged
 from sparktop.values import dataclass
 
-if TYPE_CHECKING:  # a start without a sweep needs none of it
+if TYPE_CHECKING:  # a start without a sweep or a wall needs none of it
     from sparktop.model.sweep_view import SweepView
+    from sparktop.panels.board.wall.panel import DrawnWall
 
 _GROUP_KINDS = frozenset({"balance", "evidence", "checks"})
 """Kinds of the full-screen views of a group's balance; "checks" is the evidence with all its checks."""
-_TALL = frozenset({"node", "backend", "events", "prometheus"}) | _GROUP_KINDS
+_TALL = frozenset({"node", "backend", "events"}) | _GROUP_KINDS
 """Kinds of panels that may need more rows than the screen has when they fill it; the board then scrolls."""
+_WALLS = frozenset({"wall", "prometheus", "members", "scraped", "machines"})
+"""Kinds of places with a wall or an opened group of one."""
 _LEAST_WALL = 8
 """Least height in rows of the wall of a Prometheus above the other panels."""
-_TILINGS = {
-    Preset.WATCH: Tiling.PANELS,
-    Preset.ONE: Tiling.PANELS,
-    Preset.COMPACT: Tiling.TABLE,
-    Preset.WALL: Tiling.TILES,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +95,10 @@ class Scene:
         self._coarse = coarse
         self.selected = selected
         self._sweep = sweep
+        self._zoomed = zoomed = None if zoomed is None or self._index_of(zoomed) is None else zoomed
         band = 0 if sweep is None else sweep_height(height)
         wall = max(_LEAST_WALL, height // 3) if zoomed is None and self._has_wall else 0
+        self._is_wall = is_wall(snapshot, width, height, self.view)
         self.layout = self._layout(height - band - wall, zoomed)
         if wall:
             self.layout = below_band(self.layout, "prometheus", width, wall)
@@ -109,56 +108,28 @@ class Scene:
         self._node_axis = _axis(snapshot, coarse * snapshot.node_interval_s, nodes)
         self._window = self._time_window(coarse)
         self._scales: dict[str, GroupScale] = {}
+        self._walls: dict[str, DrawnWall] = {}
         self._detail: list[Row] | None = None
         self._processes_at: int | None = None
-        if zoomed is not None and zoomed.kind in _TALL and self.keys() == [zoomed]:
+        if zoomed is not None and zoomed.kind in _TALL and self.layout.places[0].kind == zoomed.kind:
             self._show_detail(self.layout.places[0])
         if band:
             self.layout = below_band(self.layout, "sweep", width, band)
 
     def _show_detail(self, place: Place) -> None:
         """Draw the panel that fills the board, store its rows, and make the board as high as these rows."""
-        size, selected = (place.width, place.height), self.selected == self._key(place)
-        if place.kind == "node":
-            from sparktop.panels.node.detail import drawn_node_detail  # late: no first picture has it
+        from sparktop.panels.board.alone import draw_alone  # late: no first picture has it
 
-            node = self.snapshot.nodes[place.index]
-            rows, self._processes_at = drawn_node_detail(
-                node,
-                self.snapshot.backends,
-                *size,
-                self._node_axis,
-                order=self.view.processes,
-                selected=selected,
-            )
-        elif place.kind in _GROUP_KINDS:
-            rows = self._group_rows(place)
-        elif place.kind == "events":
-            rows = events_screen(self.snapshot, *size, selected=selected)
-        elif place.kind == "prometheus":
-            from sparktop.panels.board.fleet import fleet_screen  # late: as above
-
-            rows = fleet_screen(self.snapshot.fleets[place.index], *size, marked=self.selected)
-        else:
-            from sparktop.panels.backend.detail import backend_detail  # late: as above
-
-            backend = self.snapshot.backends[place.index]
-            nodes = {node.name: node for node in self.snapshot.nodes}
-            rows = backend_detail(backend, nodes, *size, self._axis, selected=selected)
+        rows, self._processes_at = draw_alone(
+            place,
+            self.snapshot,
+            (self._axis, self._node_axis),
+            self.view.processes,
+            self._coarse,
+            selected=self.selected == self._key(place),
+        )
         self._detail = rows
         self.layout = Layout((replace(place, height=len(rows)),), len(rows))
-
-    def _group_rows(self, place: Place) -> list[Row]:
-        """Draw the full-screen view of a group's balance or, by the kind of `place`, of its evidence."""
-        from sparktop.panels.balance.panel import balance_screen, evidence_screen  # late: as above
-
-        groups = self.snapshot.balance
-        which = f"group {place.index + 1} of {len(groups)}" if len(groups) > 1 else ""
-        balance, size = groups[place.index], (place.width, place.height)
-        if place.kind in {"evidence", "checks"}:
-            folded = place.kind == "evidence"
-            return evidence_screen(balance, self.snapshot, *size, place=which, folded=folded)
-        return balance_screen(balance, self.snapshot, *size, place=which, coarse=self._coarse)
 
     def _routed_picture(self, place: Place) -> Callable[[int, int], list[Row]] | None:
         """Return what draws the loads behind a router that is shown alone; None beside other panels."""
@@ -173,32 +144,14 @@ class Scene:
     def _layout(self, height: int, zoomed: PanelKey | None) -> Layout:
         if zoomed is not None and (index := self._index_of(zoomed)) is not None:
             return Layout((Place(zoomed.kind, index, 0, 0, self.width, height),), height)
-        return arrange(
-            self.width,
-            height,
-            len(self.snapshot.nodes),
-            len(self.snapshot.backends),
-            self.view.boxes,
-            tiling=_TILINGS[self.view.preset],
-            routers=len(self.snapshot.routers) + (0 if self._has_wall else len(self.snapshot.fleets)),
-            groups=sum(one.within is None for one in self.snapshot.balance),
-        )
+        fleets = 0 if self._has_wall else len(self.snapshot.fleets)
+        return plan(self.snapshot, self.width, height, self.view, fleets=fleets, wall=self._is_wall)
 
     def _index_of(self, key: PanelKey) -> int | None:
         """Return the index of the view that the panel `key` shows alone; None if there is no such view."""
-        shown = self.snapshot
-        if key.kind in {"events", "self"}:
-            return 0
-        views: Mapping[str, Sequence[NodeView | BackendView | RouterView | FleetView]] = {
-            **dict.fromkeys(("node", "processes"), shown.nodes),
-            "backend": shown.backends,
-            "router": shown.routers,
-            "prometheus": shown.fleets,
-        }
-        names = [view.name for view in views.get(key.kind, ())]
-        if key.kind in _GROUP_KINDS:
-            names = [balance.group for balance in shown.balance]
-        return names.index(key.name) if key.name in names else None
+        from sparktop.panels.board.alone import index_of  # late: as above
+
+        return index_of(key.kind, key.name, self.snapshot)
 
     @property
     def _has_wall(self) -> bool:
@@ -232,6 +185,8 @@ class Scene:
     def _list_keys(self, place: Place) -> list[PanelKey]:
         """Return the keys of the entries of the list at `place`; empty for other kinds of places."""
         kind = place.kind
+        if self._has_lines(place):
+            return [PanelKey(*entry) for entry in self._drawn_wall(place).keys]
         if kind == "nodes":
             return [PanelKey("node", view.name) for view in self.snapshot.nodes]
         if kind == "groups":
@@ -239,6 +194,28 @@ class Scene:
         if kind == "table":
             return [PanelKey("backend", view.name) for view in self.snapshot.backends]
         return []
+
+    def _has_lines(self, place: Place) -> bool:
+        """Return whether `place` is a wall whose lines can be selected: one that fills the board."""
+        return place.kind in _WALLS and (place.kind != "prometheus" or self._zoomed is not None)
+
+    def _drawn_wall(self, place: Place) -> DrawnWall:
+        """Draw the wall or the opened group at `place`, once."""
+        if place.kind not in self._walls:
+            from sparktop.panels.board.wall.scene import draw_place  # late: most boards have none
+
+            key, chosen = self._key(place), self.selected
+            drawn = draw_place(
+                (key.kind, key.name, place.width, place.height),
+                self.snapshot,
+                self.view,
+                marked=None if chosen is None else (chosen.kind, chosen.name),
+                is_selected=chosen == key,
+                first=self.first_row,
+            )
+            self._walls[place.kind] = drawn
+            self.first_row = drawn.first if self._has_lines(place) else self.first_row
+        return self._walls[place.kind]
 
     def _key(self, place: Place) -> PanelKey:
         if place.kind in {"node", "processes"}:
@@ -252,7 +229,8 @@ class Scene:
             return PanelKey(place.kind, self.snapshot.balance[place.index].group)
         if place.kind in {"backend", "tile"}:
             return PanelKey("backend", self.snapshot.backends[place.index].name)
-        return PanelKey(place.kind, "")
+        own = self._zoomed if place.kind in _WALLS else None
+        return own or PanelKey(place.kind, "")
 
     def _fleet_at(self, place: Place) -> FleetView | None:
         """Return the Prometheus that is shown at `place`; None for another panel."""
@@ -268,6 +246,8 @@ class Scene:
                 drawn.append(Drawn(self._key(place), place, []))
             elif place.kind in {"nodes", "groups", "table"}:
                 drawn += self._list(place)
+            elif place.kind in _WALLS:
+                drawn += self._wall_panel(place)
             elif place.kind == "sweep":
                 drawn.append(self._sweep_band(place))
             else:
@@ -292,6 +272,23 @@ class Scene:
             if first < place.y + place.height and end > place.y + at:
                 return (name,)
         return ()
+
+    def _wall_panel(self, place: Place) -> list[Drawn]:
+        """Draw a wall as one panel, and add a selectable place without rows for each visible line."""
+        drawn = self._drawn_wall(place)
+        panel = Drawn(self._key(place), place, [merged(row) for row in drawn.rows])
+        spots = drawn.spots if self._has_lines(place) else []
+        return [
+            panel,
+            *(
+                Drawn(
+                    PanelKey(*spot.entry),
+                    Place("row", 0, place.x + spot.x, place.y + spot.y, spot.width, 1),
+                    [],
+                )
+                for spot in spots
+            ),
+        ]
 
     def _sweep_band(self, place: Place) -> Drawn:
         """Draw the panel of a sweep (a benchmark) that is about to start, running or finished."""
@@ -362,7 +359,7 @@ class Scene:
             view = self.snapshot.nodes[place.index]
             order, first = self.view.processes, self.first_row
             rows, self.first_row = process_panel(view, order, width, height, first=first, selected=selected)
-        elif place.kind in {"router", "prometheus"}:
+        elif place.kind == "router":
             rows = self._router_rows(place, selected=selected)
         elif place.kind == "balance":
             from sparktop.panels.balance.band import balance_band  # late: no first picture has it
@@ -395,6 +392,7 @@ class Scene:
         if fleet is None:
             router, below = self.snapshot.routers[place.index], self._routed_picture(place)
             return router_panel(router, width, height, selected=selected, below=below)
-        from sparktop.panels.board.fleet import fleet_panel  # late: most boards have none
+        from sparktop.panels.board.wall.scene import draw_place  # late: most boards have none
 
-        return fleet_panel(fleet, width, height, selected=selected)
+        chosen = ("prometheus", fleet.name, width, height)
+        return draw_place(chosen, self.snapshot, self.view, marked=None, is_selected=selected, first=0).rows

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sparktop.model.snapshot import BackendState, BackendView, NodeView
 from sparktop.panels.backend.table import ColumnOrder
 from sparktop.panels.board.layout import Boxes
 from sparktop.panels.node.processes import ProcessOrder
 from sparktop.values import dataclass
+
+if TYPE_CHECKING:
+    from sparktop.analysis.wall import Top
 
 Shown = TypeVar("Shown", BackendView, NodeView)
 
@@ -72,6 +75,10 @@ class View:
     """Least number of seconds that the graphs of the board show."""
     columns: ColumnOrder = ColumnOrder.LOAD
     """Which columns of the list of backends come first: where not all fit, the last ones are left out."""
+    top: Top | None = None
+    """The list of the worst that a wall shows in full; None for its groups."""
+    wall_from: int | None = None
+    """Number of servers or machines from which on the board is a wall; 0 for never, None by its size."""
 
     @property
     def plain(self) -> bool:

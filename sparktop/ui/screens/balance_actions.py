@@ -22,10 +22,6 @@ _GRAVITY = tuple(word for word in BalanceWord if word.bad) + tuple(
 """All verdicts on a group's balance, bad ones first, each in the order of the enum."""
 
 
-WALL_HEAD = 6
-"""Rows of the wall above its first group."""
-
-
 class BalanceActions(Screen[None]):
     """A screen that can show one group's balance alone, or the evidence for its verdict."""
 
@@ -149,12 +145,9 @@ class BalanceActions(Screen[None]):
     def action_open(self) -> None:
         """Show the selected panel alone; if a balance is shown alone, show the evidence for its verdict.
 
-        On the wall of a Prometheus, read the marked group sample by sample and show all panels. If the
-        samples of a group are too seldom for a verdict on swings, poll its servers directly instead.
+        If the samples of a group are too seldom for a verdict on swings, poll its servers directly instead.
         """
-        if self.zoomed is not None and self.zoomed.kind == "prometheus":
-            self._open_from_wall()
-        elif self.zoomed is not None and self.zoomed.kind in {"evidence", "checks"}:
+        if self.zoomed is not None and self.zoomed.kind in {"evidence", "checks"}:
             kind = "checks" if self.zoomed.kind == "evidence" else "evidence"
             self.zoomed = PanelKey(kind, self.zoomed.name)
             self._scroll = 0
@@ -175,43 +168,8 @@ class BalanceActions(Screen[None]):
         slow = (one.group for one in groups if one.group == name and (one.word.slow or one.word_now.slow))
         return next(slow, None)
 
-    def _wall_groups(self) -> list[str]:
-        """Return the groups on the wall that is shown alone, the worst first."""
-        from sparktop.panels.board.fleet import groups_of  # late: most boards have no wall
-
-        fleets = self.shown.fleets if self.shown is not None else ()
-        shown = [view.fleet for view in fleets if self.zoomed == PanelKey("prometheus", view.name)]
-        return [group.name for fleet in shown if fleet is not None for group in groups_of(fleet.servers)]
-
-    def _open_from_wall(self) -> None:
-        marked = self.selected
-        if marked is None or marked.kind != "wall":
-            self.action_turn(1)
-            return
-        self.notify(
-            "nothing is polled here" if self.want_group is None else self.want_group(marked.name),
-            markup=False,
-        )
-        self.selected = None
-        self._leave()
-        self._paint()
-
-    def _mark_on_wall(self, step: int) -> None:
-        """Mark the next (1) or previous (-1) group on the wall."""
-        groups = self._wall_groups()
-        if not groups:
-            return
-        marked = self.selected.name if self.selected is not None and self.selected.kind == "wall" else ""
-        index = (groups.index(marked) + step) % len(groups) if marked in groups else 0
-        self.selected = PanelKey("wall", groups[index])
-        self._scroll = max(0, index + WALL_HEAD - self._room // 2)
-        self._paint()
-
     def action_turn(self, step: int) -> None:
         """Change to the next (1) or previous (-1) group, or move the selection if no group is shown alone."""
-        if self.zoomed is not None and self.zoomed.kind == "prometheus":
-            self._mark_on_wall(step)
-            return
         groups = [balance.group for balance in self.shown.balance] if self.shown is not None else []
         zoomed = self.zoomed
         if zoomed is None or not self._on_group or zoomed.name not in groups:

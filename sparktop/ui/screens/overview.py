@@ -16,7 +16,8 @@ from sparktop.model.text import clean
 from sparktop.panels.board.bars import header_row, scroll_keys
 from sparktop.panels.board.flat import flatten
 from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH, Boxes
-from sparktop.panels.board.scene import Drawn, PanelKey, Scene
+from sparktop.panels.board.plan import is_wall
+from sparktop.panels.board.scene import PanelKey, Scene
 from sparktop.panels.board.too_small import too_small_rows
 from sparktop.panels.board.view import Preset, Sort, View
 from sparktop.panels.node.processes import ProcessSort
@@ -27,6 +28,7 @@ from sparktop.ui.screens.filter_actions import FilterActions, filter_line
 from sparktop.ui.screens.rank_actions import RankActions
 from sparktop.ui.screens.rewind_actions import time_line
 from sparktop.ui.screens.sweep_actions import SWEEP, SweepActions
+from sparktop.ui.screens.walk_actions import WalkActions
 from sparktop.ui.styles import RoleStyles
 from sparktop.ui.terminal.frugal import FrugalCompositor
 
@@ -36,7 +38,7 @@ _FOOTER_ACTIONS = {"↓": "select(1)", "↑": "select(-1)", "esc": "back"}
 HEADER = 1
 
 
-class OverviewScreen(SweepActions, FilterActions, RankActions):
+class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
     """The main screen, which shows all panels on one board."""
 
     footer_rows = 1  # for the row of keys at the bottom; 0 for a picture without it
@@ -76,8 +78,6 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
         self._take = take
         self._canvas = Canvas(styles)
         self._shown: Snapshot | None = None
-        self._drawn: list[Drawn] = []
-        self._selectable: list[PanelKey] = []
         self._key_row = KeyRow()
         self._show_processes = show_processes
         self._processes_of: tuple[str, ...] = ()
@@ -127,7 +127,11 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
             return
         bar = self._bar_rows(width)
         self._room = room = height - HEADER - self.footer_rows - len(bar)
-        snapshot = self._arrangement.of(self._shown, self.view, self.selected)
+        self._is_wall = is_wall(self._shown, width, room, self.view)
+        # A wall counts what its filter hides, and has an order of its own.
+        snapshot = (
+            self._shown if self._is_wall else self._arrangement.of(self._shown, self.view, self.selected)
+        )
         zoomed = self._zoomed(snapshot)
         band = self._band if self.zoomed is None else None  # the header still shows a sweep's progress
         scene = Scene(
@@ -184,7 +188,7 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
             (key.shown, key.footer) for key in table if key.footer and key.name not in _BOXES.keys() - hidden
         ]
         unseen = keys_to_unseen(table, self.view, self._shown) if self.zoomed is None else []
-        first = [*unseen, *self._time_keys(), *self._sweep_keys(), *self._group_keys()]
+        first = [*unseen, *self._time_keys(), *self._sweep_keys(), *self._group_keys(), *self._wall_keys()]
         named = {shown for shown, _ in first}
         keys = [*first, *(pair for pair in keys if pair[0] not in named)]
         if self.on_processes and self.view.processes.filter:
@@ -236,55 +240,10 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
         self.show_as(replace(self.view, sort=sorts[(sorts.index(self.view.sort) + 1) % len(sorts)]))
         self.notify(f"sorted: {self.view.sort.value}", timeout=2)
 
-    def action_select(self, step: int) -> None:
-        """Move the selection over the panels in reading order: 1 forward, -1 back.
-
-        If a panel that is higher than the screen is shown alone, scroll it instead.
-        """
-        keys = self._selectable
-        if self.zoomed is not None:
-            # A zoomed panel may be taller than the screen, and so may a table of processes.
-            if self.zoomed.kind == "processes":
-                self._first_row += step
-                self._paint()
-            elif self._board_height > self._room:
-                self._scroll += 3 * step
-                self._paint()
-            return
-        if not keys:
-            return
-        if self.selected in keys:
-            self.selected = keys[(keys.index(self.selected) + step) % len(keys)]
-        else:
-            self.selected = keys[0 if step > 0 else -1]
-        self._paint()
-        self._bring_into_view(self.selected)
-
     def action_more_keys(self) -> None:
         """Show the next keys in the row at the bottom; after the last ones the first again."""
         self._key_row.page += 1
         self._paint()
-
-    def action_page(self, screens: int) -> None:
-        """Scroll the board, or the panel that is shown alone, by `screens` screens (negative: up)."""
-        rows, before = screens * max(1, self._room - 2), (self._scroll, self._first_row)
-        if self.zoomed is not None and self.zoomed.kind == "processes":
-            self._first_row += rows
-        else:
-            self._scroll += rows
-        self._paint()
-        if before == (self._scroll, self._first_row):
-            self.notify(f"the {'last' if screens > 0 else 'first'} row is on the screen already", timeout=2)
-
-    def _bring_into_view(self, key: PanelKey) -> None:
-        room = self._room
-        for panel in self._drawn:
-            if panel.key == key:
-                top, bottom = panel.place.y, panel.place.y + panel.place.height
-                scroll = min(max(self._scroll, bottom - room), top)
-                if scroll != self._scroll:
-                    self._scroll = scroll
-                    self._paint()
 
     def action_zoom(self) -> None:
         """Show the selected panel alone, else what the header is about; or a selected sweep's full screen.
@@ -293,7 +252,7 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
         """
         if self.zoomed is not None:
             self._leave()
-        elif self._opens_sweep():
+        elif self._opens_line() or self._opens_sweep():
             return
         elif self._drawn:
             backends = (panel.key for panel in self._drawn if panel.key.kind == "backend")
@@ -306,8 +265,8 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
         """Go back by one step.
 
         The step is the first of these that applies: close an input line, cancel a countdown, drop the
-        process filter, leave the panel shown alone, drop the filter, remove a finished sweep, drop the
-        selection.
+        process filter, leave a list of a wall, leave the panel shown alone, drop the filter, remove a
+        finished sweep, drop the selection.
         """
         if self.asks_time:
             self._close_time()
@@ -318,6 +277,8 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
             return
         elif self.on_processes and self._filter:
             self._filter_by("")
+        elif self._has_lists and (self.view.top or (self.zoomed is not None and self.view.filter)):
+            self._drop_list()
         elif self.zoomed is not None:
             self._leave()
         elif self.view.filter:
@@ -330,6 +291,8 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
 
     def _leave(self) -> None:
         """Return from the panel shown alone to all panels, or to the panel from which it was opened."""
+        if self._steps_back():
+            return
         zoomed, self.zoomed = self.zoomed, None
         if zoomed is not None and zoomed.kind == "processes" and self._opened_in_detail:
             self.zoomed = PanelKey("node", zoomed.name)
@@ -378,7 +341,8 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
         elif message.y > self._room:
             self._point_at_bar(message.x)
         elif panel is not None and self.selected == panel:
-            self.action_zoom()
+            if not self._opens_line():
+                self.action_zoom()
         elif panel is not None:
             self.selected = panel
             self._paint()
@@ -389,11 +353,3 @@ class OverviewScreen(SweepActions, FilterActions, RankActions):
             if HEADER <= y <= self._room and panel.place.holds(x, y - HEADER + self._scroll):
                 return panel.key
         return None
-
-    def on_canvas_wheeled(self, message: Canvas.Wheeled) -> None:
-        """Scroll the board if it is higher than the screen; scroll the process table if it is shown alone."""
-        self._scroll = max(0, min(self._board_height - self._room, self._scroll + 3 * message.direction))
-        self._first_row += 3 * message.direction
-        if any(panel.key.kind == "table" for panel in self._drawn):
-            self.selected = None  # a selected row would pull the table back
-        self._paint()

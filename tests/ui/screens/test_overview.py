@@ -194,10 +194,10 @@ async def test_a_page_key_without_more_rows_says_so() -> None:
 
 
 async def test_more_backends_than_fit_scroll() -> None:
-    """With 40 backends on 80x24 the list says how many it shows; the selection brings the last one."""
+    """Of 40 backends on 80x24 the table says how many it shows; the selection brings the last one."""
     stage = Stage(backends=40, seconds=6)
     async with stage.app.run_test(size=(80, 24)) as pilot:
-        await pilot.pause()
+        await press(pilot, "v")
         assert "of 40" in stage.text()
         assert "spark-40" not in stage.text()
         await press(pilot, "up")

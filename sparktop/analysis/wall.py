@@ -1,0 +1,332 @@
+"""Servers and machines by group, the worst first, and lists of the worst: what a wall of hundreds shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
+from enum import StrEnum
+from heapq import nlargest
+from operator import itemgetter
+
+from sparktop.analysis.speed_state import IDLE_PERCENT
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.fleet import Fleet, FleetNode, FleetServer
+from sparktop.model.snapshot import BackendView, NodeView, Snapshot
+from sparktop.values import dataclass
+
+Server = FleetServer | BackendView
+"""An inference server on a wall: one that is polled, or one that a Prometheus scrapes."""
+STALE = "stale"
+"""The state of a server whose newest figures are old, although nothing failed."""
+GRAVITY = (
+    "unreachable",
+    "engine dead",
+    "stuck",
+    "stuck?",
+    "preempting",
+    "KV-full",
+    "no progress",
+    "queueing",
+    STALE,
+    "loading",
+    "connecting",
+    "busy",
+    "bored",
+    "idle",
+    "asleep",
+    "unknown",
+)
+"""The states of servers, the worst first."""
+NODE_GRAVITY = (
+    "unreachable",
+    "GPU lost",
+    "low memory",
+    "slow clock",
+    "slow steps",
+    "throttled",
+    "hot",
+    "busy",
+    "idle",
+    "unknown",
+)
+"""The states of machines, the worst first."""
+DOWN = frozenset({"unreachable", "engine dead", "stuck"})
+SLOW = frozenset({"slow clock", "slow steps", "throttled"})
+"""States of machines whose GPU is slower than its load explains."""
+MOST_LISTED = 100
+"""Most servers in a list of the worst."""
+_SHORT_OF_KV = frozenset({"preempting", "KV-full"})
+_LATE_SCRAPES, _LATE_POLLS, _LATE_S = 2.5, 3.0, 5.0
+"""Figures are stale after this many scrapes or polls, and of servers that are polled not before `_LATE_S`."""
+_MEMORY_ALERTS, _HEAT_ALERTS = frozenset({"headroom", "headroom-limit"}), frozenset({"thermal"})
+
+
+class Top(StrEnum):
+    """The lists of the worst servers or machines, by what makes them the worst."""
+
+    WAITING = "most waiting"
+    KV = "fullest KV"
+    TTFT = "slowest TTFT p95"
+    CLOCK = "slow clock"
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A server with its state in a word, which for stale figures differs from the last one reported."""
+
+    server: Server
+    state: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WallGroup:
+    """The servers of one group, the worst first, with sums and extremes of what is known of them."""
+
+    name: str
+    servers: tuple[Stated, ...]
+    balance: Balance | None = None
+    """The verdict on how evenly the group is loaded; None where it is not judged."""
+    running: float | None = None
+    waiting: float | None = None
+    generation_tps: float | None = None
+    kv_percent: float | None = None
+    """Of the fullest server."""
+    ttft_p95_s: float | None = None
+    """Of the slowest server."""
+
+    @property
+    def states(self) -> list[str]:
+        """The states of its servers, the worst first."""
+        return [one.state for one in self.servers]
+
+    @property
+    def badness(self) -> tuple[float, ...]:
+        """A sort key: first what is down, then a bad verdict, a full KV cache, and waiting requests.
+
+        Waiting requests count by powers of two, so that groups do not change places at every poll.
+        """
+        states = Counter(self.states)
+        down = sum(count for state, count in states.items() if state in DOWN)
+        full = sum(count for state, count in states.items() if state in _SHORT_OF_KV)
+        waits = int(self.waiting or 0).bit_length()
+        return (-down, -verdict_rank(self.balance), -full, -waits)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wall:
+    """All servers and machines that a wall shows, after its filter."""
+
+    groups: tuple[WallGroup, ...]
+    """The groups, the worst first."""
+    nodes: tuple[FleetNode, ...] = ()
+    """The machines, the worst first."""
+    total: int = 0
+    """Servers before the filter."""
+    total_nodes: int = 0
+    """Machines before the filter."""
+    tops: Mapping[Top, tuple[tuple[Stated, float], ...]] = field(default_factory=dict)
+    """By list of servers: at most `MOST_LISTED` servers with the highest figures, and these figures."""
+
+    @property
+    def count(self) -> int:
+        """Number of servers."""
+        return sum(len(group.servers) for group in self.groups)
+
+    @property
+    def slow_nodes(self) -> list[FleetNode]:
+        """The machines whose GPU is slower than its load explains, the worst first."""
+        return [one for one in self.nodes if one.state in SLOW]
+
+    def group(self, name: str) -> WallGroup | None:
+        """Return the group of a name; None if there is none."""
+        return next((group for group in self.groups if group.name == name), None)
+
+
+def verdict_rank(balance: Balance | None) -> int:
+    """Return how bad a verdict on a group's balance is: 0 where it calls for no action."""
+    if balance is None or not balance.bad:
+        return 0
+    return 2 if balance.word in {BalanceWord.OSCILLATING, BalanceWord.STARVED} else 1
+
+
+def wall_of(snapshot: Snapshot, words: str = "") -> Wall:
+    """Return the wall of all servers and machines that are watched directly, filtered by `words`."""
+    late_s = max(_LATE_POLLS * snapshot.interval_s, _LATE_S)
+    found = [Stated(one, _view_state(one, late_s)) for one in snapshot.backends]
+    balances = {one.group: one for one in snapshot.balance if one.lanes_of is None}
+    by_member = {name: one for one in balances.values() for name in one.backends}
+    kept = _matching(found, words)
+    groups = _groups(kept, balances, by_member)
+    alerted = _alerted(snapshot)
+    nodes = [node_of(view, alerted.get(view.name, frozenset())) for view in snapshot.nodes]
+    return Wall(groups, _nodes(nodes, words), len(found), len(nodes), _tops(kept))
+
+
+def wall_of_fleet(fleet: Fleet, words: str = "") -> Wall:
+    """Return the wall of all servers and machines that a Prometheus scrapes, filtered by `words`."""
+    late_at = fleet.at - _LATE_SCRAPES * fleet.every_s
+    found = [Stated(one, _fleet_state(one, late_at)) for one in fleet.servers]
+    kept = _matching(found, words)
+    nodes = _nodes(fleet.nodes, words)
+    return Wall(_groups(kept, {}, {}), nodes, len(found), len(fleet.nodes), _tops(kept))
+
+
+def _groups(
+    servers: Iterable[Stated], balances: Mapping[str, Balance], by_member: Mapping[str, Balance]
+) -> tuple[WallGroup, ...]:
+    found: dict[str, list[Stated]] = {}
+    for one in servers:
+        found.setdefault(one.server.group, []).append(one)
+    groups = [
+        _group(name, members, balances.get(name) or by_member.get(members[0].server.name))
+        for name, members in found.items()
+    ]
+    return tuple(sorted(groups, key=lambda group: (group.badness, group.name)))
+
+
+def _group(name: str, servers: Sequence[Stated], balance: Balance | None) -> WallGroup:
+    ranks = {state: rank for rank, state in enumerate(GRAVITY)}
+    known = [one.server for one in servers if one.state not in DOWN]
+
+    def gravity(one: Stated) -> tuple[float, ...]:
+        load = () if one.state in DOWN else (-(one.server.waiting or 0.0), -(one.server.running or 0.0))
+        return (ranks.get(one.state, len(ranks)), *load)
+
+    return WallGroup(
+        name,
+        tuple(sorted(servers, key=gravity)),
+        balance,
+        _sum(one.running for one in known),
+        _sum(one.waiting for one in known),
+        _sum(one.generation_tps for one in known),
+        _most(map(kv_percent, known)),
+        _most(map(ttft_s, known)),
+    )
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _most(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def kv_percent(server: Server) -> float | None:
+    """Return the used share of the KV cache in percent, of the fullest engine core where that is known."""
+    fullest = None if isinstance(server, FleetServer) else server.kv_fullest_percent
+    return server.kv_cache_percent if fullest is None else fullest
+
+
+def ttft_s(server: Server) -> float | None:
+    """Return the 95 % quantile of the time to first token in seconds; its bound where only that is known."""
+    if isinstance(server, FleetServer):
+        return server.ttft_p95_s
+    return None if server.ttft.p95 is None else server.ttft.p95.seconds
+
+
+def _view_state(view: BackendView, late_s: float) -> str:
+    if view.scrape is not None:
+        late_s = _LATE_SCRAPES * view.scrape.every_s
+    late = view.failure is None and view.age_s is not None and view.age_s > late_s
+    return STALE if late else view.state.value
+
+
+def _fleet_state(server: FleetServer, late_at: float) -> str:
+    late = not server.down and server.at is not None and server.at < late_at
+    return STALE if late else server.state
+
+
+def _alerted(snapshot: Snapshot) -> dict[str, frozenset[str]]:
+    """Return the kinds of alerts on each machine, by its name."""
+    found: dict[str, frozenset[str]] = {}
+    for alert in snapshot.alerts:
+        prefix, _, rest = alert.id.partition(":")
+        if prefix == "node":
+            kind = rest.rpartition(":")[2].partition("/")[0]
+            found[alert.subject] = found.get(alert.subject, frozenset()) | {kind}
+    return found
+
+
+def node_of(view: NodeView, alerts: frozenset[str] = frozenset()) -> FleetNode:
+    """Return a machine that is watched directly as a machine on a wall; `alerts` are the kinds that hold."""
+    sample = view.sample
+    if sample is None:
+        return FleetNode(view.name, down=view.failure is not None, state=_node_state(view, None, alerts))
+    use = _mean([gpu.utilization_percent for gpu in sample.gpus])
+    return FleetNode(
+        view.name,
+        at=sample.at,
+        down=view.failure is not None,
+        state=_node_state(view, use, alerts),
+        gpus=len(sample.gpus),
+        gpu_percent=use,
+        temperature_c=_most(gpu.temperature_c for gpu in sample.gpus),
+        power_w=_sum(gpu.power_w for gpu in sample.gpus),
+        sm_clock_mhz=min((gpu.sm_clock_mhz for gpu in sample.gpus if gpu.sm_clock_mhz), default=None),
+        memory_total_bytes=sample.memory.total_bytes,
+        headroom_bytes=sample.memory.headroom_bytes,
+        load1=sample.cpu.load1,
+        backends=tuple({one.backend: None for one in view.engine_processes if one.backend}),
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _node_state(view: NodeView, gpu_percent: float | None, alerts: frozenset[str]) -> str:
+    """Return the state of a machine in a word, the first of `NODE_GRAVITY` that holds."""
+    works = None if gpu_percent is None else "busy" if gpu_percent >= IDLE_PERCENT else "idle"
+    rules = (
+        ("unreachable", view.failure is not None),
+        ("GPU lost", bool(view.gpus_lost)),
+        ("low memory", bool(alerts & _MEMORY_ALERTS)),
+        (view.speed.word, view.speed.word in SLOW),
+        ("hot", bool(alerts & _HEAT_ALERTS)),
+        (works or "unknown", True),
+    )
+    return next(word for word, holds in rules if holds)
+
+
+def _nodes(nodes: Iterable[FleetNode], words: str) -> tuple[FleetNode, ...]:
+    wanted = words.casefold().split()
+    kept = (one for one in nodes if not wanted or _has(wanted, ("machines", one.name, one.state)))
+    ranks = {state: rank for rank, state in enumerate(NODE_GRAVITY)}
+    return tuple(sorted(kept, key=lambda one: (ranks.get(one.state, 0), -(one.gpu_percent or 0.0), one.name)))
+
+
+def _matching(servers: Sequence[Stated], words: str) -> Sequence[Stated]:
+    wanted = words.casefold().split()
+    return servers if not wanted else [one for one in servers if _has(wanted, _texts(one))]
+
+
+def _texts(one: Stated) -> tuple[str, ...]:
+    server = one.server
+    further = () if isinstance(server, FleetServer) else (server.model or "", server.engine or "")
+    return (server.name, server.group, server.url, one.state, *further, *server.nodes)
+
+
+def _has(words: Iterable[str], texts: Iterable[str]) -> bool:
+    found = " ".join(texts).casefold()
+    return all(word in found for word in words)
+
+
+_SERVER_FIGURES: Mapping[Top, Callable[[Server], float | None]] = {
+    Top.WAITING: lambda one: one.waiting,
+    Top.KV: kv_percent,
+    Top.TTFT: ttft_s,
+}
+
+
+def _tops(servers: Iterable[Stated]) -> dict[Top, tuple[tuple[Stated, float], ...]]:
+    """Return the lists of servers; those that are down, without the figure or with 0 are left out."""
+    answering = [one for one in servers if one.state not in DOWN]
+    found: dict[Top, tuple[tuple[Stated, float], ...]] = {}
+    for top, value in _SERVER_FIGURES.items():
+        known = [(one, figure) for one in answering if (figure := value(one.server))]
+        found[top] = tuple(nlargest(MOST_LISTED, known, key=itemgetter(1)))
+    return found

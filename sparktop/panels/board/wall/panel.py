@@ -1,0 +1,389 @@
+"""Draws a wall as one panel: totals, the number of servers in each state, groups, machines, and lists.
+
+Only the lines in sight are drawn, so that a wall of 10,000 servers costs no more than one of 500.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import field
+
+from sparktop.analysis.wall import DOWN, GRAVITY, Stated, Top, Wall, WallGroup
+from sparktop.graphics import numbers
+from sparktop.panels.board.wall.cells import legend
+from sparktop.panels.board.wall.lines import (
+    WELL,
+    group_columns,
+    group_line,
+    machines_line,
+    node_heading,
+    node_line,
+    server_columns,
+    wrong_machines,
+    wrong_servers,
+)
+from sparktop.panels.board.wall.tops import KEY, top_keys, top_rows
+from sparktop.panels.parts.figures import LIVE, figure, label
+from sparktop.panels.parts.frame import frame_role, framed, key_tab
+from sparktop.panels.parts.rows import Row, fit_row, in_role, row_width
+from sparktop.values import dataclass
+
+BESIDE_FROM = 150
+"""Cells inside the frame from which on the lists stand beside the groups."""
+_LISTS_WIDTH = 62
+_LEAST_LISTS = 4
+"""Least rows of a list, with its heading."""
+_MOST_LISTS = 9
+"""Most rows of a list below the groups."""
+_FOUR_ABREAST = 190
+_LEGEND_FROM = 9
+"""Rows inside the frame from which on one of them is the legend."""
+_LEAST_WRONG = 7
+"""Least rows for servers that need attention, below the groups: a rule, two headings, a few servers."""
+MACHINES, ATTENTION = "machines", "need attention"
+
+Entry = tuple[str, str]
+"""Kind and name of what a line stands for, as in a `PanelKey` of the board."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A line that can be selected: what it stands for, and its cells, from the panel's upper left corner."""
+
+    entry: Entry
+    x: int
+    y: int
+    width: int
+
+
+@dataclass(slots=True)
+class Look:
+    """What of a wall is shown, and the texts of its frame."""
+
+    title: Row
+    status: Row = field(default_factory=list)
+    note: str = ""
+    """What limits the figures, or why there are none."""
+    is_failed: bool = False
+    is_direct: bool = True
+    """Whether servers and machines are polled, so that each has a screen of its own."""
+    kind: str = "backend"
+    """Chooses the colour of the frame."""
+    is_selected: bool = False
+    marked: Entry | None = None
+    first: int = 0
+    """Index of the first line of a long list, as long as nothing in it is marked."""
+    words: str = ""
+    """The words of the filter."""
+    top: Top | None = None
+    """The list that is shown in full."""
+    opened: str | None = None
+    """The group whose servers are shown, or `MACHINES` with `of_machines`."""
+    of_machines: bool = False
+
+
+@dataclass(slots=True)
+class DrawnWall:
+    """A drawn wall: rows, selectable lines in sight, and all that could be selected, in reading order."""
+
+    rows: list[Row] = field(default_factory=list)
+    spots: list[Spot] = field(default_factory=list)
+    keys: list[Entry] = field(default_factory=list)
+    first: int = 0
+    range: str = ""
+    """Which lines of how many are in sight; "" where all are."""
+
+    def add(self, row: Row) -> None:
+        """Add a row that is not selectable."""
+        self.rows.append(row)
+
+    def listed(
+        self,
+        entries: Sequence[Entry],
+        draw: Callable[[int, bool], list[Row]],
+        room: int,
+        look: Look,
+        noun: str,
+        width: int,
+    ) -> None:
+        """Add the lines of `entries` that fit into `room` rows, among them the marked one."""
+        room = max(1, room)
+        first = max(0, min(look.first, len(entries) - room))
+        if look.marked in entries:
+            at = entries.index(look.marked)
+            first = min(max(first, at - room + 1), at)
+        self.first = first
+        self.keys += entries
+        for index in range(first, min(len(entries), first + room)):
+            self.spots.append(Spot(entries[index], 1, 1 + len(self.rows), width))
+            self.rows += draw(index, entries[index] == look.marked)
+        if len(entries) > room:
+            self.range = f"{noun} {first + 1}–{first + room} of {len(entries):,}"
+
+
+def draw_wall(wall: Wall, width: int, height: int, look: Look) -> DrawnWall:
+    """Draw a wall as `height` rows of `width` cells."""
+    inner, inside = width - 2, max(1, height - 2)
+    drawn = DrawnWall()
+    if not wall.groups and not wall.nodes:
+        drawn.rows = _nothing(look)
+    elif look.opened is not None:
+        _opened(drawn, wall, inner, inside, look)
+    elif look.top is not None:
+        _top(drawn, wall, inner, inside, look)
+    else:
+        _board(drawn, wall, inner, inside, look)
+    rows = [fit_row(row, inner) for row in drawn.rows[:inside]]
+    if look.is_failed:
+        rows = [in_role(row, "stale") for row in rows]
+    parts = [drawn.range, f"filter: {look.words}" if look.words else ""]
+    said = " · ".join(part for part in parts if part)
+    foot: Row = [(f" {look.note} ", "bad" if look.is_failed else "warn")] if look.note else []
+    drawn.rows = framed(
+        rows,
+        width,
+        height,
+        role=frame_role(look.kind, selected=look.is_selected, failed=look.is_failed),
+        title=look.title,
+        status=look.status,
+        footnote=[*foot, *([label(f" {said} ")] if said else [])],
+        note=[*key_tab(KEY, "lists"), *key_tab("/", "filter")] if inside >= _LEGEND_FROM else (),
+        fitted=True,
+    )
+    return drawn
+
+
+def _nothing(look: Look) -> list[Row]:
+    if not look.words:
+        return [[label(" no server yet")]]
+    return [
+        [(f" no server or machine matches “{look.words}”", "warn")],
+        [("  esc", "key"), label(" drops the filter, "), ("/", "key"), label(" changes it")],
+    ]
+
+
+def _totals(wall: Wall, groups: Sequence[WallGroup], total: int, width: int) -> Row:
+    """Return the sums over some groups of a wall, as far as they fit into `width` cells.
+
+    `total` is the number of servers before the filter.
+    """
+    count = sum(len(group.servers) for group in groups)
+    down = sum(one.state in DOWN for group in groups for one in group.servers)
+    of = f" of {total:,}" if count < total else ""
+    tps, running, waiting = (_sum(groups, name) for name in ("generation_tps", "running", "waiting"))
+    some = f"{len(wall.nodes):,} of " if len(wall.nodes) < wall.total_nodes else ""
+    pieces: list[Row] = [
+        [figure(f"{count:,}{of}"), label(f" server{'s' * (count != 1 or bool(of))}")],
+        [(f"{down:,} down", "bad")] if down else [],
+        [figure(numbers.rate(tps, 6).strip(), role=LIVE), label(" tok/s")],
+        [label("run "), figure(numbers.count(running, 6).strip(), role=LIVE)],
+        [label("wait "), figure(numbers.count(waiting, 6).strip(), role="warn" if waiting else "text")],
+        [figure(f"{len(groups):,}"), label(" groups")] if len(groups) > 1 else [],
+        [figure(f"{some}{wall.total_nodes:,}"), label(" machines")]
+        if wall.total_nodes and len(groups) == len(wall.groups)
+        else [],
+    ]
+    row: Row = []
+    for piece in filter(None, pieces):
+        apart = label(" · " if row else " ")
+        if row_width([*row, apart, *piece]) <= width:
+            row += [apart, *piece]
+    return row
+
+
+def _sum(groups: Sequence[WallGroup], name: str) -> float | None:
+    known = [value for group in groups if (value := getattr(group, name)) is not None]
+    return sum(known) if known else None
+
+
+def _states(groups: Sequence[WallGroup]) -> list[str]:
+    """Return the states of all servers of some groups, the worst first."""
+    ranks = {state: rank for rank, state in enumerate(GRAVITY)}
+    states = [one.state for group in groups for one in group.servers]
+    return sorted(states, key=lambda state: ranks.get(state, len(ranks)))
+
+
+def _head(drawn: DrawnWall, wall: Wall, groups: Sequence[WallGroup], width: int, inside: int) -> None:
+    """Add the totals, and the legend where there is room."""
+    total = wall.total if len(groups) == len(wall.groups) else 0
+    drawn.add(_totals(wall, groups, total, width))
+    if inside >= _LEGEND_FROM:
+        drawn.add([label(" "), *legend(_states(groups), width - 2)])
+
+
+def _server_entries(servers: Sequence[Stated], look: Look) -> list[Entry]:
+    return [("backend" if look.is_direct else "server", one.server.name) for one in servers]
+
+
+def _opened(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
+    """Add the servers of the opened group, or all machines, the worst first."""
+    if look.of_machines:
+        drawn.add([label(" "), *legend([one.state for one in wall.nodes], width - 2)])
+        _machines(drawn, wall, width, inside, look)
+        return
+    group = wall.group(look.opened or "")
+    if group is None:
+        drawn.rows = _nothing(look)
+        return
+    _head(drawn, wall, [group], width, inside)
+    _servers(drawn, group.servers, width, inside, look, grouped=False)
+
+
+def _machines(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
+    nodes = wall.slow_nodes if look.top is Top.CLOCK else wall.nodes
+    if not nodes:
+        drawn.rows += top_rows(wall, Top.CLOCK, width, 2)
+        return
+    drawn.add(node_heading(width))
+    drawn.listed(
+        [("node" if look.is_direct else "machine", one.name) for one in nodes],
+        lambda at, selected: [node_line(nodes[at], width, selected=selected)],
+        inside - len(drawn.rows),
+        look,
+        MACHINES,
+        width,
+    )
+
+
+def _servers(
+    drawn: DrawnWall, servers: Sequence[Stated], width: int, inside: int, look: Look, *, grouped: bool
+) -> None:
+    columns = server_columns(servers, width, grouped=grouped)
+    drawn.add(columns.heading)
+    drawn.listed(
+        _server_entries(servers, look),
+        lambda at, selected: [columns.line(servers[at], selected=selected)],
+        inside - len(drawn.rows),
+        look,
+        "servers",
+        width,
+    )
+
+
+def _top(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
+    """Add the list that is shown in full."""
+    top = look.top or Top.WAITING
+    _head(drawn, wall, wall.groups, width, inside)
+    if top is Top.CLOCK:
+        _machines(drawn, wall, width, inside, look)
+        return
+    servers = [one for one, _ in wall.tops.get(top, ())]
+    if servers:
+        drawn.add(
+            [label(" "), (top.value, "accent"), label("  "), (KEY, "key"), label(" shows the next list")]
+        )
+        _servers(drawn, servers, width, inside, look, grouped=True)
+    else:
+        drawn.rows += top_rows(wall, top, width, 2)
+
+
+def _board(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
+    """Add the groups and machines, with the lists beside or below them where there is room."""
+    _head(drawn, wall, wall.groups, width, inside)
+    body, at = inside - len(drawn.rows), len(drawn.rows)
+    tops = [top for top in Top if top is not Top.CLOCK or wall.nodes]
+    abreast = min(len(tops), 4 if width >= _FOUR_ABREAST else 2)
+    lines = -(-len(tops) // abreast)
+    if width >= BESIDE_FROM and inside >= _LEGEND_FROM:
+        left = width - _LISTS_WIDTH - 1
+        _groups(drawn, wall, left, body, look)
+        _beside(drawn, wall, tops, (left + 1, at, width - left - 1, body), look)
+        return
+    room = body - len(wall.groups) - 2 - bool(wall.nodes)
+    if room < lines * _LEAST_LISTS:
+        _groups(drawn, wall, width, body, look)
+        return
+    each = min(room // lines, _MOST_LISTS)
+    _groups(drawn, wall, width, body - 1 - lines * each, look)
+    _below(drawn, wall, tops, (abreast, width, each), look)
+
+
+def _groups(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> None:
+    """Add the groups and machines in exactly `room` rows; where some are left, with what is wrong in each."""
+    columns = group_columns(wall, width)
+    end = len(drawn.rows) + room
+    drawn.add(columns.heading)
+    spare = [room - 1 - len(wall.groups) - bool(wall.nodes)]
+
+    def details(row: Row) -> list[Row]:
+        spare[0] -= bool(row)
+        return [row] if row and spare[0] >= 0 else []
+
+    drawn.listed(
+        [("wall", group.name) for group in wall.groups],
+        lambda at, selected: [
+            group_line(wall.groups[at], columns, selected=selected),
+            *details(wrong_servers(wall.groups[at], width)),
+        ],
+        room - 1 - bool(wall.nodes),
+        look,
+        "groups",
+        width,
+    )
+    if wall.nodes:
+        entry = (MACHINES, "")
+        drawn.keys.append(entry)
+        drawn.spots.append(Spot(entry, 1, 1 + len(drawn.rows), width))
+        drawn.add(machines_line(wall.nodes, columns, selected=look.marked == entry))
+        drawn.rows += details(wrong_machines(wall.nodes, width))
+    _wrong(drawn, wall, width, end - len(drawn.rows), look)
+    drawn.rows += [[]] * (end - len(drawn.rows))
+
+
+def _wrong(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> None:
+    """Add the servers that need attention in at most `room` rows, if these are enough for a few."""
+    wrong = [one for group in wall.groups for one in group.servers if one.state not in WELL]
+    if room < _LEAST_WRONG or not wrong:
+        return
+    ranks = {state: rank for rank, state in enumerate(GRAVITY)}
+    wrong.sort(key=lambda one: ranks.get(one.state, len(ranks)))
+    columns = server_columns(wrong, width, grouped=True)
+    count = f"{len(wrong):,} server{'s' * (len(wrong) > 1)}"
+    drawn.rows += [[("─" * width, "border")], [label(" "), ("need attention", "accent"), label(f"  {count}")]]
+    drawn.add(columns.heading)
+    for one in wrong[: room - 3]:
+        entry = (ATTENTION, one.server.name)
+        drawn.keys.append(entry)
+        drawn.spots.append(Spot(entry, 1, 1 + len(drawn.rows), width))
+        drawn.add(columns.line(one, selected=look.marked == entry))
+
+
+def _beside(
+    drawn: DrawnWall, wall: Wall, tops: Sequence[Top], place: tuple[int, int, int, int], look: Look
+) -> None:
+    """Add the lists one below the other at `place` (x, y, width, height), right of the groups."""
+    x, y, width, height = place
+    rows: list[Row] = []
+    for index, top in enumerate(tops):
+        first, end = (height * at // len(tops) for at in (index, index + 1))
+        rows += _list(drawn, wall, top, (x, y + first, width, end - first), look)
+    left = x - 1
+    for at, row in enumerate(rows):
+        drawn.rows[y + at] = [*fit_row(drawn.rows[y + at], left), ("│", "border"), *row]
+
+
+def _below(drawn: DrawnWall, wall: Wall, tops: Sequence[Top], form: tuple[int, int, int], look: Look) -> None:
+    """Add the lists below the rows that are there; `form` is (lists side by side, width, rows of each)."""
+    abreast, width, height = form
+    drawn.add([("─" * width, "border")])
+    for first in range(0, len(tops), abreast):
+        y = len(drawn.rows)
+        each = width // abreast
+        lists = [
+            _list(drawn, wall, top, (index * each, y, each, height), look)
+            for index, top in enumerate(tops[first : first + abreast])
+        ]
+        drawn.rows += [[run for row in line for run in row] for line in zip(*lists, strict=True)]
+
+
+def _list(drawn: DrawnWall, wall: Wall, top: Top, place: tuple[int, int, int, int], look: Look) -> list[Row]:
+    """Return a list as rows at `place` (x, y, width, height) in the frame; its entries can be selected."""
+    x, y, width, height = place
+    names = top_keys(wall, top, height - 1)
+    for index, name in enumerate(names):
+        entry = (top.value, name)
+        drawn.keys.append(entry)
+        drawn.spots.append(Spot(entry, 1 + x, 2 + y + index, width))
+    marked = look.marked
+    selected = marked[1] if marked is not None and marked[0] == top.value else None
+    return top_rows(wall, top, width, height, selected=selected)

@@ -1,0 +1,122 @@
+"""Which walls a board shows: that of all watched servers, those of Prometheus servers, and opened groups."""
+
+from __future__ import annotations
+
+from sparktop.analysis.wall import Wall, wall_of, wall_of_fleet
+from sparktop.graphics import numbers
+from sparktop.model.fleet import Fleet, FleetView
+from sparktop.model.snapshot import Snapshot
+from sparktop.panels.balance.band import edge_verdict
+from sparktop.panels.board.view import View
+from sparktop.panels.board.wall.lines import group_name
+from sparktop.panels.board.wall.panel import MACHINES, DrawnWall, Entry, Look, draw_wall
+from sparktop.panels.parts.frame import name_tab
+from sparktop.panels.parts.rows import Row
+
+BOARD, PROMETHEUS, MEMBERS, SCRAPED = "wall", "prometheus", "members", "scraped"
+"""Kinds of places with a wall: the board, a Prometheus, and the opened group of one or the other."""
+_LATE_SCRAPES = 2.5
+_MOST_KEPT = 4
+
+_kept: list[tuple[Fleet, str, Wall]] = []
+"""The newest walls by what they were made from: a Prometheus answers every 15 s, its wall is drawn each
+second."""
+
+
+def fleet_wall(fleet: Fleet, words: str) -> Wall:
+    """Return the wall of a Prometheus, the same for the same answer and filter."""
+    for answer, filtered, wall in _kept:
+        if answer is fleet and filtered == words:
+            return wall
+    wall = wall_of_fleet(fleet, words)
+    _kept.insert(0, (fleet, words, wall))
+    del _kept[_MOST_KEPT:]
+    return wall
+
+
+def exists(kind: str, name: str, snapshot: Snapshot) -> bool:
+    """Return whether the group `name`, or the machines of the Prometheus `name`, can be opened."""
+    if kind == MEMBERS:
+        return any(one.group == name for one in snapshot.backends)
+    if kind == MACHINES:
+        return bool(snapshot.nodes) if not name else _fleet(snapshot, name) is not None
+    return _fleet_of_group(snapshot, name) is not None
+
+
+def draw_place(
+    place: tuple[str, str, int, int],
+    snapshot: Snapshot,
+    view: View,
+    *,
+    marked: Entry | None,
+    is_selected: bool,
+    first: int,
+) -> DrawnWall:
+    """Draw the wall of a place, which is (kind, name, width, height); `marked` is the selected line."""
+    kind, name, width, height = place
+    shown = _fleet_view(kind, name, snapshot)
+    if shown is not None:
+        look = _fleet_look(shown, kind, name, view)
+        wall = fleet_wall(shown.fleet, view.filter) if shown.fleet is not None else Wall(())
+    else:
+        look = _direct_look(snapshot, kind, name, view, width)
+        wall = wall_of(snapshot, view.filter)
+    look.marked, look.is_selected, look.first = marked, is_selected, first
+    return draw_wall(wall, width, height, look)
+
+
+def _fleet_view(kind: str, name: str, snapshot: Snapshot) -> FleetView | None:
+    """Return the Prometheus whose wall a place shows; None for the wall of what is watched directly."""
+    if kind == PROMETHEUS or (kind == MACHINES and name):
+        return _fleet(snapshot, name)
+    return _fleet_of_group(snapshot, name) if kind == SCRAPED else None
+
+
+def _fleet(snapshot: Snapshot, name: str) -> FleetView | None:
+    return next((view for view in snapshot.fleets if view.name == name), None)
+
+
+def _fleet_of_group(snapshot: Snapshot, group: str) -> FleetView | None:
+    found = (
+        view
+        for view in snapshot.fleets
+        if view.fleet is not None and any(one.group == group for one in view.fleet.servers)
+    )
+    return next(found, None)
+
+
+def _direct_look(snapshot: Snapshot, kind: str, name: str, view: View, width: int) -> Look:
+    if kind == MEMBERS:
+        balance = next((one for one in snapshot.balance if one.group == name), None)
+        status = [] if balance is None else edge_verdict([balance], width - 40)
+        return Look(name_tab("backend", group_name(name), "group"), status, opened=name, is_direct=True)
+    if kind == MACHINES:
+        title = name_tab("node", "", MACHINES)
+        return Look(title, kind="node", opened=MACHINES, of_machines=True, is_direct=True)
+    status = edge_verdict(snapshot.balance, width - 24)
+    return Look(name_tab("backend", "", "servers"), status, words=view.filter, top=view.top)
+
+
+def _fleet_look(view: FleetView, kind: str, name: str, chosen: View) -> Look:
+    """Return how the wall of a Prometheus is shown: how old its samples are, and what limits them."""
+    every = view.fleet.every_s if view.fleet else None
+    age = "no sample yet" if view.age_s is None else f"newest {numbers.age(view.age_s)} old"
+    late = every is not None and view.age_s is not None and view.age_s > _LATE_SCRAPES * every
+    said = age if every is None else f"every {every:g} s, {age}"
+    status: Row = [(f" {said} ", "warn" if late else "muted")]
+    note = view.failure.message if view.failure else (view.fleet.note or "") if view.fleet else ""
+    title = name_tab("router", view.name, "prometheus")
+    if kind == SCRAPED:
+        title = name_tab("router", f"{view.name}: {group_name(name)}", "prometheus")
+    return Look(
+        title,
+        status,
+        note,
+        view.failure is not None,
+        is_direct=False,
+        kind="router",
+        words=chosen.filter,
+        top=chosen.top if kind == PROMETHEUS else None,
+        opened={SCRAPED: name, MACHINES: MACHINES}.get(kind),
+        of_machines=kind == MACHINES,
+    )

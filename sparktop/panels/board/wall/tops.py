@@ -1,0 +1,83 @@
+"""Lists of the worst servers and machines of a wall, in few rows each: name, figure, group."""
+
+from __future__ import annotations
+
+from sparktop.analysis.wall import Stated, Top, Wall
+from sparktop.graphics import numbers
+from sparktop.graphics.cells import fit, fit_name
+from sparktop.model.fleet import FleetNode
+from sparktop.panels.board.wall.cells import cell_of
+from sparktop.panels.board.wall.lines import group_name, ttft_run
+from sparktop.panels.parts.columns import mark
+from sparktop.panels.parts.figures import label
+from sparktop.panels.parts.rows import Row, fit_row
+
+KEY = "l"
+"""The key that shows one list after the other in full."""
+_FIGURE = 9
+_NONE = {
+    Top.WAITING: "no request waits",
+    Top.KV: "no KV cache is in use",
+    Top.TTFT: "no request began to answer in the last minute",
+    Top.CLOCK: "no machine is slower than its load explains",
+}
+
+
+def top_keys(wall: Wall, top: Top, count: int) -> list[str]:
+    """Return the names of at most `count` entries of a list."""
+    if top is Top.CLOCK:
+        return [one.name for one in wall.slow_nodes[:count]]
+    return [one.server.name for one, _ in wall.tops.get(top, ())[:count]]
+
+
+def top_rows(wall: Wall, top: Top, width: int, height: int, *, selected: str | None = None) -> list[Row]:
+    """Draw a list as exactly `height` rows of `width` cells: its heading, then an entry in each row."""
+    rows: list[Row] = [[label(" "), (top.value, "accent"), *_count(wall, top)]]
+    if top is Top.CLOCK:
+        rows += [_node(one, width, selected=one.name == selected) for one in wall.slow_nodes[: height - 1]]
+    else:
+        rows += [
+            _server(one, value, top, width, selected=one.server.name == selected)
+            for one, value in wall.tops.get(top, ())[: height - 1]
+        ]
+    if len(rows) == 1:
+        words = "no machine is watched" if top is Top.CLOCK and not wall.nodes else _NONE[top]
+        rows.append([label(f" {words}")])
+    return [fit_row(rows[at] if at < len(rows) else (), width) for at in range(height)]
+
+
+def _count(wall: Wall, top: Top) -> Row:
+    count = len(wall.slow_nodes) if top is Top.CLOCK else 0
+    return [label(f"  {count} of {len(wall.nodes)} machines")] if count else []
+
+
+def _server(one: Stated, value: float, top: Top, width: int, *, selected: bool) -> Row:
+    if top is Top.WAITING:
+        text = numbers.count(value, 5)
+    elif top is Top.KV:
+        text = numbers.percent(value, 5)
+    else:
+        text = ttft_run(one)[0]
+    name = _name_width(width)
+    return [
+        mark(selected=selected),
+        cell_of(one.state),
+        (f" {fit_name(one.server.name, name)}", "title"),
+        (f"{text.strip():>{_FIGURE}}", "text"),
+        label(f"  {fit(group_name(one.server.group), max(0, width - name - _FIGURE - 6))}"),
+    ]
+
+
+def _node(one: FleetNode, width: int, *, selected: bool) -> Row:
+    clock = numbers.UNKNOWN if one.sm_clock_mhz is None else f"{one.sm_clock_mhz:.0f} MHz"
+    return [
+        mark(selected=selected),
+        cell_of(one.state),
+        (f" {fit_name(one.name, _name_width(width))}", "title"),
+        (f"{clock:>{_FIGURE}}", "text"),
+        label(f"  {one.state}"),
+    ]
+
+
+def _name_width(width: int) -> int:
+    return max(8, min(24, (width - _FIGURE - 6) * 3 // 5))

@@ -1,0 +1,188 @@
+"""Groups of hundreds of servers: the worst first, old figures apart from idle ones, filter, lists."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from sparktop.analysis.wall import Top, Wall, node_of, wall_of, wall_of_fleet
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.event import Alert, Severity
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.fleet import Fleet, FleetNode, FleetServer, Scrape
+from sparktop.model.node import GpuReading, NodeSample
+from sparktop.model.snapshot import (
+    BackendState,
+    BackendView,
+    Latency,
+    NodeView,
+    Quantile,
+    Snapshot,
+    SpeedState,
+)
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+REFUSED = Failure(FailureKind.REFUSED, "connection refused", 90.0)
+
+
+def server(name: str, group: str, **fields: object) -> BackendView:
+    """Return a server that answers."""
+    view = BackendView(name, f"http://{name}:8000", group, age_s=0.5, state=BackendState.BUSY)
+    return replace(view, **fields)  # type: ignore[arg-type]  # each test names fields
+
+
+def wall(*views: BackendView, words: str = "", **fields: object) -> Wall:
+    """Return the wall of these servers."""
+    shown = Snapshot(NOW, 100.0, 1.0, 2.0, backends=views, **fields)  # type: ignore[arg-type]  # as above
+    return wall_of(shown, words)
+
+
+def names(found: Wall) -> list[str]:
+    """Return the names of the groups in their order."""
+    return [group.name for group in found.groups]
+
+
+def test_down_then_a_bad_verdict_then_full_then_waiting() -> None:
+    """The order of the groups; of equal ones by name."""
+    bad = Balance("swings", ("s",), BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, router="proxy")
+    found = wall(
+        server("a", "calm"),
+        server("w", "waits", waiting=9.0),
+        server("f", "full", state=BackendState.KV_FULL),
+        server("s", "swings"),
+        server("d", "dead", state=BackendState.UNREACHABLE, failure=REFUSED),
+        server("b", "also calm"),
+        balance=(bad,),
+    )
+    assert names(found) == ["dead", "swings", "full", "waits", "also calm", "calm"]
+
+
+def test_one_more_waiting_request_moves_no_group() -> None:
+    """Waiting requests count by powers of two, so that lines do not jump at each poll."""
+    for first, second in ((9.0, 10.0), (10.0, 9.0)):
+        found = wall(server("a", "a", waiting=first), server("b", "b", waiting=second))
+        assert names(found) == ["a", "b"]
+
+
+def test_servers_of_a_group_stand_with_the_worst_first() -> None:
+    """Down, full, queueing by waiting requests, busy by load, idle."""
+    found = wall(
+        server("idle", "g", state=BackendState.IDLE),
+        server("busy", "g", running=3.0),
+        server("busier", "g", running=9.0),
+        server("queue", "g", state=BackendState.QUEUEING, waiting=1.0),
+        server("longer", "g", state=BackendState.QUEUEING, waiting=7.0),
+        server("dead", "g", state=BackendState.ENGINE_DEAD),
+    )
+    order = [one.server.name for one in found.groups[0].servers]
+    assert order == ["dead", "longer", "queue", "busier", "busy", "idle"]
+
+
+def test_old_figures_are_stale_not_idle() -> None:
+    """Of a polled server after three polls and 5 s, of a scraped one after two and a half scrapes."""
+    found = wall(
+        server("fresh", "g", state=BackendState.IDLE, age_s=4.0),
+        server("old", "g", state=BackendState.IDLE, age_s=6.0),
+        server("scraped", "g", state=BackendState.IDLE, age_s=30.0, scrape=Scrape("main", 15.0)),
+        server("late", "g", state=BackendState.IDLE, age_s=40.0, scrape=Scrape("main", 15.0)),
+        server("down", "g", state=BackendState.UNREACHABLE, age_s=60.0, failure=REFUSED),
+    )
+    states = {one.server.name: one.state for one in found.groups[0].servers}
+    expected = {"fresh": "idle", "scraped": "idle", "old": "stale", "late": "stale", "down": "unreachable"}
+    assert states == expected
+
+
+def test_old_samples_of_a_prometheus_are_stale() -> None:
+    """By the time of the answer; one that is down is down, and one without a time is unknown."""
+    servers = (
+        FleetServer("fresh", "u", "g", at=90.0, running=0.0),
+        FleetServer("old", "u", "g", at=50.0, running=0.0),
+        FleetServer("down", "u", "g", at=50.0, down=True),
+        FleetServer("mute", "u", "g"),
+    )
+    found = wall_of_fleet(Fleet(100.0, 15.0, servers))
+    assert [one.state for one in found.groups[0].servers] == ["unreachable", "stale", "idle", "unknown"]
+
+
+def test_unknown_figures_stay_unknown() -> None:
+    """A sum without a known value is None; figures of servers that are down do not count."""
+    silent = wall(server("a", "g"), server("b", "g")).groups[0]
+    assert (silent.running, silent.generation_tps, silent.kv_percent, silent.ttft_p95_s) == (None,) * 4
+    down = server("a", "g", state=BackendState.UNREACHABLE, running=30.0)
+    assert wall(down, server("b", "g", running=2.0)).groups[0].running == 2.0
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        ("alpha", {"a1"}),
+        ("GREEN", {"a1", "b1"}),
+        ("qwen", {"b1"}),
+        ("queueing", {"b1"}),
+        ("green idle", set()),
+    ],
+)
+def test_the_filter_finds_name_group_model_and_state(words: str, kept: set[str]) -> None:
+    """All words must occur, in upper or lower case; the number before the filter stays known."""
+    found = wall(
+        server("a1", "green", url="http://alpha"),
+        server("b1", "green", model="Qwen3", state=BackendState.QUEUEING),
+        server("c1", "red"),
+        words=words,
+    )
+    assert {one.server.name for group in found.groups for one in group.servers} == kept
+    assert (found.count, found.total) == (len(kept), 3)
+
+
+def test_lists_have_the_highest_figures_first() -> None:
+    """Without servers that are down, unknown figures, and zeros."""
+    slow = Latency(p95=Quantile(2.0), count=9.0)
+    found = wall(
+        server("a", "g", waiting=3.0, kv_cache_percent=10.0),
+        server("b", "g", waiting=8.0, kv_cache_percent=5.0, kv_fullest_percent=90.0),
+        server("c", "g", waiting=0.0, ttft=slow),
+        server("d", "g", waiting=50.0, state=BackendState.UNREACHABLE),
+    )
+    listed = {top: [(one.server.name, value) for one, value in rows] for top, rows in found.tops.items()}
+    assert listed[Top.WAITING] == [("b", 8.0), ("a", 3.0)]
+    assert listed[Top.KV] == [("b", 90.0), ("a", 10.0)]
+    assert listed[Top.TTFT] == [("c", 2.0)]
+
+
+def node(name: str, use: float | None = 50.0, **fields: object) -> NodeView:
+    """Return a machine with a GPU."""
+    sample = NodeSample(99.0, gpus=(GpuReading(0, utilization_percent=use, sm_clock_mhz=711),))
+    return replace(NodeView(name, "agent", sample, age_s=1.0), **fields)  # type: ignore[arg-type]  # as above
+
+
+def test_machines_stand_with_the_worst_first() -> None:
+    """Unreachable, low memory by its alert, slow clock, busy, idle, unknown; slow ones have a list."""
+    nodes = (
+        node("idle", 0.0),
+        node("mute", None),
+        node("busy"),
+        node("slow", speed=SpeedState("slow clock", "711 of 3003 MHz")),
+        node("short"),
+        node("gone", failure=REFUSED),
+    )
+    alert = Alert("node:short:headroom", Severity.CRITICAL, "short", "1 GiB left", NOW)
+    found = wall(nodes=nodes, alerts=(alert,))
+    expected = [
+        ("gone", "unreachable"),
+        ("short", "low memory"),
+        ("slow", "slow clock"),
+        ("busy", "busy"),
+        ("idle", "idle"),
+        ("mute", "unknown"),
+    ]
+    assert [(one.name, one.state) for one in found.nodes] == expected
+    assert [one.name for one in found.slow_nodes] == ["slow"]
+
+
+def test_a_machine_without_a_sample_is_unknown() -> None:
+    """Its figures are None, not 0; one that failed is unreachable."""
+    assert node_of(NodeView("new", "ssh")) == FleetNode("new")
+    gone = node_of(NodeView("gone", "ssh", failure=REFUSED))
+    assert (gone.state, gone.down, gone.gpu_percent) == ("unreachable", True, None)

@@ -1,0 +1,125 @@
+"""The wall of a Prometheus: the worst group first, a cell for each server, every row as wide as its panel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.fleet import Fleet, FleetNode, FleetServer, FleetView
+from sparktop.model.snapshot import Snapshot
+from sparktop.panels.board.flat import flatten
+from sparktop.panels.board.scene import PanelKey, Scene
+from sparktop.panels.board.view import View
+from sparktop.panels.board.wall.scene import fleet_wall
+from sparktop.panels.parts.rows import row_text, row_width
+
+MAIN = PanelKey("prometheus", "main")
+SERVERS = tuple(
+    FleetServer(
+        f"s{number}",
+        f"http://s{number}",
+        f"group-{number // 8}",
+        at=100.0,
+        down=number == 17,
+        running=None if number == 17 else float(number % 3),
+        waiting=None if number == 17 else float(5 * (number // 8 == 4)),
+        kv_cache_percent=10.0,
+        generation_tps=100.0,
+    )
+    for number in range(80)
+)
+NODES = (
+    FleetNode("n1", 100.0, state="busy", gpu_percent=80.0),
+    FleetNode("n2", 100.0, down=True, state="unreachable"),
+    FleetNode("n3", 100.0, state="slow clock", sm_clock_mhz=711.0),
+)
+VIEW = FleetView("main", "http://p:9090", Fleet(101.0, 15.0, SERVERS), age_s=4.0)
+
+
+def lines(
+    view: FleetView,
+    size: tuple[int, int] = (80, 22),
+    *,
+    chosen: View | None = None,
+    zoomed: PanelKey | None = None,
+    selected: PanelKey | None = None,
+) -> list[str]:
+    """Return the rows of the board with this Prometheus alone, each checked to be as wide as the board."""
+    shown = Snapshot(datetime(2026, 1, 1, tzinfo=UTC), 102.0, 1.0, 2.0, fleets=(view,))
+    scene = Scene(shown, *size, chosen, zoomed=zoomed, selected=selected)
+    rows = flatten(scene.draw(), size[0], scene.layout.height)
+    assert {row_width(row) for row in rows} == {size[0]}
+    return [row_text(row).rstrip() for row in rows]
+
+
+def test_the_board_begins_with_the_wall() -> None:
+    """Where more servers are scraped than are read one by one: totals, age, and the worst groups."""
+    text = lines(VIEW)
+    assert "every 15 s, newest 4 s old" in text[0]
+    assert "80 servers · 1 down · 8,0" in text[1] or "80 servers · 1 down · 7,900" in text[1]
+    assert text[3].startswith("│ group-2")
+    assert "groups 1–4 of 10" in "\n".join(text)
+
+
+@pytest.mark.parametrize("size", [(60, 14), (80, 22), (120, 34), (200, 48)])
+def test_alone_it_has_every_group_and_the_legend(size: tuple[int, int]) -> None:
+    """The worst first: down, then waiting; each state with its number."""
+    text = lines(VIEW, size, zoomed=MAIN)
+    found = [row.split()[1].removeprefix("│") for row in text if row.startswith("│ group-")]
+    assert found[:3] == ["group-2", "group-4", "group-0"]
+    assert any("✖" in row and ("1 unreachable" in row or "✖1 down" in row) for row in text[:3])
+
+
+def test_a_marked_group_has_an_arrow() -> None:
+    """The mark is that of lists."""
+    marked = lines(VIEW, zoomed=MAIN, selected=PanelKey("wall", "group-4"))
+    assert [row.split()[0] for row in marked if "▶" in row] == ["│▶group-4"]
+
+
+def test_a_group_opens_with_a_line_for_each_server() -> None:
+    """By its name, whichever Prometheus it is of."""
+    text = lines(VIEW, zoomed=PanelKey("scraped", "group-2"))
+    assert "8 servers · 1 down" in text[1]
+    assert "s17" in text[4]
+    assert "unreachable" in text[4]
+
+
+def test_machines_of_a_prometheus_have_cells_and_lines() -> None:
+    """One line for all on the wall; each with its state in the list that opens."""
+    view = replace(VIEW, fleet=Fleet(101.0, 15.0, SERVERS, nodes=NODES))
+    machines = next(row for row in lines(view, zoomed=MAIN) if row.startswith("│ machines"))
+    assert "✖◐■" in machines
+    assert "1 slow clock" in machines
+    opened = lines(view, zoomed=PanelKey("machines", "main"))
+    assert [name for name in ("n2", "n3", "n1") if any(name in row for row in opened)] == ["n2", "n3", "n1"]
+    assert "711 MHz" in "\n".join(opened)
+
+
+def test_a_failure_stands_in_the_lower_edge() -> None:
+    """The message of a Prometheus that does not answer, or is late."""
+    failed = replace(VIEW, failure=Failure(FailureKind.LATE, "main itself is late", 100.0))
+    assert "main itself is late" in lines(failed, zoomed=MAIN)[-1]
+
+
+def test_before_the_first_answer_the_wall_is_empty_and_says_so() -> None:
+    """Neither zeros nor a claim that nothing is there."""
+    text = lines(replace(VIEW, fleet=None, age_s=None), zoomed=MAIN)
+    assert "no sample yet" in text[0]
+    assert "no server yet" in text[1]
+
+
+def test_the_filter_narrows_the_wall() -> None:
+    """By name, group and state."""
+    text = lines(VIEW, chosen=View(filter="unreachable"), zoomed=MAIN)
+    assert "1 of 80 servers" in text[1]
+
+
+def test_the_same_answer_is_grouped_once() -> None:
+    """10,000 servers are not sorted at every picture, but at every answer and filter."""
+    fleet = Fleet(101.0, 15.0, SERVERS)
+    assert fleet_wall(fleet, "") is fleet_wall(fleet, "")
+    assert fleet_wall(fleet, "group-1") is not fleet_wall(fleet, "")
+    assert fleet_wall(replace(fleet, at=102.0), "") is not fleet_wall(fleet, "")
