@@ -91,3 +91,22 @@ def starts(script: str, folder: Path) -> list[str]:
         ).stdout.decode()
         for _ in range(2)
     ]
+
+
+@pytest.mark.outside
+def test_watching_and_recording_need_no_pydantic() -> None:
+    """Reading machines through agents and writing the flight recorder take 13 MiB less without it."""
+    code = """
+import sys
+import sparktop.recording.calls, sparktop.recording.file, sparktop.recording.head, sparktop.recording.session
+import sparktop.sources.agent, sparktop.sources.engine_http, sparktop.sources.local, sparktop.sources.router
+import sparktop.sources.ssh.source, sparktop.ui.app, sparktop.watch.monitor
+from sparktop.sources.wire.decode import decode
+from sparktop.sources.wire.reply import Reply, encode
+assert decode(encode(Reply("1"))).sparktop == "1"
+print("pydantic" in sys.modules)
+"""
+    found = subprocess.run(  # noqa: S603 - the command is ours
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert found.stdout.strip() == "False"

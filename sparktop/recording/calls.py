@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit, urlunsplit
-
-from pydantic import TypeAdapter, ValidationError
 
 from sparktop.engines import PageError, read_page
 from sparktop.engines.exposition import PageMemory
@@ -36,8 +34,12 @@ from sparktop.model.targets import (
 from sparktop.model.text import clean
 from sparktop.recording.record import MAX_BODY_BYTES, Kind, Record, RecordError
 from sparktop.sources.wire.decode import WireError, checked
+from sparktop.sources.wire.json_line import json_line
 from sparktop.store import Reading, SourceKey, SourceKind
 from sparktop.store.journal import Call, Change
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 _TARGET_FIELDS: Mapping[type[Target], tuple[str, ...]] = {
     NodeTarget: ("name", "via", "url", "ssh", "scrape"),
@@ -68,10 +70,12 @@ _adapters: dict[type[Any], TypeAdapter[Any]] = {}
 
 
 def adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    """Return the pydantic validator and serializer of the type `kind`.
+    """Return the pydantic validator of the type `kind`.
 
     The first call for a type builds it, which takes about 20 ms; later calls return the same object.
     """
+    from pydantic import TypeAdapter  # late: who only records needs none of it
+
     if kind not in _adapters:
         _adapters[kind] = TypeAdapter(kind)
     return _adapters[kind]
@@ -139,14 +143,12 @@ def _reading_record(
             fields["answer_ms"] = reading.answer_ms
         return Record(Kind.PAGE, instant, key.label, fields, reading.page)
     kind = _READINGS[type(reading)]
-    body = adapter(type(reading)).dump_json(reading, fallback=dict)
+    body = json_line(reading)
     return Record(kind, instant, key.label, fields, body) if len(body) <= MAX_BODY_BYTES else None
 
 
 def _identity_record(instant: Instant, key: SourceKey, identity: EngineIdentity | NodeIdentity) -> Record:
-    return Record(
-        Kind.IDENTITY, instant, key.label, body=adapter(type(identity)).dump_json(identity, fallback=dict)
-    )
+    return Record(Kind.IDENTITY, instant, key.label, body=json_line(identity))
 
 
 def _note_record(instant: Instant, subject: str, message: str, severity: Severity) -> Record:
@@ -182,7 +184,7 @@ _WRITERS: Mapping[Change, Callable[..., Record | None]] = {
     ),
     Change.JUDGE: lambda instant: Record(Kind.TICK, instant),
     Change.LEARN_STARTS: lambda instant, starts: Record(
-        Kind.STARTS, instant, body=adapter(PastStarts).dump_json(PastStarts(starts), fallback=dict)
+        Kind.STARTS, instant, body=json_line(PastStarts(starts))
     ),
 }
 
@@ -192,7 +194,7 @@ def record_of_sweep(instant: Instant, view: SweepView | None) -> Record | None:
 
     Return None if the view is larger than a record may be.
     """
-    body = b"" if view is None else adapter(SweepView).dump_json(view, fallback=dict)
+    body = b"" if view is None else json_line(view)
     return None if len(body) > MAX_BODY_BYTES else Record(Kind.SWEEP_VIEW, instant, body=body)
 
 
@@ -317,6 +319,8 @@ def _validated(kind: type[Any], value: bytes | Mapping[str, object]) -> object:
     Raises:
         RecordError: the value does not fit.
     """
+    from pydantic import ValidationError  # late: as above
+
     known = adapter(kind)
     try:
         found = known.validate_json(value) if isinstance(value, bytes) else known.validate_python(value)

@@ -11,8 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from pydantic import ValidationError
-
 from sparktop import __version__
 from sparktop.model.engine import EngineIdentity
 from sparktop.model.event import Alert, Event, Severity
@@ -35,6 +33,7 @@ from sparktop.model.text import clean
 from sparktop.recording.calls import TARGET_KINDS, adapter, read_target, target_fields
 from sparktop.recording.record import Kind, Record, RecordError
 from sparktop.sources.wire.decode import WireError, checked
+from sparktop.sources.wire.json_line import json_line
 from sparktop.store import SourceKey, SourceKind, Store
 from sparktop.store.journal import Call, Change
 from sparktop.values import dataclass
@@ -208,9 +207,9 @@ def record_of_head(instant: Instant, head: Head) -> Record:
             "node_thresholds": asdict(head.node_thresholds),
             "models": {name: asdict(one) for name, one in head.models.items()},
         },
-        "identities": {key.label: _plain(one) for key, one in head.identities.items()},
-        "alerts": [_plain(one) for one in state.alerts],
-        "events": [_plain(one) for one in state.events],
+        "identities": {key.label: one for key, one in head.identities.items()},
+        "alerts": state.alerts,
+        "events": state.events,
         "verdicts": state.verdicts,
         "announced_at": state.at,
         "summary": {name: asdict(one) for name, one in state.summary.items()},
@@ -222,7 +221,7 @@ def record_of_head(instant: Instant, head: Head) -> Record:
         "boot_id": head.boot_id,
         "pid": head.pid,
     }
-    return Record(Kind.HEAD, instant, fields=fields, body=json.dumps(body, separators=(",", ":")).encode())
+    return Record(Kind.HEAD, instant, fields=fields, body=json_line(body))
 
 
 def read_head(record: Record) -> Head:
@@ -253,7 +252,7 @@ def read_head(record: Record) -> Head:
             boot_id=clean(fields.get("boot_id"), 200),
             pid=int(cast("int", fields.get("pid"))),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, ValidationError, WireError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, WireError, RecursionError):
         raise RecordError("a head that cannot be read") from None
 
 
@@ -322,8 +321,3 @@ def _identity(label: str, fields: object) -> tuple[SourceKey, Identity]:
 
 def _of(kind: type[Value], fields: object) -> Value:
     return cast("Value", adapter(kind).validate_python(fields))
-
-
-def _plain(value: Alert | Event | Identity) -> object:
-    """Return a value as JSON types; read-only mappings become dictionaries."""
-    return adapter(type(value)).dump_python(value, mode="json", warnings=False, fallback=dict)

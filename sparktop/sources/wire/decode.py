@@ -9,9 +9,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
 from operator import is_
-from typing import Any, TypeVar, cast
-
-from pydantic import TypeAdapter, ValidationError
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sparktop import __version__
 from sparktop.hardware.ras.reader import Found
@@ -19,15 +17,16 @@ from sparktop.model.failure import FailureKind
 from sparktop.model.node import NodeSample
 from sparktop.model.text import clean
 from sparktop.sources.wire import ranks
+from sparktop.sources.wire.records import LARGEST, TEXT_LIMIT, UnfitError, read_json
 from sparktop.sources.wire.reply import SCHEMA, Reply
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 MOST_BYTES = 4 << 20
 """Most bytes of a reply: a minute of samples with eight GPUs and a process table is below 1 MiB."""
 _MOST_SAMPLES = 600
-_TEXT_LIMIT = 400
 _OLD_AGENT = "sparktop there is too old to ask NCCL: update it"
-_LARGEST = 1e18
-"""Largest plausible number: an exabyte, thirty billion years."""
 
 Value = TypeVar("Value")
 
@@ -46,14 +45,10 @@ class WireError(Exception):
 
 @cache
 def _adapter() -> TypeAdapter[Reply]:
-    """Return pydantic's validator and serializer of `Reply`, built at the first call, which takes 20 ms."""
+    """Return pydantic's serializer of `Reply`, built at the first call, which takes 20 ms."""
+    from pydantic import TypeAdapter  # late: a viewer needs none of it
+
     return TypeAdapter(Reply)
-
-
-@cache
-def _ranks_adapter() -> TypeAdapter[ranks.RanksReply]:
-    """Return the pydantic validator of `RanksReply`, built at the first call."""
-    return TypeAdapter(ranks.RanksReply)
 
 
 def encode_fast(reply: Reply) -> bytes:
@@ -71,8 +66,10 @@ def decode(body: bytes) -> Reply:
     if len(body) > MOST_BYTES:
         raise WireError(FailureKind.TOO_LARGE, f"the agent's answer is over {MOST_BYTES >> 20} MiB")
     try:
-        reply = _adapter().validate_json(body, strict=True)
-    except ValidationError as error:
+        reply = read_json(Reply, body)
+    except (ValueError, RecursionError):
+        raise WireError(FailureKind.MALFORMED, "the answer is not JSON: is that a sparktop agent?") from None
+    except UnfitError as error:
         raise _refusal(body, error) from None
     if reply.schema != SCHEMA:
         raise _other_schema(reply.schema, reply.sparktop)
@@ -80,7 +77,7 @@ def decode(body: bytes) -> Reply:
         raise WireError(_kind(reply.error_kind), f"the agent there: {clean(reply.error)}")
     if len(reply.samples) > _MOST_SAMPLES:
         raise WireError(FailureKind.TOO_LARGE, f"the agent's answer holds over {_MOST_SAMPLES} samples")
-    return checked(reply)
+    return reply
 
 
 def decode_ranks(body: bytes) -> Found:
@@ -93,8 +90,8 @@ def decode_ranks(body: bytes) -> Found:
     if len(body) > MOST_BYTES:
         raise WireError(FailureKind.TOO_LARGE, f"the agent's answer is over {MOST_BYTES >> 20} MiB")
     try:
-        reply = _ranks_adapter().validate_json(body)
-    except ValidationError:
+        reply = read_json(ranks.RanksReply, body)
+    except (ValueError, RecursionError, UnfitError):
         kind = FailureKind.VERSION if b'"sparktop.node/' in body[:200] else FailureKind.MALFORMED
         message = _OLD_AGENT if kind is FailureKind.VERSION else "unexpected answer of the agent about ranks"
         raise WireError(kind, message) from None
@@ -103,9 +100,7 @@ def decode_ranks(body: bytes) -> Found:
     if reply.answer is None:
         kind = next((one for one in FailureKind if one.value == reply.error_kind), FailureKind.INTERNAL)
         raise WireError(kind, clean(reply.error or "no answer and no reason for it", 300))
-    clean_reply = checked(reply)
-    assert clean_reply.answer is not None  # noqa: S101 - checked above, and cleaning keeps it
-    return Found(clean_reply.answer, clean_reply.warning)
+    return Found(reply.answer, reply.warning)
 
 
 def place(reply: Reply, received_at: float) -> NodeSample | None:
@@ -122,24 +117,18 @@ def place(reply: Reply, received_at: float) -> NodeSample | None:
     return replace(placed[-1], missed=tuple(placed[:-1]))
 
 
-def _refusal(body: bytes, error: ValidationError) -> WireError:
-    """Return the error for a body that failed validation with `error`.
+def _refusal(body: bytes, error: UnfitError) -> WireError:
+    """Return the error for a body of JSON that is not a reply, because of `error`.
 
     A body of another schema gets an error about its schema, whatever field is wrong.
     """
-    try:
-        plain = json.loads(body)
-    except (ValueError, RecursionError):
-        return WireError(FailureKind.MALFORMED, "the answer is not JSON: is that a sparktop agent?")
+    plain = json.loads(body)
     schema = plain.get("schema") if isinstance(plain, dict) else None
     if not isinstance(schema, str) or not schema.startswith("sparktop."):
         return WireError(FailureKind.MALFORMED, "not a sparktop agent: unexpected answer")
     if schema != SCHEMA:
         return _other_schema(schema, plain.get("sparktop"))
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    message = clean(f"the agent's answer is wrong at {where}: {first['msg']}")
-    return WireError(FailureKind.MALFORMED, message)
+    return WireError(FailureKind.MALFORMED, clean(f"the agent's answer is wrong at {error}"))
 
 
 def _kind(word: str | None) -> FailureKind:
@@ -168,9 +157,9 @@ def checked(value: Value) -> Value:
     if value is None or isinstance(value, Enum):  # an enumeration, also of texts, has known values only
         return value
     if isinstance(value, str):
-        found = clean(value, _TEXT_LIMIT)
+        found = clean(value, TEXT_LIMIT)
     elif isinstance(value, int | float):
-        if not -_LARGEST <= value <= _LARGEST:
+        if not -LARGEST <= value <= LARGEST:
             raise WireError(FailureKind.MALFORMED, "the agent's answer holds a number that is not a reading")
     elif isinstance(value, datetime):
         found = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
@@ -178,7 +167,7 @@ def checked(value: Value) -> Value:
         found = tuple([checked(item) for item in value])
         found = value if all(map(is_, found, value)) else found
     elif isinstance(value, Mapping):
-        found = {clean(key, _TEXT_LIMIT): checked(item) for key, item in value.items()}
+        found = {clean(key, TEXT_LIMIT): checked(item) for key, item in value.items()}
         same = found.keys() == value.keys() and all(map(is_, found.values(), value.values()))
         found = value if same else found
     elif is_dataclass(value) and not isinstance(value, type):
@@ -191,7 +180,7 @@ def _checked_record(record: Any) -> Any:  # noqa: ANN401 - any dataclass of a re
     changed: dict[str, Any] = {}
     for name in type(record).__match_args__:  # all fields: each is a parameter
         value = getattr(record, name)
-        found = value if type(value) is float and -_LARGEST <= value <= _LARGEST else checked(value)
+        found = value if type(value) is float and -LARGEST <= value <= LARGEST else checked(value)
         if found is not value:
             changed[name] = found
     return replace(record, **changed) if changed else record

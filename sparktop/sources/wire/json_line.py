@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
+from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
@@ -26,8 +27,8 @@ _readers: dict[type[object], Callable[[Any], dict[str, object]]] = {}
 """For each dataclass seen so far: a function that returns an instance's fields."""
 
 
-def _plain(value: object) -> dict[str, object]:
-    """Return `value`, which the JSON encoder does not know, as a mapping, which it knows.
+def _plain(value: object) -> dict[str, object] | str:
+    """Return `value`, which the JSON encoder does not know, as a mapping or text, which it knows.
 
     Raises:
         TypeError: the type of `value` does not belong into a reply.
@@ -41,6 +42,8 @@ def _plain(value: object) -> dict[str, object]:
         return read(value)
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
     raise TypeError(f"no JSON for {kind.__name__}")
 
 
