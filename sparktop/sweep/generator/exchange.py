@@ -191,21 +191,11 @@ class Exchange:
         self._router_ms = float(added) if _ROUTER_MS.fullmatch(added) else None
 
     def _read_body(self, at: float, body: bytes) -> None:
-        stream, log = self.stream, self._log
-        if not stream.has_begun and len(self.words) < _MOST_WORDS_BYTES:
-            self.words += body[:_MOST_WORDS_BYTES]
-        if self.answer.status != _OK:
-            return
-        had_begun, had_tokens = stream.has_begun, bool(stream.times)
-        count = stream.feed(at, body)
-        if stream.has_begun and not had_begun:
-            log.response_started(self.request.request_id, at)
-        if count and had_tokens:
-            log.later_tokens(at, count, self._served_by)
-        elif count:
-            log.first_token(
-                self.request.request_id, at, count, self._served_by, reasoning=stream.is_reasoning
-            )
+        stream = self.stream
+        if not stream.tokens:
+            self._read_beginning(at, body)
+        elif count := stream.feed(at, body):
+            self._log.later_tokens(at, count, self._served_by)
         if stream.error is not None:
             self._over(at, EndReason.ERROR, event_failure(self._blotted(stream.error), at, self._terms))
         elif stream.fault is not None:
@@ -217,6 +207,20 @@ class Exchange:
             asked = self.request.output_tokens
             message = f"{self._terms.where} does not stop: {stream.tokens} tokens, {asked} were asked for"
             self._fail(at, errors.ENDLESS, message)
+
+    def _read_beginning(self, at: float, body: bytes) -> None:
+        """Parse a part of the body up to the read with the first token, or a body that is not a stream."""
+        stream, log, name = self.stream, self._log, self.request.request_id
+        had_begun = stream.has_begun
+        if not had_begun and len(self.words) < _MOST_WORDS_BYTES:
+            self.words += body[:_MOST_WORDS_BYTES]
+        if self.answer.status != _OK:
+            return
+        count = stream.feed(at, body)
+        if stream.has_begun and not had_begun:
+            log.response_started(name, at)
+        if count:
+            log.first_token(name, at, count, self._served_by, reasoning=stream.is_reasoning)
 
     def _body_ended(self, at: float) -> None:
         """End the request after a complete answer: as failed if the answer is faulty, else as successful."""

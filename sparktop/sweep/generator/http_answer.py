@@ -39,10 +39,26 @@ class _Part(Enum):
     DONE = auto()
 
 
+_HEAD, _SIZED, _CHUNK_SIZE, _CHUNK, _CHUNK_END, _TRAILER, _UNTIL_CLOSE, _DONE = _Part
+_USUAL_SIZES = {b"%x\r\n" % size: size for size in range(1, 1 << 12)}
+_USUAL_SIZE_LINE_BYTES = 5
+"""Maximum length of these lines, which most servers send before a chunk with a token."""
+
+
 class HttpAnswer:
     """Parses one HTTP response from data in pieces of any size, and returns its body in pieces."""
 
-    __slots__ = ("_buffer", "_left", "_part", "_unpacker", "headers", "reusable", "status")
+    __slots__ = (
+        "_buffer",
+        "_is_chunked",
+        "_left",
+        "_part",
+        "_unpacker",
+        "done",
+        "headers",
+        "reusable",
+        "status",
+    )
 
     def __init__(self) -> None:
         """Start before the head of the response."""
@@ -52,15 +68,13 @@ class HttpAnswer:
         """Header values by lower-case name; of a repeated header, the last value."""
         self.reusable = True
         """True when the connection may carry another request after this response."""
-        self._part = _Part.HEAD
+        self.done = False
+        """True when the response is complete, including its body."""
+        self._part = _HEAD
+        self._is_chunked = False
         self._buffer = b""
         self._left = 0
         self._unpacker: zlib._Decompress | None = None
-
-    @property
-    def done(self) -> bool:
-        """True when the response is complete, including its body."""
-        return self._part is _Part.DONE
 
     def feed(self, data: bytes) -> bytes:
         """Parse the next data of the connection; return the part of the body in it, decompressed.
@@ -68,19 +82,19 @@ class HttpAnswer:
         Raises:
             BrokenAnswerError: the data is not a valid response.
         """
-        if self._part is _Part.HEAD:
+        if self._part is _HEAD:
             data = self._read_head(data)
-            if self._part is _Part.HEAD:
+            if self._part is _HEAD:
                 return b""
-        body = self._read_body(data)
+        body = self._read_chunks(data) if self._is_chunked else self._read_body(data)
         if self._unpacker is not None and body:
             return self._unpack(self._unpacker, body)
         return body
 
     def close(self) -> bool:
         """Record that the connection was closed; return whether the response is complete."""
-        if self._part is _Part.UNTIL_CLOSE:
-            self._part = _Part.DONE
+        if self._part is _UNTIL_CLOSE:
+            self._finish(b"")
         return self.done
 
     def _read_head(self, data: bytes) -> bytes:
@@ -128,34 +142,32 @@ class HttpAnswer:
         elif packed not in {"", "identity"}:
             raise BrokenAnswerError("the answer is packed in a way that was not asked for")
         if self.status in _NO_BODY:
-            self._part = _Part.DONE
+            self._finish(b"")
         elif headers.get("transfer-encoding", "").lower().endswith("chunked"):
-            self._part = _Part.CHUNK_SIZE
+            self._part = _CHUNK_SIZE
+            self._is_chunked = True
         elif (length := headers.get("content-length")) is not None:
             if not (length.isascii() and length.isdigit() and len(length) < 16):  # noqa: PLR2004 - petabytes
                 raise BrokenAnswerError("the length of the answer is not a number")
             self._left = int(length)
-            self._part = _Part.SIZED if self._left else _Part.DONE
+            self._part = _SIZED
+            if not self._left:
+                self._finish(b"")
         else:
             self.reusable = False
-            self._part = _Part.UNTIL_CLOSE
+            self._part = _UNTIL_CLOSE
 
     def _read_body(self, data: bytes) -> bytes:
-        match self._part:
-            case _Part.SIZED:
-                body = data[: self._left]
-                self._left -= len(body)
-                if not self._left:
-                    self._finish(data[len(body) :])
-                return body
-            case _Part.UNTIL_CLOSE:
-                return data
-            case _Part.DONE:
-                if data:
-                    self.reusable = False
-                return b""
-            case _:
-                return self._read_chunks(data)
+        if self._part is _SIZED:
+            body = data[: self._left]
+            self._left -= len(body)
+            if not self._left:
+                self._finish(data[len(body) :])
+            return body
+        if self._part is _UNTIL_CLOSE:
+            return data
+        self._finish(data)
+        return b""
 
     def _read_chunks(self, data: bytes) -> bytes:
         if self._buffer:
@@ -163,15 +175,23 @@ class HttpAnswer:
         pieces: list[bytes] = []
         at, length = 0, len(data)
         while at < length:
-            if self._part is _Part.CHUNK:
+            if self._part is _CHUNK_SIZE:
+                # Nearly every read is whole chunks of a usual size, most reads one.
+                begin = data.find(b"\n", at, at + _USUAL_SIZE_LINE_BYTES) + 1
+                end = begin + _USUAL_SIZES.get(data[at:begin], length)
+                if data[end : end + 2] == b"\r\n":
+                    pieces.append(data[begin:end])
+                    at = end + 2
+                    continue
+            if self._part is _CHUNK:
                 piece = data[at : at + self._left] if at or self._left < length else data
                 pieces.append(piece)
                 at += len(piece)
                 self._left -= len(piece)
                 if self._left:
                     break
-                self._part = _Part.CHUNK_END
-            elif self._part is _Part.DONE:
+                self._part = _CHUNK_END
+            elif self._part is _DONE:
                 self._finish(data[at:])
                 break
             else:
@@ -185,18 +205,18 @@ class HttpAnswer:
 
     def _read_line(self, line: bytes) -> None:
         """Parse a line of the chunked framing (chunk size, end of a chunk, or trailer), without its CRLF."""
-        if self._part is _Part.CHUNK_SIZE:
+        if self._part is _CHUNK_SIZE:
             size = line.partition(b";")[0].strip()
             if _SIZE.fullmatch(size) is None:
                 raise BrokenAnswerError("the size of a chunk is not a number")
             self._left = int(size, 16)
-            self._part = _Part.CHUNK if self._left else _Part.TRAILER
-        elif self._part is _Part.CHUNK_END:
+            self._part = _CHUNK if self._left else _TRAILER
+        elif self._part is _CHUNK_END:
             if line:
                 raise BrokenAnswerError("a chunk is longer than its size")
-            self._part = _Part.CHUNK_SIZE
+            self._part = _CHUNK_SIZE
         elif not line:
-            self._part = _Part.DONE
+            self._finish(b"")
 
     def _keep(self, rest: bytes) -> None:
         if len(rest) > _LONGEST_SIZE_LINE_BYTES:
@@ -204,7 +224,8 @@ class HttpAnswer:
         self._buffer = rest
 
     def _finish(self, rest: bytes) -> None:
-        self._part = _Part.DONE
+        self._part = _DONE
+        self.done = True
         if rest:
             self.reusable = False  # data beyond the response that was requested
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Iterator
 
 from sparktop.model.conversation import ConversationCall
@@ -36,7 +37,7 @@ class RunLog:
         self.in_flight = 0
         self.most_in_flight = 0
         self._events: list[LoadEvent] = []
-        self._bins: dict[tuple[int, str | None], int] = {}
+        self._bins: defaultdict[tuple[int, str | None], int] = defaultdict(int)
         self._times: dict[str, RequestTokens] = {}
 
     def add(self, event: LoadEvent) -> None:
@@ -87,8 +88,7 @@ class RunLog:
         """Record that a network read at the time `at` brought `count` more tokens of an answer."""
         self.tokens += count
         key = (int(at * _BINS_PER_S), served_by)
-        bins = self._bins
-        bins[key] = bins.get(key, 0) + count
+        self._bins[key] += count
 
     def request_ended(
         self, end: RequestEnded, times: array[float], counts: list[int], answer_from: int
@@ -113,7 +113,7 @@ class RunLog:
         if not self._events and not self._bins:
             return None
         events, self._events = self._events, []
-        bins, self._bins = self._bins, {}
+        bins, self._bins = self._bins, defaultdict(int)
         return Batch(
             self.run_id,
             at,

@@ -9,7 +9,7 @@ from time import perf_counter
 
 import pytest
 
-from sparktop.sweep.generator.connection import Connection, ConnectionPool
+from sparktop.sweep.generator.connection import Connection, ConnectionPool, Inbox
 from sparktop.sweep.generator.endpoint import resolve
 
 pytestmark = pytest.mark.outside
@@ -152,3 +152,19 @@ async def test_a_certificate_that_nobody_signed(certificate: tuple[Path, Path]) 
     await noting.ended.wait()
     assert len(pool.connect_ms) == 1
     server.close()
+
+
+@pytest.mark.parametrize(("age_s", "parsed"), [(0.0, 16), (1.0, 40)])
+async def test_sockets_are_read_again_before_all_is_parsed(age_s: float, parsed: int) -> None:
+    """Of many reads a part is passed on in one iteration of the loop, all of them if they are old."""
+    inbox = Inbox()
+    connection = Connection(inbox)
+    connection.reader = noting = Noting()
+    at = perf_counter() - age_s
+    for number in range(40):
+        inbox.add(connection, at, b"%d" % number)
+    await asyncio.sleep(0)
+    assert len(noting.reads) == parsed
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert noting.reads == [(at, b"%d" % number) for number in range(40)]

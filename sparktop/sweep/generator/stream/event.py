@@ -10,7 +10,7 @@ from sparktop.model.text import clean
 from sparktop.values import dataclass
 
 DONE = b"[DONE]"
-_FAST_BYTES = 4096
+FAST_BYTES = 4096
 """Minimum size in bytes from which on events, which are rare, are parsed as JSON."""
 _WORDS_LIMIT = 90
 # A quote inside a JSON string is escaped as \", so these bytes can only be a key and its value.
@@ -76,7 +76,7 @@ def read_event(data: bytes) -> StreamEvent:
     Raises:
         BadEventError: the data is not a JSON object.
     """
-    if len(data) >= _FAST_BYTES:
+    if len(data) >= FAST_BYTES:
         head = data[:_ROLE_WITHIN_BYTES]
         return _BY_ROLE if _ROLE in head and b'"finish_reason":null' in head else _read_all(data)
     if (

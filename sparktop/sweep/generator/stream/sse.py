@@ -30,13 +30,18 @@ class EventSplitter:
         self._last_was_cr = False
         self._started = False
 
+    @property
+    def is_between_events(self) -> bool:
+        """True if the stream so far ends with a complete event, and the next piece begins with another."""
+        return self._started and not self._buffer and not self._last_was_cr
+
     def feed(self, data: bytes) -> list[bytes]:
         """Add a piece of the stream; return the data of the events that it completes.
 
         Raises:
             EventTooLargeError: an event is larger than `LARGEST_EVENT_BYTES`.
         """
-        if self._started and not self._buffer and not self._last_was_cr:
+        if self.is_between_events:
             # The usual case is complete events with LF: one pass in C without a buffer.
             if data.endswith(b"\n\n") and b"\r" not in data:
                 return _events(data[:-2])

@@ -7,8 +7,13 @@ from enum import StrEnum
 
 from sparktop.sweep.generator.stream.answer_text import AnswerText
 from sparktop.sweep.generator.stream.event import DONE, BadEventError, StreamEvent, Usage, read_event
+from sparktop.sweep.generator.stream.form import EventForm, form_of
 from sparktop.sweep.generator.stream.sse import EventSplitter, EventTooLargeError
 from sparktop.sweep.generator.stream.token_count import CountedTokens, TokenCount
+
+_FIRST_TRIES, _READS_A_TRY = 8, 4
+"""Maximum events of an answer whose form is requested: this number, and one more per this number of reads.
+Without a limit, an answer whose events all differ would take more time than without forms."""
 
 
 class Fault(StrEnum):
@@ -23,7 +28,10 @@ class TokenStream:
 
     __slots__ = (
         "_count",
+        "_form",
+        "_known",
         "_splitter",
+        "_tries",
         "done",
         "error",
         "fault",
@@ -55,6 +63,12 @@ class TokenStream:
         """The text of the answer; None where it is not collected."""
         self._count = TokenCount()
         self._splitter = EventSplitter()
+        self._known: EventForm | None = None
+        """Form of an earlier event, by which most of the later ones are recognised."""
+        self._form: EventForm | None = None
+        """`_known`, if the next read begins with an event."""
+        self._tries = 0
+        """Number of events whose form was requested."""
 
     @property
     def times(self) -> array[float]:
@@ -72,16 +86,30 @@ class TokenStream:
         For the first read with tokens, return only the number of visible tokens: the running total in this
         read may include tokens that the server generated earlier and did not send.
         """
+        form = self._form
+        known = None if form is None else form.read(body)
+        if form is None or known is None:
+            return self._feed_any(at, body)
+        counter = self._count
+        count = 0
+        for tokens, total in known:
+            count += counter.chunk(tokens, total, has_ids=form.has_ids)
+        if count:
+            self.tokens += count
+            counter.read(at, count, is_reasoning=form.is_reasoning)
+        return count
+
+    def _feed_any(self, at: float, body: bytes) -> int:
+        """Parse the data of a read as `feed` does, whatever its events."""
         try:
             found = self._splitter.feed(body)
         except EventTooLargeError:
             self.fault = Fault.ENDLESS_EVENT
-            return 0
-        if not found:
-            return 0
+            found = []
         counter = self._count
-        is_first, self.has_begun = not self.has_begun, True
+        is_first, self.has_begun = not self.has_begun, self.has_begun or bool(found)
         count, shown, is_reasoning = 0, 0, True
+        event: StreamEvent | None = None
         for data in found:
             event = self._read(data)
             if event is None:
@@ -96,15 +124,29 @@ class TokenStream:
                 count += stands_for
                 shown += event.tokens or 1
                 is_reasoning &= event.reasoning
-            if event.is_plain:
-                continue
-            self._note(at, event, shows_token=stands_for > 0)
-        if not count:
-            return 0
-        self.tokens += count
+            if not event.is_plain:
+                self._note(at, event, shows_token=stands_for > 0)
         live = count if counter.times else shown
-        counter.read(at, count, is_reasoning=is_reasoning)
+        if count:
+            self.tokens += count
+            counter.read(at, count, is_reasoning=is_reasoning)
+        self._form = self._next_form(found, event)
         return live
+
+    def _next_form(self, found: list[bytes], event: StreamEvent | None) -> EventForm | None:
+        """Return the form by which `feed` may recognise the next read; None if it must parse that read.
+
+        `found` are the events of the present read. `event` is the meaning of the last one; None if it has
+        none.
+        """
+        if self.done or self.error is not None or self.fault is not None or self.text is not None:
+            return None
+        reads = len(self._count.times)
+        # Not by the first token, which may arrive together with those of many other requests.
+        if event is not None and reads > 1 and self._tries < _FIRST_TRIES + reads // _READS_A_TRY:
+            self._tries += 1
+            self._known = form_of(found[-1], event) or self._known
+        return self._known if self._splitter.is_between_events else None
 
     @property
     def prelude_s(self) -> float | None:
