@@ -22,14 +22,18 @@ class Kind(StrEnum):
     BACKEND = "backend"
     NODE = "node"
     ROUTER = "router"
+    GROUP = "group"
+    MACHINES = "machines"
+    PROMETHEUS = "prometheus"
     EVENTS = "events"
     SWEEPS = "sweeps"
     SWEEP = "sweep"
 
 
-_ALONE = frozenset({Kind.BOARD, Kind.BALANCE, Kind.WHY, Kind.EVENTS, Kind.SWEEPS})
+_ALONE = frozenset({Kind.BOARD, Kind.BALANCE, Kind.WHY, Kind.EVENTS, Kind.MACHINES, Kind.SWEEPS})
 """Pages that need no name: of several groups the first is shown, and of several lists the newest."""
-_NAMED = frozenset({Kind.BALANCE, Kind.WHY, Kind.BACKEND, Kind.NODE, Kind.ROUTER, Kind.SWEEP, Kind.SWEEPS})
+_NAMED = frozenset(Kind) - {Kind.BOARD, Kind.EVENTS}
+"""Pages that may have a name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from html import escape
 from itertools import groupby
 
 from sparktop.analysis.verdict import Verdict, verdict
+from sparktop.analysis.wall import Top
 from sparktop.browser.address import Kind, Page
 from sparktop.browser.markup import row_html
 from sparktop.browser.picture import Link, Picture, Section
@@ -14,23 +15,33 @@ from sparktop.model.balance import leading
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
+from sparktop.panels.board.alone import index_of
 from sparktop.panels.board.bars import total_pieces
 from sparktop.panels.board.layout import BALANCE_WIDTH, NODE_WIDTH, Place
 from sparktop.panels.board.log import events_panel, events_screen
+from sparktop.panels.board.plan import is_wall
 from sparktop.panels.board.scene import Drawn, PanelKey, Scene
+from sparktop.panels.board.view import View
+from sparktop.panels.board.wall.panel import ATTENTION
 from sparktop.panels.parts.rows import Row
 from sparktop.panels.parts.sentences import wrapped
 
-_KINDS = {
+_KINDS: dict[str, Kind] = {
     "node": Kind.NODE,
     "backend": Kind.BACKEND,
     "router": Kind.ROUTER,
     "balance": Kind.BALANCE,
     "events": Kind.EVENTS,
     "groups": Kind.BALANCE,
+    "wall": Kind.GROUP,
+    "machines": Kind.MACHINES,
+    "prometheus": Kind.PROMETHEUS,
+    ATTENTION: Kind.BACKEND,
+    **dict.fromkeys(Top, Kind.BACKEND),
+    Top.CLOCK: Kind.NODE,
 }
-"""The page that shows a kind of panel alone."""
-_HEADINGS = {
+"""The page that shows a kind of panel, or of line of a wall, alone."""
+_HEADINGS: dict[str, str] = {
     "nodes": "Machines",
     "groups": "Balance",
     "table": "Servers",
@@ -43,6 +54,14 @@ _HEADINGS = {
     "checks": "Why this verdict on",
     "events": "Alerts and events",
     "empty": "No server",
+    "wall": "Servers",
+    "members": "Servers of",
+    "scraped": "Servers of",
+    "machines": "Machines",
+    "prometheus": "Prometheus",
+    ATTENTION: "Server",
+    **dict.fromkeys(Top, "Server"),
+    Top.CLOCK: "Machine",
     "self": "sparktop",
 }
 """Headings by the kind of a panel; the name of what it shows follows."""
@@ -53,6 +72,9 @@ _ZOOMED = {
     Kind.NODE: "node",
     Kind.ROUTER: "router",
     Kind.EVENTS: "events",
+    Kind.GROUP: "members",
+    Kind.MACHINES: "machines",
+    Kind.PROMETHEUS: "prometheus",
 }
 _EVENTS_HEIGHT = 3
 """Least rows of alerts and events."""
@@ -64,9 +86,13 @@ _LOWER_EDGE = {
 _NO_GROUP = (
     "There is nothing to balance: a group needs two servers with the same model or behind the same router."
 )
+_NOTHING = {Kind.MACHINES: "No machine is watched."}
+"""What a page without a name says where nothing of its kind is there."""
 _ROLES = {Severity.CRITICAL: "bad", Severity.WARNING: "warn", Severity.INFO: "text", None: "good"}
 _EACH_NODE, _EACH_GROUP, _EACH_NARROW_GROUP, _EACH_ROUTER, _EACH_BACKEND = 8, 9, 6, 4, 9
 """Rows of a panel of each kind, where the board has room for all."""
+_WALL_HEIGHT, _MOST_LINES, _AROUND_LINES = 60, 300, 8
+"""Rows of a wall on the board; most lines of an opened group or of a Prometheus, and the rows around them."""
 _LEAST_HEIGHT, _EMPTY_HEIGHT, _MOST_HEIGHT, _ALONE_HEIGHT, _MOST_EVENTS = 30, 16, 120, 44, 14
 """Least rows of the board, with and without servers; most rows, unless its smallest forms need more; rows of
 a panel that is shown alone; most rows of alerts and events below the board."""
@@ -76,12 +102,9 @@ def draw(page: Page, snapshot: Snapshot, width: int) -> Picture:
     """Draw a page other than those of sweeps in `width` cells."""
     key = _key(page, snapshot)
     if page.kind is not Kind.BOARD and key is None:
-        section = missing(page, width) if page.name else notice(_NO_GROUP, width)
+        section = missing(page, width) if page.name else notice(_NOTHING.get(page.kind, _NO_GROUP), width)
         return around(((section,),), snapshot, width, title=page.name, is_found=not page.name)
-    if key is None:
-        height = _board_height(snapshot, width)
-    else:
-        height = _EVENTS_HEIGHT if page.kind is Kind.EVENTS else _ALONE_HEIGHT
+    height = _board_height(snapshot, width) if key is None else _height_alone(key, snapshot)
     drawn = Scene(snapshot, width, height, zoomed=key).draw()
     bands = list(_bands(drawn, alone=key))
     if key is None:
@@ -131,6 +154,8 @@ def _key(page: Page, snapshot: Snapshot) -> PanelKey | None:
         Kind.ROUTER: (one.name for one in snapshot.routers),
         Kind.EVENTS: ("",),
     }
+    if page.kind in {Kind.GROUP, Kind.MACHINES, Kind.PROMETHEUS}:
+        return _wall_key(page, snapshot)
     known = list(names.get(page.kind, (one.group for one in snapshot.balance)))
     if page.kind in {Kind.BALANCE, Kind.WHY} and not page.name:
         worst = next(iter(leading(snapshot.balance)), None)
@@ -139,8 +164,33 @@ def _key(page: Page, snapshot: Snapshot) -> PanelKey | None:
     return PanelKey(_ZOOMED[page.kind], page.name) if page.name in known else None
 
 
+def _wall_key(page: Page, snapshot: Snapshot) -> PanelKey | None:
+    """Return the wall of a Prometheus, the machines, or the servers of a group, polled or scraped."""
+    kinds = ("members", "scraped") if page.kind is Kind.GROUP else (page.kind.value,)
+    found = (kind for kind in kinds if index_of(kind, page.name, snapshot) is not None)
+    return next((PanelKey(kind, page.name) for kind in found), None)
+
+
+def _height_alone(key: PanelKey, snapshot: Snapshot) -> int:
+    """Return the rows of a panel that is shown alone; a page has all lines of a list, as it scrolls."""
+    if key.kind == "events":
+        return _EVENTS_HEIGHT
+    servers = [one for view in snapshot.fleets if view.fleet is not None for one in view.fleet.servers]
+    lines = {
+        "members": sum(one.group == key.name for one in snapshot.backends),
+        "scraped": sum(one.group == key.name for one in servers),
+        "machines": max(
+            len(snapshot.nodes), *(len(one.fleet.nodes) for one in snapshot.fleets if one.fleet), 0
+        ),
+        "prometheus": 2 * len({one.group for one in servers}),
+    }
+    return max(_ALONE_HEIGHT, _AROUND_LINES + min(_MOST_LINES, lines.get(key.kind, 0)))
+
+
 def _board_height(snapshot: Snapshot, width: int) -> int:
     """Return a height in rows in which every panel of the board is of comfortable size, if possible."""
+    if is_wall(snapshot, width, _WALL_HEIGHT, View()):
+        return _WALL_HEIGHT
     nodes, groups = len(snapshot.nodes), sum(one.within is None for one in snapshot.balance)
     abreast = max(1, min(nodes, width // NODE_WIDTH))
     height = -(-nodes // abreast) * _EACH_NODE

@@ -69,7 +69,8 @@ def test_keys_that_do_nothing_in_a_browser_are_part_of_the_frame() -> None:
 def test_a_page_of_hostile_names_has_no_element_of_theirs(kind: Kind) -> None:
     """Every panel, drawn from names that nothing has cleaned: only our elements, attributes and addresses."""
     shown = hostile_snapshot()
-    names = {Kind.BACKEND: shown.backends[0].name, Kind.NODE: shown.nodes[0].name}
+    first = shown.backends[0]
+    names = {Kind.BACKEND: first.name, Kind.NODE: shown.nodes[0].name, Kind.GROUP: first.group}
     picture = draw(Page(kind, names.get(kind, "")), shown, 80)
     elements = Elements(picture.html)
     assert elements.names <= ALLOWED

@@ -176,7 +176,7 @@ class WalkActions(BalanceActions):
         if kind == "wall":
             return PanelKey("scraped" if scraped else "members", name)
         if kind == "machines":
-            return PanelKey("machines", self.zoomed.name if scraped and self.zoomed else "")
+            return PanelKey("machines", name)
         nodes = {view.name for view in self.shown.nodes} if self.shown is not None else set()
         if kind in {"backend", "node"}:
             return PanelKey(kind, name)

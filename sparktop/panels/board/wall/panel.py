@@ -67,6 +67,8 @@ class Look:
     is_failed: bool = False
     is_direct: bool = True
     """Whether servers and machines are polled, so that each has a screen of its own."""
+    fleet: str = ""
+    """Name of the Prometheus; "" for what is watched directly."""
     kind: str = "backend"
     """Chooses the colour of the frame."""
     is_selected: bool = False
@@ -321,7 +323,7 @@ def _groups(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> 
         width,
     )
     if wall.nodes:
-        entry = (MACHINES, "")
+        entry = (MACHINES, look.fleet)
         drawn.keys.append(entry)
         drawn.spots.append(Spot(entry, 1, 1 + len(drawn.rows), width))
         drawn.add(machines_line(wall.nodes, columns, selected=look.marked == entry))

@@ -114,6 +114,7 @@ def _fleet_look(view: FleetView, kind: str, name: str, chosen: View) -> Look:
         note,
         view.failure is not None,
         is_direct=False,
+        fleet=view.name,
         kind="router",
         words=chosen.filter,
         top=chosen.top if kind == PROMETHEUS else None,
