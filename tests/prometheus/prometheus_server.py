@@ -9,7 +9,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,24 +31,48 @@ def prometheus(targets: Mapping[str, str], folder: Path) -> AbstractContextManag
 
 
 @contextmanager
-def configured_prometheus(content: str, folder: Path) -> Iterator[str]:
-    """Yield the URL of a Prometheus with this configuration, until the block ends; it writes to `folder`."""
-    listen = f"{HOST}:{_free_port()}"
-    config, log_file = folder / "prometheus.yml", folder / "prometheus.log"
+def configured_prometheus(content: str, folder: Path, *options: str) -> Iterator[str]:
+    """Yield the URL of a Prometheus with this configuration, until the block ends; it writes to `folder`.
+
+    `options` are further ones of its command line. With those of TLS, the URL is still that of http.
+    """
+    listen = f"{HOST}:{free_port()}"
+    config = folder / "prometheus.yml"
     config.write_text(content)
-    # The kernel ends it, should we be killed before we can.
-    command = ["setpriv", "--pdeathsig", "KILL", "prometheus", f"--config.file={config}"]
-    command += [f"--web.listen-address={listen}", f"--storage.tsdb.path={folder / 'data'}"]
+    command = ["prometheus", f"--config.file={config}", f"--web.listen-address={listen}"]
+    command += [f"--storage.tsdb.path={folder / 'data'}", "--storage.tsdb.retention.time=1h"]
+    with running([*command, "--log.level=warn", *options], listen, folder):
+        yield f"http://{listen}"
+
+
+@contextmanager
+def victoria_metrics(content: str, folder: Path) -> Iterator[str]:
+    """Yield the URL of a VictoriaMetrics that scrapes by this configuration of Prometheus."""
+    listen = f"{HOST}:{free_port()}"
+    config = folder / "prometheus.yml"
+    config.write_text(content)
+    command = ["victoria-metrics", f"-httpListenAddr={listen}", f"-storageDataPath={folder / 'data'}"]
+    # Its instant queries are 30 s behind by default.
+    command += [f"-promscrape.config={config}", "-search.latencyOffset=2s", "-loggerLevel=WARN"]
+    with running(command, listen, folder):
+        yield f"http://{listen}"
+
+
+@contextmanager
+def running(command: Sequence[str], listen: str, folder: Path) -> Iterator[None]:
+    """Run a server that listens at `listen` until the block ends; its log is in `folder`."""
+    log_file = folder / f"{command[0]}.log"
     with log_file.open("wb") as log:
+        # The kernel ends it, should we be killed before we can.
         process = subprocess.Popen(  # noqa: S603 - fixed commands of Debian's packages
-            [*command, "--storage.tsdb.retention.time=1h", "--log.level=warn"],
+            ["setpriv", "--pdeathsig", "KILL", *command],  # noqa: S607 - as above
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
         )
     try:
-        _wait_until_ready(f"http://{listen}", process, log_file)
-        yield f"http://{listen}"
+        _wait_until_ready(listen, process, log_file)
+        yield
     finally:
         process.terminate()
         try:
@@ -69,20 +93,27 @@ def _config(targets: Mapping[str, str]) -> str:
     return json.dumps({"global": every_second, "scrape_configs": [job]}, indent=1)
 
 
-def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + READY_S
+def _wait_until_ready(listen: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    end, url = time.monotonic() + READY_S, f"http://{listen}/-/ready"
     while time.monotonic() < end:
-        with suppress(urllib.error.URLError, TimeoutError, ConnectionError):
-            urllib.request.urlopen(f"{url}/-/ready", timeout=5).close()  # noqa: S310 - a URL of this file
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+        except urllib.error.HTTPError as error:
+            if error.code == 400:  # it wants https
+                return
+        except (urllib.error.URLError, TimeoutError, ConnectionError):
+            pass
+        else:
             return
-        # Waiting for its end is the pause between two looks.
+        # Waiting for its end is the pause between two requests.
         with suppress(subprocess.TimeoutExpired):
             process.wait(0.2)
             break
-    raise RuntimeError(f"Prometheus did not start:\n{log.read_text(errors='replace')[-2000:]}")
+    raise RuntimeError(f"{log.stem} did not start:\n{log.read_text(errors='replace')[-2000:]}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that nothing listens at."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]

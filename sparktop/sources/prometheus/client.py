@@ -196,11 +196,13 @@ class PrometheusClient:
         began = self._clock()
         answer = await self.query("time()")
         now, middle = time.time(), (began + self._clock()) / 2
-        if answer.scalar is None:
+        theirs = answer.scalar
+        if theirs is None and len(answer.series) == 1:  # VictoriaMetrics answers with a vector
+            theirs = answer.series[0].value
+        if theirs is None:
             raise AnswerError(
                 FailureKind.MALFORMED, f"{self.where} does not know its time: is it a Prometheus?"
             )
-        theirs = answer.scalar
         if self.date is not None and abs(self.date[0] + 0.5 - theirs) > 2:  # noqa: PLR2004 - whole seconds and transport
             theirs = self.date[0] + 0.5
         return Clocks(middle - theirs, theirs - now)

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from sparktop.agent.exposition import page as agent_page
 from sparktop.model.node import CpuReading, GpuReading, MemoryReading, NodeIdentity, NodeSample
+from sparktop.model.targets import PrometheusTarget, Watch
 from sparktop.store import Store
 from sparktop.watch.prometheus.feed import PrometheusFeed
 from tests.prometheus.prometheus_server import configured_prometheus
@@ -151,3 +152,21 @@ async def look_until(
     shown = store.snapshot()
     failures = [one.failure for one in shown.fleets], [one.failure for one in shown.backends]
     raise AssertionError(f"not seen in {most} queries; failures: {failures}")
+
+
+@asynccontextmanager
+async def watched(url: str, **settings: object) -> AsyncIterator[tuple[PrometheusFeed, Store]]:
+    """Yield a feed on the server at `url`, and the store that it feeds."""
+    target = PrometheusTarget("main", url, **settings)  # type: ignore[arg-type]  # any settings of the target
+    clock = asyncio.get_running_loop().time
+    store = Store(Watch(prometheus=(target,), source="test"), clock=clock)
+    feed = PrometheusFeed(target, store, store.accept, clock=clock)
+    try:
+        yield feed, store
+    finally:
+        await feed.close()
+
+
+def known_nodes(store: Store) -> list[str]:
+    """Return the names of the nodes with a sample."""
+    return [one.name for one in store.snapshot().nodes if one.sample is not None]

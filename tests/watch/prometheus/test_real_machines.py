@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from sparktop.model.fleet import FleetNode
-from sparktop.model.targets import PrometheusTarget, Watch
 from sparktop.store import Store
-from sparktop.watch.prometheus.feed import PrometheusFeed
 from tests.sources.installed import installed
 from tests.watch.prometheus.scraped import (
     GIB,
@@ -20,27 +15,16 @@ from tests.watch.prometheus.scraped import (
     Pages,
     agent_text,
     dcgm_page,
+    known_nodes,
     look_until,
     node_page,
     pages,
     scraping,
+    watched,
 )
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 IN_POD = ',namespace="llm",pod="llm-0"'
-
-
-@asynccontextmanager
-async def watched(url: str, **settings: object) -> AsyncIterator[tuple[PrometheusFeed, Store]]:
-    """Yield a feed on the server at `url`, and the store that it feeds."""
-    target = PrometheusTarget("main", url, **settings)  # type: ignore[arg-type]  # any settings of the target
-    clock = asyncio.get_running_loop().time
-    store = Store(Watch(prometheus=(target,), source="test"), clock=clock)
-    feed = PrometheusFeed(target, store, store.accept, clock=clock)
-    try:
-        yield feed, store
-    finally:
-        await feed.close()
 
 
 def fleet_nodes(store: Store) -> dict[str, FleetNode]:
@@ -103,12 +87,9 @@ async def test_exporters_are_joined_to_machines_and_servers_are_placed_on_them(t
 def figures_known(store: Store, count: int) -> bool:
     """Return whether so many machines have a sample, and figures of all their exporters on the wall."""
     machines = [one for one in fleet_nodes(store).values() if one.gpu_percent is not None and one.backends]
-    return len(known(store)) == len([one for one in machines if one.headroom_bytes is not None]) == count
-
-
-def known(store: Store) -> list[str]:
-    """Return the names of the nodes with a sample."""
-    return [one.name for one in store.snapshot().nodes if one.sample is not None]
+    return (
+        len(known_nodes(store)) == len([one for one in machines if one.headroom_bytes is not None]) == count
+    )
 
 
 async def test_a_machine_whose_exporters_are_down_is_dead(tmp_path: Path) -> None:
@@ -119,7 +100,7 @@ async def test_a_machine_whose_exporters_are_down_is_dead(tmp_path: Path) -> Non
         first = found.add("dcgm", "spark-1:9400", dcgm_page("spark-1"))
         second = found.add("node", "spark-1:9100", node_page("spark-1"))
         async with scraping(found, tmp_path) as url, watched(url) as (feed, store):
-            await look_until(feed, store, lambda one: known(one) == ["spark-1"])
+            await look_until(feed, store, lambda one: known_nodes(one) == ["spark-1"])
             del found.text[first], found.text[server]
             await look_until(feed, store, lambda one: one.snapshot().backends[0].failure is not None)
             assert not fleet_nodes(store)["spark-1"].down
@@ -141,6 +122,8 @@ async def test_the_configuration_places_what_labels_do_not_show(tmp_path: Path) 
         found.add("dcgm", "spark-3:9400", dcgm_page("spark-3"), cluster="b")
         settings = {"machines": {"service:8000": ("spark-1", "SPARK-2")}, "machine_selector": 'cluster="a"'}
         async with scraping(found, tmp_path) as url, watched(url, **settings) as (feed, store):
-            await look_until(feed, store, lambda one: len(known(one)) == 2 and len(fleet_nodes(one)) > 1)
+            await look_until(
+                feed, store, lambda one: len(known_nodes(one)) == 2 and len(fleet_nodes(one)) > 1
+            )
             assert store.snapshot().backends[0].nodes == ("spark-1", "spark-2")
             assert set(fleet_nodes(store)) == {"spark-1", "spark-2"}

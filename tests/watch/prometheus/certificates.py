@@ -1,0 +1,28 @@
+"""A certificate authority of our own, with a certificate of a server and one of a client."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+
+
+def make_certificates(folder: Path) -> dict[str, Path]:
+    """Return the files ca.pem, server.pem, client.pem and their keys, by name without ending."""
+    made: dict[str, Path] = {}
+    for name, more in (
+        ("ca", []),
+        ("server", ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE"]),
+        ("client", ["-addext", "extendedKeyUsage=clientAuth", "-addext", "basicConstraints=CA:FALSE"]),
+    ):
+        made[name], made[f"{name}-key"] = folder / f"{name}.pem", folder / f"{name}.key"
+        signed = [] if name == "ca" else ["-CA", str(made["ca"]), "-CAkey", str(made["ca-key"])]
+        command = ["openssl", "req", "-x509", *_KEY, "-subj", f"/CN={name}", *signed, *more]
+        subprocess.run(  # noqa: S603 - openssl with words of this file
+            [*command, "-keyout", str(made[f"{name}-key"]), "-out", str(made[name])],
+            check=True,
+            capture_output=True,
+            timeout=30,
+        )
+    return made

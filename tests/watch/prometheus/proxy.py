@@ -1,0 +1,58 @@
+"""A proxy below a path in front of a server of the API, which keeps what was asked and may change answers."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from sparktop.values import dataclass
+
+Change = Callable[[str, dict[str, Any]], dict[str, Any] | int]
+"""From a query and the body of its answer to another body, or to the HTTP status of a refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that came."""
+
+    path: str
+    headers: Mapping[str, str]
+    form: Mapping[str, str]
+
+
+@asynccontextmanager
+async def proxied(
+    url: str, path: str, change: Change = lambda _, body: body
+) -> AsyncIterator[tuple[str, list[Asked]]]:
+    """Yield (URL, what was asked) of a proxy that passes what is below `path` on to the server at `url`."""
+    asked: list[Asked] = []
+
+    async def forward(request: web.Request) -> web.Response:
+        form = {name: str(value) for name, value in (await request.post()).items()}
+        asked.append(Asked(request.path, dict(request.headers), form))
+        query = str(request.query_string)
+        goal = f"{url}/{request.match_info['rest']}{f'?{query}' if query else ''}"
+        async with session.request(request.method, goal, data=form or None) as response:
+            body = changed = await response.json()
+        changed = change(form.get("query", ""), body)
+        if isinstance(changed, int):
+            return web.json_response({"status": "error", "error": "refused here"}, status=changed)
+        return web.Response(text=json.dumps(changed), content_type="application/json")
+
+    app = web.Application()
+    app.router.add_route("*", path + "/{rest:.*}", forward)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    listener = socket.create_server(("127.0.0.1", 0))
+    await web.SockSite(runner, listener).start()
+    async with aiohttp.ClientSession() as session:
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}{path}", asked
+        finally:
+            await runner.cleanup()
