@@ -1,8 +1,9 @@
 """What watching through a Prometheus costs the viewer: 500, 2,000 and 10,000 servers.
 
-The Prometheus is one of recorded answers: it speaks the same API and answers every query with the shape and
-size of a real one, for servers whose figures move, so that memory is no limit. With --url a real one is
-measured instead. Cost is CPU time of the whole program between two lengths of a run, start left out.
+Each server has a machine of its own with dcgm-exporter and node_exporter. The Prometheus is one of recorded
+answers: it speaks the same API and answers every query with the shape and size of a real one, for servers
+whose figures move, so that memory is no limit. With --url a real one is measured instead. Cost is CPU time of
+the whole program between two lengths of a run, start left out.
 
 usage: prometheus_cost.py [COUNT ...]    (500 2000 10000)
        prometheus_cost.py --url http://127.0.0.1:9090
@@ -26,11 +27,24 @@ from aiohttp import web
 
 from sparktop.engines.exposition import Reader
 from sparktop.engines.tables import NAMES, RUNNING
+from sparktop.sources.prometheus.machines.exporters import MARKS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "tests" / "data" / "vllm-0.32" / "t010.prom"
 SCRAPE_S = 15
 LENGTHS_S = (20, 80)
+MACHINE = {
+    "DCGM_FI_DEV_GPU_UTIL": "96",
+    "DCGM_FI_DEV_GPU_TEMP": "61",
+    "DCGM_FI_DEV_POWER_USAGE": "41",
+    "DCGM_FI_DEV_SM_CLOCK": "2411",
+    "node_uname_info": "1",
+    "node_memory_MemTotal_bytes": "128000000000",
+    "node_memory_MemAvailable_bytes": "60000000000",
+    "node_memory_CmaFree_bytes": "2000000000",
+    "node_load1": "3.5",
+}
+"""Metrics of a machine's exporters, each with its value."""
 GROUP = 8
 
 
@@ -55,6 +69,10 @@ class Answers:
         now = time.time()
         if query == "time()":
             return {"resultType": "scalar", "result": [now, str(now)]}
+        if query.endswith("== 0"):
+            return {"resultType": "vector", "result": []}
+        if any(word in query for word in ("DCGM", "node_")):
+            return self.machines(query, now)
         if 'server!=""' in query:
             return {"resultType": "vector", "result": []}
         if query.startswith("count by"):
@@ -74,6 +92,28 @@ class Answers:
         """Return the time of a server's newest scrape."""
         offset = number * 7919 % (SCRAPE_S * 1000) / 1000
         return round(offset + (now - offset) // SCRAPE_S * SCRAPE_S, 3)
+
+    def machines(self, query: str, now: float) -> object:
+        """Return what a query about machines returns: of each GPU's figures one, of memory three values."""
+        found: list[object] = []
+        plain = query.replace("\\\\", "")
+        is_raw, is_found = query.endswith("s]"), query.startswith("count by")
+        names = [name for name in MACHINE if name in query and (not is_found or name in MARKS)]
+        for number, labels in enumerate(self.labels):
+            host = labels["instance"].partition(":")[0]
+            if is_raw and f"{host}:9400" not in plain:
+                continue
+            for name in ["up"] if "timestamp" in query else names:
+                port = "9100" if name.startswith("node_") else "9400"
+                own = {"job": "machines", "instance": f"{host}:{port}"}
+                own |= {} if "timestamp" in query else {"__name__": name}
+                own |= {} if port == "9100" else {"Hostname": host}
+                own |= {"nodename": host} if is_found and port == "9100" else {}
+                value = str(now - 5) if "timestamp" in query else MACHINE[name]
+                key = "values" if is_raw else "value"
+                sample = [round(self.newest(number, now), 3), value]
+                found.append({"metric": own, key: [sample] if is_raw else sample})
+        return {"resultType": "matrix" if is_raw else "vector", "result": found}
 
     def vector(self, more: Callable[[int], dict[str, str]], value: Callable[[int], str]) -> object:
         """Return one value for each server."""

@@ -13,6 +13,10 @@ def is_same_machine(known: NodeTarget, found: NodeTarget) -> bool:
     True where both have the same URL, or where `known` is read on this machine and the agent's host is
     localhost or the node's name.
     """
+    if found.ssh is not None:
+        host = bare_host(found.ssh.rpartition("@")[2])
+        own = (known.name, (known.ssh or "").rpartition("@")[2], urlsplit(known.url or "").hostname or "")
+        return host in {bare_host(word) for word in own if word}
     host = bare_host(urlsplit(found.url or "").hostname or "")
     if known.via == "local":
         return host in {"localhost", known.name.lower()}

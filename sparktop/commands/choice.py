@@ -84,7 +84,7 @@ def chosen_of(watch: Watch, arguments: argparse.Namespace, *, has_file: bool) ->
     """
     if arguments.targets:
         watch = _of_targets(watch, arguments.targets)
-    elif not (watch.nodes or watch.backends or watch.prometheus or watch.target_files):
+    elif not (watch.nodes or watch.backends or watch.prometheus or watch.target_files or watch.sparkrun):
         source = f"{watch.source}, this machine" if has_file else "this machine"
         watch = replace(watch, nodes=(this_machine(),), discover=("127.0.0.1",), source=source)
     interval_s = getattr(arguments, "interval", None) or watch.interval_s

@@ -227,6 +227,7 @@ class Settings(Strict):
     routers: list[RouterTable] = Field(default_factory=list)
     prometheus: list[PrometheusTable] = Field(default_factory=list)
     target_files: list[FileName] = Field(default_factory=list)
+    sparkrun: bool = False
     sweeps: list[SweepTable] = Field(default_factory=list)
     guard: GuardTable = GuardTable()
     models: dict[str, ModelTable] = Field(default_factory=dict)

@@ -80,6 +80,7 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
         routers=tuple(_router(table, env) for table in settings["routers"] if table["watched"]),
         sweep_routers=tuple(_router(table, env) for table in settings["routers"] if not table["watched"]),
         target_files=tuple(_file(name, path, env) or name for name in settings["target_files"]),
+        sparkrun=settings["sparkrun"],
         prometheus=tuple(_prometheus(table, path, env) for table in settings["prometheus"]),
         interval_s=settings["interval_s"],
         theme=settings["theme"],

@@ -338,6 +338,8 @@ class Watch:
     prometheus: tuple[PrometheusTarget, ...] = ()
     target_files: tuple[str, ...] = ()
     """Paths of files of Prometheus' file_sd format whose servers are watched; names may have wildcards."""
+    sparkrun: bool = False
+    """Whether the servers of this user's sparkrun jobs, and their machines, are watched."""
     view: ViewSettings = ViewSettings()
     sweep_routers: tuple[RouterTarget, ...] = ()
     """Routers that are not watched, but that sweeps can name as targets."""

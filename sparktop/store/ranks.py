@@ -9,6 +9,7 @@ from sparktop.analysis.ranks import answer_of, judge_ranks
 from sparktop.model.event import Event, Severity
 from sparktop.model.instant import Instant
 from sparktop.model.ranks import RanksReading, RanksVerdict, RanksView
+from sparktop.model.text import clean
 from sparktop.store.keys import SourceKey
 from sparktop.store.tracks import Tracks
 
@@ -19,6 +20,7 @@ _SHOWN_S = 1800.0
 """Seconds after the last query for which its result is shown."""
 _WAITS_S = 60.0
 """Seconds after which a query without an answer counts as abandoned."""
+_MOST_PROPOSED = 8
 _SAME_ROUND_S = 60.0
 """Queries less than this apart are announced as one event."""
 
@@ -33,6 +35,8 @@ class RankBook:
         self._judged: dict[str, tuple[float | None, RanksVerdict]] = {}
         """The newest verdict on each backend, with the time of progress that it was made for."""
         self._announced: dict[str, str] = {}
+        self._proposed: dict[str, str] = {}
+        """The hosts that were proposed to be watched, by backend."""
 
     def settle(self) -> None:
         """Let the tracks know which ranks lag or are missing, before their progress is judged."""
@@ -40,7 +44,10 @@ class RankBook:
             track.ranks_apart = self.apart(name)
 
     def take(self, key: SourceKey, reading: RanksReading, when: Instant) -> list[Event]:
-        """Add a reading about a backend; return events: that NCCL is asked, and that ranks are apart."""
+        """Add a reading about a backend.
+
+        Return events: that NCCL is asked, that ranks are apart, and which of their machines are not watched.
+        """
         readings = self._readings.setdefault(key.name, deque(maxlen=_MOST_READINGS))
         before = readings[-1].at if readings else None
         readings.append(reading)
@@ -57,7 +64,27 @@ class RankBook:
             message = f"{verdict.word.value}: {verdict.apart}"
             values = {"answers": float(verdict.answers), "window_s": verdict.span_s}
             events.append(Event(when.wall, Severity.WARNING, key.name, message, values, when.at, about))
+        if (missing := self._unwatched(key.name, reading)) and self._proposed.get(key.name) != missing:
+            self._proposed[key.name] = missing
+            message = f"NCCL has ranks on {missing}, not watched: name each as a machine under [[nodes]]"
+            events.append(Event(when.wall, Severity.INFO, key.name, message, at_s=when.at))
         return events
+
+    def _unwatched(self, name: str, reading: RanksReading) -> str:
+        """Return the hosts that NCCL names and no watched machine has; "" if all may be watched already.
+
+        A machine whose addresses are not known, or of which only others are, is taken for one of them.
+        """
+        track = self._tracks.backends.get(name)
+        if track is None or reading.answer is None:
+            return ""
+        groups = reading.answer.communicators
+        hosts = {rank.host for group in groups for rank in group.ranks if rank.host}
+        hosts |= {rank.host for group in groups for rank in group.missing if rank.host}
+        known = self._names()
+        if len(hosts) <= len(track.view.nodes):
+            return ""
+        return clean(", ".join(sorted(hosts - known.keys())[:_MOST_PROPOSED]), 160)
 
     def still_since(self, name: str) -> float | None:
         """Return the time of a backend's last progress if it holds requests and makes none; else None."""
@@ -89,7 +116,7 @@ class RankBook:
 
     def forget(self, name: str) -> None:
         """Forget all readings about a backend."""
-        for kept in (self._readings, self._judged, self._announced):
+        for kept in (self._readings, self._judged, self._announced, self._proposed):
             kept.pop(name, None)
 
     def _verdict(self, name: str) -> RanksVerdict:

@@ -158,11 +158,11 @@ class Monitor:
         if watch.discover:
             self._spawn(self._discover(list(watch.discover)))
         self.through.start(watch.prometheus)
-        if watch.target_files:
-            from sparktop.watch.target_files import follow_files  # late: most starts need none of it
+        if watch.target_files or watch.sparkrun:
+            from sparktop.watch.listed import follow_listed  # late: most starts need none of it
 
-            found = partial(self._watch_found, nodes={})
-            self._spawn(follow_files(watch.target_files, self._ways, self._store, found, self._sleep))
+            them = self._watch_found, self._watch_found_nodes
+            self._spawn(follow_listed(watch, self._ways, self._store, *them, self._sleep))
 
     async def stop(self) -> None:
         """Stop all polling and close all connections. `start` may be called again."""

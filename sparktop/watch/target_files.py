@@ -147,23 +147,26 @@ class TargetFiles:
             self._note(problem)
         known = set(self._watched())
         new = [target for target in listed if target.url not in known]
-        answered: list[BackendTarget] = []
-        for start in range(0, len(new), _AT_ONCE):
-            answered += await self._answering(new[start : start + _AT_ONCE])
+        answered = await answering(self._ways, new)
         if answered:
             self._watch(answered)
         if not listed and not problems:
             self._note(f"no servers in {clean(', '.join(self._patterns), 200)}")
 
-    async def _answering(self, targets: Sequence[BackendTarget]) -> list[BackendTarget]:
-        """Return those targets at which an inference server answers, with the engine that it is."""
-        sources = self._ways.backends(targets)
+
+async def answering(ways: Ways, targets: Sequence[BackendTarget]) -> list[BackendTarget]:
+    """Return those targets at which an inference server answers, with the engine that it is."""
+    answered: list[BackendTarget] = []
+    for start in range(0, len(targets), _AT_ONCE):
+        some = targets[start : start + _AT_ONCE]
+        sources = ways.backends(some)
         try:
             readings = await asyncio.gather(*(one.poll(_DEADLINE_S) for one in sources))
         finally:
             await asyncio.gather(*(one.close() for one in sources), return_exceptions=True)
-        return [
+        answered += [
             replace(target, engine=reading.engine)
-            for target, reading in zip(targets, readings, strict=True)
+            for target, reading in zip(some, readings, strict=True)
             if isinstance(reading, EngineSample)
         ]
+    return answered

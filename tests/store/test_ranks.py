@@ -196,3 +196,18 @@ def test_json_has_the_verdict_and_each_rank(stuck: World) -> None:
         ("spark-a", 27911),
         ("spark-b", 27910),
     ]
+
+
+def test_machines_of_ranks_that_are_not_watched_are_proposed_once() -> None:
+    """By an event with their addresses; none where as many machines are watched as NCCL names."""
+    alone = replace(WATCH.backends[0], nodes=("spark-a",))
+    for backends, said in (((alone,), ["192.168.100.12"]), (WATCH.backends, [])):
+        world = World(replace(WATCH, backends=backends))
+        world.store.identify(SourceKey.node("spark-a"), NodeIdentity(addresses=("192.168.100.11",)))
+        still(world, 0, 30)
+        for second in (31, 36, 41):
+            asked(world, "lags-by-one", second)
+        found = [one.message for one in world.snapshot().events if "not watched" in one.message]
+        assert found == [
+            f"NCCL has ranks on {host}, not watched: name each as a machine under [[nodes]]" for host in said
+        ]

@@ -86,10 +86,11 @@ def _series(one: object, key: str) -> Series | None:
     if key == "value":
         samples = [samples]
     try:
-        if max(map(len, labels.values()), default=0) > _MOST_LABEL_CHARACTERS:
+        if labels and max(map(len, labels.values())) > _MOST_LABEL_CHARACTERS:
             return None
-        if not all(isinstance(at, int | float) and isinstance(text, str) for at, text in samples):
-            return None
+        for at, text in samples:
+            if not (isinstance(at, (int, float)) and isinstance(text, str)):
+                return None
     except (TypeError, ValueError):
         return None
     return Series(labels, samples)

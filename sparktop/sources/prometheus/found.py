@@ -51,7 +51,8 @@ class Key(NamedTuple):
 
 def key_of(labels: Labels) -> Key:
     """Return the key of the target that a series belongs to."""
-    return Key(*(labels.get(name, "") for name in KEY_LABELS))
+    get = labels.get  # spelled out: this is called for each series
+    return Key(get("job", ""), get("instance", ""), get("exported_job", ""), get("exported_instance", ""))
 
 
 @dataclass(frozen=True, slots=True)

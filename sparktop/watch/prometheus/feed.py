@@ -10,8 +10,9 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
+from sparktop.analysis.deployments import address_of
 from sparktop.engines import PageError, read_page
 from sparktop.engines.router_pages import STACK
 from sparktop.engines.tables import NAMES
@@ -33,6 +34,7 @@ from sparktop.sources.prometheus.promql import any_of, selector
 from sparktop.sources.prometheus.wall import Figures, gauges_and_rates, quantiles, rows
 from sparktop.sources.source import Reading
 from sparktop.store import SourceKey, SourceKind, Store
+from sparktop.values import replace
 from sparktop.watch.prometheus.finder import Finder
 from sparktop.watch.prometheus.machines import Deliver, MachineFeed
 from sparktop.watch.prometheus.pace import Pace
@@ -204,7 +206,7 @@ class PrometheusFeed:
         servers = self._finder.found.servers
         if len(servers) > MOST_RAW:
             servers = tuple(one for one in servers if one.group == self._group)[:MOST_IN_GROUP]
-        now, wanted = self._clock(), {one.key: one for one in servers}
+        now, wanted = self._clock(), {one.key: one for one in self._own(servers)}
         for key in self._raw.keys() - wanted.keys():
             there = any(one.key == key for one in self._finder.found.servers)
             if there or now - self._gone.setdefault(key, now) >= _GONE_AFTER_S:
@@ -228,6 +230,20 @@ class PrometheusFeed:
                     for one in changed
                 )
             )
+
+    def _own(self, servers: Iterable[FoundServer]) -> Iterator[FoundServer]:
+        """Yield those servers that are not watched by other means, each with a name that is free."""
+        others = [
+            one
+            for one in self._store.targets()
+            if isinstance(one, BackendTarget)
+            and (one.scrape is None or one.scrape.source != self.target.name)
+        ]
+        names, places = {one.name for one in others}, {address_of(one.url) for one in others}
+        for one in servers:
+            if address_of(one.url) not in places:
+                name = f"{self.target.name}/{one.name}" if one.name in names else one.name
+                yield one if name == one.name else replace(one, name=name)
 
     def _forget(self, key: Key) -> None:
         one = self._raw.pop(key)

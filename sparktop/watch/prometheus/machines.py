@@ -35,8 +35,9 @@ from sparktop.store import SourceKey, Store
 from sparktop.store.node.track import memory_limits
 from sparktop.values import replace
 
-AGAIN_S = 60.0
-"""Seconds between two readings of the machines on the wall, where there are more than `MOST_OFTEN`."""
+AGAIN_S, LONGEST_S = 60.0, 300.0
+"""Seconds between two readings of the machines on the wall, where there are more than `MOST_OFTEN`: for each
+thousand of them so many, so that machines cost a tenth of what their servers do."""
 MOST_OFTEN = 64
 MOST_NODES = 64
 """Machines that are nodes in the store."""
@@ -78,8 +79,13 @@ class MachineFeed:
         """Why the newest figures of machines are missing, in one line; "" if they are not."""
         self._exporters: dict[tuple[Place, str], Exporter] = {}
         self._placing = Placing()
-        self._known: Known = {}
-        self._read_at = self._raw_at = float("-inf")
+        self._placed: dict[Key, tuple[str, ...]] = {}
+        """The machines of each server, as far as they were asked for since the last search."""
+        self._shown_dead: Collection[Key] | None = None
+        """The dead targets that `nodes` was made with; None where it must be made again."""
+        self._last: dict[str, FleetNode] = {}
+        """The machines as they were read last, by name."""
+        self._found_at = self._read_at = self._raw_at = float("-inf")
         self._rest_until = float("-inf")
         """After trouble, nothing is asked before this time (monotonic seconds)."""
         self._backoff_s = 0.0
@@ -94,12 +100,17 @@ class MachineFeed:
 
     def of(self, server: FoundServer) -> tuple[str, ...]:
         """Return the names of the machines of a server."""
-        return self._placing.machines_of(server)
+        known = self._placed.get(server.key)
+        if known is None:
+            known = self._placed[server.key] = self._placing.machines_of(server)
+        return known
 
     async def find(self, servers: Iterable[FoundServer], dead: Collection[Key]) -> None:
         """Search for machines; an exporter that is down is remembered."""
-        if self._rests():
+        now = self._clock()
+        if self._rests() or (self._again_s > AGAIN_S and now - self._found_at < 0.9 * self._again_s):
             return
+        self._found_at = now
         try:
             answer = await self._client.query(machines_query(self._target.machine_selector))
         except AnswerError as error:
@@ -109,33 +120,37 @@ class MachineFeed:
         gone = {place: one for place, one in self._exporters.items() if one.place[0] in dead}
         self._exporters = {**gone, **found}
         machines = joined(self._exporters.values())
-        self._placing = placing(machines, self._target.machines)
+        self._placing, self._placed = placing(machines, self._target.machines), {}
         used = {name for one in servers for name in self.of(one)}
         self.machines = tuple(one for one in machines if one.has_gpus or one.name in used)
-        self._placing = placing(self.machines, self._target.machines)
+        self._placing, self._placed = placing(self.machines, self._target.machines), {}
+        self._shown_dead = None
 
     async def read_wall(
         self, servers: Sequence[FoundServer], dead: Collection[Key], to_monotonic_s: float, every_s: float
     ) -> None:
         """Read the figures of all machines if it is time, and judge them."""
         now = self._clock()
-        again_s = AGAIN_S if len(self.machines) > MOST_OFTEN else every_s
+        again_s = self._again_s if len(self.machines) > MOST_OFTEN else every_s
         if self.machines and not self._rests() and now - self._read_at >= 0.9 * again_s:
             self._read_at = now
             try:
                 more = self._target.machine_selector
-                self._known = await aggregates(self._client, more, kinds_of(self.machines))
-                self.problem, self._backoff_s = "", 0.0
+                known = await aggregates(self._client, more, kinds_of(self.machines))
             except AnswerError as error:
                 self._failed(error)
+            else:
+                self.problem, self._backoff_s, self._shown_dead = "", 0.0, None
+                self._last = {one.name: self._node(one, known, to_monotonic_s) for one in self.machines}
+        if dead == self._shown_dead:
+            return
+        self._shown_dead = dead
         on: dict[str, list[str]] = {}
         for server in servers:
             for name in self.of(server):
                 on.setdefault(name, []).append(server.name)
-        thresholds = self._store.thresholds.nodes
         self.nodes = tuple(
-            self._node(one, dead, tuple(on.get(one.name, ())), to_monotonic_s, thresholds)
-            for one in self.machines
+            _shown(one, self._last.get(one.name), dead, tuple(on.get(one.name, ()))) for one in self.machines
         )
 
     async def read_raw(
@@ -168,11 +183,14 @@ class MachineFeed:
         for name in self._seen.keys() - wanted.keys():
             del self._seen[name]
             self._store.remove(SourceKey.node(name))
-        own = {one.name for one in self._watched() if one.scrape is None}
-        addresses = {host_of(one.url or one.ssh or "") for one in self._watched() if one.scrape is None}
+        others = [
+            one for one in self._watched() if one.scrape is None or one.scrape.source != self._target.name
+        ]
+        own = {one.name for one in others}
+        addresses = {host_of(one.url or (one.ssh or "").rpartition("@")[2]) for one in others}
         for name, one in wanted.items():
             if name in self._seen or name in own or addresses & one.hosts:
-                continue  # a machine that is watched directly is better known
+                continue  # watched directly, or by another Prometheus
             self._seen[name] = float("-inf")
             self._store.add(NodeTarget(name, "prometheus", scrape=Scrape(self._target.name, every_s)))
             self._store.identify(SourceKey.node(name), _identity(one))
@@ -188,6 +206,10 @@ class MachineFeed:
     def _wanted(self, servers: Iterable[FoundServer]) -> list[Machine]:
         return [one for one in self._machines_of(servers) if one.name in self._seen]
 
+    @property
+    def _again_s(self) -> float:
+        return min(LONGEST_S, AGAIN_S * max(1.0, len(self.machines) / 1000))
+
     def _rests(self) -> bool:
         return self._clock() < self._rest_until
 
@@ -197,28 +219,18 @@ class MachineFeed:
         self._rest_until = self._clock() + self._backoff_s
         self.problem = clean(f"machines: {error.message}", 200)
 
-    def _node(
-        self,
-        machine: Machine,
-        dead: Collection[Key],
-        backends: tuple[str, ...],
-        to_monotonic_s: float,
-        thresholds: NodeThresholds,
-    ) -> FleetNode:
-        """Return a machine as the wall shows it."""
-        sample = sample_of(machine, self._known, to_monotonic_s)
-        if _is_down(machine, dead):
-            at = None if sample is None else sample.at
-            return FleetNode(machine.name, at, down=True, state="unreachable", backends=backends)
+    def _node(self, machine: Machine, known: Known, to_monotonic_s: float) -> FleetNode:
+        """Return a machine as the wall shows it, as long as it is not down."""
+        sample = sample_of(machine, known, to_monotonic_s)
         if sample is None:
-            return FleetNode(machine.name, backends=backends)
+            return FleetNode(machine.name)
         gpu, memory = sample.gpus[0] if sample.gpus else GpuReading(0), sample.memory
         left = memory.headroom_bytes if memory.headroom_bytes is not None else memory.available_bytes
         return FleetNode(
             machine.name,
             sample.at,
-            state=self._state(machine.name, sample, thresholds),
-            gpus=gpus_of(machine, self._known),
+            state=self._state(machine.name, sample, self._store.thresholds.nodes),
+            gpus=gpus_of(machine, known),
             gpu_percent=gpu.utilization_percent,
             temperature_c=gpu.temperature_c,
             power_w=gpu.power_w,
@@ -227,7 +239,6 @@ class MachineFeed:
             memory_total_bytes=memory.total_bytes,
             headroom_bytes=left,
             load1=sample.cpu.load1,
-            backends=backends,
         )
 
     def _state(self, name: str, sample: NodeSample, thresholds: NodeThresholds) -> str:
@@ -255,6 +266,16 @@ class MachineFeed:
             return "hot"
         use = gpu.utilization_percent
         return "unknown" if use is None else "idle" if use < IDLE_PERCENT else "busy"
+
+
+def _shown(
+    machine: Machine, last: FleetNode | None, dead: Collection[Key], backends: tuple[str, ...]
+) -> FleetNode:
+    """Return a machine for the wall, of which no figure stays once it is down."""
+    if _is_down(machine, dead):
+        at = None if last is None else last.at
+        return FleetNode(machine.name, at, down=True, state="unreachable", backends=backends)
+    return replace(last or FleetNode(machine.name), backends=backends)
 
 
 def _share(gpu: GpuReading) -> float | None:

@@ -120,12 +120,25 @@ class Through:
             await asyncio.sleep(max(0.02, step_s - (loop.time() - began)))
 
     async def _look_at_suspects(self) -> None:
-        """Poll the group with the widest spread directly, at most every ten minutes."""
+        """Poll the most suspicious group directly, again and again."""
         clock = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(_AUTO_EVERY_S)
-            suspects = [one for one in self._store.balance.view() if one.word in _SUSPECT]
-            if suspects and clock() - self._auto_at >= AUTO_AGAIN_S:
-                self._auto_at = clock()
-                worst = max(suspects, key=lambda one: one.dispersion_z or 0.0)
-                self.look_closer(worst.group)
+            self.look_at_suspect(clock())
+
+    def look_at_suspect(self, now: float) -> None:
+        """Poll the group with the widest spread directly, unless that was done less than ten minutes before.
+
+        Only groups of a Prometheus with `closer = "auto"` count. `now` is in monotonic seconds.
+        """
+        if self._looking or now - self._auto_at < AUTO_AGAIN_S:
+            return
+        own = [one.names.keys() for one in self.feeds if one.target.closer == "auto"]
+        suspects = [
+            one
+            for one in self._store.balance.view()
+            if one.word in _SUSPECT and any(one.backends and set(one.backends) <= names for names in own)
+        ]
+        if suspects:
+            self._auto_at = now
+            self.look_closer(max(suspects, key=lambda one: one.dispersion_z or 0.0).group)

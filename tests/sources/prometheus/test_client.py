@@ -12,7 +12,9 @@ from aiohttp import web
 from sparktop.model.targets import PrometheusTarget
 from sparktop.sources.http.failure import AnswerError
 from sparktop.sources.prometheus import client as client_module
+from sparktop.sources.prometheus.answer import MOST_SERIES, read_answer
 from sparktop.sources.prometheus.client import PrometheusClient, TooMuchError
+from sparktop.sources.prometheus.found import active_targets
 from tests.sources.prometheus.api_server import api, refused, scalar, vector
 
 pytestmark = pytest.mark.outside
@@ -111,3 +113,30 @@ async def test_a_token_that_no_header_may_hold_is_not_sent() -> None:
     error = await asked(lambda _: vector(), bearer="a\nsecret")
     assert isinstance(error, AnswerError)
     assert "secret" not in error.message
+
+
+def a_vector(count: int) -> bytes:
+    """Return an answer with so many series."""
+    one = b'{"metric":{"instance":"h"},"value":[1,"1"]}'
+    return b'{"status":"success","data":{"resultType":"vector","result":[' + b",".join([one] * count) + b"]}}"
+
+
+async def test_a_million_series_are_refused_in_one_line() -> None:
+    """By the cap on bytes, whatever gzip made of them; a few more than allowed by their number."""
+    million = await asked(lambda _: web.Response(body=a_vector(1_000_000)))
+    assert isinstance(million, TooMuchError)
+    assert "over 20 MiB" in million.message
+    with pytest.raises(AnswerError, match=r"200,001 series in one answer: name fewer servers by selector"):
+        read_answer(a_vector(MOST_SERIES + 1))
+
+
+async def test_an_old_server_without_post_or_intervals_is_named() -> None:
+    """A status that no later version has is one line; targets without an interval have none."""
+    error = await asked(lambda _: web.Response(status=405, text="Method Not Allowed"))
+    assert isinstance(error, AnswerError)
+    assert error.message.endswith("answered with HTTP status 405")
+    listed = {
+        "activeTargets": [{"labels": {"job": "a", "instance": "h:1"}, "scrapeUrl": "http://h:1/metrics"}]
+    }
+    (target,) = active_targets(listed).values()
+    assert (target.url, target.every_s, target.error) == ("http://h:1", None, "")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from email.utils import formatdate
 
 import pytest
 from aiohttp import web
 
 from sparktop.engines.tables import RUNNING
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.targets import PrometheusTarget, Watch
+from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
 from sparktop.store import SourceKey, Store
 from sparktop.watch.prometheus.feed import MOST_IN_GROUP, MOST_RAW, PrometheusFeed
 from sparktop.watch.prometheus.pace import MOST_AT_ONCE, Pace
@@ -36,18 +37,22 @@ class Scraped:
         self.queries: list[str] = []
         self.refusal: web.Response | None = None
         self.warnings: Sequence[str] = ()
+        self.ahead_s = 0.0
+        """Seconds that its clock is ahead."""
         self.behind: Sequence[str] = ()
         """URLs of the servers behind a router."""
 
     def __call__(self, query: str) -> web.Response:  # noqa: PLR0911 - an answer for each kind of query
         """Answer a query."""
-        now = time.time()
+        now = time.time() + self.ahead_s
         self.queries.append(query)
         if query == "time()":
-            return scalar(now)
-        if self.refusal is not None:
-            answer, self.refusal = self.refusal, None
+            answer = scalar(now)
+            answer.headers["Date"] = formatdate(now, usegmt=True)
             return answer
+        if self.refusal is not None:
+            refusal, self.refusal = self.refusal, None
+            return refusal
         if 'server!=""' in query:
             return vector(
                 *(({"job": "router", "instance": "r:80", "server": url}, "1") for url in self.behind)
@@ -238,3 +243,107 @@ async def test_a_removed_target_is_named_and_forgotten(monkeypatch: pytest.Monke
         await feed.look()
         assert [one.name for one in store.snapshot().backends] == ["h:0"]
         assert SourceKey.backend("h:1") not in store.identities()
+
+
+async def test_a_server_of_several_prometheus_is_read_once() -> None:
+    """By the first that finds it; another server of the same name has the Prometheus before it."""
+    async with api(Scraped(2)) as (one, _), api(Scraped(3)) as (other, _):
+        targets = (PrometheusTarget("main", one), PrometheusTarget("other", other))
+        polled = BackendTarget("h:2", "http://elsewhere:2")
+        store = Store(Watch(backends=(polled,), prometheus=targets, source="test"))
+        feeds = [PrometheusFeed(target, store, store.accept) for target in targets]
+        for feed in feeds:
+            await feed.look()
+            await feed.close()
+        shown = store.snapshot()
+    assert {one.name: one.scrape and one.scrape.source for one in shown.backends} == {
+        "h:2": None,
+        "h:0": "main",
+        "h:1": "main",
+        "other/h:2": "other",
+    }
+    assert [len(one.fleet.servers) for one in shown.fleets if one.fleet] == [2, 3]
+
+
+async def test_a_server_that_is_polled_directly_is_not_read_again() -> None:
+    """Explicit beats found: it has one name and counts once, whatever its name in the configuration."""
+    async with api(Scraped(2)) as (url, _):
+        target = PrometheusTarget("main", url)
+        polled = BackendTarget("mine", "http://h:0")
+        store = Store(Watch(backends=(polled,), prometheus=(target,), source="test"))
+        feed = PrometheusFeed(target, store, store.accept)
+        await feed.look()
+        await feed.close()
+        assert [one.name for one in store.snapshot().backends] == ["mine", "h:1"]
+
+
+async def test_a_clock_that_is_wrong_is_named_and_ages_are_by_it() -> None:
+    """An hour ahead: samples are as old as they are, and one line says which clock is which."""
+    scraped = Scraped(1)
+    scraped.ahead_s = 3600.0
+    async with watched(scraped) as (feed, store):
+        await feed.look()
+        await feed.look()
+        shown = store.snapshot()
+        assert shown.backends[0].age_s == pytest.approx(3.0, abs=2.5)
+        said = [event.message for event in shown.events if "clock" in event.message]
+        assert said == ["its clock is 3600 s ahead of this machine's: ages are by its clock"]
+
+
+async def test_labels_with_control_characters_reach_no_screen() -> None:
+    """Names, groups and messages are clean, and each query still finds the server."""
+    scraped = Scraped(1)
+    scraped.labels[0] |= {"model_name": "m\x1b[31m\n\u202e", "pod": "p\x07 [bold]"}
+    async with watched(scraped) as (feed, store):
+        await feed.look()
+        shown = store.snapshot()
+        fleet = shown.fleets[0].fleet
+        assert fleet is not None
+        names = [text for one in shown.backends for text in (one.name, one.group or "")]
+        names += [text for server in fleet.servers for text in (server.name, server.group)]
+        assert len(names) == 4
+        assert all(text.isprintable() for text in names)
+        assert shown.backends[0].ok
+
+
+async def test_routers_that_name_themselves_or_each_other_end_nothing() -> None:
+    """A loop is a router with servers that are not there; nothing is asked because of it."""
+    scraped = Scraped(2)
+    scraped.behind = ["http://r:80", "http://r:80/", "http://r:80/metrics", "x", ""]
+    async with watched(scraped) as (feed, store):
+        await feed.look()
+        before = len(scraped.queries)
+        await feed.look()
+        (router,) = store.snapshot().routers
+        assert set(router.deployments or ()) == {"http://r:80"}
+        assert len(scraped.queries) - before < before
+        assert all(one.ok for one in store.snapshot().backends)
+
+
+@pytest.mark.parametrize("status", [400, 405, 422, 503])
+async def test_machines_that_cannot_be_read_stop_no_server(status: int) -> None:
+    """Such as an old version without a function: servers go on, one line says why, and it is asked less."""
+    scraped = Scraped(2)
+
+    def answer(query: str) -> web.Response:
+        if "DCGM" in query:
+            refusals.append(query)
+            return refused(status, "no \x1b such thing")
+        return scraped(query)
+
+    refusals: list[str] = []
+    async with api(answer) as (url, _):
+        target = PrometheusTarget("main", url)
+        store = Store(Watch(prometheus=(target,), source="test"))
+        feed = PrometheusFeed(target, store, store.accept)
+        for _ in range(3):
+            await feed.look()
+            feed.find_again()
+        await feed.close()
+    (view,) = store.snapshot().fleets
+    assert view.fleet is not None
+    assert view.fleet.note is not None
+    assert view.fleet.note.startswith("machines: ")
+    assert view.fleet.note.isprintable()
+    assert len(refusals) == 1
+    assert all(one.ok for one in store.snapshot().backends)

@@ -11,13 +11,13 @@ from typing import Any, cast
 import pytest
 
 from sparktop.engines import read_page
-from sparktop.model.balance import Balance
+from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
 from sparktop.sources.source import Reading
 from sparktop.store import SourceKind, Store
 from sparktop.watch.prometheus import through as through_module
-from sparktop.watch.prometheus.through import Through
+from sparktop.watch.prometheus.through import AUTO_AGAIN_S, Through
 from sparktop.watch.ways import Ways
 
 pytestmark = pytest.mark.outside
@@ -127,3 +127,44 @@ async def test_what_is_not_polled_says_why(more: dict[str, Any], said: str) -> N
     scene = Scene(**more)
     assert said in scene.through.look_closer("g")
     assert scene.tasks == []
+
+
+def suspicious(scene: Scene, *groups: Balance) -> None:
+    """Let these groups be judged."""
+    scene.store.balance.view = lambda: groups  # type: ignore[method-assign]  # these groups
+
+
+async def test_auto_polls_the_worst_suspect_once_in_ten_minutes() -> None:
+    """One at a time, the group with the widest spread, and again only after ten minutes."""
+    scene = Scene(closer="auto", members=("a", "b", "c", "d"))
+    swing = BalanceWord.MAY_SWING
+    narrow = Balance("narrow", ("a", "b"), swing, dispersion_z=5.0)
+    wide = Balance("wide", ("c", "d"), swing, dispersion_z=9.0)
+    suspicious(scene, narrow, wide, Balance("even", ("a", "c"), BalanceWord.EVEN_WITHIN_CHANCE))
+    scene.through.look_at_suspect(0.0)
+    scene.through.look_at_suspect(1.0)
+    assert len(scene.tasks) == 1
+    await asyncio.gather(*scene.tasks)
+    assert set(scene.delivered) == {f"{SourceKind.BACKEND}:{name}" for name in ("c", "d")}
+    scene.through.look_at_suspect(AUTO_AGAIN_S - 1)
+    assert len(scene.tasks) == 1
+    suspicious(scene, narrow)
+    scene.through.look_at_suspect(AUTO_AGAIN_S)
+    assert len(scene.tasks) == 2
+    await asyncio.gather(*scene.tasks)
+    assert scene.paused == [("c", "d"), (), ("a", "b"), ()]
+
+
+async def test_auto_leaves_other_groups_alone_and_names_what_it_cannot_reach() -> None:
+    """Neither a group of a Prometheus without `closer = "auto"` nor one that is fine; the word stays."""
+    ask, auto = Scene(closer="ask"), Scene(closer="auto", fails="b")
+    for scene in (ask, auto):
+        suspicious(scene, Balance("g", NAMES, BalanceWord.UNEVEN_REQUESTS, dispersion_z=4.0))
+        scene.through.look_at_suspect(0.0)
+    await asyncio.gather(*ask.tasks, *auto.tasks)
+    assert ask.tasks == []
+    assert auto.delivered == []
+    assert auto.notes() == ["cannot be polled directly: http://b:8000: nothing listens there"]
+    suspicious(auto, Balance("g", NAMES, BalanceWord.TOO_SLOW))
+    auto.through.look_at_suspect(2 * AUTO_AGAIN_S)
+    assert len(auto.tasks) == 1

@@ -48,11 +48,8 @@ class Exporter:
     """(namespace, name) of pods that use its GPUs."""
     series: int = 1
     """Series of the metric that marks the exporter: for dcgm-exporter one for each GPU."""
-
-    @property
-    def address(self) -> str:
-        """The host of its address, in small letters; "" where that cannot be read."""
-        return host_of(self.place[0].address)
+    address: str = ""
+    """The host of its address, in small letters; "" where that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +129,7 @@ def found_exporters(series: Iterable[Series]) -> tuple[Exporter, ...]:
             facts,
             pods,
             round(one.value or 0),
+            host_of(place[0].address),
         )
     return tuple(found.values())
 

@@ -1,0 +1,159 @@
+"""Files of sparkrun: its clusters and jobs, what of them is watched, and that no key is ever shown."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sparktop.engines import read_page
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.targets import BackendTarget, NodeTarget, Watch
+from sparktop.sources.source import Reading
+from sparktop.store import Store
+from sparktop.watch import sparkrun
+from sparktop.watch.sparkrun import follow_sparkrun, listed
+from sparktop.watch.ways import Ways
+
+PAGE = b'vllm:num_requests_running{engine="0",model_name="m"} 3\n'
+CLUSTER = """\
+name: lab
+description: two Sparks
+hosts:
+- 10.0.0.11
+- spark-2
+user: ops
+cache_dir: /data
+transfer_mode: local
+"""
+JOB = """\
+cluster_id: sparkrun_0123456789abcdef_0123456789ab
+model: Qwen/Qwen3-32B
+runtime: vllm
+hosts: [10.0.0.11, spark-2]
+port: 8001
+served_model_name: qwen
+tensor_parallel: 2
+api_key: sk-secret
+mgmt_ip_map: {10.0.0.11: 192.168.1.11}
+"""
+
+
+def home(folder: Path, jobs: Mapping[str, str], clusters: Mapping[str, str] | None = None) -> Path:
+    """Write the files of sparkrun below `folder`; return it."""
+    for place, files in ((sparkrun.JOBS, jobs), (sparkrun.CLUSTERS, clusters or {})):
+        (folder / place).mkdir(parents=True)
+        for name, text in files.items():
+            (folder / place / name).write_text(text)
+    return folder
+
+
+def test_jobs_are_servers_and_hosts_are_machines(tmp_path: Path) -> None:
+    """The first host serves; machines are reached as the user of their cluster; the key is not shown."""
+    pytest.importorskip("yaml")
+    files = {"lab.yaml": CLUSTER, "other.yaml": "hosts: [spark-9]\n", ".default": "lab\n"}
+    found = listed(home(tmp_path, {"a.yaml": JOB, "b.yaml": "hosts: [spark-7]\nmodel: m\n"}, files))
+    assert found.problems == ()
+    assert [(one.name, one.url, one.group, one.nodes) for one in found.backends] == [
+        ("10.0.0.11:8001", "http://10.0.0.11:8001", "qwen", ("10.0.0.11", "spark-2")),
+        ("spark-7:8000", "http://spark-7:8000", "m", ("spark-7",)),
+    ]
+    assert found.backends[0].api_key == "sk-secret"
+    assert "sk-secret" not in repr(found)
+    assert found.default == ("10.0.0.11", "spark-2")
+    assert {host: one.ssh for host, one in found.nodes.items()} == {
+        "10.0.0.11": "ops@10.0.0.11",
+        "spark-2": "ops@spark-2",
+        "spark-7": "spark-7",
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- a list",
+        "hosts: [",
+        "\x00",
+        "a: &a [*a]\nhosts: *a",
+        "[" * 20_000,
+        "hosts: [h]\n" + "x" * (1 << 17),
+        "hosts: ['-oProxyCommand=x', 'a b', 3, 'me@h', \"h\\e[31m\"]",
+        "hosts: [h]\nport: 99999",
+        "hosts: h",
+        "!!python/object/apply:os.system ['true']",
+        "api_key: sk-secret\nhosts: {{",
+    ],
+)
+def test_bad_files_are_one_line_or_nothing(tmp_path: Path, text: str) -> None:
+    """No server, and a message at most that can be printed and quotes nothing of the file."""
+    pytest.importorskip("yaml")
+    found = listed(home(tmp_path, {"a.yaml": text}))
+    assert found.backends == ()
+    assert all(one.isprintable() and "secret" not in one for one in found.problems)
+
+
+def test_without_a_yaml_library_there_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names what to install; where there are no jobs, nothing is said."""
+
+    def missing(name: str) -> object:
+        raise ImportError(name)
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    assert listed(tmp_path) == sparkrun.Listed()
+    assert listed(home(tmp_path, {"a.yaml": JOB})).problems == (sparkrun.NO_YAML,)
+
+
+class Polled:
+    """A source that answers only where a server is alive."""
+
+    def __init__(self, target: BackendTarget, alive: Sequence[str]) -> None:
+        self.target = target
+        self.alive = alive
+
+    async def poll(self, deadline_s: float) -> Reading:
+        """Return a sample, or a failure within `deadline_s`."""
+        if self.target.name in self.alive:
+            return read_page(PAGE, at=1.0)
+        return Failure(FailureKind.REFUSED, f"nothing listens there after {deadline_s} s", 1.0)
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+async def test_only_servers_that_answer_are_watched(tmp_path: Path) -> None:
+    """A crashed job's file stays: neither it nor its machines are watched; the default cluster's are."""
+    pytest.importorskip("yaml")
+    crashed = JOB.replace("10.0.0.11, spark-2", "spark-8").replace("8001", "8002")
+    folder = home(tmp_path, {"a.yaml": JOB, "b.yaml": crashed}, {"lab.yaml": CLUSTER})
+    alive = ["10.0.0.11:8001"]
+    ways = cast("Ways", SimpleNamespace(backends=lambda some: [Polled(one, alive) for one in some]))
+    store = Store(Watch(source="test"))
+    backends: list[tuple[BackendTarget, Mapping[str, str]]] = []
+    nodes: list[NodeTarget] = []
+
+    def watch_backends(some: Iterable[BackendTarget], named: Mapping[str, str]) -> None:
+        backends.extend((one, named) for one in some)
+
+    async def watch_nodes(some: Iterable[NodeTarget]) -> dict[str, str]:
+        nodes.extend(some)
+        return {one.name: one.name for one in nodes}
+
+    async def stop(seconds: float) -> None:
+        raise asyncio.CancelledError(seconds)
+
+    with pytest.raises(asyncio.CancelledError):
+        await follow_sparkrun(ways, store, watch_backends, watch_nodes, cast("Any", stop), folder)
+    ((one, named),) = backends
+    assert (one.name, one.engine, one.nodes, one.api_key) == (
+        "10.0.0.11:8001",
+        "vllm",
+        ("10.0.0.11", "spark-2"),
+        "sk-secret",
+    )
+    assert set(named) == {"10.0.0.11", "spark-2"}
+    assert [node.ssh for node in nodes] == ["ops@10.0.0.11", "ops@spark-2"]
