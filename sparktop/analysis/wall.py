@@ -51,6 +51,7 @@ NODE_GRAVITY = (
     "unknown",
 )
 """The states of machines, the worst first."""
+_RANKS = {state: rank for rank, state in enumerate(GRAVITY)}
 DOWN = frozenset({"unreachable", "engine dead", "stuck"})
 SLOW = frozenset({"slow clock", "slow steps", "throttled"})
 """States of machines whose GPU is slower than its load explains."""
@@ -77,6 +78,11 @@ class Stated:
 
     server: Server
     state: str
+
+    @property
+    def rank(self) -> int:
+        """The place of its state in `GRAVITY`: 0 is the worst."""
+        return _RANKS.get(self.state, len(_RANKS))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,12 +192,11 @@ def _groups(
 
 
 def _group(name: str, servers: Sequence[Stated], balance: Balance | None) -> WallGroup:
-    ranks = {state: rank for rank, state in enumerate(GRAVITY)}
     known = [one.server for one in servers if one.state not in DOWN]
 
     def gravity(one: Stated) -> tuple[float, ...]:
         load = () if one.state in DOWN else (-(one.server.waiting or 0.0), -(one.server.running or 0.0))
-        return (ranks.get(one.state, len(ranks)), *load)
+        return (one.rank, *load)
 
     return WallGroup(
         name,

@@ -12,7 +12,7 @@ from html import escape
 
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.roles import STATE_ROLES, WORD_ROLES
-from sparktop.report import backend_tables, balance_tables, fleet_tables, fleets, node_tables
+from sparktop.report import backend_tables, balance_tables, fleet_tables, fleets, large, node_tables
 from sparktop.report.current import current
 from sparktop.report.page import badge, page, table
 from sparktop.report.ranks import ranks_table
@@ -43,7 +43,10 @@ _FOOTER = (
 def render(snapshot: Snapshot, screen: str) -> str:
     """Return the snapshot as an HTML page; `screen` is the picture of the screen, as trusted SVG."""
     snapshot = current(snapshot)
-    blocks = "".join(_block(one) for one in _tables(snapshot) if one.rows)
+    first = (large.groups_table(snapshot), large.worst_table(snapshot))
+    shown = [*first, *_tables(large.narrowed(snapshot))]
+    omission = f"<p>{escape(words)}</p>\n" if (words := large.omission(snapshot)) else ""
+    blocks = omission + "".join(_block(one) for one in shown if one.rows)
     totals = "".join(
         f"<div><dt>{escape(title)}</dt><dd>{escape(figure)}</dd></div>"
         for title, figure in fleet_tables.totals(snapshot)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.snapshot import Snapshot
-from sparktop.report import backend_tables, balance_tables, fleet_tables, fleets, node_tables
+from sparktop.report import backend_tables, balance_tables, fleet_tables, fleets, large, node_tables
 from sparktop.report.current import current
 from sparktop.report.narrow import split_table
 from sparktop.report.ranks import ranks_table
@@ -34,6 +34,8 @@ _LEGEND = "latencies of the time in column 'last'; – is unknown, < and > are b
 def render(snapshot: Snapshot) -> str:
     """Return a snapshot as Markdown, without the addresses of the servers."""
     snapshot = current(snapshot)
+    head, first = _head(snapshot), (large.groups_table(snapshot), large.worst_table(snapshot))
+    omission, snapshot = large.omission(snapshot), large.narrowed(snapshot)
     backends, nodes = snapshot.backends, snapshot.nodes
     wrong = (
         fleet_tables.alerts(snapshot),
@@ -60,7 +62,9 @@ def render(snapshot: Snapshot) -> str:
     why = balance_tables.reasons(snapshot)
     happened = fleet_tables.events(snapshot, _EVENTS)
     blocks = [
-        "\n".join(_head(snapshot)),
+        "\n".join(head),
+        *("\n".join(_table_lines(table)) for table in first if table.rows),
+        *([omission] if omission else []),
         *("\n".join(_list_lines(table)) for table in wrong if table.rows),
         *("\n".join(_table_lines(table)) for table in figures if table.rows),
         *("\n".join(_list_lines(table)) for table in (limits, why, happened) if table.rows),

@@ -18,7 +18,7 @@ from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.text import clean
 from sparktop.panels.backend.loading import loading_words
-from sparktop.report import cell, fleets
+from sparktop.report import cell, fleets, large
 from sparktop.report.backend_tables import also_reported_words, rate_windows
 from sparktop.report.balance_tables import balance_lines
 from sparktop.report.current import current
@@ -52,6 +52,11 @@ def render(snapshot: Snapshot, width: int) -> str:
     """Return a snapshot as lines of text that are at most `width` cells wide."""
     snapshot = current(snapshot)
     lines = [*_head(snapshot, width), *_verdict_lines(snapshot, width), ""]
+    if large.is_large(snapshot):
+        for table in (large.groups_table(snapshot), large.worst_table(snapshot)):
+            lines += [*table_lines(table.columns, map(TextRow, table.rows), width), ""]
+        lines += [*wrap(large.omission(snapshot), width), ""]
+        snapshot = large.narrowed(snapshot)
     if snapshot.nodes:
         lines += [*table_lines(_NODE_COLUMNS, map(_node_row, snapshot.nodes), width), ""]
     if snapshot.backends:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field
 
-from sparktop.analysis.wall import DOWN, GRAVITY, Stated, Top, Wall, WallGroup
+from sparktop.analysis.wall import DOWN, Stated, Top, Wall, WallGroup
 from sparktop.graphics import numbers
 from sparktop.panels.board.wall.cells import legend
 from sparktop.panels.board.wall.lines import (
@@ -200,9 +200,8 @@ def _sum(groups: Sequence[WallGroup], name: str) -> float | None:
 
 def _states(groups: Sequence[WallGroup]) -> list[str]:
     """Return the states of all servers of some groups, the worst first."""
-    ranks = {state: rank for rank, state in enumerate(GRAVITY)}
-    states = [one.state for group in groups for one in group.servers]
-    return sorted(states, key=lambda state: ranks.get(state, len(ranks)))
+    servers = (one for group in groups for one in group.servers)
+    return [one.state for one in sorted(servers, key=lambda one: one.rank)]
 
 
 def _head(drawn: DrawnWall, wall: Wall, groups: Sequence[WallGroup], width: int, inside: int) -> None:
@@ -337,8 +336,7 @@ def _wrong(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> N
     wrong = [one for group in wall.groups for one in group.servers if one.state not in WELL]
     if room < _LEAST_WRONG or not wrong:
         return
-    ranks = {state: rank for rank, state in enumerate(GRAVITY)}
-    wrong.sort(key=lambda one: ranks.get(one.state, len(ranks)))
+    wrong.sort(key=lambda one: one.rank)
     columns = server_columns(wrong, width, grouped=True)
     count = f"{len(wrong):,} server{'s' * (len(wrong) > 1)}"
     drawn.rows += [[("─" * width, "border")], [label(" "), ("need attention", "accent"), label(f"  {count}")]]

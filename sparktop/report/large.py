@@ -1,0 +1,113 @@
+"""Reports of many servers: groups and lists of the worst come first, and details are of the worst only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sparktop.analysis.wall import DOWN, NODE_GRAVITY, Top, Wall, wall_of
+from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.snapshot import Snapshot
+from sparktop.report import cell
+from sparktop.report.table import Column, Kind, Table
+
+MOST = 40
+"""Servers or machines up to which a report has the details of all of them."""
+_DETAILED, _LISTED = 20, 10
+"""Servers and machines with details in a report of more, and servers in a list of the worst."""
+GROUP_COLUMNS = (
+    Column("group", Kind.NAME),
+    *(Column(title) for title in ("servers", "down", "gen tok/s", "run", "wait", "KV %", "TTFT p95")),
+    Column("balance", Kind.WORD),
+    Column("states", Kind.WORD),
+)
+WORST_COLUMNS = (
+    Column("list", Kind.WORD),
+    Column("name", Kind.NAME),
+    Column("figure"),
+    Column("group", Kind.NAME),
+)
+
+
+def is_large(snapshot: Snapshot) -> bool:
+    """Return whether a report of a snapshot has details of the worst servers and machines only."""
+    return max(len(snapshot.backends), len(snapshot.nodes)) > MOST
+
+
+def narrowed(snapshot: Snapshot) -> Snapshot:
+    """Return a large snapshot with its worst servers, machines and bad verdicts only; any other as it is."""
+    if not is_large(snapshot):
+        return snapshot
+    wall = wall_of(snapshot)
+    worst = sorted((one for group in wall.groups for one in group.servers), key=lambda one: one.rank)
+    names = {one.server.name for one in worst[:_DETAILED]}
+    nodes = {one.name for one in wall.nodes[:_DETAILED]}
+    return replace(
+        snapshot,
+        backends=tuple(one for one in snapshot.backends if one.name in names),
+        nodes=tuple(one for one in snapshot.nodes if one.name in nodes),
+        balance=tuple(one for one in snapshot.balance if one.bad),
+    )
+
+
+def omission(snapshot: Snapshot) -> str:
+    """Return a sentence on what a report of a large snapshot leaves out; "" for any other."""
+    if not is_large(snapshot):
+        return ""
+    counts = ((len(snapshot.backends), "servers"), (len(snapshot.nodes), "machines"))
+    words = " and ".join(f"{count:,} {noun}" for count, noun in counts if count > _DETAILED)
+    return f"Of {words}, details are those of the {_DETAILED} worst: --format json has all of them."
+
+
+def groups_table(snapshot: Snapshot) -> Table:
+    """Return a table of the groups of a large snapshot, the worst first; without rows for any other."""
+    rows = _group_rows(wall_of(snapshot)) if is_large(snapshot) else []
+    return Table("Groups", GROUP_COLUMNS, tuple(rows))
+
+
+def worst_table(snapshot: Snapshot) -> Table:
+    """Return a table of the servers and machines with the worst figures, by list; as `groups_table`."""
+    rows = _worst_rows(wall_of(snapshot)) if is_large(snapshot) else []
+    return Table("The worst", WORST_COLUMNS, tuple(rows))
+
+
+def _group_rows(wall: Wall) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [
+        (
+            cell.name(group.name),
+            f"{len(group.servers):,}",
+            f"{sum(state in DOWN for state in group.states):,}",
+            cell.rate(group.generation_tps),
+            cell.count(group.running),
+            cell.count(group.waiting),
+            cell.percent(group.kv_percent),
+            cell.duration(group.ttft_p95_s),
+            UNKNOWN if group.balance is None else group.balance.word.value,
+            _counted(group.states),
+        )
+        for group in wall.groups
+    ]
+    states = [one.state for one in wall.nodes]
+    if states:
+        down = f"{states.count(NODE_GRAVITY[0]):,}"
+        rows.append(("machines", f"{len(states):,}", down, *[UNKNOWN] * 6, _counted(states)))
+    return rows
+
+
+def _counted(states: Sequence[str]) -> str:
+    """Return each of the sorted states with its number: "2 unreachable, 58 busy"."""
+    return ", ".join(f"{count:,} {state}" for state, count in Counter(states).items())
+
+
+def _worst_rows(wall: Wall) -> list[tuple[str, ...]]:
+    shown = {Top.WAITING: cell.count, Top.KV: cell.percent, Top.TTFT: cell.duration}
+    rows: list[tuple[str, ...]] = [
+        (top.value, cell.name(one.server.name), shown[top](value), cell.name(one.server.group))
+        for top in (Top.WAITING, Top.KV, Top.TTFT)
+        for one, value in wall.tops.get(top, ())[:_LISTED]
+    ]
+    for node in wall.slow_nodes[:_LISTED]:
+        clock = UNKNOWN if node.sm_clock_mhz is None else f"{node.sm_clock_mhz:.0f} MHz"
+        rows.append((node.state, cell.name(node.name), clock, "machines"))
+    return rows

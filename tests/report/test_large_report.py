@@ -1,0 +1,67 @@
+"""Reports of hundreds of servers: groups and the worst come first, and details are of the worst."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparktop.commands.snapshot import render
+from sparktop.model.snapshot import Snapshot
+from sparktop.report.large import MOST, groups_table, is_large, narrowed, omission, worst_table
+from stage.fleet import RehearsedFleet
+from stage.rehearsal import Rehearsal
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Snapshot:
+    """Return 200 servers and 45 machines."""
+    return RehearsedFleet(200, 45).play(14).snapshot()
+
+
+def test_groups_come_first_and_the_worst_of_them_before_the_others(fleet: Snapshot) -> None:
+    """With servers, those that are down, and each state with its number; machines last."""
+    rows = groups_table(fleet).rows
+    assert rows[0][:3] == ("llama-70b", "24", "2")
+    assert rows[0][-1].startswith("2 unreachable, ")
+    assert rows[-1][0] == "machines"
+    assert sum(int(row[1]) for row in rows[:-1]) == 200
+
+
+def test_the_worst_are_named_with_figure_and_group(fleet: Snapshot) -> None:
+    """At most ten of each list, the highest first."""
+    rows = worst_table(fleet).rows
+    waiting = [row for row in rows if row[0] == "most waiting"]
+    assert 0 < len(waiting) <= 10
+    figures = [int(row[2]) for row in waiting]
+    assert figures == sorted(figures, reverse=True)
+    assert {row[3] for row in waiting} == {"glm-air"}
+
+
+def test_details_are_of_the_worst_and_the_report_says_so(fleet: Snapshot) -> None:
+    """Those that are down are among them."""
+    few = narrowed(fleet)
+    assert (len(few.backends), len(few.nodes)) == (20, 20)
+    assert {"llama-001", "llama-002"} <= {one.name for one in few.backends}
+    words = (
+        "Of 200 servers and 45 machines, details are those of the 20 worst: --format json has all of them."
+    )
+    assert omission(fleet) == words
+    for form in ("txt", "md"):
+        assert words in " ".join(render(fleet, form).split())
+
+
+@pytest.mark.parametrize("form", ["txt", "md"])
+def test_the_report_is_short_and_begins_with_the_groups(fleet: Snapshot, form: str) -> None:
+    """Before any server of its own; JSON has every server."""
+    text = render(fleet, form)
+    assert len(text.splitlines()) < 600
+    assert text.index("llama-70b") < text.index("llama-001")
+    assert all(f'"name": "{one.name}"' in render(fleet, "json") for one in fleet.backends[:3])
+
+
+def test_reports_of_few_servers_are_as_they_were() -> None:
+    """No further tables, and all servers in detail."""
+    few = Rehearsal(backends=4).play(3).snapshot()
+    assert not is_large(few)
+    assert narrowed(few) is few
+    assert (groups_table(few).rows, worst_table(few).rows, omission(few)) == ((), (), "")
+    assert len(few.backends) <= MOST
