@@ -19,12 +19,12 @@ procedure. Here the variances of levels are shrunk towards their mean (`shared_s
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
-from statistics import fmean, variance
+from statistics import fmean
 from typing import TypeVar
 
 from sparktop.sweep.compare.ratio import Ratio, Spread
 from sparktop.sweep.compare.series import Load
-from sparktop.sweep.terms.statistics import CONFIDENCE, combined_p
+from sparktop.sweep.terms.statistics import CONFIDENCE, combined_p, variance
 from sparktop.values import dataclass
 
 ERROR_RATE = 1 - CONFIDENCE

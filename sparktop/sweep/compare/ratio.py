@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import fmean, variance
+from statistics import fmean
 
 from sparktop.sweep.compare.series import Figure
 from sparktop.sweep.result.parts import LARGEST
-from sparktop.sweep.terms.statistics import CONFIDENCE, student_t, two_sided_t
+from sparktop.sweep.terms.statistics import CONFIDENCE, student_t, two_sided_t, variance
 from sparktop.values import dataclass
 
 LEAST_RUNS = 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from statistics import variance
 
 from sparktop.sweep.compare.findable import USUAL_SPREAD_PERCENT, Design, findable_percent, percent_words
 from sparktop.sweep.compare.proof import first_rate
@@ -13,6 +12,7 @@ from sparktop.sweep.plan.order import loads
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.terms.statistics import variance
 
 _ENOUGH_RUNS = 3
 _LEAST_FREEDOM = 4

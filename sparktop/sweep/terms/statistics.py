@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from functools import cache
-from statistics import NormalDist
+from statistics import NormalDist, fmean
 
 CONFIDENCE = 0.95
 P90_FROM, P95_FROM, P99_FROM = 36, 72, 368
@@ -15,6 +15,17 @@ _THIRD = 1 / 3
 _LEAST_OF_A_MEDIAN = 4
 _FRACTION_STEPS = 300
 _TINY = 1e-300
+
+
+def variance(values: Sequence[float]) -> float:
+    """Return the variance of a sample of at least two values, exactly 0 where all are equal.
+
+    The standard library computes with fractions, to the last bit, and takes twenty times as long.
+    """
+    if min(values) == max(values):
+        return 0.0
+    mean = fmean(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
+import statistics
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.sweep.terms.statistics import falling_shares, quantile, student_t, student_t_share, wilson
+from sparktop.sweep.terms.statistics import (
+    falling_shares,
+    quantile,
+    student_t,
+    student_t_share,
+    variance,
+    wilson,
+)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +65,14 @@ def test_the_least_numbers_are_where_an_interval_exists(share: float) -> None:
     """From so many values on the largest lies above the quantile in 97.5 % of samples."""
     least = {0.9: 36, 0.95: 72, 0.99: 368}[share]
     assert 1 - share**least >= 0.975 > 1 - share ** (least - 1)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=9))
+def test_a_variance_is_the_standard_librarys(values: list[float]) -> None:
+    """As exact fractions give it, within rounding; equal values have none."""
+    exact, largest = statistics.variance(values), max(map(abs, values))
+    assert variance(values) == pytest.approx(exact, rel=1e-9, abs=1e-24 * largest**2)
+    assert variance([values[0]] * len(values)) == 0.0
 
 
 def test_a_quantile_lies_straight_between_neighbours() -> None:
