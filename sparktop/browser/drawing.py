@@ -11,6 +11,7 @@ from sparktop.analysis.wall import Top
 from sparktop.browser.address import Kind, Page
 from sparktop.browser.markup import row_html
 from sparktop.browser.picture import Link, Picture, Section
+from sparktop.graphics.cells import fit
 from sparktop.model.balance import leading
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
@@ -76,6 +77,7 @@ _ZOOMED = {
     Kind.MACHINES: "machines",
     Kind.PROMETHEUS: "prometheus",
 }
+_PAIR = 2
 _EVENTS_HEIGHT = 3
 """Least rows of alerts and events."""
 _LOWER_EDGE = {
@@ -109,6 +111,8 @@ def draw(page: Page, snapshot: Snapshot, width: int) -> Picture:
     bands = list(_bands(drawn, alone=key))
     if key is None:
         bands.append((_events(snapshot, width),))
+    elif (steps := _neighbours(page, snapshot, width)) is not None:
+        bands.append((steps,))
     return around(bands, snapshot, width, title="" if key is None else _heading(key))
 
 
@@ -185,6 +189,30 @@ def _height_alone(key: PanelKey, snapshot: Snapshot) -> int:
         "prometheus": 2 * len({one.group for one in servers}),
     }
     return max(_ALONE_HEIGHT, _AROUND_LINES + min(_MOST_LINES, lines.get(key.kind, 0)))
+
+
+def _neighbours(page: Page, snapshot: Snapshot, width: int) -> Section | None:
+    """Return a section that leads to the servers, machines or routers before and after that of a page.
+
+    After the last one comes the first. Return None for other pages, and where there is only one.
+    """
+    known = {
+        Kind.BACKEND: [one.name for one in snapshot.backends],
+        Kind.NODE: [one.name for one in snapshot.nodes],
+        Kind.ROUTER: [one.name for one in snapshot.routers],
+    }
+    names = known.get(page.kind, [])
+    if page.name not in names or len(names) < _PAIR:
+        return None
+    place, half = names.index(page.name), width // 2
+    before, after = names[place - 1], names[(place + 1) % len(names)]
+    left, right = fit(f" ← {clean(before, 80)}", half), fit(f"{clean(after, 80)} → ", width - half, "right")
+    links = (
+        Link(Page(page.kind, before).path, f"before: {clean(before, 80)}", 0, 0, half, 2),
+        Link(Page(page.kind, after).path, f"after: {clean(after, 80)}", half, 0, width - half, 2),
+    )
+    rows: list[Row] = [[(left, "accent"), (right, "accent")], []]  # two rows, so that a finger finds it
+    return Section("Before and after", width, tuple(map(row_html, rows)), links)
 
 
 def _board_height(snapshot: Snapshot, width: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -15,7 +16,7 @@ from sparktop.browser.style import AUTO, style_sheet
 from sparktop.browser.widths import WIDTHS, shared_width
 from sparktop.colors.palette import shipped_palettes
 from tests.browser.conftest import HOSTILE, hostile_snapshot
-from tests.export.snapshots import snapshot
+from tests.export.snapshots import backend, snapshot
 
 ALLOWED = {"b", "i", "p", "a", "h2", "div", "section", "span"}
 BIDI = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -80,6 +81,19 @@ def test_a_page_of_hostile_names_has_no_element_of_theirs(kind: Kind) -> None:
     assert not BIDI.search(html)
     assert "<script>" not in html
     assert not Elements(html).attributes & {"style", "onload", "onclick", "onerror", "src"} - {"src"}
+
+
+def test_links_step_through_servers_and_machines() -> None:
+    """From each to the next in the order of the board, from the last to the first; a single one has none."""
+    shown = snapshot()
+    names = ("a", "b", "c")
+    three = replace(shown, backends=tuple(backend(name) for name in names))
+    for name, before, after in (("a", "c", "b"), ("c", "b", "a")):
+        last = draw(Page(Kind.BACKEND, name), three, 60).bands[-1][0]
+        assert [link.path for link in last.links] == [f"/backend/{before}", f"/backend/{after}"]
+        assert last.rows[0].index(f"← {before}") < last.rows[0].index(f"{after} →")
+    alone = replace(shown, backends=(backend("a"),))
+    assert "Before and after" not in draw(Page(Kind.BACKEND, "a"), alone, 60).html
 
 
 def test_the_form_for_the_token_escapes_where_it_leads() -> None:
