@@ -115,8 +115,11 @@ async def test_no_body_is_taken(start_agent: StartAgent, method: str, header: st
 
 
 async def test_a_pipeline_of_requests_is_cut(start_agent: StartAgent) -> None:
-    """One connection with hundreds of requests at once gets some answers and a refusal, then it ends."""
-    agent = await start_agent()
+    """One connection with hundreds of requests at once gets some answers and a refusal, then it ends.
+
+    The allowance of each second would add answers on a busy machine; here it is next to nothing.
+    """
+    agent = await start_agent(limits=Limits(connection_requests_per_s=0.001))
     async with watching(agent.port) as viewer:
         client = await connect(agent.port)
         await client.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n" * 400)
