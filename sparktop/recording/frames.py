@@ -19,7 +19,9 @@ EMPTY_LAST_BLOCK = b"\x01\x00\x00"
 """Ends a frame after any complete block, because frames have no checksum of their own."""
 MAX_WINDOW_LOG = 24
 """A frame that needs a window above 16 MiB is refused."""
-_WINDOW_LOG = 22
+WINDOW_LOG, SMALL_WINDOW_LOG = 22, 20
+"""Powers of 2: 4 MiB, or 1 MiB if a second of readings takes less: then it saves 3 MiB of memory and costs
+nothing, because successive pages resemble each other most."""
 _BLOCK_HEADER = 3
 _LONGEST_HEADER = 18
 _MAX_BLOCK = 128 << 10
@@ -35,14 +37,14 @@ MOST_DAMAGE = 1_000
 class FrameWriter:
     """Compresses the records of one frame."""
 
-    def __init__(self, level: int) -> None:
-        """Begin a frame of compression level `level` (1 to 19)."""
+    def __init__(self, level: int, window_log: int = WINDOW_LOG) -> None:
+        """Begin a frame of compression level `level` (1 to 19) with a window of 2^`window_log` bytes."""
         from sparktop.recording.zstandard import CompressionParameter, ZstdCompressor
 
         self._compressor = ZstdCompressor(
             options={
                 CompressionParameter.compression_level: level,
-                CompressionParameter.window_log: _WINDOW_LOG,
+                CompressionParameter.window_log: window_log,
                 CompressionParameter.checksum_flag: 0,
             }
         )

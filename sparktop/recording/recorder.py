@@ -271,7 +271,7 @@ class Recorder:
 
     def _begin_frame(self, instant: Instant, item: Item) -> None:
         from sparktop.recording.file import RecordingFile
-        from sparktop.recording.frames import FrameWriter
+        from sparktop.recording.frames import SMALL_WINDOW_LOG, WINDOW_LOG, FrameWriter
         from sparktop.recording.head import announced
 
         assert self._head is not None  # noqa: S101 - set when the thread starts
@@ -284,7 +284,8 @@ class Recorder:
             self._part_at = instant.at
             self._on_part(self._file.path)
         few = len(self._watch.backends) <= FEW_BACKENDS
-        self._frame = FrameWriter(self._level or (_FEW_LEVEL if few else _MANY_LEVEL))
+        level = self._level or (_FEW_LEVEL if few else _MANY_LEVEL)
+        self._frame = FrameWriter(level, SMALL_WINDOW_LOG if few else WINDOW_LOG)
         self._frame_bytes = 0
 
     def _is_part_due(self, instant: Instant) -> bool:

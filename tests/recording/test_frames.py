@@ -11,7 +11,14 @@ from types import SimpleNamespace
 import pytest
 
 from sparktop.recording import frames
-from sparktop.recording.frames import EMPTY_LAST_BLOCK, MAGIC, MOST_DAMAGE, FrameReader, FrameWriter
+from sparktop.recording.frames import (
+    EMPTY_LAST_BLOCK,
+    MAGIC,
+    MOST_DAMAGE,
+    SMALL_WINDOW_LOG,
+    FrameReader,
+    FrameWriter,
+)
 from sparktop.recording.head import Head, record_of_head
 from sparktop.recording.player import Recording
 from sparktop.recording.record import Record, decode, encode
@@ -192,3 +199,14 @@ def test_a_record_in_blocks_of_one_byte_is_decoded_a_few_times(
     found, reader = read(tmp_path / "a", MAGIC + bytes([0, 12 << 3]) + blocks + EMPTY_LAST_BLOCK)
     assert ([record.body for record in found], reader.damage) == ([bytes(3_000)], [])
     assert calls < len(text) - 2_900
+
+
+def test_a_small_window_is_written_into_the_frame_and_reads_the_same() -> None:
+    """A reader reserves what the frame asks for: 1 MiB; older parts of the frame are still read."""
+    dice = random.Random(1)  # noqa: S311 - bytes that do not compress
+    parts = [dice.randbytes(100_000) for _ in range(30)]
+    frame = FrameWriter(6, SMALL_WINDOW_LOG)
+    data = b"".join(frame.add(part) for part in parts) + frame.end()
+    assert data.startswith(MAGIC)
+    assert 10 + (data[5] >> 3) == SMALL_WINDOW_LOG == 20
+    assert ZstdDecompressor().decompress(data) == b"".join(parts)
