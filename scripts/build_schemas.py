@@ -49,7 +49,7 @@ MODELS = ("snapshot", "node", "engine", "router", "balance", "event", "limit", "
 MAPS = frozenset(
     {
         *("values", "finished", "poll_ms", "deployments", "stuck", "failures", "sent", "also_reported"),
-        *("throttled_percent", "bounds", "running_by_backend", "evidence", "sleep_state"),
+        *("throttled_percent", "bounds", "running_by_backend", "evidence", "sleep_state", "states"),
     }
 )
 """Keys whose objects have names as keys: any key is allowed."""

@@ -26,6 +26,7 @@ from sparktop.report.current import current
 from sparktop.report.fleets import fleets_json
 from sparktop.report.json_balance import balance_json
 from sparktop.report.json_node import fields_of, node_json
+from sparktop.report.large import groups_json
 from sparktop.report.ranks import ranks_json
 
 SCHEMA = "sparktop.snapshot/1"
@@ -86,6 +87,7 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
         "sparktop": __version__,
         "interval_s": snapshot.interval_s,
         "simulated": snapshot.simulated,
+        "groups": groups_json(snapshot),
         "nodes": [node_json(node) for node in snapshot.nodes],
         "backends": [_backend(backend) for backend in snapshot.backends],
         "routers": [_router(router) for router in snapshot.routers],

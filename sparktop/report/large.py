@@ -60,6 +60,24 @@ def omission(snapshot: Snapshot) -> str:
     return f"Of {words}, details are those of the {_DETAILED} worst: --format json has all of them."
 
 
+def groups_json(snapshot: Snapshot) -> list[dict[str, object]]:
+    """Return the groups of all servers as values for JSON, the worst first, with the number in each state."""
+    return [
+        {
+            "name": group.name,
+            "servers": len(group.servers),
+            "states": dict(Counter(group.states)),
+            "running": group.running,
+            "waiting": group.waiting,
+            "generation_tps": group.generation_tps,
+            "kv_cache_percent": group.kv_percent,
+            "ttft_p95_ms": None if group.ttft_p95_s is None else 1000 * group.ttft_p95_s,
+            "balance": None if group.balance is None else group.balance.word.value,
+        }
+        for group in wall_of(snapshot).groups
+    ]
+
+
 def groups_table(snapshot: Snapshot) -> Table:
     """Return a table of the groups of a large snapshot, the worst first; without rows for any other."""
     rows = _group_rows(wall_of(snapshot)) if is_large(snapshot) else []

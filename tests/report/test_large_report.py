@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from sparktop.commands.snapshot import render
@@ -65,3 +67,13 @@ def test_reports_of_few_servers_are_as_they_were() -> None:
     assert narrowed(few) is few
     assert (groups_table(few).rows, worst_table(few).rows, omission(few)) == ((), (), "")
     assert len(few.backends) <= MOST
+
+
+def test_json_has_each_group_with_its_states(fleet: Snapshot) -> None:
+    """The worst first; what is not known is null, and the states add up to the servers."""
+    groups = json.loads(render(fleet, "json"))["groups"]
+    assert [one["name"] for one in groups] == [row[0] for row in groups_table(fleet).rows[:-1]]
+    assert all(sum(one["states"].values()) == one["servers"] for one in groups)
+    assert groups[0]["states"]["unreachable"] == 2
+    idle = next(one for one in groups if one["name"] == "phi")
+    assert (idle["running"], idle["ttft_p95_ms"]) == (0.0, None)

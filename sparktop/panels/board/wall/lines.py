@@ -22,8 +22,8 @@ _COUNT, _FIGURES = 6, 35
 """Cells of the number of servers of a group, and of its figures, with the blanks between them."""
 _WORD, _VERDICT = 12, 34
 """Cells of a verdict in a word, and with its period and loss."""
-_WIDE = 120
-"""Cells of a group's line from which on its verdict has figures."""
+_NARROW, _WIDE = 70, 120
+"""Cells of a group's line from which on it has a verdict, and from which on that has figures."""
 _LONGEST_NAME = 28
 _LEAST_SERVER = 14
 """Least cells of a server's name, if it is as long: figures are left out first."""
@@ -49,20 +49,21 @@ class GroupColumns:
     cells: int
     """Of the strip with a cell for each server."""
     verdict: int
-    """0 where no group is judged."""
+    """0 where no group is judged, or there is no room."""
 
     @property
     def heading(self) -> Row:
         """The row above the groups."""
-        words = f" {fit('group', self.name)} {fit('state of each', self.cells + _COUNT)}"
+        state = "state of each" if self.cells + _COUNT > len("state of each") else "state"
+        words = f" {fit('group', self.name)} {fit(state, self.cells + _COUNT)}"
         words += f"{'run':>6}{'wait':>6}{'KV':>6}{'tok/s':>8}{'TTFT p95':>9}"
-        return fit_row([label(f"{words}  {'balance' if self.verdict else ''}")], self.width)
+        return fit_row([label(f"{words}  balance" if self.verdict else words)], self.width)
 
 
 def group_columns(wall: Wall, width: int) -> GroupColumns:
     """Return the widths of the columns of the groups of a wall in lines of `width` cells."""
     judged = any(group.balance is not None for group in wall.groups)
-    verdict = 0 if not judged else _WORD if width < _WIDE else _VERDICT
+    verdict = 0 if not judged or width < _NARROW else _WORD if width < _WIDE else _VERDICT
     room = width - 2 - _COUNT - _FIGURES - (verdict and verdict + 2)
     longest = max((cell_width(group_name(group.name)) for group in wall.groups), default=0)
     name = max(8, min(longest, _LONGEST_NAME, (room * 3) // 5))

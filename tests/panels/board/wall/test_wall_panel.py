@@ -39,6 +39,15 @@ def test_many_servers_are_a_wall_at_every_size(fleet: Snapshot, size: tuple[int,
     assert PanelKey("machines", "") in keys
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_no_heading_is_cut(fleet: Snapshot, size: tuple[int, int]) -> None:
+    """Columns without room are left out, with their headings."""
+    heading = next(row for row in lines(Scene(fleet, *size)) if "tok/s TTFT" in row)
+    assert "TTFT p95" in heading
+    assert "…" not in heading
+    assert ("balance" in heading) is (size[0] > 60)
+
+
 @pytest.mark.parametrize("preset", [Preset.COMPACT, Preset.ONE])
 def test_other_views_have_no_wall(fleet: Snapshot, preset: Preset) -> None:
     """The table and one backend stay what they are."""
