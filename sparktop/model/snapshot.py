@@ -347,9 +347,8 @@ class NodeView:
 
     name: str
     via: str
-    """How the node is read: "local", "agent" or "ssh"."""
-    sample: NodeSample | None = None
-    """The newest good sample."""
+    """How the node is read: "local", "agent", "ssh" or "prometheus"."""
+    sample: NodeSample | None = None  # the newest good one
     identity: NodeIdentity = field(default_factory=NodeIdentity)
     failure: Failure | None = None
     failing_since: datetime | None = None
@@ -362,6 +361,7 @@ class NodeView:
     """Percent of the last minute by throttle reason, of the GPU with the highest share."""
     gpus_lost: tuple[LostGpu, ...] = ()
     """GPUs that do not answer, although the driver lists them or earlier samples had them."""
+    scrape: Scrape | None = None  # the Prometheus that its samples come from
 
     @property
     def ok(self) -> bool:

@@ -54,6 +54,7 @@ def _node(view: NodeView) -> NodeView:
         failing_since=view.failing_since,
         age_s=view.age_s,
         speed=view.speed,
+        scrape=view.scrape,
     )
 
 

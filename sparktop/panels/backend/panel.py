@@ -9,7 +9,6 @@ from sparktop.analysis.verdict import balance_cost
 from sparktop.graphics import numbers
 from sparktop.graphics.scale import Top, top_without_spikes, widest_top
 from sparktop.model.balance import Balance
-from sparktop.model.fleet import Scrape
 from sparktop.model.limit import LimitKind
 from sparktop.model.progress import Progress
 from sparktop.model.snapshot import BackendState, BackendView
@@ -39,10 +38,9 @@ from sparktop.panels.parts.graph import (
 )
 from sparktop.panels.parts.roles import WORD_ROLES, alarm, state_role, wait_role
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
+from sparktop.panels.parts.scraped import scraped
 from sparktop.values import dataclass
 
-LATE_SCRAPES = 2.5
-"""A sample through a Prometheus is late when it is older than this many scrapes."""
 _MIN_TOP_TPS = 10.0
 _MIN_TOP_LOAD = 4.0
 _STANDING_ROLES = {Progress.STILL: "warn", Progress.SUSPECT: "warn", Progress.STUCK: "bad"}
@@ -303,13 +301,6 @@ def _trouble(view: BackendView) -> Row:
     return []
 
 
-def _scraped(scrape: Scrape, age_s: float | None) -> Row:
-    """Return which Prometheus a server is read from, and the age of its newest sample."""
-    old = "no sample yet" if age_s is None else f"{numbers.age(age_s)} old"
-    late = age_s is not None and age_s > LATE_SCRAPES * scrape.every_s
-    return [(f" {scrape.source} every {scrape.every_s:g} s, {old} ", "warn" if late else "muted")]
-
-
 def footnote(view: BackendView, *, on_board: bool = False) -> tuple[Row, Row]:
     """Return the texts of the frame's lower edge: (for the left, for the right).
 
@@ -331,7 +322,7 @@ def footnote(view: BackendView, *, on_board: bool = False) -> tuple[Row, Row]:
         return trouble, []
     poll = [] if view.poll_ms is None else [(f" {view.poll_ms:.0f} ms ", "muted")]
     if view.scrape is not None:
-        poll = _scraped(view.scrape, view.age_s)
+        poll = scraped(view.scrape, view.age_s)
     if on_board and view.limited_by is not None:
         return limit_note(view.limited_by), poll if view.limited_by.kind is LimitKind.UNKNOWN else []
     where = f"on {', '.join(view.nodes)}" if view.nodes else ""

@@ -20,6 +20,7 @@ from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.graph_grid import Graph
 from sparktop.panels.parts.roles import state_role
 from sparktop.panels.parts.rows import Row, in_role, row_width, spread_row
+from sparktop.panels.parts.scraped import read_by
 
 _EMPTY = NodeSample(at=0.0)
 
@@ -77,7 +78,7 @@ def drawn_node_detail(
         title=name_tab("node", view.name),
         state=state_run(view),
         about=about(view),
-        status=[label(f" {' · '.join(part for part in (view.via, view.identity.reader_label) if part)} ")],
+        status=read_by(view, view.identity.reader_label),
         footnote=footnote(view),
         note=driver,
     )

@@ -32,6 +32,7 @@ from sparktop.panels.parts.gpu_figures import (
 )
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow, area_rows, caption
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role, row_width
+from sparktop.panels.parts.scraped import read_by
 
 _EMPTY = NodeSample(at=0.0)
 _GIB = 2**30
@@ -244,7 +245,7 @@ def figure_rows(view: NodeView, width: int, height: int) -> list[Row]:
     """Return at most `height` rows with the node's values, the most important first."""
     sample = view.sample or _EMPTY
     gpus = _gpu_rows(view, sample, width)
-    network = _network(sample.network) if view.sample else []
+    network = _network(sample.network) if sample.network or (view.sample and not view.scrape) else []
     headroom = _headroom(view, sample.memory, width)
     memory, cpu = _memory(sample.memory, width), _cpu(sample, width)
     rows = [gpus[0], memory, cpu, *network[:1], headroom, *gpus[1:], *network[1:2]]
@@ -372,7 +373,7 @@ def node_panel(
         title=name_tab("node", view.name),
         state=state_run(view),
         about=about(view),
-        status=[label(f" {view.via} ")],
+        status=read_by(view),
         footnote=footnote(view),
         note=key_tab("P", "processes"),
         fitted=True,

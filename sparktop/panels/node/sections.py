@@ -119,8 +119,11 @@ def _core(index: int, percent: float, width: int) -> Row:
 
 
 def _nothing(view: NodeView, words: str) -> Row:
-    """Return the text `words` (such as "no interface") as a row; "–" before the node's first sample."""
-    return [label("–" if view.sample is None else words)]
+    """Return the text `words` (such as "no interface") as a row; "–" where that is not known.
+
+    It is not before the node's first sample, nor through a Prometheus.
+    """
+    return [label("–" if view.sample is None or view.scrape is not None else words)]
 
 
 def _sensors(sensors: Sequence[SensorReading], width: int) -> list[Row]:

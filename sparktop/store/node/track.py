@@ -73,7 +73,7 @@ class NodeTrack:
         self._trend_at: float | None = None
         self._failed = False
         """True from a failure to the next sample."""
-        self.view = NodeView(target.name, target.via)
+        self.view = NodeView(target.name, target.via, scrape=target.scrape)
 
     def set_thresholds(self, thresholds: NodeThresholds) -> None:
         """Judge later samples by `thresholds`."""

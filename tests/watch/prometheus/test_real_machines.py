@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from sparktop.model.fleet import FleetNode
+from sparktop.panels.node.panel import figure_rows
+from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.scraped import read_by
 from sparktop.store import Store
 from tests.sources.installed import installed
 from tests.watch.prometheus.scraped import (
@@ -74,6 +78,10 @@ async def test_exporters_are_joined_to_machines_and_servers_are_placed_on_them(t
     nodes = {one.name: one for one in shown.nodes}
     assert set(nodes) == set(wall)
     assert nodes["spark-1"].via == "prometheus"
+    assert re.fullmatch(r" main every 1 s, \d+ s old ", row_text(read_by(nodes["spark-1"])))
+    text = "".join(row_text(row) for row in figure_rows(nodes["spark-1"], 60, 9))
+    assert "headroom  38.0 GiB" in text
+    assert "no network" not in text
     sample = nodes["spark-1"].sample
     assert sample is not None
     assert sample.memory.unified
