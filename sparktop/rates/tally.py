@@ -8,7 +8,6 @@ make a rate negative or cause a spike.
 from __future__ import annotations
 
 import math
-from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping
 from operator import add, attrgetter
@@ -16,6 +15,7 @@ from operator import add, attrgetter
 from sparktop.model.counter_figures import CounterFigure, How
 from sparktop.model.engine import LANE_COUNTERS, EngineSample, Histogram, LaneSample
 from sparktop.model.snapshot import NO_LATENCY, Latency
+from sparktop.rates.packed import PackedTally, packed
 from sparktop.rates.quantiles import difference, histogram_latency, merge
 from sparktop.values import dataclass, replace
 
@@ -55,6 +55,14 @@ class Tally:
     histograms: Mapping[str, Histogram]
     """Total of each latency histogram, by name in `LATENCIES`, from any beginning: only differences count. A
     histogram that no engine core reports is absent."""
+
+    def counter(self, name: str) -> float | None:
+        """Return the total of a counter; None if the tally lacks it."""
+        return self.counters.get(name)
+
+    def histogram(self, name: str) -> Histogram:
+        """Return the total of a histogram that the tally has."""
+        return self.histograms[name]
 
 
 def lane_counters(lane: LaneSample) -> dict[str, float]:
@@ -183,17 +191,15 @@ class Window:
 
     def __init__(self) -> None:
         self._recent: deque[Tally] = deque()
-        self._past: deque[Tally] = deque()
+        self._past: deque[PackedTally] = deque()
         self._reported_since: dict[str, float] = {}
         """By counter name: monotonic time since which every tally has had the counter."""
         self._bounds_since: dict[str, float] = {}
         """By histogram name: monotonic time since which every tally has had the histogram with its current
         bounds."""
-        self._packs: dict[str, tuple[Histogram, Histogram]] = {}
-        """By histogram name: the newest one of the past before and after it was packed."""
-        self._latencies: dict[str, tuple[Histogram, Histogram, Latency]] = {}
-        """By latency name: the histograms at the start and at the end of the window, and the latency computed
-        from them (cached)."""
+        self._latencies: dict[str, tuple[float, float, Histogram, Latency]] = {}
+        """By latency name: count and sum at the start of the window, the histogram at its end, and the
+        latency computed from them (cached)."""
 
     def __len__(self) -> int:
         return len(self._recent) + len(self._past)
@@ -205,7 +211,7 @@ class Window:
 
     def clear(self) -> None:
         """Remove all tallies and cached results, as after a restart of the server."""
-        known = (self._reported_since, self._bounds_since, self._packs, self._latencies)
+        known = (self._reported_since, self._bounds_since, self._latencies)
         for kept in (self._recent, self._past, *known):
             kept.clear()
 
@@ -219,19 +225,11 @@ class Window:
         self._recent.append(tally)
         while self._recent[0].at < tally.at - short_s:
             old = self._recent.popleft()
-            if not self._past or old.at - self._past[-1].at >= LIVE_SPAN_S:
-                self._past.append(replace(old, histograms=self._packed(old.histograms)))
+            before = self._past[-1] if self._past else None
+            if before is None or old.at - before.at >= LIVE_SPAN_S:
+                self._past.append(packed(old.at, old.counters, old.histograms, before))
         while self._past and self._past[0].at < tally.at - max(LATENCY_WINDOW_S, short_s) - EDGE_SLACK_S:
             self._past.popleft()
-
-    def _packed(self, histograms: Mapping[str, Histogram]) -> Mapping[str, Histogram]:
-        """Return histograms with counts in a third of the memory; one that stays is packed once."""
-        for name, histogram in histograms.items():
-            known = self._packs.get(name)
-            if known is None or known[0] is not histogram:
-                packed = Histogram(histogram.bounds, array("d", histogram.cumulative), histogram.sum)
-                self._packs[name] = histogram, packed
-        return {name: self._packs[name][1] for name in histograms}
 
     def _note_since(self, before: Tally | None, tally: Tally) -> None:
         counters = before.counters if before else {}
@@ -247,12 +245,13 @@ class Window:
             for name, total in tally.histograms.items()
         }
 
-    def _oldest(self, since: float) -> Tally | None:
+    def _oldest(self, since: float) -> Tally | PackedTally | None:
         """Return the oldest tally at or after the monotonic time `since`, or None if all tallies are older.
 
         The search begins at the oldest tally, because the result is usually near it.
         """
-        kept = self._past if self._past and self._past[-1].at >= since else self._recent
+        past = bool(self._past) and self._past[-1].at >= since
+        kept: deque[PackedTally] | deque[Tally] = self._past if past else self._recent
         for tally in kept:
             if tally.at >= since:
                 return tally
@@ -285,8 +284,8 @@ class Window:
         if newest is None or name not in newest.counters:
             return None
         oldest = self._oldest(max(newest.at - window_s - EDGE_SLACK_S, self._reported_since[name])) or newest
-        span_s = newest.at - oldest.at
-        return (newest.counters[name] - oldest.counters[name], span_s) if span_s > 0 else None
+        span_s, before = newest.at - oldest.at, oldest.counter(name)
+        return (newest.counters[name] - before, span_s) if span_s > 0 and before is not None else None
 
     def figure(self, of: CounterFigure, rate_s: float, least_s: float, ratio_s: float) -> float | None:
         """Return the value of `of`, a metric computed from one counter, or from the ratio of two counters.
@@ -311,12 +310,13 @@ class Window:
         newest = self.newest
         if newest is None or name not in newest.counters:
             return None
-        later = newest
+        later: Tally | PackedTally = newest
         for tally in self._back():
-            if later.at - tally.at > MISSED_INTERVALS * interval_s or name not in tally.counters:
+            before = tally.counter(name)
+            if later.at - tally.at > MISSED_INTERVALS * interval_s or before is None:
                 return None
             if newest.at - tally.at >= LIVE_SPAN_S:
-                return (newest.counters[name] - tally.counters[name]) / (newest.at - tally.at)
+                return (newest.counters[name] - before) / (newest.at - tally.at)
             later = tally
         return None
 
@@ -335,19 +335,19 @@ class Window:
         span_s = newest.at - oldest.at
         if span_s <= 0:
             return NO_LATENCY
-        first = oldest.histograms[name]
+        first = oldest.histogram(name)
         cached = self._latencies.get(name)
-        if cached is not None and cached[0] is first and cached[1] is total:
+        if cached is not None and cached[:2] == (first.count, first.sum) and cached[2] is total:
             # Nothing entered or left the window since the last call: request latencies between requests.
-            return replace(cached[2], window_s=span_s)
+            return replace(cached[3], window_s=span_s)
         observed = difference(total, first)
         if observed is None:
             return NO_LATENCY
         reported = histogram_latency(observed, span_s)
-        self._latencies[name] = (first, total, reported)
+        self._latencies[name] = (first.count, first.sum, total, reported)
         return reported
 
-    def _back(self) -> Iterator[Tally]:
+    def _back(self) -> Iterator[Tally | PackedTally]:
         """Yield all tallies except the newest one, in the order from new to old."""
         recent = reversed(self._recent)
         next(recent, None)
