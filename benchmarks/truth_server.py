@@ -36,6 +36,8 @@ from truth_schedule import FixedPace, Stream, Timetable, pace_from
 
 _BACKLOG = 4096
 _BOOK_SENTENCES = 4000
+_PARSED_AT_ONCE = 4
+"""Requests, at 20 to 40 µs each."""
 _WORDS = (
     *("the river", "a quiet harbour", "every lamp", "the old map", "some distant bell", "her garden"),
     *("remembers", "crosses", "follows", "turns towards", "keeps", "leaves behind"),
@@ -204,9 +206,12 @@ class TruthServer:
         self._set_timer()
 
     def _look(self) -> None:
-        while self._inbox:
+        """Parse some reads; the sockets are read and stamped again before the others are parsed."""
+        for _ in range(min(len(self._inbox), _PARSED_AT_ONCE)):
             connection, at, data = self._inbox.popleft()
             connection.look(at, data)
+        if self._inbox:
+            self._loop.call_soon(self._look)
 
     def _set_timer(self) -> None:
         due_at = self._timetable.due_at()
