@@ -20,7 +20,10 @@ USUAL_SPREAD_PERCENT = 6.5
 """Standard deviation between identical runs on DGX Sparks (6.5 to 6.9 %), used where none was measured."""
 _POWER = 0.8
 _MOST_RUNS = 50
-_MOST_PERCENT = 100_000.0
+_LARGEST_EXPONENT = math.log1p(100_000.0 / 100)
+"""Differences whose logarithm is larger count as impossible to detect."""
+_MOST_SHOWN_PERCENT = 100.0
+"""A difference above this is not stated as one that runs can show: they differ too much for a comparison."""
 _WELCH_SHARE = 0.8
 """Average degrees of freedom of Welch's test for runs of equal variance, as a share of the maximum."""
 
@@ -45,21 +48,23 @@ def findable_percent(design: Design, spread_percent: float) -> float | None:
     if design.runs < 2 or spread_percent <= 0:  # noqa: PLR2004 - no test is possible
         return None
     error = math.log1p(spread_percent / 100) * math.sqrt(2 / design.runs)
-    try:
-        return 100 * math.expm1(_needed(design) * error)
-    except OverflowError:
-        return None
+    exponent = _needed(design) * error
+    return 100 * math.expm1(exponent) if exponent < _LARGEST_EXPONENT else None
 
 
 def could_show_words(found: CouldShow) -> str:
-    """Return a sentence such as "5 runs with a spread of 3.0 % can show differences of +6.2 % or more".
+    """Return a sentence such as "5 or more runs with a spread of 3 % can show differences of +6.2 % or more".
 
-    For single runs, the sentence states that they show no difference.
+    For single runs, and for runs with a large spread, the sentence states that they show no difference.
     """
-    if found.percent is None or found.spread_percent is None:
+    if found.spread_percent is None:
         return "single runs show no difference, however large"
+    if found.percent is None or found.percent > _MOST_SHOWN_PERCENT:
+        return (
+            f"the runs differ too much from each other, by {found.spread_percent:.0f} %, to show differences"
+        )
     least = percent_words(found.percent)
-    spread = f"{found.runs} runs with a spread of {found.spread_percent:.1f} %"
+    spread = f"{found.runs} or more runs with a spread of {found.spread_percent:.1f} %"
     return f"{spread} can show differences of {least} or more"
 
 

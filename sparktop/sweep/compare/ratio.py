@@ -136,11 +136,11 @@ def _ends(figure: Figure) -> tuple[float, float]:
 
 
 def _over_one(value: float) -> float:
-    return LARGEST if value * LARGEST < 1 else 1 / value
+    return LARGEST if value * LARGEST < 1 else min(LARGEST, 1 / value)
 
 
 def _interval(difference: float, half: float) -> tuple[float, float]:
     try:
-        return math.exp(difference - half), math.exp(difference + half)
+        return math.exp(difference - half), min(math.exp(difference + half), LARGEST)
     except OverflowError:  # the values of the runs differ too much for any conclusion
         return 0.0, LARGEST

@@ -181,7 +181,7 @@ def _verdict(rows: Sequence[DifferenceRow], could_show: Mapping[str, CouldShow])
         limit = next(
             (one for name, one in could_show.items() if METRICS[name].title == chosen[0].title), None
         )
-        found = "" if limit is None or limit.percent is None else f" ({could_show_words(limit)})"
+        found = "" if limit is None or limit.spread_percent is None else f" ({could_show_words(limit)})"
         return f"{in_sentence(chosen[0].title)}: {_rest_words(rest, 'level')}{found}{also}"
     words = [*parts, *([_rest_words(rest, "more")] if rest else [])]
     also = _of_first_token(both, lengths=lengths) if chosen[0].more_is_better else ""

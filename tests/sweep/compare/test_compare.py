@@ -20,6 +20,7 @@ from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.compare.references import load_reference
 from sparktop.sweep.compare.series import Figure, Load, LoadShape, Series, SeriesLevel
 from sparktop.sweep.result.comparison import ComparisonResult, ComparisonRow
+from sparktop.sweep.result.parts import LARGEST
 from tests.sweep.made_results import made_series
 
 FAST, SLOW = (110.0, 111.0, 112.0), (100.0, 101.0, 102.0)
@@ -300,3 +301,12 @@ def test_the_words_for_no_winner_stand_once() -> None:
     ]
     for words in (NO_DIFFERENCE, NO_WINNER, NONE_OF_LEADERS):
         assert [one for one in written if one.endswith(words)] == [words]
+
+
+def test_an_interval_too_wide_for_a_number_is_bounded() -> None:
+    """Two runs that differ a hundredfold: the comparison holds values that a result file can store."""
+    ratio = ratio_of(Figure(45.0, (0.5, 90.0)), Figure(0.5, (0.5, 0.5)))
+    assert ratio is not None
+    assert ratio.ci95 is not None
+    assert ratio.ci95[1] <= LARGEST
+    assert ratio.inverse().ci95 is not None

@@ -8,9 +8,10 @@ import pytest
 
 from sparktop.panels.sweep.topology import topology_screen
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.findable import Design, findable_percent, runs_needed
+from sparktop.sweep.compare.findable import Design, could_show_words, findable_percent, runs_needed
 from sparktop.sweep.compare.resolution import resolution_words
 from sparktop.sweep.plan.plan import Plan, SweepTarget
+from sparktop.sweep.result.comparison import CouldShow
 from sparktop.sweep.view.topologies import topologies
 from tests.sweep.made_results import made_level, made_series, made_sweep
 
@@ -110,3 +111,16 @@ def test_a_plan_says_what_its_runs_can_show() -> None:
     earlier = made_sweep(("a", [made_level(2), made_level(4), made_level(8)]))
     words = resolution_words(plan(3), [earlier])
     assert "if they spread 1.0 % (as yours did)" in words
+
+
+def test_runs_that_differ_too_much_show_no_difference() -> None:
+    """No sentence states a difference of thousands of percent as one that the runs can show."""
+    wide = CouldShow(runs=2, levels=3, error_rate_percent=1.0, spread_percent=78.5, percent=5932.0)
+    assert could_show_words(wide) == (
+        "the runs differ too much from each other, by 78 %, to show differences"
+    )
+    assert could_show_words(wide.model_copy(update={"percent": None})) == could_show_words(wide)
+    close = wide.model_copy(update={"spread_percent": 3.0, "percent": 6.2})
+    assert could_show_words(close).startswith("2 or more runs with a spread of 3.0 % can show differences of")
+    single = could_show_words(wide.model_copy(update={"spread_percent": None, "percent": None}))
+    assert single == "single runs show no difference, however large"

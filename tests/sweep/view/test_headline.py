@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from sparktop.model.sweep_view import Rank
 from sparktop.sweep.formats import json_file, markdown
 from sparktop.sweep.formats.written import sweep_report
@@ -179,7 +182,45 @@ def test_no_winner_names_the_largest_lead_as_chance() -> None:
     """A lead that no test shows is there with its doubt."""
     result = targets((80, 101, 140), (100, 101, 102), (100, 101, 102))
     found = findings(result).headline or ""
-    assert found.startswith("no difference between the targets is shown in decode, TTFT or prefill; ")
+    assert found == (
+        "b +6 % decode at c = 1 may be chance: the runs differ too much to decide; "
+        "no difference between the targets is shown in TTFT or prefill"
+    )
+
+
+def test_a_target_that_beats_some_but_not_all_is_no_winner() -> None:
+    """A target that beats one of two others in the only metric: no metric is without a difference."""
+    made = [level(4, 99, 100, 101), level(4, 60, 88, 130), level(4, 79, 80, 81)]
+    result = made_sweep(*((name, [decoding_only(one)]) for name, one in zip("abc", made, strict=True)))
+    lead = "a +8 % decode at c = 4 may be chance: the runs differ too much to decide"
+    assert findings(result).headline == lead
+    assert f"**`a`{lead[1:]}.**" in sweep_report(result, "post")
+
+
+def decoding_only(made: LevelResult) -> LevelResult:
+    """Return the level without a prefill rate and without TTFT."""
+    return made.model_copy(update={"prefill_tps": None, "ttft_ms": None})
+
+
+_RATES = st.lists(st.sampled_from((0.5, 50.0, 51.0, 90.0, 100.0, 300.0)), min_size=1, max_size=3)
+_LEVEL = st.tuples(st.sampled_from((1, 4)), _RATES)
+_TARGET = st.lists(_LEVEL, min_size=1, max_size=2, unique_by=lambda one: one[0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(_TARGET, min_size=2, max_size=4))
+def test_any_targets_have_a_headline(found: Sequence[Sequence[tuple[int, list[float]]]]) -> None:
+    """Whatever was measured, each format has an answer, and the headline is not contradictory."""
+    made = [
+        (f"t{number}", [decoding_only(level(at, *rates)) for at, rates in levels])
+        for number, levels in enumerate(found)
+    ]
+    result = made_sweep(*made)
+    words = findings(result).headline or ""
+    assert words
+    assert "no difference between the targets is shown in decode" not in words or "decode at" not in words
+    assert sweep_report(result, "post").startswith("## ")
+    assert sweep_report(result, "md")
 
 
 def test_a_search_is_answered_by_its_range() -> None:

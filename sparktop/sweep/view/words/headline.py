@@ -344,18 +344,26 @@ def _without_winner(
         alike = [level for level in leading if level.leaders == leading[-1].leaders]
         return f"{who} lead {_where(alike, first.levels, compared)}: {NONE_OF_LEADERS}"
     even = [one for one in metrics if all(not level.beats and level.winner is None for level in one.levels)]
-    *most, last = [_title(one) for one in even]
-    words = f"no difference between the targets is shown in {', '.join(most)}{' or ' if most else ''}{last}"
     leads = [level for level in first.levels if level.ahead is not None and _percent(level) is not None]
     level = max(leads, key=lambda one: abs(_percent(one) or 0.0), default=None)
     floor = first.noise_floor_percent
     if level is None or level.ahead is None or abs(_percent(level) or 0.0) <= floor:
-        return words
-    why = f"single runs: {NOT_CERTAIN}" if level.significant is None else NOT_CERTAIN
+        none = "" if first in even else f"no target wins in {_title(first)}"
+        return "; ".join(filter(None, (none, _no_difference(even))))
     lead = (
         f"{name(level.ahead)} {signed(_percent(level) or 0.0)} {_title(first)} at {_place(level, compared)}"
     )
-    return f"{lead} ({why})" if level.significant is None else f"{words}; {lead} ({why})"
+    if level.significant is None:
+        return f"{lead} (single runs: {NOT_CERTAIN})"
+    others = _no_difference([one for one in even if one is not first])
+    return "; ".join(filter(None, (f"{lead} may be chance: the runs differ too much to decide", others)))
+
+
+def _no_difference(metrics: Sequence[ComparedMetric]) -> str:
+    """Return a text which states that no difference is shown in `metrics`; "" for none."""
+    titles = [_title(one) for one in metrics]
+    words = " or ".join(filter(None, (", ".join(titles[:-1]), *titles[-1:])))
+    return f"no difference between the targets is shown in {words}" if words else ""
 
 
 def _percent(level: ComparedLevel) -> float | None:
