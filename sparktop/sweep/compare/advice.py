@@ -6,7 +6,7 @@ A part is a list of neighbouring levels (concurrencies) with the same winner and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 from sparktop.model.load import LoadKind
@@ -102,14 +102,26 @@ def not_shown(metric: ComparedMetric, part: _Part) -> str:
 
     If a lead may be chance, the text also states how many runs would be enough to show that it is real.
     """
+    if chance := by_chance(metric, part):
+        return chance
+    return _no_winner(part) if any(one.beats for one in part) and not leaders(part) else NO_DIFFERENCE
+
+
+def by_chance(metric: ComparedMetric, part: _Part, name: Callable[[str], str] = str) -> str:
+    """Return the largest lead that may be chance, and how many runs would decide it; "" for none.
+
+    `name` escapes the targets' names for the output format.
+    """
     level, limit = _lead(metric, part), metric.could_show
     needed = None if level is None or limit is None else _runs_needed(level, limit)
     if level is None or limit is None or needed is None:
-        return _no_winner(part) if any(one.beats for one in part) and not leaders(part) else NO_DIFFERENCE
+        return ""
     where = f" at c{level.concurrency}" if len(part) > 1 else ""
-    lead = f"{level.ahead}'s {signed(level.lead_percent or 0.0)} against {level.rival}{where} may be chance"
-    who = "a single run" if limit.runs == 1 else f"{limit.runs} runs"
-    if needed <= limit.runs:
+    ahead, rival = name(level.ahead or ""), name(level.rival or "")
+    lead = f"{ahead}'s {signed(level.lead_percent or 0.0)} against {rival}{where} may be chance"
+    made = min((one.runs for one in level.values if one is not None and one.runs), default=limit.runs)
+    who = "a single run" if made == 1 else f"{made} runs"
+    if needed <= made:
         return f"{lead} ({who} differ too much from each other to decide)"
     usual = "" if limit.spread_percent is not None else f" if they spread {USUAL_SPREAD_PERCENT:.1f} %"
     return f"{lead} ({who} cannot decide it, {needed} would{usual})"

@@ -24,17 +24,19 @@ _FLOOR_PERCENT = 3.0
 def independent_engines(series: Sequence[Series]) -> Iterator[IndependentEngines]:
     """Compare the token rate of each router among `series` with the highest rate that its engines allow.
 
-    A router is left out if neither one of its engines nor a similar engine was measured alone.
+    A router is left out if neither one of its engines nor a similar engine was measured alone. Series of the
+    router's own source come first; others stand in where these have no level that fits.
     """
     for routed in series:
-        alone = _alone(routed, series)
-        metrics = main_metrics(routed.metrics() & {name for one in alone for name in one.metrics()})
-        if not alone or not metrics or not metrics[0].endswith("_tps") or metrics[0] == "prefill_tps":
-            continue
-        levels = tuple(_levels(routed, alone, series, metrics[0]))
-        if levels:
-            names = tuple(one.name for one in alone)
-            yield IndependentEngines(metric=metrics[0], routed=routed.name, alone=names, levels=levels)
+        elsewhere = [one for one in series if one.source != routed.source]
+        for alone in (_alone(routed, series), _alone(routed, elsewhere)):
+            metrics = main_metrics(routed.metrics() & {name for one in alone for name in one.metrics()})
+            if not alone or not metrics or not metrics[0].endswith("_tps") or metrics[0] == "prefill_tps":
+                continue
+            if levels := tuple(_levels(routed, alone, series, metrics[0])):
+                names = tuple(one.name for one in alone)
+                yield IndependentEngines(metric=metrics[0], routed=routed.name, alone=names, levels=levels)
+                break
 
 
 def engines_sentences(found: Sequence[IndependentEngines]) -> Iterator[str]:

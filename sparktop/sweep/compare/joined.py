@@ -48,9 +48,10 @@ def joined(named: Sequence[NamedResult]) -> SweepResult:
     known = [end for end in ends if end is not None]
     broken = [one for one in parts if one.status != "done"]
     series = [
-        replace(line, source=f"{index} {one.stem}")  # another file's server is never "the same server"
-        for index, (one, part) in enumerate(zip(named, parts, strict=True))
-        for line in series_of(part)
+        # Another file's server is never "the same server"; behind a router it has its name in its own file.
+        replace(line, name=names[index][line.name], source=f"{index} {one.stem}")
+        for index, one in enumerate(named)
+        for line in series_of(one.result)
     ]
     return parts[0].model_copy(
         update={

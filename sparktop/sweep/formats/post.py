@@ -14,7 +14,7 @@ from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.text import names_in_words
 from sparktop.report.document.grid import Cell, Grid, Outside, rows_in_markdown
 from sparktop.report.markdown import code
-from sparktop.sweep.compare.advice import signed
+from sparktop.sweep.compare.advice import by_chance, signed
 from sparktop.sweep.compare.best_level import main_rate
 from sparktop.sweep.compare.compare import compare, comparison_of
 from sparktop.sweep.compare.series import Series, series_of
@@ -95,6 +95,8 @@ def _sentences(
     for one in () if found.topologies is None else found.topologies.metrics:
         if one.metric in {rate, "ttft_due_ms", "ttft_ms"}:
             more.append(f"{one.title}: {won_words(one)}")
+            chance = by_chance(one, [level for level in one.levels if level.winner is None], code)
+            more += [chance] if chance and one.metric == rate else []
     costs = router_costs(result, comparison)
     yield from filter(None, map(_sentence_each, ([*more, *_published(series, beside)], costs)))
     if not doubtful:

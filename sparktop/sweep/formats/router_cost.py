@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from sparktop.model.text import names_in_words
 from sparktop.report.document.prose import plain
 from sparktop.report.markdown import code
-from sparktop.sweep.compare.independent import made_of
 from sparktop.sweep.formats.servers import router_words
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.comparison import ComparisonResult, EnginesLevel, IndependentEngines
@@ -20,6 +19,8 @@ from sparktop.sweep.view.marks import UNBALANCED, marks_of
 _LEAST_STARVED = 5.0
 """A backend that starved for a smaller share of the time, in percent, is not mentioned."""
 _WHOLE = 100.0
+_NOISE_PERCENT = 3.0
+"""A router that reaches at least 97 % loses nothing beyond noise."""
 
 
 def router_costs(result: SweepResult, comparison: ComparisonResult | None) -> Iterator[str]:
@@ -36,12 +37,14 @@ def router_costs(result: SweepResult, comparison: ComparisonResult | None) -> It
 def _of_bound(target: TargetResult, levels: Sequence[LevelResult], found: IndependentEngines) -> str:
     """Return how much a router makes of what its engines make alone, and why it is less."""
     reached = [(one.percent, one) for one in found.levels if one.percent is not None]
-    alone, rate = code(made_of(found)), f"{in_sentence(METRICS[found.metric].title)} rate"
+    alone, rate = _independent(found), f"{in_sentence(METRICS[found.metric].title)} rate"
     if not reached:
         return f"What {router_words(target)} costs is not known: no level has its {rate}"
     percents = sorted(round(percent) for percent, _ in reached)
     share = f"{percents[0]} %" if percents[0] == percents[-1] else f"{percents[0]} to {percents[-1]} %"
-    words = f"{router_words(target)} reaches {share} of the {rate} of {alone}: {_sure(reached)}"
+    places = [f"c{one.concurrency}" for _, one in reached]
+    where = places[0] if len(places) == 1 else f"{places[0]} to {places[-1]}"
+    words = f"At {where}, {router_words(target)} reaches {share} of the {rate} of {alone}: {_sure(reached)}"
     lossy = [(percent, one) for percent, one in reached if one.significant is not False and percent < _WHOLE]
     if not lossy:
         return words
@@ -52,6 +55,20 @@ def _of_bound(target: TargetResult, levels: Sequence[LevelResult], found: Indepe
     return f"{words}. Where most is lost, at c{worst.concurrency}: {why}"
 
 
+def _independent(found: IndependentEngines) -> str:
+    """Return in words which servers without a router a router is compared with, and their load."""
+    names, count = list(dict.fromkeys(found.alone)), len(found.alone)
+    servers = names_in_words([code(name) for name in names])
+    if len(names) < count:
+        servers = f"{count} independent servers like {servers}"
+    return f"{servers}, each with {_part(count)} of the requests"
+
+
+def _part(count: int) -> str:
+    """Return the share of one of several servers in words."""
+    return {2: "half", 3: "a third", 4: "a quarter"}.get(count, f"1/{count}")
+
+
 def _sure(reached: Sequence[tuple[float, EnginesLevel]]) -> str:
     """Return where a router loses tokens beyond chance, such as "it loses 12 % at c4 and 24 % at c8"."""
     lost = [(percent, one) for percent, one in reached if one.significant and percent < _WHOLE]
@@ -59,7 +76,9 @@ def _sure(reached: Sequence[tuple[float, EnginesLevel]]) -> str:
         return f"it loses {names_in_words([f'{_WHOLE - p:.0f} % at c{one.concurrency}' for p, one in lost])}"
     if all(one.significant is None for _, one in reached):
         return "single runs, no test possible"
-    return "a loss beyond chance and noise is not shown"
+    if min(percent for percent, _ in reached) < _WHOLE - _NOISE_PERCENT:
+        return "whether that is a loss is not certain, because the runs differ too much"
+    return "no loss is shown"
 
 
 def _unknown(target: TargetResult, levels: Sequence[LevelResult]) -> str:
@@ -70,7 +89,9 @@ def _unknown(target: TargetResult, levels: Sequence[LevelResult]) -> str:
         if isinstance(lost := (level.balance or {}).get("lost_percent"), float)
     ]
     if not losses:
-        alone = "measure one of its servers alone under the same load, too"
+        count = len({name for level in levels for name in level.known_servers})
+        share = f"with {_part(count)} of the requests" if count > 1 else "under the same load"
+        alone = f"measure one of its servers alone {share}, too"
         return f"What {router_words(target)} costs is not known: {alone}"
     lost, level = max(losses, key=lambda one: one[0])
     words = (

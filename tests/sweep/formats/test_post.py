@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from sparktop.cli import main
+from sparktop.sweep.compare.joined import NamedResult, joined
 from sparktop.sweep.compare.references import load_reference
 from sparktop.sweep.formats.post import MOST_LINES
 from sparktop.sweep.formats.privacy import SweepPrivacy
 from sparktop.sweep.formats.written import sweep_report
+from sparktop.sweep.result.figures import Rate
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult, Validity
 from sparktop.sweep.result.store import save
 from tests.sweep.formats.full_results import full_sweep
@@ -108,12 +110,69 @@ def test_a_router_has_its_loss_and_the_cause() -> None:
     post = post_of(routed_sweep(balance, split=({"alpha": 3, "omega": 1}, {"alpha": 2, "omega": 2})))
     cost = next(one for one in paragraphs(post) if "reaches" in one)
     assert cost.startswith(
-        "`proxy` (LiteLLM, least-busy) reaches 33 % of the decode rate of `2 × alpha at c/2`"
+        "At c2 to c4, `proxy` (LiteLLM, least-busy) reaches 33 % of the decode rate of "
+        "2 independent servers like `alpha`, each with half of the requests: it loses"
     )
     assert "it loses 67 % at c2 and 67 % at c4" in cost
     assert "oscillating, a swing every 9 s, `omega` starved 23 % of the time, 50 to 75 % of each run" in cost
     assert "`alpha` starved" not in cost
     assert "cooldown" in cost
+
+
+def test_a_router_is_held_against_the_server_of_its_own_file_first() -> None:
+    """Two files with the same names: each router is compared with the server measured beside it."""
+    first, other = routed_sweep(), routed_sweep(step=0.2)
+    other = other.model_copy(update={"targets": (other.targets[0], slower(other.targets[1]))})
+    post = post_of(joined([NamedResult("before", first), NamedResult("after", other)]))
+    cost = next(one for one in paragraphs(post) if "reaches" in one)
+    assert "At c2 to c4, `proxy@before` (LiteLLM, least-busy) reaches 33 % of " in cost
+    assert "like `alpha@before`" in cost
+    assert "like `alpha@after`" in cost
+    only = other.model_copy(update={"targets": other.targets[:1]})
+    post = post_of(joined([NamedResult("before", first), NamedResult("after", only)]))
+    assert "`proxy@after` (LiteLLM, least-busy) reaches" in post
+
+
+def slower(target: TargetResult) -> TargetResult:
+    """Return the target with levels that decode twice as slowly as in `routed_sweep`."""
+    levels = tuple(made_level(concurrency, step=0.2) for concurrency in (1, 2, 4))
+    return target.model_copy(update={"levels": levels})
+
+
+def test_a_loss_that_the_runs_cannot_show_is_not_denied() -> None:
+    """Far below the bound with runs that differ: the post says that they differ, not that nothing is lost."""
+    scattered = routed_sweep()
+    proxy, alpha = scattered.targets
+    wild = Rate.of_runs([4.0, 12.0, 40.0])
+    levels = tuple(one.model_copy(update={"decode_tps": wild}) for one in proxy.levels)
+    alone = tuple(
+        one.model_copy(update={"decode_tps": Rate.of_runs([20.0, 21.0, 22.0])}) for one in alpha.levels
+    )
+    targets = (proxy.model_copy(update={"levels": levels}), alpha.model_copy(update={"levels": alone}))
+    post = post_of(scattered.model_copy(update={"targets": targets, "comparison": None}))
+    assert "whether that is a loss is not certain, because the runs differ too much" in post
+
+
+def test_a_lead_that_may_be_chance_says_how_many_runs_decide_it() -> None:
+    """Beside the levels that are won stands what more runs could show."""
+    rates = {"one": (100.0, 112.0, 124.0), "two": (98.0, 100.0, 104.0)}
+    level = made_level(4)
+    made = [
+        (name, [level.model_copy(update={"decode_tps": Rate.of_runs(runs)})]) for name, runs in rates.items()
+    ]
+    assert "`one`'s +11 % against `two` may be chance (3 runs cannot decide it, " in post_of(
+        made_sweep(*made)
+    )
+
+
+def test_doubts_name_their_levels() -> None:
+    """Who sees a "?" in the table finds the level beside the reason."""
+    fast = [made_level(at, step=0.2) for at in (2, 4)]
+    doubted = fast[0].model_copy(update={"validity": (Validity(code="throttled", message="x"),)})
+    result = made_sweep(("fast", [doubted, fast[1]]), ("slow", [made_level(at, step=0.3) for at in (2, 4)]))
+    post = post_of(result)
+    assert "throttled (1 of 4 levels: `fast` c2)" in post
+    assert "(in doubt at c = 2: throttled)" in paragraphs(post)[0]
 
 
 def test_a_loss_without_a_visible_cause_says_so() -> None:
@@ -125,7 +184,7 @@ def test_a_loss_without_a_visible_cause_says_so() -> None:
 def test_a_router_as_fast_as_its_engines_loses_nothing() -> None:
     """No loss is claimed, and no cause named."""
     cost = next(one for one in paragraphs(post_of(routed_sweep(step=0.1))) if "reaches" in one)
-    assert "a loss beyond chance and noise is not shown" in cost
+    assert cost.endswith("each with half of the requests: no loss is shown.")
     assert "Where most is lost" not in cost
 
 
@@ -133,7 +192,9 @@ def test_a_router_without_its_engines_has_an_unknown_cost() -> None:
     """The post names the remedy; a loss that the balance knows is stated."""
     both = routed_sweep()
     alone = both.model_copy(update={"targets": both.targets[:1]})
-    assert "costs is not known: measure one of its servers alone" in post_of(alone)
+    assert "costs is not known: measure one of its servers alone with half of the requests, too" in post_of(
+        alone
+    )
     lossy = routed_sweep({"verdict": "starved", "lost_percent": 11.6})
     post = post_of(lossy.model_copy(update={"targets": lossy.targets[:1]}))
     assert "loses about 12 % of the tokens to uneven load at c2 (starved)" in post

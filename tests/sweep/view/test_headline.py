@@ -170,12 +170,16 @@ def test_the_winner_of_several_targets() -> None:
 
 
 def test_a_win_that_may_only_seem_to_be_one_says_so() -> None:
-    """Hidden tokens make decode look faster; a doubt that made the level slower changes nothing."""
-    for code, end in (("hidden_tokens", " (doubt: hidden tokens)"), ("throttled", "")):
+    """A doubt of the winner's level stands after the win; where others have none, with the level."""
+    for code, word in (("hidden_tokens", "hidden tokens"), ("throttled", "throttled")):
         doubt = (Validity(code=code, message="x"),)
-        fast = [level(4, 124, 125, 126).model_copy(update={"validity": doubt})]
-        result = made_sweep(("a", [level(4, 100, 101, 102)]), ("b", fast))
-        assert findings(result).headline == f"b wins at every level: +24 % decode{end}"
+        fast = [level(at, 124, 125, 126).model_copy(update={"validity": doubt}) for at in (4, 8)]
+        slow = [level(at, 100, 101, 102) for at in (4, 8)]
+        found = findings(made_sweep(("a", slow), ("b", fast))).headline
+        assert found == f"b wins at every level: +24 % decode (in doubt: {word})"
+        half = [fast[0], level(8, 124, 125, 126)]
+        found = findings(made_sweep(("a", slow), ("b", half))).headline
+        assert found == f"b wins at every level: +24 % decode (in doubt at c = 4: {word})"
 
 
 def test_no_winner_names_the_largest_lead_as_chance() -> None:

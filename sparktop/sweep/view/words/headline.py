@@ -24,14 +24,10 @@ from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.run.slo.judgement import quantile_interval
 from sparktop.sweep.terms.definitions import DUE_LATENCIES, METRICS, in_sentence
 from sparktop.sweep.terms.doubts import (
-    CACHE_HITS,
     CLIENT_LAG,
-    COUNT_MISMATCH,
     FOREIGN_TRAFFIC,
-    HIDDEN_TOKENS,
     LATE_SENDS,
     QUEUE_LIMITED,
-    SHORT_OUTPUT,
     THROTTLED,
 )
 from sparktop.sweep.view.marks import marks_of
@@ -49,8 +45,6 @@ _MOST_FAILED = 0.01
 NOT_CERTAIN = "not certain"
 _SLOWING = {CLIENT_LAG, LATE_SENDS, THROTTLED, FOREIGN_TRAFFIC, QUEUE_LIMITED}
 """Doubts of a level that may have made it slower than its server is."""
-_FLATTERING = {CACHE_HITS, COUNT_MISMATCH, HIDDEN_TOKENS, SHORT_OUTPUT}
-"""Doubts of a level that may make it look faster than its server is: a win with one says so."""
 
 
 def headline(
@@ -269,17 +263,27 @@ def _of_comparison(result: SweepResult, compared: Topologies, name: Callable[[st
         return _without_winner(metrics, compared, name)
     beside = [one for one in metrics[1:] if one.metric in {"ttft_ms", "e2e_due_ms"}]
     return "; ".join(
-        _win(winner, first, beside, compared, name) + _flattered(result, winner, first) for winner in winners
+        _win(winner, first, beside, compared, name) + _win_doubt(result, winner, first) for winner in winners
     )
 
 
-def _flattered(result: SweepResult, winner: str, metric: ComparedMetric) -> str:
-    """Return why a winner's lead may only seem to be one, " (doubt: hidden tokens)"; "" without a reason."""
-    won = {one.point for one in metric.levels if one.winner == winner}
-    levels = [level for target in result.targets if target.name == winner for level in target.levels]
-    marks = [mark for level in levels if level.point in won for mark in marks_of(level)]
-    word = next((mark.word for mark in marks if mark.code in _FLATTERING), None)
-    return "" if word is None else f" (doubt: {word})"
+def _win_doubt(result: SweepResult, winner: str, metric: ComparedMetric) -> str:
+    """Return why a win is in doubt, and where, " (in doubt at c = 4: hidden tokens)"; "" without a reason."""
+    won = {(one.point, one.depth) for one in metric.levels if one.winner == winner}
+    levels = [
+        level
+        for target in result.targets
+        if target.name == winner
+        for level in target.in_order()
+        if (level.point, level.depth) in won and level.error is None
+    ]
+    doubted = [level for level in levels if _doubts(level)]
+    if not doubted:
+        return ""
+    words = dict.fromkeys(_doubts(level)[0] for level in doubted)
+    places = names_in_words(list(dict.fromkeys(level.point.label for level in doubted)))
+    where = "" if len(doubted) == len(levels) else f" at {places}"
+    return f" (in doubt{where}: {', '.join(words)})"
 
 
 def _win(
