@@ -114,7 +114,7 @@ def write_found(watch: Watch, name: str, seconds: float) -> int:
     import asyncio
 
     from sparktop.commands.observation import observe, why_nothing
-    from sparktop.config.found import check_origin, found_toml
+    from sparktop.config.found import check_origin, found_toml, without_router
     from sparktop.config.schema import check
 
     path = None if name == "-" else Path(name)
@@ -124,7 +124,10 @@ def write_found(watch: Watch, name: str, seconds: float) -> int:
                 f"--write-config takes FILE.toml, not '{clean(name, 100)}': TARGETs stand before it"
             )
         if path.exists():
-            raise ConfigError(f"{clean(path, 300)} exists: name another file, or - to print it")
+            raise ConfigError(
+                f"{clean(path, 300)} exists: edit or remove it, or name another file "
+                "(--write-config FILE.toml), or - to print it"
+            )
         check_file(path)
     check_origin(watch)
     snapshot, interrupted, targets = asyncio.run(observe(watch, seconds))
@@ -142,5 +145,6 @@ def write_found(watch: Watch, name: str, seconds: float) -> int:
         write_file(path, text)
         shown = clean(path, 300)
         start = "sparktop" if name == FILE_NAME else f"sparktop --config {shown}"
-        tell(f"{shown}: written: {_summary(found)}; look at it, then start: {start}")
+        tell(f"{shown}: written: {_summary(found)}; edit it, then start: {start}")
+    tell(without_router(targets) or "")
     return _INTERRUPTED if interrupted else 0

@@ -74,6 +74,14 @@ def found_toml(targets: Sequence[Target], snapshot: Snapshot) -> str:
     return "\n".join([head, *("\n".join([*block, ""]) for block in blocks)])
 
 
+def without_router(targets: Sequence[Target]) -> str | None:
+    """Return a line for the user if `targets` are several servers without a router; else None."""
+    servers = sum(isinstance(one, BackendTarget) and one.scrape is None for one in targets)
+    if servers < 2 or any(isinstance(one, RouterTarget) for one in targets):  # noqa: PLR2004 - several
+        return None
+    return "no router was found: if these servers are behind one, add its address, such as HOST:4000"
+
+
 def _machines(target: BackendTarget, view: BackendView | None, snapshot: Snapshot) -> tuple[str, ...]:
     """Return the machines of a backend: those of its target, else those on which a process of it runs."""
     if target.nodes or (view is not None and view.nodes):
@@ -149,8 +157,8 @@ def _backend(target: BackendTarget, view: BackendView | None, nodes: tuple[str, 
     elif view is not None and view.slots is not None:
         yield f"#slots = {view.slots}"
     elif view is not None and view.engine == "vllm":
-        yield "# How many requests it runs at once (--max-num-seqs): vLLM does not report it."
-        yield "#slots = 256"
+        yield "# How many requests it runs at once: its --max-num-seqs, which vLLM does not report, for the ?."
+        yield "#slots = ?"
     if view is not None and view.failure is not None and view.failure.kind is FailureKind.UNAUTHORIZED:
         yield _KEY_HINT
         yield '#api_key_env = "VLLM_API_KEY"'

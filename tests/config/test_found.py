@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from sparktop.commands.config import write_found
-from sparktop.config.found import check_origin, found_toml
+from sparktop.config.found import check_origin, found_toml, without_router
 from sparktop.config.schema import check
 from sparktop.errors import ConfigError, UsageError
 from sparktop.model.failure import Failure, FailureKind
@@ -120,6 +121,23 @@ def test_every_commented_setting_is_valid() -> None:
     assert watch.routers[1].backends == tuple(one.name for one in BACKENDS)
 
 
+def test_slots_that_nobody_reports_are_not_guessed() -> None:
+    """Uncommented without a number, the line is refused: a wrong number would pass for a measured one."""
+    view = BackendView("a", BACKENDS[0].url, "", engine="vllm")
+    text = found_toml(BACKENDS[:1], replace(SNAPSHOT, backends=(view,)))
+    assert "#slots = ?" in text.splitlines()
+    with pytest.raises(ConfigError, match=r"^x.toml"):
+        check(Path("x.toml"), text.replace("#slots", "slots"))
+
+
+def test_servers_without_their_router_are_mentioned() -> None:
+    """A router is found only where its address is among the targets; one server needs none."""
+    words = without_router((*NODES, *BACKENDS))
+    assert words is not None
+    assert words.startswith("no router was found: ")
+    assert without_router(BACKENDS[:1]) is without_router((*BACKENDS, ROUTERS[0])) is None
+
+
 def test_nothing_found_is_an_error() -> None:
     """An empty file would only hide that."""
     with pytest.raises(ConfigError, match=r"^nothing was found to write: name TARGETs$"):
@@ -139,7 +157,7 @@ def test_a_file_is_not_overwritten_and_needs_a_name(tmp_path: Path) -> None:
     """Both are found out before anything is watched."""
     path = tmp_path / "mine.toml"
     path.write_text("", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"mine.toml exists: name another file, or - to print it$"):
+    with pytest.raises(ConfigError, match=r"mine.toml exists: edit or remove it, or name another file \("):
         write_found(Watch(), str(path), 0.1)
     with pytest.raises(UsageError, match=r"takes FILE.toml, not '10.0.0.1:8000': TARGETs stand before it$"):
         write_found(Watch(), "10.0.0.1:8000", 0.1)

@@ -32,10 +32,11 @@ def server_facts(result: SweepResult) -> Iterator[str]:
 def machine_facts(result: SweepResult) -> Iterator[str]:
     """Yield one line of Markdown with all machines that computed; nothing if none is known.
 
-    Such as "4 × NVIDIA DGX Spark, NVIDIA GB10, driver 580.95".
+    Such as "4 × NVIDIA DGX Spark, NVIDIA GB10, driver 580.95"; a single machine has no number.
     """
     known = {name: words for target in result.targets for name, words in target.machines.items()}
-    parts = [f"{count} × {plain(words)}" for words, count in Counter(known.values()).items()]
+    counts = Counter(known.values()).items()
+    parts = [f"{count} × {plain(words)}" if count > 1 else plain(words) for words, count in counts]
     if parts:
         yield "; ".join(parts)
 

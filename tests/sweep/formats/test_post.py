@@ -90,7 +90,7 @@ def test_the_answer_comes_first_then_what_was_measured() -> None:
     post = post_of(result.model_copy(update={"targets": (first, *result.targets[1:])}))
     answer, compared, levels, doubts, *_ = paragraphs(post)
     assert answer.startswith("**`fast` wins")
-    assert "1 × NVIDIA DGX Spark, NVIDIA GB10, driver 580.95" in compared
+    assert "Machines: NVIDIA DGX Spark, NVIDIA GB10, driver 580.95; NVIDIA DGX Spark, " in compared
     assert "`fast`: vLLM 0.32.0, 2 machines." in compared
     assert "100 tokens in, 4 out, burst, 3 runs a level; 2026-03-22" in compared
     assert "Decode: `fast` best at c2 (+50 % against `slow`)." in levels
