@@ -99,7 +99,7 @@ def rhythm(balance: Balance) -> Rule:
         "rhythm",
         (
             Check(
-                "score",
+                "rhythm score",
                 swing.score,
                 least,
                 digits=1,
@@ -237,7 +237,7 @@ def convoys(balance: Balance) -> Rule:
 def _full_times(found: Convoys | None) -> tuple[Check, ...]:
     return (
         Check(
-            "all there",
+            "full times",
             None if found is None else found.full_times,
             limits.CONVOY_TIMES,
             meaning="separate times with nearly all requests at the backends"
@@ -260,7 +260,7 @@ def _full_times(found: Convoys | None) -> tuple[Check, ...]:
 def _part_times(found: Convoys | None, window_s: float) -> tuple[Check, ...]:
     return (
         Check(
-            "half there",
+            "half-full times",
             None if found is None else found.part_times,
             limits.CONVOY_TIMES,
             meaning="separate times with about half of them",

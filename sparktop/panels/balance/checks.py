@@ -11,7 +11,7 @@ from sparktop.panels.parts.rows import Row, fit_row, row_width
 from sparktop.panels.parts.sentences import wrapped
 from sparktop.values import dataclass
 
-_NAME, _VALUE, _LIMIT = 17, 8, 9
+_NAME, _VALUE, _LIMIT = 17, 8, 14
 _LONG_MS = 1000
 """Widths in cells of a check's name, value and limit, which stand before its explanation."""
 _BESIDE = 30
@@ -45,7 +45,7 @@ class Question:
         right: Row = [
             label(f"{check.name} "),
             (value_text(check), "text" if check.value is not None else "muted"),
-            label(f" {limit_text(check)}"),
+            label(f", {needed}" if (needed := _needed(check)) else ""),
         ]
         gap = width - row_width(left) - row_width(right)
         if gap < 1:
@@ -80,7 +80,7 @@ def _check_rows(check: Check, width: int) -> list[Row]:
         (sign, role),
         (fit(check.name, _NAME), "text"),
         figure(value_text(check).rjust(_VALUE), known=check.value is not None),
-        label(f" {limit_text(check)}", _LIMIT),
+        label(f" {_needed(check)}", _LIMIT),
     ]
     indent = row_width(row) + 1
     if width - indent >= _BESIDE:
@@ -93,6 +93,12 @@ def _check_rows(check: Check, width: int) -> list[Row]:
         fit_row(row, width),
         *(fit_row([label(f"    {line}")], width) for line in wrapped(check.meaning, width - 4)),
     ]
+
+
+def _needed(check: Check) -> str:
+    """Return a check's limit for the screen: "needs ≥ 3" unless the value meets it; "" without a limit."""
+    limit = limit_text(check)
+    return f"needs {limit}" if limit and not check.holds else limit
 
 
 def value_text(check: Check) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -91,7 +92,7 @@ def test_a_rhythm_must_be_clearer_where_nobody_knows_how_long_a_request_lives() 
     """The limit of the score rises without a lifetime, and for more than two backends."""
 
     def limit(balance: Balance) -> str:
-        return next(limit_text(check) for check in questions(balance)[2].rule.checks if check.name == "score")
+        return next(limit_text(check) for check in questions(balance)[2].rule.checks if check.name == "rhythm score")
 
     assert limit(found("leastbusy-c16")) == "≥ 1"
     assert limit(replace(found("leastbusy-c16"), e2e_s=None)) == "≥ 2.5"
@@ -168,6 +169,17 @@ def test_folded_it_shows_the_deciding_check_of_each_question(name: str, width: i
         len(screen) < 0.75 * len(evidence_screen(balance, shown, width, 24, folded=False))
         or len(screen) == 24
     )
+
+
+def test_a_limit_that_is_not_met_is_written_as_what_is_needed() -> None:
+    """No row states an inequality that is false, as "0 ≥ 3" would."""
+    shown = traced("shuffle-c64")
+    text = "\n".join(row_text(row) for row in evidence_screen(shown.balance[0], shown, 100, 60, folded=False))
+    checks = [check for question in questions(shown.balance[0]) for check in question.rule.checks]
+    for check in checks:
+        if check.limit is not None:
+            words = f"{'' if check.holds else 'needs '}{limit_text(check)}"
+            assert re.search(rf"{re.escape(value_text(check))}\s+{words}", text), check
 
 
 def test_the_deciding_check_is_the_first_that_fails_else_the_first() -> None:
