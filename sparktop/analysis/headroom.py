@@ -41,6 +41,15 @@ LEAST_STEPS = 7
 """With fewer steps, no trend is claimed."""
 CLAIM_T = 3.3
 """A trend is claimed when the sum of the steps is at least this many standard errors from 0."""
+PLENTY = 0.25
+"""Above this share of the machine's memory, free memory is plenty: a fall must have lasted for a while."""
+BEGIN_S = 60.0
+"""The first seconds of a fall of plenty of memory do not count: programs that start take many GiB within a
+minute and stop then."""
+EXPECTED = 2.0
+"""A fall of plenty of memory is expected to go on for this multiple of the time after `BEGIN_S`."""
+_PAUSE_S = 30.0
+"""A fall without a trend for longer than this is a new one afterwards."""
 _SLOT_INTERVALS = 1.25
 """A time slot lasts at least this many sampling intervals, so that slow sampling leaves no slot empty."""
 _GIB = 2**30
@@ -80,6 +89,29 @@ def trend(series: Series, end: float, interval_s: float = 1.0) -> Trend | None:
         if found is not None:
             return None if _came_back(series, stretches) else found
     return None
+
+
+class Fall:
+    """How long free memory has been falling."""
+
+    def __init__(self) -> None:
+        """Start without a fall."""
+        self._since: float | None = None
+        self._last = -math.inf
+
+    def note(self, at: float, found: Trend | None) -> None:
+        """Note the trend `found` of the time `at` (monotonic seconds), None where there is none."""
+        if found is not None and found.slope < 0:
+            if self._since is None or at - self._last > _PAUSE_S:
+                self._since = at - found.window_s
+            self._last = at
+        elif at - self._last > _PAUSE_S or found is not None:
+            self._since = None
+
+    def reaches(self, seconds: float) -> bool:
+        """Return whether the fall has lasted long enough to expect that it goes on for `seconds`."""
+        lasted_s = 0.0 if self._since is None else self._last - self._since
+        return seconds <= EXPECTED * (lasted_s - BEGIN_S)
 
 
 def _claimed(stretches: Sequence[Sequence[_Point]]) -> Trend | None:

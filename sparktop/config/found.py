@@ -157,7 +157,7 @@ def _backend(target: BackendTarget, view: BackendView | None, nodes: tuple[str, 
     elif view is not None and view.slots is not None:
         yield f"#slots = {view.slots}"
     elif view is not None and view.engine == "vllm":
-        yield "# How many requests it runs at once: its --max-num-seqs, which vLLM does not report, for the ?."
+        yield "# How many requests it runs at once: write its --max-num-seqs, which vLLM does not report."
         yield "#slots = ?"
     if view is not None and view.failure is not None and view.failure.kind is FailureKind.UNAUTHORIZED:
         yield _KEY_HINT

@@ -217,7 +217,9 @@ ALERTS: Mapping[str, Explained] = {
         "P: which process grows? Lower --gpu-memory-utilization",
     ),
     "headroom-limit": Explained(
-        "as it falls now, headroom reaches its critical limit within 15 minutes", "P: which process grows?"
+        "as it falls now, headroom reaches its critical limit within 30 minutes (critical: 5); while more "
+        "than a quarter of the memory is free, a fall of a minute is not enough",
+        "P: which process grows?",
     ),
     "swap-in": Explained(
         f"{_NODE.swap_in_warn_mib_per_s:g} MiB/s or more come back from swap: everything waits for the disk",

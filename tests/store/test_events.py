@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -203,6 +204,7 @@ def test_a_trend_that_comes_and_goes_does_not_flap() -> None:
         falls = second < 60 and second % 20 < 10
         trend = Headroom(-1e7, 60.0, 1000.0, 8 * GIB) if falls else Headroom(limit_bytes=8 * GIB)
         track.view = replace(track.view, sample=machine(second, 20), headroom=trend)
+        track.limit_in_s = 1000.0 if falls else math.inf
         judge_node(book, NODE, track, NodeThresholds(), Instant(second, EPOCH))
     assert [(event.phase, event.at_s) for event in log.view()] == [(Phase.BEGIN, 0), (Phase.END, 78)]
 

@@ -215,6 +215,38 @@ def test_a_limit_that_is_near_in_time_is_an_alert_before_memory_is_short(make_wo
     assert list(seen)[:2] == ["headroom-limit warning", "headroom-limit critical"]
 
 
+def test_plenty_of_memory_that_falls_for_minutes_is_an_alert(make_world: MakeWorld) -> None:
+    """From 60 of 120 GiB at 5.4 GiB a minute: not in the first two minutes, but five before the limit."""
+    world = watching(make_world)
+    seen: list[tuple[int, float]] = []
+    for second in range(0, 400, 2):
+        left = 60.0 - 0.09 * second
+        memory = MemoryReading(unified=True, total_bytes=120 * GIB, headroom_bytes=round(left * GIB))
+        if alerts(world, NodeSample(1000 + second, memory=memory)):
+            seen.append((second, left))
+    first, left = seen[0]
+    assert first > 120
+    assert left > 8 + 5 * 5.4
+    assert [second for second, _ in seen] == list(range(first, 400, 2))
+
+
+def test_programs_that_start_do_not_use_up_the_memory(make_world: MakeWorld) -> None:
+    """7.6 of 23.5 GiB taken within a minute are no alert while 15.9 are left; the fall itself is shown."""
+    world = watching(make_world)
+    total = 23.5
+    shown = []
+    for second in range(0, 181, 2):
+        left = total - 7.6 * min(max(second - 20, 0), 60) / 60
+        memory = MemoryReading(
+            unified=False, total_bytes=round(total * GIB), available_bytes=round(left * GIB)
+        )
+        assert alerts(world, NodeSample(1000 + second, memory=memory)) == {}
+        shown.append(world.snapshot().nodes[0].headroom.until_limit_s)
+    falls = [until for until in shown if until is not None]
+    assert falls
+    assert min(falls) < 300
+
+
 def test_throttling_says_reason_and_share(make_world: MakeWorld) -> None:
     """Heat is a warning, a GPU at its power limit worth knowing; what somebody has set is neither."""
     world = watching(make_world)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import field
 
@@ -220,12 +219,12 @@ def _headroom(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
 def _headroom_limit(track: NodeTrack) -> Gauge:
     """Return the gauge "headroom-limit": the seconds until memory headroom reaches its critical limit.
 
-    The seconds are extrapolated from the present trend. Once the limit is reached, the gauge "headroom"
-    applies instead.
+    The seconds are extrapolated from the present trend, no further than it is expected to go on. Once the
+    limit is reached, the gauge "headroom" applies instead.
     """
     trend = track.view.headroom
     # Where nothing falls the limit is endlessly far away; a trend that comes and goes does not flap.
-    until = math.inf if trend.until_limit_s is None else trend.until_limit_s or None
+    until = track.limit_in_s or None
 
     def message() -> str:
         pace = 60 * abs(trend.slope_bytes_per_s or 0.0) / GIB

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from datetime import datetime
 from itertools import pairwise
 from statistics import median
 
-from sparktop.analysis.headroom import SLOT_S, Trend, headroom, trend
+from sparktop.analysis.headroom import PLENTY, SLOT_S, Fall, Trend, headroom, trend
 from sparktop.analysis.placement import engine_processes
 from sparktop.analysis.speed_state import (
     SLOW_CLOCK,
@@ -65,6 +66,10 @@ class NodeTrack:
         self.endings = Endings()
         self.boot_id: str | None = None
         """The newest boot id that the machine reported."""
+        self.limit_in_s = math.inf
+        """Seconds until headroom reaches its critical limit; endless where there is plenty and its fall has
+        lasted too briefly to expect that."""
+        self._fall = Fall()
         self._thresholds = thresholds
         self._histories = HistoryTable(_REMEMBERED)
         self._minute = ThrottledMinute()
@@ -109,6 +114,7 @@ class NodeTrack:
             self._paces.clear()
             self._minute.clear()
             self._trend = self._trend_at = None
+            self._fall, self.limit_in_s = Fall(), math.inf
             self.throttled, self.steps = None, ()
             lost = SpeedState(UNKNOWN, "it does not answer")
             self.view = replace(self.view, speed=lost, headroom=Headroom(), throttled_percent={})
@@ -207,6 +213,7 @@ class NodeTrack:
             booted = self.rebooted_at is not None and newest.at - self.rebooted_at < TREND_AFTER_BOOT_S
             self._trend = None if booted else trend(left_gib, newest.at, interval_s)
             self._trend_at = newest.at
+            self._fall.note(newest.at, self._trend)
         self.view = replace(
             self.view,
             headroom=headroom(self._trend, left_gib.last, limits[2] if limits else None),
@@ -214,6 +221,10 @@ class NodeTrack:
             throttled_percent=self.throttled.percent if self.throttled else {},
             gpus_lost=self.roll.call(newest),
         )
+        until_s = self.view.headroom.until_limit_s
+        plenty = limits is not None and limits[0] > PLENTY * (newest.memory.total_bytes or math.inf)
+        expected = until_s is not None and (not plenty or self._fall.reaches(until_s))
+        self.limit_in_s = until_s if until_s is not None and expected else math.inf
 
 
 def memory_limits(memory: MemoryReading, thresholds: NodeThresholds) -> tuple[float, float, float] | None:

@@ -92,7 +92,8 @@ def test_a_rhythm_must_be_clearer_where_nobody_knows_how_long_a_request_lives() 
     """The limit of the score rises without a lifetime, and for more than two backends."""
 
     def limit(balance: Balance) -> str:
-        return next(limit_text(check) for check in questions(balance)[2].rule.checks if check.name == "rhythm score")
+        checks = questions(balance)[2].rule.checks
+        return next(limit_text(check) for check in checks if check.name == "rhythm score")
 
     assert limit(found("leastbusy-c16")) == "≥ 1"
     assert limit(replace(found("leastbusy-c16"), e2e_s=None)) == "≥ 2.5"
