@@ -193,3 +193,18 @@ def test_an_empty_sweep_cannot_be_drawn(folder: Path, capsys: pytest.CaptureFixt
     assert main(["report", path, "--format", "svg"]) == 2
     assert "nothing to draw" in capsys.readouterr().err
     assert main(["report", path, "--format", "html"]) == 0
+
+
+def test_a_format_that_the_suffix_contradicts_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--format post -o report.html` would write Markdown into a page."""
+    source = tmp_path / "a.json"
+    save(source, made_sweep())
+    page = tmp_path / "report.html"
+    assert main(["report", str(source), "--format", "post", "-o", str(page)]) == 2
+    assert (
+        "--format post is not what .html files hold; leave --format out for html" in capsys.readouterr().err
+    )
+    assert not page.exists()
+    assert main(["report", str(source), "--format", "post", "-o", str(tmp_path / "post.md")]) == 0

@@ -147,7 +147,7 @@ def test_pairs_and_lists_are_read() -> None:
 @pytest.mark.parametrize(
     ("asked", "file", "is_terminal", "form"),
     [
-        ("csv", "x.md", True, "csv"),
+        ("csv", "x.dat", True, "csv"),
         (None, "x.md", False, "md"),
         (None, "x.csv", False, "csv"),
         (None, "x.html", True, "html"),

@@ -272,8 +272,17 @@ def chosen_format(asked: str | None, output: Path | None, *, is_terminal: bool) 
     """Return the output format: `asked` if given, else by the suffix of `output`.
 
     Without either, return "md" if standard output is a terminal, else "json".
+
+    Raises:
+        UsageError: the suffix of `output` is that of another format.
     """
     if asked is not None:
+        held = None if output is None else _BY_SUFFIX.get(output.suffix.lower())
+        if output is not None and held not in {None, "md" if asked == "post" else asked}:
+            why = f"--format {asked} is not what {output.suffix.lower()} files hold"
+            raise UsageError(
+                f"{clean(output, 200)}: {why}; leave --format out for {held}, or name another file"
+            )
         return asked
     if output is not None:
         return _BY_SUFFIX.get(output.suffix.lower(), "json")

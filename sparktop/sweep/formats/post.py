@@ -5,6 +5,7 @@ Forums break lines themselves, so each paragraph is one line. Everything else is
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,15 +14,17 @@ from dataclasses import replace
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.text import names_in_words
 from sparktop.report.document.grid import Cell, Grid, Outside, rows_in_markdown
+from sparktop.report.document.prose import plain
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.advice import by_chance, signed
 from sparktop.sweep.compare.best_level import main_rate
 from sparktop.sweep.compare.compare import compare, comparison_of
-from sparktop.sweep.compare.series import Series, series_of
+from sparktop.sweep.compare.references import PREFIX, load_reference
+from sparktop.sweep.compare.series import Load, Series, series_of
 from sparktop.sweep.formats.answer import answer, won_words
 from sparktop.sweep.formats.comparison import rules
 from sparktop.sweep.formats.markdown import caveats, effort_words, lengths_words, mode_words
-from sparktop.sweep.formats.plots import plot
+from sparktop.sweep.formats.plots import plain_plot
 from sparktop.sweep.formats.router_cost import router_costs
 from sparktop.sweep.formats.servers import machine_facts, server_facts
 from sparktop.sweep.formats.tables.figure_cells import load_of, load_of_level, load_words, points_head
@@ -38,7 +41,10 @@ _LEAST_LEVELS = 3
 _HEAD_LINES = 2
 _MUCH_DOUBT = 0.5
 """Share (0 to 1) of levels in doubt from which on the doubts follow the answer at once."""
-_PLOT_WIDTH, _PLOT_HEIGHT = 64, 10
+_PLOT_WIDTH, _PLOT_HEIGHT = 56, 8
+_COMMAND_WIDTH = 90
+_WORDS = r"(?:--[a-z-]+ (?!-))?(?:[^\s']|'[^']*')+"
+"""Matches words of a shell command between which a line may end: an option stays with its value."""
 _LLAMA_BENCHY = "t/s (total), t/s (req) and e2e_ttft"
 """The columns of llama-benchy that readers of its tables compare with those of the post."""
 
@@ -123,7 +129,8 @@ def _compared(result: SweepResult) -> str:
         effort_words(plan),
     ]
     machines = "; ".join(machine_facts(result)) or "not known"
-    when = f"{result.started_at:%Y-%m-%d}, with sparktop {result.sparktop}"
+    tool = f"sparktop {result.sparktop}, a terminal monitor and load generator for inference servers"
+    when = f"{result.started_at:%Y-%m-%d}, with {tool}"
     parts = [f"Machines: {machines}", *server_facts(result), f"Load: {', '.join(filter(None, load))}; {when}"]
     return _sentence_each(parts)
 
@@ -140,6 +147,9 @@ def _published(series: Sequence[Series], beside: Sequence[Series]) -> Iterator[s
         rate = next((name for name in ("decode_tps", "output_tps") if name in one.metrics()), None)
         if own is None or rate is None:
             continue
+        if not any(_alike(mine.load, level.load) for mine in own.levels for level in one.levels):
+            yield f"{code(one.name)} of {_titled(one)} left out: other load, {_length_words(one)}"
+            continue
         theirs = f"{one.name} ({one.source})"
         rows = [row for row in compare([own, replace(one, name=theirs)]).rows if row.metric == rate]
         pairs = [(row.point.short, row.values.get(own.name), row.values.get(theirs)) for row in rows]
@@ -149,7 +159,32 @@ def _published(series: Sequence[Series], beside: Sequence[Series]) -> Iterator[s
         if changes:
             title = in_sentence(METRICS[rate].title)
             words = ", ".join(changes)
-            yield f"{code(own.name)} against {code(one.name)} of {code(one.source)}, {title}: {words}"
+            yield f"{code(own.name)} against {code(one.name)} of {_titled(one)}, {title}: {words}"
+    for source in dict.fromkeys(one.source for one in beside):
+        names = [one.name for one in beside if one.source == source]
+        if not {one.name for one in series} & set(names):
+            known = names_in_words([code(name) for name in names])
+            yield f"{code(source)} left out: none of its targets, {known}, has the name of a target here"
+
+
+def _alike(one: Load, other: Load) -> bool:
+    """Return whether prompt and output lengths of two loads agree as far as both are known."""
+    pairs = ((one.pp, other.pp), (one.tg, other.tg))
+    return all(mine is None or theirs is None or mine == theirs for mine, theirs in pairs)
+
+
+def _length_words(one: Series) -> str:
+    """Return the lengths of the levels of a series: "1,024 tokens in, 128 out", "?" for what is unknown."""
+    lengths = dict.fromkeys((level.load.pp, level.load.tg) for level in one.levels)
+    known = [["?" if count is None else f"{count:,}" for count in pair] for pair in lengths]
+    return names_in_words([f"{pp} tokens in, {tg} out" for pp, tg in known])
+
+
+def _titled(one: Series) -> str:
+    """Return the source of a series, with the title of a published table."""
+    if not one.source.startswith(PREFIX):
+        return code(one.source)
+    return f"{code(one.source)} ({plain(load_reference(one.source).title)})"
 
 
 def _table(
@@ -235,7 +270,7 @@ def _notes(metric: Metric, comparison: ComparisonResult | None) -> str:
 
 
 def _plot(series: Sequence[Series], rate: str | None) -> Iterator[str]:
-    text = "" if rate is None else plot(series, rate, _PLOT_WIDTH, _PLOT_HEIGHT)
+    text = "" if rate is None else plain_plot(series, rate, _PLOT_WIDTH, _PLOT_HEIGHT)
     if text:
         yield f"```text\n{text.rstrip()}\n```"
 
@@ -243,7 +278,17 @@ def _plot(series: Sequence[Series], rate: str | None) -> Iterator[str]:
 def _repeat(commands: Sequence[str]) -> Iterator[str]:
     if commands:
         yield "The same again, with your servers' names, or with `--target NAME=URL` in place of each name:"
-        yield "\n".join(["```sh", *commands, "```"])
+        yield "\n".join(["```sh", *map(_continued, commands), "```"])
+
+
+def _continued(command: str) -> str:
+    """Return a shell command in lines of at most `_COMMAND_WIDTH` characters where its words allow it."""
+    lines = [""]
+    for word in re.findall(_WORDS, command):
+        if lines[-1] and len(lines[-1]) + len(word) > _COMMAND_WIDTH:
+            lines.append("  ")
+        lines[-1] += f" {word}" if lines[-1].strip() else word
+    return " \\\n".join(lines)
 
 
 def _data(files: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -205,8 +206,43 @@ def test_a_published_table_with_the_same_name_stands_beside() -> None:
     level = simulated_level(1, 1024, 128, 3)
     result = made_sweep(("cluster-tp2", [level]), ("mine", [level]))
     post = post_of(result, beside=load_reference("spark-topologies-2026-03").series)
-    assert post.count("against `cluster-tp2` of `ref:spark-topologies-2026-03`, decode: ") == 1
+    assert post.count("against `cluster-tp2` of `ref:spark-topologies-2026-03` (gpt-oss-120b on two ") == 1
     assert "`solo`" not in post
+    assert "gpt-oss-120b on two DGX Sparks" in post
+
+
+def test_a_published_table_that_does_not_fit_is_said_to_be_left_out() -> None:
+    """Another load, or no target of its names: the post says so instead of nothing."""
+    beside = load_reference("spark-topologies-2026-03").series
+    other = post_of(made_sweep(("cluster-tp2", [made_level(2)])), beside=beside)
+    assert "left out: other load, 1,024 tokens in, 128 out." in other
+    strange = post_of(made_sweep(("mine", [made_level(2)])), beside=beside)
+    assert "`ref:spark-topologies-2026-03` left out: none of its targets, `solo`, " in strange
+
+
+def test_the_plot_of_a_post_needs_no_special_font() -> None:
+    """ASCII alone, ticks on even rows, and points in one place have their letters side by side."""
+    levels = [simulated_level(one, 100, 4, 3) for one in LEVELS]
+    post = post_of(made_sweep(("one", levels), ("two", levels)))
+    plot = post.split("```text\n")[1].split("\n```")[0]
+    assert plot.isascii()
+    assert plot.count("AB") == len(LEVELS)
+    lines = plot.splitlines()
+    ticks = [number for number, line in enumerate(lines) if line.split(" |")[0].strip() and " |" in line]
+    assert {after - before for before, after in pairwise(ticks)} == {2}
+    assert lines[-1] == "  A one   B two"
+
+
+def test_long_commands_are_continued() -> None:
+    """No line of a command is wider than a forum's block, and no option stands apart from its value."""
+    names = [f"target-{number}" for number in range(6)]
+    result = made_sweep(*((name, [made_level(2)]) for name in names))
+    post = post_of(result)
+    lines = post.split("```sh\n")[1].split("\n```")[0].splitlines()
+    assert len(lines) > 1
+    assert all(len(line) <= 93 for line in lines)
+    assert all(line.endswith(" \\") for line in lines[:-1])
+    assert not any(line.split()[-2].startswith("--") for line in lines[:-1] if len(line.split()) > 1)
 
 
 def test_an_anonymous_post_names_nothing_of_the_site() -> None:
