@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copyreg import dispatch_table
 from dataclasses import fields, is_dataclass
 from datetime import datetime
@@ -55,30 +55,25 @@ class Stamp:
 
 
 class Chapter:
-    """Successive pictures, mostly as compressed bytes: a tenth of what the objects take.
+    """Successive pictures as compressed bytes: a tenth of what the objects take.
 
     The pages of their histories are not among these bytes: they stay shared with other pictures.
     """
 
-    __slots__ = ("_data", "_pages", "_pictures", "stamps")
+    __slots__ = ("_data", "_pages", "stamps")
 
-    def __init__(self, pictures: Sequence[Picture], *, compressed: bool = True) -> None:
-        """Compress `pictures`, oldest first, at least one; with `compressed` False keep them as they are."""
-        self.stamps = tuple(Stamp(one.at, one.wall, one.generation_tps) for one in pictures)
-        self._pictures, self._data = [*pictures], b""
-        self._pages: tuple[Page, ...] = ()
-        if compressed:
-            buffer = BytesIO()
-            pickler = _Pickler(buffer)
-            pickler.dump(self._pictures)
-            self._pages = tuple(pickler.pages)
-            self._data = zlib.compress(buffer.getbuffer(), 1)
-            self._pictures.clear()
+    def __init__(self, pictures: Iterable[Picture]) -> None:
+        """Compress `pictures`, oldest first, at least one."""
+        kept = [*pictures]
+        self.stamps = tuple(Stamp(one.at, one.wall, one.generation_tps) for one in kept)
+        buffer = BytesIO()
+        pickler = _Pickler(buffer)
+        pickler.dump(kept)
+        self._pages = tuple(pickler.pages)
+        self._data = zlib.compress(buffer.getbuffer(), 1)
 
     def pictures(self) -> list[Picture]:
-        """Return the pictures, or copies of them if they are compressed."""
-        if not self._data:
-            return self._pictures
+        """Return copies of the pictures."""
         found: list[Picture] = _Unpickler(zlib.decompress(self._data), self._pages).load()
         return found
 

@@ -25,14 +25,14 @@ RECENT_S = 300.0
 KEPT_S = 1800.0
 """Older ones are kept one in `SPARSE_S`, up to this age."""
 SPARSE_S = 5.0
-MOST = 600
-"""About the most snapshots kept."""
+FEW_SOURCES = 6
+"""Of more sources each snapshot is compressed when the next one comes, and all are equally far apart."""
 MINUTE_S = 60.0
 """Older than `RECENT_S`, the snapshots of this time become fewer, and are compressed, together."""
 BUDGET_BYTES = 32 << 20
-SOURCE_BYTES = 4_000
-"""About what a snapshot costs for each source before it is compressed, as snapshots share their histories
-(measured)."""
+"""About the most that compressed snapshots take."""
+SOURCE_BYTES = 1_200
+"""About what a compressed snapshot takes for each source (measured)."""
 _MOST_EVENTS = 1_000
 
 
@@ -48,8 +48,9 @@ def picture_of(snapshot: Snapshot, band: Callable[[], Band]) -> Picture:
 class Past:
     """Keeps the pictures of about the last half hour: one per second of the last minutes, fewer before.
 
-    All but those of the last minutes are compressed, and read when one of them is shown. With many sources
-    pictures are farther apart, so that they take about `BUDGET_BYTES` at most.
+    All but those of the last minutes are compressed, and read when one of them is shown. With more than
+    `FEW_SOURCES` all but the newest are, and with many sources they are farther apart, so that they take
+    about `BUDGET_BYTES` at most.
     """
 
     def __init__(self) -> None:
@@ -59,8 +60,8 @@ class Past:
         self._read: tuple[Chapter, list[Picture]] | None = None
         """The chapter that was read last, and its pictures."""
         self._events: dict[tuple[datetime, str, str], Event] = {}
-        self._factor = 1.0
-        """By how much pictures are farther apart, so that many sources stay within the budget."""
+        self._least_apart_s = 1.0
+        """Seconds between two pictures, so that those of many sources stay within the budget."""
 
     def __len__(self) -> int:
         return len(self.stamps)
@@ -113,10 +114,13 @@ class Past:
         what the screen's sweep panel shows.
         """
         sources = len(snapshot.backends) + len(snapshot.nodes) + len(snapshot.routers)
-        self._factor = max(1.0, MOST * SOURCE_BYTES * sources / BUDGET_BYTES)
+        self._least_apart_s = max(1.0, KEPT_S * SOURCE_BYTES * sources / BUDGET_BYTES)
         newest = self.newest
         if newest is not None and not self._is_later(newest, snapshot.at, 1.0):
             return
+        if sources > FEW_SOURCES and self._recent:
+            self._sparse.append(Chapter(self._recent))
+            self._recent.clear()
         self._recent.append(picture_of(snapshot, band))
         self._collect(snapshot)
         self._thin(snapshot.at)
@@ -126,7 +130,7 @@ class Past:
 
         Slots last `apart_s` seconds, or longer if many sources are watched.
         """
-        step = apart_s * self._factor
+        step = max(apart_s, self._least_apart_s)
         return at // step > picture.at // step
 
     def _thin(self, at: float) -> None:
@@ -139,7 +143,7 @@ class Past:
                     kept.append(picture)
                     last = picture
             if kept:
-                self._sparse.append(Chapter(kept, compressed=self._factor == 1))
+                self._sparse.append(Chapter(kept))
         while self._sparse and self._sparse[0].stamps[-1].at < at - KEPT_S:
             self._sparse.popleft()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from sparktop.analysis.placement import BackendPlace, NodePlace, matched, place
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED, StepPace
@@ -10,6 +11,9 @@ from sparktop.model.node import NodeSample
 from sparktop.model.snapshot import BackendView
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.node.track import NodeTrack
+
+MOST_PEERS = 16
+"""Peers that a backend is compared with: the median of as many is no worse than that of hundreds."""
 
 
 class Placement:
@@ -22,6 +26,9 @@ class Placement:
         self._on_node: dict[str, list[str]] = {}
         """Names of the backends that run on a node, by node name."""
         self._current = False
+        self._by_model: dict[str, list[BackendTrack]] = {}
+        self._calls_left = 0
+        """Calls of `peers` until backends are grouped by model again: one for each backend."""
 
     def outdate(self) -> None:
         """Make the next `update` determine the placement again, because something has changed."""
@@ -64,21 +71,41 @@ class Placement:
         return () if held_up else (backend.step_pace,)
 
     def peers(self, track: BackendTrack) -> list[BackendView]:
-        """Return the other answering backends that serve the same model as `track`.
+        """Return at most `MOST_PEERS` other answering backends that serve the same model as `track`.
 
-        Backends known to run on other GPU models are left out. The result is empty if the model or the step
-        time of `track` is unknown.
+        They are those watched next after it. Backends known to run on other GPU models are left out. The
+        result is empty if the model or the step time of `track` is unknown.
         """
         model = track.view.model
         if model is None or track.view.step_ms is None:
             return []
-        gpus = self._gpu_names(track.view)
-        alike = [
-            one.view
-            for one in self._backends.values()
-            if one is not track and one.view.model == model and one.health.failure is None
-        ]
-        return [view for view in alike if not gpus or (self._gpu_names(view) or gpus) == gpus]
+        gpus, found = self._gpu_names(track.view), list[BackendView]()
+        for one in self._after(track, model):
+            view = one.view
+            if view.model != model or one.health.failure is not None:
+                continue
+            if not gpus or (self._gpu_names(view) or gpus) == gpus:
+                found.append(view)
+                if len(found) == MOST_PEERS:
+                    break
+        return found
+
+    def _after(self, track: BackendTrack, model: str) -> Iterator[BackendTrack]:
+        """Yield the other backends with this model, beginning after `track`.
+
+        Backends are grouped by model once for as many calls as there are backends, so that a call costs the
+        same with two and with hundreds.
+        """
+        if self._calls_left <= 0:
+            self._calls_left, self._by_model = len(self._backends), {}
+            for one in self._backends.values():
+                if one.view.model is not None:
+                    self._by_model.setdefault(one.view.model, []).append(one)
+        self._calls_left -= 1
+        alike = self._by_model.get(model, [])
+        own = alike.index(track) if track in alike else -1
+        yield from islice(alike, own + 1, None)
+        yield from islice(alike, max(own, 0))
 
     def _gpu_names(self, view: BackendView) -> set[str | None]:
         samples = [self.node_sample(name) for name in view.nodes]

@@ -14,6 +14,7 @@ from statistics import median
 from sparktop.model.engine import EngineSample
 from sparktop.sources.source import Reading
 from sparktop.values import dataclass
+from sparktop.watch.scheduler import PollGroup, spread_shares
 
 RATES_HZ = (4.0, 2.0)
 """Poll rates to try, fastest first. 4 Hz resolves load that swings with a period of a second."""
@@ -83,6 +84,18 @@ class LoadCadence:
     def forget(self) -> None:
         """Return all groups to one poll per interval, because the interval has changed."""
         self._paces.clear()
+
+    def pace(
+        self, polled: Iterable[PollGroup], groups: Sequence[Sequence[str]], now: float, interval_s: float
+    ) -> None:
+        """Set how often, and when within the interval, the servers of the poll groups `polled` are polled.
+
+        `groups`, `now` and `interval_s` are those of `decide`.
+        """
+        parts, shares = self.decide(groups, now, interval_s), spread_shares(tuple(self._servers), groups)
+        for one in polled:
+            one.quicken(parts)
+            one.spread(shares)
 
     def decide(self, groups: Iterable[Sequence[str]], now: float, interval_s: float) -> dict[str, int]:
         """Return the number of polls per interval by server name; servers with one poll are absent.

@@ -270,9 +270,8 @@ class Monitor:
         if reading.at - self._quickened_at < QUICKEN_EVERY_S:
             return
         self._quickened_at = reading.at
-        parts = self._cadence.decide(self._store.judged_together(), reading.at, self._interval_s)
-        for group in self._backend_groups:
-            group.quicken(parts)
+        groups = self._store.judged_together()
+        self._cadence.pace(self._backend_groups, groups, reading.at, self._interval_s)
 
     def _look_behind(self, name: str, sample: RouterSample) -> None:
         """Try to watch the servers that the router `name` lists, unless its backends are configured."""

@@ -22,6 +22,9 @@ MANY = 64
 """From so many sources on, a full collection of garbage takes longer than a key may wait."""
 COLLECT_ALL_EVERY_S = 900.0
 """Seconds until a full collection again visits all objects."""
+_RARELY = 1000
+"""Collections of the middle generation between two full ones, with many sources: minutes, instead of a second
+or two."""
 _OLDEST = 2
 """Generation that a full collection collects, the last one."""
 
@@ -38,7 +41,11 @@ async def measure_self(store: Store, sleep: Callable[[float], Awaitable[object]]
 
 
 async def keep_pauses_short(store: Store, sleep: Callable[[float], Awaitable[object]]) -> None:
-    """Leave what survives a full collection of garbage out of the next ones, with many sources."""
+    """With many sources, make full collections of garbage rare, and leave what survives one out of the next.
+
+    Values have no cycles, so that nearly all is freed without a collection.
+    """
+    usual = gc.get_threshold()
 
     def leave_out(phase: str, info: dict[str, int]) -> None:
         if phase == "stop" and info["generation"] == _OLDEST and len(store.targets()) >= MANY:
@@ -47,11 +54,14 @@ async def keep_pauses_short(store: Store, sleep: Callable[[float], Awaitable[obj
     gc.callbacks.append(leave_out)
     try:
         while True:
-            await sleep(COLLECT_ALL_EVERY_S)
-            if len(store.targets()) >= MANY:
+            many = len(store.targets()) >= MANY
+            gc.set_threshold(*usual[:2], _RARELY if many else usual[2])
+            if many:
                 gc.unfreeze()
+            await sleep(COLLECT_ALL_EVERY_S)
     finally:
         gc.callbacks.remove(leave_out)
+        gc.set_threshold(*usual)
 
 
 def _own_cost(process: psutil.Process) -> tuple[float | None, int | None]:

@@ -7,7 +7,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 
 from sparktop.model.failure import Failure, FailureKind
@@ -21,6 +21,10 @@ _DEADLINE_MIN_S = 2.0
 _DEADLINE_MAX_S = 10.0
 _GRACE_S = 1.0
 """Seconds past its deadline after which a poll is cancelled; a correct source ends earlier."""
+SPREAD_FROM = 64
+"""From so many sources on, polls are spread over the interval: all answers at once would delay keys."""
+MOST_TOGETHER = 32
+"""Larger groups whose balance is judged are spread, too."""
 _JITTER_SHARE = 0.2
 """The largest share of an interval by which a retry is early, so that many viewers do not retry at the same
 time."""
@@ -52,6 +56,10 @@ class _Slot:
     skipped: int = 0
     parts: int = 1
     """Polls per interval; more than 1 while the source is polled faster than the interval."""
+    share: float = 0.0
+    """Share of the time between two scheduled times by which a poll follows its own; below 1."""
+    waiting: asyncio.Task[None] | None = None
+    """Starts a poll after that time."""
     logged: set[tuple[str, int]] = field(default_factory=set)
     """Type and line of the programming errors whose traceback was already logged."""
 
@@ -77,7 +85,8 @@ class _Slot:
 class PollGroup:
     """Polls sources at scheduled times: multiples of the interval on the monotonic clock, without drift.
 
-    Sources can be quickened, which means polled several times per interval, at equal spacing.
+    Sources can be quickened, which means polled several times per interval, at equal spacing. From
+    `SPREAD_FROM` sources on, their polls are spread over the interval; `spread` changes which coincide.
     """
 
     def __init__(
@@ -103,7 +112,8 @@ class PollGroup:
         self.skew_ms: float | None = None
         """Time between the oldest and the newest sample of the last complete round of polls, in ms; None with
         fewer than two samples."""
-        self._slots = [_Slot(source) for source in sources]
+        shares = spread_shares([source.name for source in sources], ())
+        self._slots = [_Slot(source, share=shares.get(source.name, 0.0)) for source in sources]
         self._deliver = deliver
         self._clock = clock
         self._sleep = sleep
@@ -142,8 +152,9 @@ class PollGroup:
         dropped = [slot for slot in self._slots if slot.source.name == name]
         self._slots = [slot for slot in self._slots if slot not in dropped]
         for slot in dropped:
-            if slot.task is not None:
-                slot.task.cancel()
+            for task in (slot.waiting, slot.task):
+                if task is not None:
+                    task.cancel()
             await slot.source.close()
 
     def set_interval(self, interval_s: float) -> None:
@@ -189,6 +200,14 @@ class PollGroup:
     def quickened(self) -> dict[str, int]:
         """Polls per interval by source name, for the sources that are polled more than once."""
         return {slot.source.name: slot.parts for slot in self._slots if slot.parts > 1}
+
+    def spread(self, shares: Mapping[str, float]) -> None:
+        """Set by which share of the time between two scheduled times each source's polls follow them.
+
+        Sources of the same share are polled together; a source that is not in `shares` is polled at once.
+        """
+        for slot in self._slots:
+            slot.share = shares.get(slot.source.name, 0.0)
 
     def _restart(self, now: float) -> None:
         """Compute the next scheduled time anew, as of `now`, and end the current pause of the poll loop."""
@@ -242,7 +261,11 @@ class PollGroup:
         due: list[_Slot] = []
         for slot in self._slots:
             own_instant = at_instant and slot.passed(first, self._index - 1, self._parts)
-            if slot.task is not None:
+            if slot.waiting is not None:
+                continue
+            if own_instant and slot.share and slot.retry_at is None:
+                slot.waiting = asyncio.ensure_future(self._poll_later(slot))
+            elif slot.task is not None:
                 slot.skipped += own_instant
             elif slot.is_due(now, at_instant=own_instant):
                 due.append(slot)
@@ -250,6 +273,17 @@ class PollGroup:
         this_round = _Round(len(due)) if at_instant else None
         for slot in due:
             slot.task = asyncio.ensure_future(self._poll(slot, this_round))
+
+    async def _poll_later(self, slot: _Slot) -> None:
+        """Start a poll of this source at its place between two scheduled times."""
+        try:
+            await self._sleep(slot.share * self._interval_s / self._parts)
+        finally:
+            slot.waiting = None
+        if slot.task is not None:
+            slot.skipped += 1
+        else:
+            slot.task = asyncio.ensure_future(self._poll(slot, None))
 
     async def _poll(self, slot: _Slot, this_round: _Round | None) -> None:
         began = self._clock()
@@ -312,7 +346,9 @@ class PollGroup:
             _log.error("polling %s (group %s) failed", slot.source.name, self.name, exc_info=error)
 
     async def _close(self) -> None:
-        tasks: list[asyncio.Future[None]] = [slot.task for slot in self._slots if slot.task is not None]
+        tasks: list[asyncio.Future[None]] = [
+            task for slot in self._slots for task in (slot.waiting, slot.task) if task is not None
+        ]
         if self._pause is not None:
             tasks.append(self._pause)
             self._pause = None
@@ -325,6 +361,25 @@ class PollGroup:
         ):
             if isinstance(error, Exception):
                 self._log_once(slot, error)
+
+
+def spread_shares(names: Sequence[str], groups: Iterable[Sequence[str]]) -> dict[str, float]:
+    """Return the share of the interval after which each source of `names` is polled, in [0, 1).
+
+    Servers of a group whose balance is judged have the same share, so that their load is compared at one
+    moment; a group of more than `MOST_TOGETHER` is spread, too. With fewer than `SPREAD_FROM` sources the
+    result is empty, and all shares are 0.
+    """
+    if len(names) < SPREAD_FROM:
+        return {}
+    first: dict[str, str] = {}
+    for group in groups:
+        if len(group) <= MOST_TOGETHER:
+            for name in group:
+                first.setdefault(name, first.get(group[0], group[0]))
+    heads = dict.fromkeys(first.get(name, name) for name in names)
+    shares = {head: place / len(heads) for place, head in enumerate(heads)}
+    return {name: shares[first.get(name, name)] for name in names}
 
 
 def _positive(interval_s: float) -> float:

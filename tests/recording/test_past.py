@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from sparktop.model.event import Event, Severity
 from sparktop.model.snapshot import BackendView, Snapshot
-from sparktop.recording.past import MOST, Past
+from sparktop.recording.past import BUDGET_BYTES, FEW_SOURCES, SOURCE_BYTES, Past
 from tests.recording.conftest import instant
 
 
@@ -43,7 +43,7 @@ def test_the_newest_are_close_together_and_all_are_bounded() -> None:
     times = [one.at for one in past.stamps]
     gaps = [late - early for early, late in pairwise(times)]
     # All pictures of a minute become fewer, and are dropped, together.
-    assert len(past) <= MOST + 120
+    assert len(past) <= 720
     assert 1795 <= times[-1] - times[0] <= 1870
     assert set(gaps[-299:]) == {1.0}
     assert set(gaps[:-430]) == {5.0}
@@ -52,10 +52,29 @@ def test_the_newest_are_close_together_and_all_are_bounded() -> None:
 def test_many_sources_are_kept_farther_apart() -> None:
     """With 128 servers the same time is covered by fewer pictures, within the budget of memory."""
     past = filled(2000, backends=128)
-    assert 50 < len(past) < 90
-    oldest = past.oldest
+    assert 200 < len(past) <= BUDGET_BYTES / SOURCE_BYTES / 128 + 2
+    oldest, newest = past.oldest, past.newest
     assert oldest is not None
-    assert oldest.at < 250
+    assert newest is not None
+    assert newest.at - oldest.at > 1790
+    picture = past.at(1000.0)
+    assert picture is not None
+    assert 990 < picture.at <= 1000.0
+    assert len(picture.snapshot.backends) == 128
+
+
+def test_sources_that_are_found_later_change_no_order() -> None:
+    """Pictures of few sources and those of more stand in one order of time, and all can be shown."""
+    past = filled(10)
+    for at in range(10, 20):
+        past.add(snapshot(at, backends=FEW_SOURCES + 1))
+    for at in range(20, 30):
+        past.add(snapshot(at, backends=1))
+    assert [one.at for one in past.stamps] == [float(at) for at in range(30)]
+    for at, count in ((5, 2), (15, FEW_SOURCES + 1), (25, 1)):
+        picture = past.at(at)
+        assert picture is not None
+        assert (picture.at, len(picture.snapshot.backends)) == (at, count)
 
 
 def test_a_moment_is_found_by_either_clock() -> None:

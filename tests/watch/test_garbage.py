@@ -18,6 +18,7 @@ async def test_survivors_are_left_out_until_everything_is_due(count: int) -> Non
     store = Store(Watch(backends=tuple(BackendTarget(f"s{n}", f"http://s{n}") for n in range(count))))
     waits: list[float] = []
     frozen: list[int] = []
+    usual, rare = gc.get_threshold(), []
 
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
@@ -25,6 +26,7 @@ async def test_survivors_are_left_out_until_everything_is_due(count: int) -> Non
             gc.unfreeze()
             gc.collect()
         frozen.append(gc.get_freeze_count())
+        rare.append(gc.get_threshold()[2] > usual[2])
         if len(waits) == 2:
             raise asyncio.CancelledError
 
@@ -35,3 +37,5 @@ async def test_survivors_are_left_out_until_everything_is_due(count: int) -> Non
     assert (frozen[0] > 1000) is (count == MANY)
     assert frozen[1] == 0
     assert gc.callbacks == before
+    assert rare == 2 * [count == MANY]
+    assert gc.get_threshold() == usual

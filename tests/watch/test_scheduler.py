@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.sources.source import Reading
-from sparktop.watch.scheduler import PollGroup
+from sparktop.watch.scheduler import SPREAD_FROM, PollGroup, spread_shares
 from tests.sources.conftest import FakeClock
 
 
@@ -312,6 +312,42 @@ async def test_skew_is_newest_minus_oldest_sample_of_a_round(clock: FakeClock) -
         early.down = True
         await clock.advance(1.0)
         assert group.skew_ms is None
+
+
+async def test_the_polls_of_many_sources_are_spread_over_the_interval(clock: FakeClock) -> None:
+    """Each of 100 sources has its own hundredth of every second; a slow one is skipped as among few."""
+    sources = [ScriptedSource(clock, f"s{number:02}") for number in range(100)]
+    sources[99].takes_s = 0.5
+    sources[50].takes_s = 1.2
+    group = group_of(clock, *sources)
+    async with running(group, clock):
+        await clock.advance(3.4)
+    for number in (0, 1, 30):
+        assert sources[number].asked == [round(second + number / 100, 6) for second in range(4)]
+    assert sources[99].asked == [0.99, 1.99, 2.99]
+    assert sources[50].asked == [0.5, 2.5]
+    assert group.skipped["s50"] == 1
+
+
+async def test_a_group_that_is_judged_is_polled_at_one_moment_in_a_fleet(clock: FakeClock) -> None:
+    """Its sources share a place; sources that a new spread leaves out are polled at the instant itself."""
+    sources = [ScriptedSource(clock, f"s{number:02}") for number in range(100)]
+    names = [source.name for source in sources]
+    group = group_of(clock, *sources)
+    group.spread(spread_shares(names, [names[10:40], names[50:90]]))
+    async with running(group, clock):
+        await clock.advance(0.999)
+        group.spread({})
+        await clock.advance(1.001)
+    together = {tuple(source.asked[:1]) for source in sources[10:40]}
+    assert len(together) == 1, "at most MOST_TOGETHER: one moment"
+    assert len({source.asked[0] for source in sources}) == 71, "a larger group is spread, too"
+    assert {source.asked[1] for source in sources} == {1.0}
+
+
+def test_few_sources_are_not_spread() -> None:
+    """Below SPREAD_FROM sources, all are polled at the same instants."""
+    assert spread_shares([f"s{number}" for number in range(SPREAD_FROM - 1)], ()) == {}
 
 
 async def test_cancelling_closes_everything(clock: FakeClock) -> None:

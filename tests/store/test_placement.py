@@ -1,0 +1,45 @@
+"""With which backends a backend's step time is compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.targets import BackendTarget, StateThresholds
+from sparktop.store.backend.track import BackendTrack
+from sparktop.store.placement import MOST_PEERS, Placement
+
+
+def tracks(count: int) -> dict[str, BackendTrack]:
+    """Return so many backends that answered, of two models in turns, with the same step time."""
+    made = {}
+    for number in range(count):
+        track = BackendTrack(BackendTarget(f"b{number}", f"http://b{number}:8000"), StateThresholds())
+        track.view = replace(track.view, model=f"model-{number % 2}", step_ms=10.0)
+        made[f"b{number}"] = track
+    return made
+
+
+def test_peers_are_the_next_of_the_same_model_and_bounded() -> None:
+    """Of 50 alike, the 16 after it in order, then from the first on; a failing one is left out."""
+    backends = tracks(100)
+    placement = Placement(backends, {})
+    for _ in range(3):
+        found = placement.peers(backends["b90"])
+        assert [one.name for one in found] == ["b92", "b94", "b96", "b98", *(f"b{2 * n}" for n in range(12))]
+        assert len(found) == MOST_PEERS
+    backends["b94"].health.bad(Failure(FailureKind.REFUSED, "nothing listens", 1.0), datetime.now(UTC))
+    assert [one.name for one in placement.peers(backends["b90"])][:3] == ["b92", "b96", "b98"]
+
+
+def test_a_backend_that_is_added_or_changes_its_model_is_found_within_a_round() -> None:
+    """A changed model counts at once, an added backend after as many calls as there are backends."""
+    backends = tracks(4)
+    placement = Placement(backends, {})
+    assert [one.name for one in placement.peers(backends["b0"])] == ["b2"]
+    backends["b2"].view = replace(backends["b2"].view, model="model-1")
+    assert placement.peers(backends["b0"]) == []
+    for _ in range(len(backends)):
+        placement.peers(backends["b1"])
+    assert {one.name for one in placement.peers(backends["b1"])} == {"b2", "b3"}
