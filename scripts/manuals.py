@@ -68,6 +68,8 @@ def _page(parser: Parser, summary: str, others: str, more: str = "") -> str:
         f'.TH "{parser.prog.upper().replace(" ", "-")}" "1" "" "sparktop {__version__}"',
         page,
     )
+    # The second line of the usage is a form of its own.
+    page = page.replace("[options] sparktop COMMAND", "[options]\n.br\n.B sparktop\nCOMMAND")
     codes = EXIT_CODES.removeprefix("exit codes: ").replace("-", r"\-")
     return f"{page.rstrip()}\n{more}.SH EXIT STATUS\n{codes}\n.SH SEE ALSO\n{others}\n"
 

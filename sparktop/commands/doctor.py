@@ -46,7 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.logfile import open_log
 
     open_log(os.environ)
-    file_checks, from_file, wanted = read_configuration(arguments.config, os.environ)
+    file_checks, from_file, wanted = read_configuration(
+        arguments.config, os.environ, named=bool(arguments.targets)
+    )
     watch = chosen_of(from_file, arguments, has_file=from_file.source != "defaults")
     own = [
         *check_versions(),
@@ -80,11 +82,13 @@ def _terminal(env: Mapping[str, str]) -> tuple[int | None, bool]:
     return shutil.get_terminal_size().columns, not env.get("NO_COLOR") and env.get("TERM") != "dumb"
 
 
-def read_configuration(name: str | None, env: Mapping[str, str]) -> tuple[list[Check], Watch, int]:
+def read_configuration(
+    name: str | None, env: Mapping[str, str], *, named: bool = False
+) -> tuple[list[Check], Watch, int]:
     """Check the configuration file; return (checks, targets and settings, highest concurrency of its sweeps).
 
-    `name` is the file's path, None for the usual places. For an invalid file, return a failed check for each
-    error, an empty `Watch` and 0.
+    `name` is the file's path, None for the usual places; `named` is True if targets are arguments. For an
+    invalid file, return a failed check for each error, an empty `Watch` and 0.
     """
     # Late: as above.
     from sparktop.commands.choice import with_trusted_hook
@@ -99,7 +103,8 @@ def read_configuration(name: str | None, env: Mapping[str, str]) -> tuple[list[C
     path = find_config(name, env)
     title = "config"
     if path is None:
-        return [Check(title, Status.SKIP, "no file: this machine's usual ports are tried")], Watch(), 0
+        said = "no file" if named else "no file: this machine's usual ports are tried"
+        return [Check(title, Status.SKIP, said)], Watch(), 0
     try:
         config = load(path)
     except ConfigError as error:

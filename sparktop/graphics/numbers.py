@@ -200,8 +200,8 @@ def clock(mhz: float | None, width: int = 5) -> str:
     return _figure(mhz, width, _CLOCK)
 
 
-def tick(value: float | None) -> str:
-    """Format the number below a tick of an axis with at most three digits: "0.5", "2.5", "25k".
+def tick(value: float | None, digits: int = 3) -> str:
+    """Format the number at a tick of an axis with at most `digits` digits: "0.5", "2.5", "25k".
 
     "–" for None.
     """
@@ -209,13 +209,12 @@ def tick(value: float | None) -> str:
     if known is None:
         return UNKNOWN
     size, prefix = abs(known), ""
-    rounded = float(f"{size:.3g}")
+    rounded = float(f"{size:.{digits}g}")
     for power, name in enumerate("kMGTPE", start=1):
         if 1000.0**power <= rounded < _MOST_PREFIXED:
             size, prefix = abs(known) / 1000.0**power, name
-    digits = f"{size:.3g}"
     sign = MINUS if known < 0 else ""
-    return sign + digits + prefix
+    return f"{sign}{size:.{digits}g}{prefix}"
 
 
 _AGES = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))

@@ -17,8 +17,17 @@ from pathlib import Path
 import pytest
 
 from sparktop.cli import main
+from sparktop.commands.doctor import read_configuration
 
 ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.mark.parametrize(("named", "said"), [(True, "no file"), (False, "no file: this machine's usual")])
+def test_without_file_and_targets_this_machine_is_searched(tmp_path: Path, said: str, *, named: bool) -> None:
+    """Where targets are named, nothing else is asked, and nothing else is said."""
+    (check,), _, _ = read_configuration(None, {"HOME": str(tmp_path)}, named=named)
+    assert check.message.startswith(said)
+    assert (check.message == said) == named
 
 
 @pytest.fixture(autouse=True)

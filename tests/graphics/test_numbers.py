@@ -175,3 +175,13 @@ def test_an_age_counts_full_units(seconds: float | None, shown: str) -> None:
 def test_ticks_are_short(value: float | None, shown: str) -> None:
     """A label of an axis has no digit that says nothing, and none of a round top is lost."""
     assert numbers.tick(value) == shown
+
+
+def test_ticks_of_an_axis_may_be_exact() -> None:
+    """Quarters of 15k are not rounded where there is room for a fourth digit."""
+    assert [numbers.tick(value, 4) for value in (3750.0, 7500.0, 11_250.0, 15_000.0)] == [
+        "3.75k",
+        "7.5k",
+        "11.25k",
+        "15k",
+    ]

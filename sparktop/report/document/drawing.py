@@ -176,7 +176,7 @@ class Frame:
         for value in _ticks(self.y_axis):
             y = self.y(value)
             yield svg.line(LEFT, y, self.right, y, class_="grid")
-            yield svg.text(tick(value), LEFT - 6, y + 4, class_="end")
+            yield svg.text(tick(value, 4), LEFT - 6, y + 4, class_="end")
         for value, words in self.labels():
             yield svg.line(self.x(value), self.bottom, self.x(value), self.bottom + 4, class_="grid")
             yield svg.text(words, self.x(value), self.bottom + 17, class_="middle")
@@ -212,7 +212,7 @@ class Frame:
         for value in reversed(self.places):
             if not kept or self.x(kept[-1]) - self.x(value) >= _LEAST_APART:
                 kept.append(value)
-        return [(value, tick(value)) for value in kept]
+        return [(value, tick(value, 4)) for value in kept]
 
 
 def _ticks(axis: PlotAxis) -> list[float]:

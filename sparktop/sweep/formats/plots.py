@@ -79,7 +79,7 @@ def plot(
     top = nice_ceiling(highest)
     steps = [top * share / _STEPS for share in range(_STEPS + 1)]
     figure.ruler("y").lim(0, top)
-    figure.ruler("y").ticks(steps, [tick(step) for step in steps])
+    figure.ruler("y").ticks(steps, [tick(step, 4) for step in steps])
     text = str(figure.build().string(colorless=not colour))
     figure.clear()
     # plotext's own legend would cover the beginnings of the curves.
