@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -64,15 +65,29 @@ def flush_out() -> None:
 
 
 def tell(message: str) -> None:
-    """Write a message to standard error, each line cleaned and prefixed with "sparktop: "; ignore errors."""
+    """Write a message to standard error, each line cleaned and prefixed with "sparktop: "; ignore errors.
+
+    On a terminal, lines that are wider are wrapped.
+    """
     if sys.stderr is None:
         return
-    lines = "".join(f"sparktop: {clean(line, 1000)}\n" for line in message.splitlines())
+    lines = [f"sparktop: {clean(line, 1000)}" for line in message.splitlines()]
     try:
-        sys.stderr.write(lines)
+        if sys.stderr.isatty():
+            width = shutil.get_terminal_size().columns
+            lines = [folded(line, width) for line in lines]
+        sys.stderr.write("".join(f"{line}\n" for line in lines))
         sys.stderr.flush()
     except OSError:
         return
+
+
+def folded(line: str, width: int) -> str:
+    """Wrap a line at spaces to at most `width` columns; a longer word, such as a path, stays whole."""
+    return "\n".join(
+        textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        or [""]
+    )
 
 
 def check_file(path: Path) -> None:

@@ -185,10 +185,16 @@ def test_the_live_line_has_the_figures_of_the_moment() -> None:
     )
     assert "– tok/s · TTFT p50 – ms" in progress_line(Progress(Phase.RUNNING, "solo", Load(128, 16), 0))
     assert progress_line(Progress(Phase.SETTLING)) == "settling"
+    assert progress_line(now, None, 79) == (
+        "solo · c = 16 · run 2/3 · 16 in flight · 183 tok/s · 1 failed · 2 to 4 min left"
+    )
+    assert progress_line(now, None, 65) == (
+        "solo · c = 16 · run 2/3 · 183 tok/s · 1 failed · 2 to 4 min left"
+    )
 
 
 def test_a_finished_level_is_one_line() -> None:
-    """With its doubts by their codes."""
+    """With its doubts by the names that the screen and reports have for them."""
     assert level_line("solo", LEVEL) == (
         "solo: c = 16, pp 128 · prefill – tok/s · decode 183 tok/s · TTFT mean – ms · 2 of 48 failed "
         "· doubts: errors"
@@ -212,6 +218,18 @@ def test_on_a_terminal_the_line_is_redrawn_in_place() -> None:
     assert "sparktop: a line [31m\n" in told
     assert told.count("\r\x1b[K") == 3
     assert all(len(part) < 40 for part in told.replace("\x1b[K", "").split("\r"))
+
+
+def test_messages_on_a_terminal_are_wrapped_at_words() -> None:
+    """The terminal itself would break in the middle of a word."""
+    screen = io.StringIO()
+    line = SweepLine(live=True, width=40, stream=screen)
+    words = "3 runs show differences between targets from +21 % on, if equal runs differ by 6.5 %"
+    line.hear(Notice(words))
+    rows = screen.getvalue().split("\r\x1b[K")[1].splitlines()
+    assert " ".join(row.strip() for row in rows) == f"sparktop: {words}"
+    assert len(rows) == 3
+    assert max(map(len, rows)) <= 40
 
 
 def test_elsewhere_there_is_a_line_a_level_and_no_escape() -> None:

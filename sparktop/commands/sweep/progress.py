@@ -8,6 +8,7 @@ from dataclasses import field
 from time import monotonic
 from typing import TextIO
 
+from sparktop.commands.output import folded
 from sparktop.commands.sweep.conversations import conversations_line
 from sparktop.graphics.durations import duration_words, range_words
 from sparktop.model.load import LoadKind
@@ -72,14 +73,14 @@ class SweepLine:
                 pass
         if self.live and (isinstance(event, PhaseChanged) or self._is_due()):
             self._drawn_at = self.clock()
-            self._write(_ERASE + progress_line(progress, self.trace_s)[: self.width - 1])
+            self._write(_ERASE + progress_line(progress, self.trace_s, self.width - 1))
 
     def _is_due(self) -> bool:
         return self._drawn_at is None or self.clock() - self._drawn_at >= REDRAW_S
 
     def _print(self, line: str) -> None:
-        erase = _ERASE if self.live else ""
-        self._write(f"{erase}sparktop: {clean(line, 1000)}\n")
+        words = f"sparktop: {clean(line, 1000)}"
+        self._write(f"{_ERASE}{folded(words, self.width)}\n" if self.live else f"{words}\n")
 
     def _write(self, text: str) -> None:
         """Write text to the stream, if there is one.
@@ -126,12 +127,13 @@ def _axis_words(plan: Plan, more: int | None) -> str:
             return f"{levels} {kind.value}"
 
 
-def progress_line(now: Progress, trace_s: float | None = None) -> str:
+def progress_line(now: Progress, trace_s: float | None = None, width: int | None = None) -> str:
     """Return the text of the live line: target, concurrency, phase, live values and estimated time left.
 
-    `trace_s` is the duration of recorded traffic that is replayed.
+    `trace_s` is the duration of recorded traffic that is replayed. Where all of it is wider than `width`
+    cells, leave out whole parts, those that matter least first.
     """
-    parts = []
+    parts, spare = [], []
     if now.target is not None:
         parts.append(clean(now.target, 40))
     if now.load is not None:
@@ -142,18 +144,18 @@ def progress_line(now: Progress, trace_s: float | None = None) -> str:
             parts.append(_BEFORE[now.phase])
         elif now.run is not None:
             parts.append(f"run {now.run + 1}" + (f"/{now.runs}" if now.runs else ""))
-        parts += [
-            *_rate_parts(now, trace_s),
-            f"{now.in_flight} in flight",
-            f"{_number(now.tps)} tok/s",
-            f"TTFT p50 {_number(now.ttft_p50_ms)} ms",
-            f"{now.failed} failed",
-        ]
+        spare = [f"TTFT p50 {_number(now.ttft_p50_ms)} ms", f"{now.in_flight} in flight"]
+        failed = f"{now.failed} failed"
+        parts += [*_rate_parts(now, trace_s), spare[1], f"{_number(now.tps)} tok/s", spare[0], failed]
+        if not now.failed:
+            spare.insert(0, failed)
     else:
         parts.append(now.phase.value)
     if now.left is not None:
         parts.append(f"{range_words(now.left.least_s, now.left.most_s)} left")
-    return " · ".join(parts)
+    while width is not None and len(" · ".join(parts)) > width and spare:
+        parts.remove(spare.pop(0))
+    return " · ".join(parts)[:width]
 
 
 def _rate_parts(now: Progress, trace_s: float | None) -> list[str]:
@@ -229,11 +231,11 @@ def _doubt_parts(level: LevelResult) -> list[str]:
     parts = []
     if level.requests.failed:
         parts.append(f"{level.requests.failed} of {level.requests.failed + level.requests.ok} failed")
-    if level.validity:
-        parts.append(f"doubts: {', '.join(one.code for one in level.validity)}")
-    slow = [mark.word for mark in marks_of(level) if not mark.doubt]
-    if slow:
-        parts.append(f"slow: {', '.join(slow)}")
+    marks = marks_of(level)
+    if doubts := [mark.word for mark in marks if mark.doubt]:
+        parts.append(f"doubts: {', '.join(doubts)}")
+    if slow := [mark.word for mark in marks if not mark.doubt]:
+        parts.append(", ".join(slow))
     return parts
 
 

@@ -30,8 +30,8 @@ def resolution_words(plan: Plan, known: Sequence[SweepResult] = ()) -> str:
     what = "differences between targets" if count > 1 else "a later change"
     own = _spread_percent(plan, known)
     spread = own if own is not None else USUAL_SPREAD_PERCENT
-    whose = "as yours did" if own is not None else "as identical runs on Sparks do"
-    why = f"if they spread {spread:.1f} % ({whose})"
+    whose = "as your earlier runs do" if own is not None else "usual for equal runs on a Spark"
+    why = f"if equal runs differ by {spread:.1f} % ({whose})"
     pairs = max(1, count * (count - 1) // 2)
     runs = min((plan.runs_of(load.concurrency) or plan.runs for load in loads(plan)), default=plan.runs)
     design = Design(runs, max(1, len(loads(plan))), first_rate(METRICS, pairs))

@@ -12,7 +12,7 @@ from sparktop.model.load import LoadPoint
 from sparktop.model.sweep_view import Mark
 from sparktop.report.document.prose import plain
 from sparktop.report.markdown import code
-from sparktop.sweep.formats.tables.level_rows import level_words, mark_words
+from sparktop.sweep.formats.tables.level_rows import level_words
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.doubts import CLIENT_LAG
 from sparktop.sweep.view.marks import PADDING, REFUSED, marks_of
@@ -49,7 +49,7 @@ def _kind(mark: Mark) -> str:
 
     The name contains no values that differ between levels.
     """
-    return PADDING if mark.code == PADDING else mark_words(mark)
+    return PADDING if mark.code == PADDING else mark.word
 
 
 def _part(word: str, marks: Sequence[_Placed], count: int) -> str:
@@ -115,7 +115,7 @@ def _with_code(mark: Mark) -> str:
 
     If a doubt has a different code in JSON and CSV, this code follows the name.
     """
-    word = mark_words(mark)
+    word = mark.word
     if not mark.doubt or mark.code == word.replace(" ", "_").replace("-", "_"):
         return plain(word)
     return f"{plain(word)} ({code(mark.code)})"

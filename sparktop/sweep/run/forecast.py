@@ -179,7 +179,7 @@ def _why(plan: Plan, found: Sequence[EarlierSweep | None], pools: Mapping[str, f
         return "unknown: no target"
     if not unknown:
         return _source_words([one for one in found if one is not None], plan)
-    first = f"first sweep of {clean(', '.join(unknown), 80)}"
+    first = f"{clean(', '.join(unknown), 80)} not measured before"
     return f"unknown: {first}" if plan.searches else first
 
 

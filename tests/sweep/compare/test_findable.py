@@ -102,7 +102,7 @@ def plan(runs: int, targets: int = 2) -> Plan:
 
 def test_a_plan_says_what_its_runs_can_show() -> None:
     """By the usual spread, or by that of earlier runs of the same targets."""
-    usual = "if they spread 6.5 % (as identical runs on Sparks do)"
+    usual = "if equal runs differ by 6.5 % (usual for equal runs on a Spark)"
     assert resolution_words(plan(3)) == f"3 runs show differences between targets from +21 % on, {usual}"
     assert resolution_words(plan(3, 1)).startswith("3 runs show a later change from +21 % on")
     assert resolution_words(plan(1)).startswith(
@@ -110,7 +110,7 @@ def test_a_plan_says_what_its_runs_can_show() -> None:
     )
     earlier = made_sweep(("a", [made_level(2), made_level(4), made_level(8)]))
     words = resolution_words(plan(3), [earlier])
-    assert "if they spread 1.0 % (as yours did)" in words
+    assert "if equal runs differ by 1.0 % (as your earlier runs do)" in words
 
 
 def test_runs_that_differ_too_much_show_no_difference() -> None:

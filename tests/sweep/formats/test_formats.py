@@ -292,8 +292,9 @@ def test_many_marks_are_one_sentence_and_a_line_each() -> None:
         for concurrency, lag in lags.items()
     ]
     text = markdown.render(made_sweep(("a", [*levels, made_level(2)])))
-    assert "client lag (3 of 4 levels, worst p99 31 ms at c4); too short (3 of 4 levels)." in text.replace(
-        "\n", " "
+    assert (
+        "client-limited (3 of 4 levels, worst p99 31 ms at c4); too short (3 of 4 levels)."
+        in text.replace("\n", " ")
     )
     assert "- c1, c4, c16: too short: all runs together lasted 3 s" in text
     assert text.count("all runs together") == 1

@@ -14,7 +14,6 @@ from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.formats import csv_table, markdown
 from sparktop.sweep.formats.comparison import to_json, to_markdown
-from sparktop.sweep.formats.tables.level_rows import mark_words
 from sparktop.sweep.result.figures import Rate
 from sparktop.sweep.result.parts import Tree
 from sparktop.sweep.result.results import LevelResult, Validity
@@ -139,11 +138,11 @@ def test_each_reason_to_doubt_stands_in_every_report(code: str) -> None:
     result = made_sweep(("a", [marked]))
     text = markdown.render(result)
     (mark,) = marks_of(marked)
-    assert re.search(rf"^\| c2 .* {mark_words(mark)} +\|$", text, flags=re.MULTILINE)
-    own = "" if mark_words(mark).replace("-", " ") == code.replace("_", " ") else f" (`{code}`)"
-    assert f"### Marks\n\n- c2: {mark_words(mark)}{own}: what was seen" in text
+    assert re.search(rf"^\| c2 .* {mark.word} +\|$", text, flags=re.MULTILINE)
+    own = "" if mark.word.replace("-", " ") == code.replace("_", " ") else f" (`{code}`)"
+    assert f"### Marks\n\n- c2: {mark.word}{own}: what was seen" in text
     assert next(csv.DictReader(io.StringIO(csv_table.render(result))))["validity"] == code
-    assert f"doubts: {code}" in level_line("a", marked)
+    assert f"doubts: {mark.word}" in level_line("a", marked)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +170,7 @@ def test_why_a_level_is_slow_stands_in_every_report(balance: Tree, word: str, me
     assert message in items
     assert "- c5: padding 38 %: a batch of 5 runs in a CUDA graph of 8" in items
     assert next(csv.DictReader(io.StringIO(csv_table.render(result))))["why_slow"] == f"padding {word}"
-    assert level_line("a", told).endswith(f"slow: padding 38 %, {word}")
+    assert level_line("a", told).endswith(f" · padding 38 %, {word}")
 
 
 def test_the_report_defines_the_words_of_its_tables() -> None:

@@ -45,7 +45,7 @@ def test_quick_is_63_requests_at_least_and_21_to_warm_up() -> None:
     assert pieces(found) == (
         "at least 63 requests + 21 warm-up",
         "8,064 prompt + 4,032 output tokens",
-        "40 s to 27 min: 3 levels, may go on to c = 256; first sweep of a",
+        "40 s to 27 min: 3 levels, may go on to c = 256; a not measured before",
     )
 
 
@@ -210,9 +210,9 @@ def test_another_server_or_model_tells_nothing() -> None:
     assert forecast(replace(PLAN, targets=(renamed,)), [swept()]).seconds is not None
     assert forecast(replace(PLAN, targets=(replace(A, model="m"),)), [swept()]).seconds is not None
     assert forecast(replace(PLAN, targets=(replace(A, model="n"),)), [swept()]).seconds is None
-    assert forecast(replace(PLAN, targets=(A, B)), [swept()]).why == "first sweep of b"
+    assert forecast(replace(PLAN, targets=(A, B)), [swept()]).why == "b not measured before"
     search = replace(PLAN, targets=(B,), slo=(SloCondition("ttft_p90_ms", 2000.0),))
-    assert (forecast(search, []).why, forecast(search, []).time) == ("unknown: first sweep of b", None)
+    assert (forecast(search, []).why, forecast(search, []).time) == ("unknown: b not measured before", None)
 
 
 def test_a_time_that_the_plan_sets_is_known_at_once() -> None:
@@ -281,11 +281,11 @@ def test_a_forecast_in_words() -> None:
         "100 prompt + 4 output tokens",
         "5 to 10 s: 1 level; by your sweep of 1 Jan 10:00",
     )
-    timed = Forecast(None, 3, None, None, None, "unknown: first sweep of a")
+    timed = Forecast(None, 3, None, None, None, "unknown: a not measured before")
     assert pieces(timed) == (
         "as many requests as there is time for + 3 warm-up",
         "tokens as they come",
-        "time unknown: first sweep of a",
+        "time unknown: a not measured before",
     )
 
 

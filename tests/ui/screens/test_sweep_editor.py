@@ -104,7 +104,7 @@ async def test_all_of_it_is_in_sight(size: tuple[int, int]) -> None:
             assert word in words
         for key in EDITOR_KEYS:
             assert key.footer is None or f"{key.shown} {key.footer}" in words
-        for word in ("63 requests + 21 warm-up", "8,064 prompt + 4,032", "first sweep of spark-a"):
+        for word in ("63 requests + 21 warm-up", "8,064 prompt + 4,032", "spark-a not measured before"):
             assert word in words
         assert opened.editor.query_one("#form").max_scroll_y == 0
         assert opened.app.screen.region.contains_region(opened.editor.query_one("#box").region)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.sweep_view import Mark
 from sparktop.report.document.grid import Cell, Grid
 from sparktop.report.markdown import code
 from sparktop.sweep.formats.tables.conversation_cells import AGENTS, USERS
@@ -16,7 +15,6 @@ from sparktop.sweep.formats.tables.figure_cells import load_of_level, load_words
 from sparktop.sweep.result.context import ContextPart
 from sparktop.sweep.result.results import LevelResult, TargetResult
 from sparktop.sweep.terms.definitions import CALL_LATENCIES, METRICS
-from sparktop.sweep.terms.doubts import CLIENT_LAG
 from sparktop.sweep.view.marks import PADDING, REFUSED, marks_of
 from sparktop.values import dataclass
 
@@ -30,8 +28,6 @@ _RATES = (
     "output_tps",
     "total_tps",
 )
-_MARK_WORDS = {CLIENT_LAG: "client lag"}
-"""Names of marks that differ from those on the screen."""
 _COARSE_FROM = 100
 _MOST_MARKS = 2
 """Maximum number of marks named in a row; further marks are only counted."""
@@ -196,14 +192,6 @@ def _percent(head: str, value: Callable[[LevelResult], float | None]) -> Column:
     return Column(head, cell)
 
 
-def mark_words(mark: Mark) -> str:
-    """Return the short name in reports, such as "client lag", of a mark on a level.
-
-    A mark is a reason to doubt the level's metrics, or a reason why the level is slow.
-    """
-    return _MARK_WORDS.get(mark.code, mark.word)
-
-
 def _marks(level: LevelResult) -> str:
     """Return the names of a level's most serious marks, and how many others there are; "–" without marks.
 
@@ -216,7 +204,7 @@ def _marks(level: LevelResult) -> str:
     if left and not left[-1].doubt and all(mark.doubt for mark in named):
         named[-1] = left[-1]
     more = f", {len(left)} more" if left else ""
-    return ", ".join(mark_words(mark) for mark in named) + more or UNKNOWN
+    return ", ".join(mark.word for mark in named) + more or UNKNOWN
 
 
 def _energy(level: LevelResult) -> str:

@@ -107,6 +107,7 @@ def _of_length(result: SweepResult, target: TargetResult, levels: Sequence[Level
         most = best
     words = _lead_words(result, sure, levels, best, metric)
     if most is not best:
+        words = words.replace("best", "best without doubts", 1)
         words += f"; {most.point.label} measured {_rate(most, metric)}, but is in doubt: {_doubts(most)[0]}"
     else:
         words += _end(result, target, good, best, metric)
