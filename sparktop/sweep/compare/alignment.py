@@ -68,6 +68,12 @@ def same_row(load: Load, other: Load) -> bool:
     return _alike(load.pp, other.pp, ALIKE_WITHIN_PERCENT)
 
 
+def has_like_lengths(load: Load, other: Load) -> bool:
+    """Return whether prompt and output lengths of two loads are similar, as far as both are known."""
+    pairs = ((load.pp, other.pp), (load.tg, other.tg))
+    return all(one is None or two is None or _alike(one, two, ALIKE_WITHIN_PERCENT) for one, two in pairs)
+
+
 def _bare(load: Load) -> Load:
     """Return `load` without its lengths."""
     return replace(load, pp=None, tg=None)

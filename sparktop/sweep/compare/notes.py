@@ -11,6 +11,8 @@ from sparktop.sweep.result.comparison import ComparisonRow
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.terms.doubts import WORDS
 
+UNLIKE_LENGTHS = "not alike: prompt / output tokens"
+"""Beginning of the note on series that were measured with other lengths."""
 NO_TEST = "no test possible (*): single runs, or published means"
 CLOCK_SHIFT_PERCENT = 3.0
 """Clock difference between compared levels beyond which the machine was not in the same state."""

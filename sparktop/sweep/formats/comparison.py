@@ -16,7 +16,7 @@ from sparktop.sweep.compare.alignment import aligned
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.findable import could_show_words
 from sparktop.sweep.compare.independent import beyond_sentences, by_engines, engines_sentence
-from sparktop.sweep.compare.notes import NO_TEST
+from sparktop.sweep.compare.notes import NO_TEST, UNLIKE_LENGTHS
 from sparktop.sweep.compare.references import fact_lines
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
 from sparktop.sweep.formats.tables.figure_cells import load_of
@@ -64,6 +64,15 @@ def sections(
     found = [Section(items=tuple(_sources(series)))]
     if comparison.capacity is not None:
         found.insert(0, Section(paragraphs=(compared_words(comparison.capacity, code),)))
+    unlike = [note for note in comparison.notes if note.startswith(UNLIKE_LENGTHS)]
+    found[:0] = [
+        Section(
+            paragraphs=(
+                f"**Not the same load**: differences below are not those of the targets alone: {code(one)}",
+            )
+        )
+        for one in unlike
+    ]
     found += [Section(table=winners_and_refused(comparison, metric, series)) for metric in metrics]
     found += _versus(comparison, series)
     if not metrics and len(series) > 1:

@@ -17,10 +17,11 @@ from sparktop.report.document.grid import Cell, Grid, Outside, rows_in_markdown
 from sparktop.report.document.prose import plain
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.advice import by_chance, signed
+from sparktop.sweep.compare.alignment import has_like_lengths
 from sparktop.sweep.compare.best_level import main_rate
 from sparktop.sweep.compare.compare import compare, comparison_of
 from sparktop.sweep.compare.references import PREFIX, load_reference
-from sparktop.sweep.compare.series import Load, Series, series_of
+from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats.answer import answer, won_words
 from sparktop.sweep.formats.comparison import rules
 from sparktop.sweep.formats.markdown import caveats, effort_words, lengths_words, mode_words
@@ -147,7 +148,7 @@ def _published(series: Sequence[Series], beside: Sequence[Series]) -> Iterator[s
         rate = next((name for name in ("decode_tps", "output_tps") if name in one.metrics()), None)
         if own is None or rate is None:
             continue
-        if not any(_alike(mine.load, level.load) for mine in own.levels for level in one.levels):
+        if not any(has_like_lengths(mine.load, level.load) for mine in own.levels for level in one.levels):
             yield f"{code(one.name)} of {_titled(one)} left out: other load, {_length_words(one)}"
             continue
         theirs = f"{one.name} ({one.source})"
@@ -165,12 +166,6 @@ def _published(series: Sequence[Series], beside: Sequence[Series]) -> Iterator[s
         if not {one.name for one in series} & set(names):
             known = names_in_words([code(name) for name in names])
             yield f"{code(source)} left out: none of its targets, {known}, has the name of a target here"
-
-
-def _alike(one: Load, other: Load) -> bool:
-    """Return whether prompt and output lengths of two loads agree as far as both are known."""
-    pairs = ((one.pp, other.pp), (one.tg, other.tg))
-    return all(mine is None or theirs is None or mine == theirs for mine, theirs in pairs)
 
 
 def _length_words(one: Series) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -55,7 +56,9 @@ def sweep_report(
         return post.render(result, others, list(filter(None, commands)), list(parts))
     if form == "md":
         return markdown.render(result, others, _more(result, shown))
-    beside = [*others, *without_waiting(result)]
+    own = {target.name for target in result.targets}
+    named = [replace(one, name=f"{one.name} (ref)") if one.name in own else one for one in others]
+    beside = [*named, *without_waiting(result)]
     drawings = [*curve_drawings(series_of(result), beside, sweep_plots(result)), *request_drawings(result)]
     names = ", ".join(target.name for target in result.targets)
     about = f"{names} · {result.started_at:%Y-%m-%d %H:%M} UTC"

@@ -16,9 +16,10 @@ from sparktop.model.sweep_comparison import (
     several_lengths,
 )
 from sparktop.sweep.compare.advice import signed
-from sparktop.sweep.compare.alignment import aligned
+from sparktop.sweep.compare.alignment import aligned, has_like_lengths
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.findable import could_show_words
+from sparktop.sweep.compare.notes import UNLIKE_LENGTHS
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, load_at
 from sparktop.sweep.result.comparison import Change, ComparisonResult, ComparisonRow, CouldShow
 from sparktop.sweep.terms.definitions import METRICS, in_sentence
@@ -82,7 +83,11 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
         for load in sorted(first.keys() | second.keys(), key=lambda load: load.order):
             one, other = (_figure(levels, load, name) for levels in (first, second))
             if one is not None or other is not None:
-                row = _row(name, load, one, other, changes.get((name, load)) or Change())
+                alike = not (load in first and load in second) or has_like_lengths(
+                    first[load].load, second[load].load
+                )
+                change = (changes.get((name, load)) if alike else None) or Change()
+                row = _row(name, load, one, other, change)
                 floor = compared.noise_floor_percent.get(name, 0.0)
                 rows.append(replace(row, noise_floor_percent=floor))
     return Difference(
@@ -91,10 +96,16 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
         rows=tuple(rows),
         verdict=compared_words(compared.capacity)
         if compared.capacity is not None
-        else _verdict(rows, compared.could_show),
+        else _unlike(rows, compared.notes) or _verdict(rows, compared.could_show),
         why=_why(rows, compared),
         notes=compared.notes,
     )
+
+
+def _unlike(rows: Sequence[DifferenceRow], notes: Sequence[str]) -> str:
+    """Return the note that two results have other lengths, if that leaves no row to compare; else ""."""
+    note = next((one for one in notes if one.startswith(UNLIKE_LENGTHS)), "")
+    return note if all(row.percent is None for row in rows) else ""
 
 
 def _why(rows: Sequence[DifferenceRow], compared: ComparisonResult) -> str:

@@ -209,6 +209,9 @@ def test_a_published_table_with_the_same_name_stands_beside() -> None:
     assert post.count("against `cluster-tp2` of `ref:spark-topologies-2026-03` (gpt-oss-120b on two ") == 1
     assert "`solo`" not in post
     assert "gpt-oss-120b on two DGX Sparks" in post
+    page = sweep_report(result, "svg", beside=load_reference("spark-topologies-2026-03").series)
+    assert "cluster-tp2 (ref)" in page
+    assert "solo (ref)" not in page
 
 
 def test_a_published_table_that_does_not_fit_is_said_to_be_left_out() -> None:

@@ -16,7 +16,11 @@ from sparktop.model.sweep_comparison import (
 )
 from sparktop.panels.parts.rows import row_text
 from sparktop.panels.sweep.difference import difference_screen
-from sparktop.sweep.view.difference import _of_first_token, _rest_words
+from sparktop.sweep.compare.compare import compare
+from sparktop.sweep.compare.series import Load
+from sparktop.sweep.formats.comparison import to_markdown
+from sparktop.sweep.view.difference import _of_first_token, _rest_words, difference
+from tests.sweep.made_results import made_series
 
 
 def row(
@@ -79,3 +83,16 @@ def test_the_headline_names_where_the_time_to_the_first_token_changed() -> None:
     ]
     assert _of_first_token(times, lengths=False) == "; TTFT: better at c4 (−16 % to −45 %)"
     assert _of_first_token(times[2:], lengths=False) == ""
+
+
+def test_results_of_other_lengths_are_not_compared() -> None:
+    """The first sentence says that the loads are not alike; no change is called better or worse."""
+    slow = made_series("a", {1: (10.0, 10.1, 10.2)})
+    fast = made_series("b", {1: (30.0, 30.1, 30.2)})
+    other = replace(fast, levels=tuple(replace(one, load=Load(1, 1024, 128)) for one in fast.levels))
+    unlike = difference(slow, other)
+    assert unlike.verdict == "not alike: prompt / output tokens: 100 / 4 (a); 1024 / 128 (b)"
+    assert [(row.percent, row.better) for row in unlike.rows] == [(None, None)]
+    assert difference(slow, fast).rows[0].better is True
+    report = to_markdown(compare([slow, other]), [slow, other])
+    assert report.splitlines()[2].startswith("**Not the same load**: differences below are not those of ")
