@@ -46,6 +46,11 @@ def answer(result: SweepResult, found: Findings) -> list[str]:
     return [*filter(None, [first]), *(one for one in others if not first.startswith(one)), *_refusals(result)]
 
 
+def targets_words(compared: Topologies) -> list[str]:
+    """Return one sentence of Markdown for each main metric: which target is the best, and at which loads."""
+    return list(_targets(compared))
+
+
 def _targets(compared: Topologies) -> Iterator[str]:
     """Yield one sentence for each main metric: which target is the best, and at which loads.
 

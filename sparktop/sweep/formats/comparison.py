@@ -19,11 +19,13 @@ from sparktop.sweep.compare.independent import beyond_sentences, by_engines, eng
 from sparktop.sweep.compare.notes import NO_TEST, UNLIKE_LENGTHS
 from sparktop.sweep.compare.references import fact_lines
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
+from sparktop.sweep.formats.answer import targets_words
 from sparktop.sweep.formats.tables.figure_cells import load_of
 from sparktop.sweep.formats.tables.layouts import all_versus, at_best, versus
 from sparktop.sweep.formats.tables.refused_rows import rates_and_refused, winners_and_refused
 from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.terms.definitions import METRICS, lines
+from sparktop.sweep.view.topologies import topologies
 from sparktop.sweep.view.words.capacity import compared_words
 
 TITLE = "sparktop compare"
@@ -88,6 +90,8 @@ def sections(
     found += fact_sections(facts or {})
     shown = [name for name in METRICS if name in metrics or any(name in names for names in lone.values())]
     found += _definitions(comparison, shown, series)
+    if not unlike and (answers := targets_words(topologies(comparison, series))):
+        found.append(Section("Answer", paragraphs=(f"**{answers[0]}.**",)))
     return found
 
 

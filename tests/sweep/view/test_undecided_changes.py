@@ -96,3 +96,11 @@ def test_results_of_other_lengths_are_not_compared() -> None:
     assert difference(slow, fast).rows[0].better is True
     report = to_markdown(compare([slow, other]), [slow, other])
     assert report.splitlines()[2].startswith("**Not the same load**: differences below are not those of ")
+
+
+def test_a_comparison_ends_with_its_answer() -> None:
+    """A terminal shows the last lines of a long report."""
+    pair = [made_series("a", {1: (10.0, 10.1, 10.2)}), made_series("b", {1: (30.0, 30.1, 30.2)})]
+    report = to_markdown(compare(pair), pair)
+    assert report.strip().splitlines()[-1] == "**Decode: `b` best at c1.**"
+    assert "### Answer" not in to_markdown(compare(pair[:1]), pair[:1])
