@@ -6,6 +6,7 @@ which concurrency the first token comes soon enough. For several targets it is w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from sparktop.model.sweep_comparison import (
@@ -107,7 +108,7 @@ def _of_length(result: SweepResult, target: TargetResult, levels: Sequence[Level
         most = best
     words = _lead_words(result, sure, levels, best, metric)
     if most is not best:
-        words = words.replace("best", "best without doubts", 1)
+        words = re.sub(r" with [\w,]+ requests? at once", "", words.replace("best", "best without doubts", 1))
         words += f"; {most.point.label} measured {_rate(most, metric)}, but is in doubt: {_doubts(most)[0]}"
     else:
         words += _end(result, target, good, best, metric)
