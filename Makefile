@@ -42,7 +42,7 @@ demo: $(VENV)/.run ## two simulated Sparks behind a router that oscillates, and 
 
 # The tests run last: their count is the last line of a log. Tests of whole programs follow the others, fewer at a
 # time: they hold processes to what a less busy machine would let them do. The longest checks start first.
-test: $(VENV)/.dev ## everything a change must pass (about thirteen minutes on two cores)
+test: $(VENV)/.dev ## everything a change must pass (about ten minutes on two cores)
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target wheel pictures types compiled aarch64 rules
 	@$(MAKE) --no-print-directory all-tests
 
