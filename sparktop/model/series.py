@@ -27,8 +27,8 @@ _UNPACKED = 128
 class Page:
     """Successive points of all series of a table: an array of times, and an array of values per series.
 
-    Only the newest page of a table grows. A page that has left its table is packed: only old snapshots read
-    it, if anybody does.
+    Only the newest page of a table grows. A page that has left its table is packed: only old snapshots, if
+    any, read it.
     """
 
     __slots__ = ("_arrays", "_packed")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING
 
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
@@ -31,16 +30,8 @@ async def follow_listed(
 
     works = []
     if watch.target_files:
-        found = partial(_alone, watch_backends)
-        works.append(follow_files(watch.target_files, ways, store, found, sleep))
+        files = watch.target_files
+        works.append(follow_files(files, ways, store, lambda found: watch_backends(found, {}), sleep))
     if watch.sparkrun:
         works.append(follow_sparkrun(ways, store, watch_backends, watch_nodes, sleep))
     await asyncio.gather(*works)
-
-
-def _alone(
-    watch_backends: Callable[[Iterable[BackendTarget], Mapping[str, str]], None],
-    found: Iterable[BackendTarget],
-) -> None:
-    """Watch servers of which no machine is known."""
-    watch_backends(found, {})

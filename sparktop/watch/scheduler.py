@@ -1,4 +1,7 @@
-"""Poll scheduler: polls all sources of a group at the same scheduled times; no source waits for another."""
+"""Poll scheduler: polls all sources of a group at the same scheduled times; no source waits for another.
+
+Many sources are spread over the time between two scheduled times instead.
+"""
 
 from __future__ import annotations
 
