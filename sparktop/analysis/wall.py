@@ -52,6 +52,7 @@ NODE_GRAVITY = (
 )
 """The states of machines, the worst first."""
 _RANKS = {state: rank for rank, state in enumerate(GRAVITY)}
+_NODE_RANKS = {state: rank for rank, state in enumerate(NODE_GRAVITY)}
 DOWN = frozenset({"unreachable", "engine dead", "stuck"})
 SLOW = frozenset({"slow clock", "slow steps", "throttled"})
 """States of machines whose GPU is slower than its load explains."""
@@ -297,11 +298,15 @@ def _node_state(view: NodeView, gpu_percent: float | None, alerts: frozenset[str
     return next(word for word, holds in rules if holds)
 
 
+def node_rank(state: str) -> int:
+    """Return the place of a machine's state in `NODE_GRAVITY`: 0 is the worst, and where it is unknown."""
+    return _NODE_RANKS.get(state, 0)
+
+
 def _nodes(nodes: Iterable[FleetNode], words: str) -> tuple[FleetNode, ...]:
     wanted = words.casefold().split()
     kept = (one for one in nodes if not wanted or _has(wanted, ("machines", one.name, one.state)))
-    ranks = {state: rank for rank, state in enumerate(NODE_GRAVITY)}
-    return tuple(sorted(kept, key=lambda one: (ranks.get(one.state, 0), -(one.gpu_percent or 0.0), one.name)))
+    return tuple(sorted(kept, key=lambda one: (node_rank(one.state), -(one.gpu_percent or 0.0), one.name)))
 
 
 def _matching(servers: Sequence[Stated], words: str) -> Sequence[Stated]:

@@ -18,13 +18,13 @@ from types import FrameType
 from sparktop.colors.palette import BOLD, Palette
 from sparktop.config.keys import Key
 from sparktop.model.snapshot import Snapshot
+from sparktop.panels.board.arrangement import Arrangement
 from sparktop.panels.board.bars import header_row
 from sparktop.panels.board.flat import flatten
 from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH
 from sparktop.panels.board.scene import PanelKey, Scene
 from sparktop.panels.board.view import Preset, View
 from sparktop.panels.parts.rows import Row, blank_row
-from sparktop.ui.arrangement import Arrangement
 from sparktop.ui.keys import with_moved_keys
 from sparktop.ui.terminal.output import ENTER, TerminalOutput
 

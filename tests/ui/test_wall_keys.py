@@ -212,3 +212,37 @@ async def test_a_list_of_a_prometheus_leads_to_the_group_of_a_server() -> None:
         assert chosen.kind == Top.WAITING
         await press(pilot, "enter")
         assert opened(app) == PanelKey("scraped", f"group-{int(chosen.name[1:]) % 12:02d}")
+
+
+async def test_groups_hold_their_places_for_seconds_and_a_filter_orders_them_at_once() -> None:
+    """Two groups take turns in being the worst."""
+    moment = [100.0, 0.0]
+
+    def swinging() -> Snapshot:
+        at, odd = moment
+        servers = tuple(
+            FleetServer(f"s{n}", f"http://s{n}", f"group-{n % 2}", at, waiting=90.0 if n % 2 == odd else 0.0)
+            for n in range(100)
+        )
+        view = FleetView("main", "http://p:9090", Fleet(at, 15.0, servers), age_s=1.0)
+        return replace(scraped(), at=at, fleets=(view,))
+
+    app = SparktopApp(swinging)
+
+    def groups() -> list[str]:
+        lines = (row_text(row).split("│")[1].strip(" ▸►>▶") for row in app.overview.canvas.rows[4:-3])
+        return [line.split()[0] for line in lines if line.startswith("group-")]
+
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        await press(pilot, "enter")
+        seen = [groups()]
+        for second, key in ((1.0, ""), (4.0, ""), (5.0, ""), (6.0, "/"), (6.0, "p")):
+            moment[:] = [100.0 + second, 1.0 if second < 6 else 0.0]
+            app.overview.redraw()
+            await pilot.pause()
+            if key:
+                await press(pilot, key)
+            seen.append(groups())
+        first, second_first = ["group-0", "group-1"], ["group-1", "group-0"]
+        assert seen == [first, first, first, second_first, second_first, first]

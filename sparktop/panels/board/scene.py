@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from sparktop.model.countdown import Countdown
 from sparktop.model.fleet import FleetView
-from sparktop.model.series import Series
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.backend.panel import GroupScale, backend_panel, group_scale, widest_scale
 from sparktop.panels.backend.router import router_panel
@@ -21,12 +20,13 @@ from sparktop.panels.board.view import Preset, Sort, View
 from sparktop.panels.node.panel import node_panel, power_scale
 from sparktop.panels.node.processes import process_panel
 from sparktop.panels.parts.columns import graph_columns
-from sparktop.panels.parts.graph import TimeAxis, TimeWindow
+from sparktop.panels.parts.graph import TimeWindow, newest_axis
 from sparktop.panels.parts.rows import Row, merged
 from sparktop.values import dataclass
 
 if TYPE_CHECKING:  # a start without a sweep or a wall needs none of it
     from sparktop.model.sweep_view import SweepView
+    from sparktop.panels.board.wall.order import WallOrders
     from sparktop.panels.board.wall.panel import DrawnWall
 
 _GROUP_KINDS = frozenset({"balance", "evidence", "checks"})
@@ -56,16 +56,6 @@ class Drawn:
     rows: list[Row]
 
 
-def _axis(snapshot: Snapshot, step: float, series: list[Series]) -> TimeAxis:
-    """Return a time axis that ends at the newest sample of any of `series`; `step` is in s per dot column.
-
-    If it ended at the present, the newest column would be empty and flicker until a poll is answered. It
-    ends at the present only if samples have been missing for long.
-    """
-    newest = max((s.last_at for s in series if s.last_at is not None), default=snapshot.at)
-    return TimeAxis(newest if snapshot.at - newest < 3 * step else snapshot.at, step)
-
-
 class Scene:
     """The main screen's content for one snapshot: its layout, and its panels, which are drawn on demand."""
 
@@ -81,12 +71,14 @@ class Scene:
         first_row: int = 0,
         coarse: int = 1,
         sweep: SweepView | Countdown | None = None,
+        orders: WallOrders | None = None,
     ) -> None:
         """Lay out the panels of `snapshot` on a board of `width` x `height` cells.
 
         The panel `zoomed` fills the board alone, except that a panel for `sweep` (a benchmark) stays above
         it. A table of backends starts with the backend `first_row`. `coarse` is the factor by which the
-        user has stretched the time per dot column of the graphs.
+        user has stretched the time per dot column of the graphs. `orders` keep the lines of walls from
+        jumping.
         """
         self.view = view or View()
         self.first_row = first_row
@@ -95,6 +87,7 @@ class Scene:
         self._coarse = coarse
         self.selected = selected
         self._sweep = sweep
+        self._orders = orders
         self._zoomed = zoomed = None if zoomed is None or self._index_of(zoomed) is None else zoomed
         band = 0 if sweep is None else sweep_height(height)
         wall = max(_LEAST_WALL, height // 3) if zoomed is None and self._has_wall else 0
@@ -104,8 +97,8 @@ class Scene:
             self.layout = below_band(self.layout, "prometheus", width, wall)
         backends = [view.history.generation_tps for view in snapshot.backends]
         nodes = [view.history.cpu_percent for view in snapshot.nodes]
-        self._axis = _axis(snapshot, coarse * snapshot.interval_s, backends)
-        self._node_axis = _axis(snapshot, coarse * snapshot.node_interval_s, nodes)
+        self._axis = newest_axis(snapshot.at, coarse * snapshot.interval_s, backends)
+        self._node_axis = newest_axis(snapshot.at, coarse * snapshot.node_interval_s, nodes)
         self._window = self._time_window(coarse)
         self._scales: dict[str, GroupScale] = {}
         self._walls: dict[str, DrawnWall] = {}
@@ -212,6 +205,7 @@ class Scene:
                 marked=None if chosen is None else (chosen.kind, chosen.name),
                 is_selected=chosen == key,
                 first=self.first_row,
+                orders=self._orders,
             )
             self._walls[place.kind] = drawn
             self.first_row = drawn.first if self._has_lines(place) else self.first_row

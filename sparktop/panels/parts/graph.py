@@ -74,6 +74,16 @@ class TimeAxis:
         return 2 * width * self.step
 
 
+def newest_axis(now: float, step: float, series: Sequence[Series]) -> TimeAxis:
+    """Return a time axis that ends at the newest sample of any of `series`; `step` is in s per dot column.
+
+    If it ended at the present, the newest column would be empty and flicker until a poll is answered. It
+    ends at the present only if samples have been missing for long.
+    """
+    newest = max((s.last_at for s in series if s.last_at is not None), default=now)
+    return TimeAxis(newest if now - newest < 3 * step else now, step)
+
+
 def _slots(series: Series, end_slot: int, step: float, count: int) -> list[float | None]:
     """Return the means of `series` in `count` time slots of `step` seconds, up to slot number `end_slot`."""
     usual = series.interval_s

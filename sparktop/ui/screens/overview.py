@@ -13,6 +13,7 @@ from textual.message import Message
 from sparktop.config.keys import KEYS, Key
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
+from sparktop.panels.board.arrangement import Arrangement
 from sparktop.panels.board.bars import header_row, scroll_keys
 from sparktop.panels.board.flat import flatten
 from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH, Boxes
@@ -20,8 +21,8 @@ from sparktop.panels.board.plan import is_wall
 from sparktop.panels.board.scene import PanelKey, Scene
 from sparktop.panels.board.too_small import too_small_rows
 from sparktop.panels.board.view import Preset, Sort, View
+from sparktop.panels.board.wall.order import WallOrders
 from sparktop.panels.node.processes import ProcessSort
-from sparktop.ui.arrangement import Arrangement
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.keys import KeyRow, bindings, clicked_key, keys_to_unseen, with_moved_keys
 from sparktop.ui.screens.filter_actions import FilterActions, filter_line
@@ -83,6 +84,7 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
         self._processes_of: tuple[str, ...] = ()
         self._painted_size: tuple[int, int] = (0, 0)
         self._arrangement = Arrangement()
+        self._orders = WallOrders()
         self.key_table = tuple(keys)
         self._bindings = BindingsMap(bindings(self.key_table))
         self.view = view or View()
@@ -145,6 +147,7 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
             first_row=self._first_row,
             coarse=self.coarse,
             sweep=band,
+            orders=self._orders,
         )
         self._scroll = max(0, min(self._scroll, scene.layout.height - room))
         self._drawn = scene.draw(self._scroll, self._scroll + room)

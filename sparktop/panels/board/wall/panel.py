@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field
 
-from sparktop.analysis.wall import DOWN, Stated, Top, Wall, WallGroup
+from sparktop.analysis.wall import DOWN, Stated, Top, Wall, WallGroup, node_rank
 from sparktop.graphics import numbers
 from sparktop.panels.board.wall.cells import legend
 from sparktop.panels.board.wall.lines import (
@@ -219,7 +219,7 @@ def _server_entries(servers: Sequence[Stated], look: Look) -> list[Entry]:
 def _opened(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
     """Add the servers of the opened group, or all machines, the worst first."""
     if look.of_machines:
-        drawn.add([label(" "), *legend([one.state for one in wall.nodes], width - 2)])
+        drawn.add([label(" "), *legend(sorted((one.state for one in wall.nodes), key=node_rank), width - 2)])
         _machines(drawn, wall, width, inside, look)
         return
     group = wall.group(look.opened or "")

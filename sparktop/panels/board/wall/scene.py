@@ -9,6 +9,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.panels.balance.band import edge_verdict
 from sparktop.panels.board.view import View
 from sparktop.panels.board.wall.lines import group_name
+from sparktop.panels.board.wall.order import WallOrders
 from sparktop.panels.board.wall.panel import MACHINES, DrawnWall, Entry, Look, draw_wall
 from sparktop.panels.parts.frame import name_tab
 from sparktop.panels.parts.rows import Row
@@ -51,8 +52,12 @@ def draw_place(
     marked: Entry | None,
     is_selected: bool,
     first: int,
+    orders: WallOrders | None = None,
 ) -> DrawnWall:
-    """Draw the wall of a place, which is (kind, name, width, height); `marked` is the selected line."""
+    """Draw the wall of a place, which is (kind, name, width, height); `marked` is the selected line.
+
+    Without `orders`, its lines are in their present order.
+    """
     kind, name, width, height = place
     shown = _fleet_view(kind, name, snapshot)
     if shown is not None:
@@ -62,7 +67,7 @@ def draw_place(
         look = _direct_look(snapshot, kind, name, view, width)
         wall = wall_of(snapshot, view.filter)
     look.marked, look.is_selected, look.first = marked, is_selected, first
-    return draw_wall(wall, width, height, look)
+    return draw_wall(wall if orders is None else orders.of(wall, snapshot.at, look), width, height, look)
 
 
 def _fleet_view(kind: str, name: str, snapshot: Snapshot) -> FleetView | None:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from sparktop.model.snapshot import BackendState, Snapshot
+from sparktop.panels.board.arrangement import FLEET, Arrangement
 from sparktop.panels.board.scene import PanelKey
 from sparktop.panels.board.view import Sort, View
-from sparktop.ui.arrangement import FLEET, Arrangement
 from stage.rehearsal import Rehearsal
 
 NAMES = ("spark-a", "spark-b", "spark-c", "spark-d")

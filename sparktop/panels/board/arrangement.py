@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from sparktop.model.snapshot import Snapshot
+from sparktop.panels.board.held import HOLD_S, keeping_place
 from sparktop.panels.board.scene import PanelKey
 from sparktop.panels.board.view import (
     Sort,
@@ -21,9 +22,6 @@ from sparktop.panels.board.view import (
 
 FLEET = 64
 """Most backends that are shown in their configured order, whatever their states."""
-_REORDER_S = 5.0
-"""Least seconds between two changes of an order by live values: rows that jump every second cannot be
-read."""
 _LASTING_S = 20.0
 """Time constant in seconds of the means by which rows are ordered: a short peak moves no row."""
 _SHARE = 0.15
@@ -59,9 +57,9 @@ class _Ranking:
         known = [name for name in self._order if name in numbers]
         placed = set(known)
         self._order = [*known, *(name for name in numbers if name not in placed)]
-        if at - self._ordered_at >= _REORDER_S:
+        if at - self._ordered_at >= HOLD_S:
             self._ordered_at = at
-            self._order = _held(self._reordered(sort), self._order, held)
+            self._order = keeping_place(self._reordered(sort), self._order, held)
         return self._order
 
     def _reordered(self, sort: Sort) -> list[str]:
@@ -87,15 +85,6 @@ class _Ranking:
 def _mean(mean: float | None, value: float | None, weight: float) -> float | None:
     """Return the mean moved towards `value` by the part `weight`; `value` if one of the two is unknown."""
     return value if mean is None or value is None else mean + weight * (value - mean)
-
-
-def _held(order: list[str], before: list[str], held: str | None) -> list[str]:
-    """Return `order` with the row `held` moved back to its place in the order `before`."""
-    if held is None or held not in before:
-        return order
-    others = [name for name in order if name != held]
-    place = before.index(held)
-    return [*others[:place], held, *others[place:]]
 
 
 class Arrangement:
