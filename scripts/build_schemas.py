@@ -22,13 +22,16 @@ from pydantic import TypeAdapter
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from sparktop.analysis.wall import wall_of
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.doctor.check import Check, Status
 from sparktop.doctor.check import to_json as doctor_json
 from sparktop.events.document import event_document
 from sparktop.report.json_snapshot import to_json as snapshot_json
+from sparktop.report.large import worst_json
 from sparktop.sources.wire.reply import Reply
 from sparktop.sweep.result.results import SweepResult
+from stage.fleet import RehearsedFleet
 from stage.rehearsal import Rehearsal
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "schemas"
@@ -50,6 +53,7 @@ MAPS = frozenset(
     {
         *("values", "finished", "poll_ms", "deployments", "stuck", "failures", "sent", "also_reported"),
         *("throttled_percent", "bounds", "running_by_backend", "evidence", "sleep_state", "states"),
+        *("starved_percent", "mean_load", "requests_share"),
     }
 )
 """Keys whose objects have names as keys: any key is allowed."""
@@ -70,6 +74,19 @@ OWNERS = {
     "balance": "Balance",
 }
 """The class of the model whose fields an object has, by the key under which it stands."""
+TEXTS = {
+    ("", "groups"): "Servers by group, the worst first.",
+    (
+        "",
+        "worst_lists",
+    ): "The servers and machines with the worst figures, at most 100 in each list, the worst first; "
+    "servers that are down and figures of 0 are left out.",
+    (
+        "ttft_p95",
+        "bound",
+    ): "Where the quantile is only known to be above or below the figure: the sign of that.",
+}
+"""Descriptions of keys that are no fields of the model, by place and key."""
 _NAMES = {"str": "string", "float": "number", "int": "integer", "bool": "boolean"}
 Schema = dict[str, Any]
 
@@ -88,6 +105,7 @@ def schema_of(documents: Iterable[object], place: str = "", key: str = "") -> Sc
     if "number" in types:
         types.discard("integer")
     known, text = fields_of(OWNERS.get(place, "")).get(key, ([], ""))
+    text = text or TEXTS.get((place, key), "")
     if types <= {"null"}:
         types |= set(known)
     if types - {"null", "array"} and key not in NEVER_NULL:
@@ -154,7 +172,10 @@ def snapshots() -> Iterator[dict[str, Any]]:
         more: dict[str, Any] = {"lanes": 1 + number % 2, "speculative": number % 3 == 0}
         rehearsal = Rehearsal(scenario=SCENARIOS[name], nodes=2, **more)
         for seconds in (1, PLAYED_S):
-            yield json.loads(json.dumps(snapshot_json(rehearsal.play(seconds).snapshot())))
+            shown = json.loads(json.dumps(snapshot_json(rehearsal.play(seconds).snapshot())))
+            yield shown
+    lists = worst_json(wall_of(RehearsedFleet(30, 12).play(14).snapshot()))
+    yield {**shown, "worst_lists": lists}  # no scenario has a machine that is slow
 
 
 def documents() -> dict[str, Schema]:

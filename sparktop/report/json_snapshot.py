@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from sparktop import __version__
 from sparktop.analysis.verdict import verdict
+from sparktop.analysis.wall import wall_of
 from sparktop.events.document import event_json
 from sparktop.model.counter_figures import COUNTER_FIGURES
 from sparktop.model.event import Alert
@@ -26,7 +27,7 @@ from sparktop.report.current import current
 from sparktop.report.fleets import fleets_json
 from sparktop.report.json_balance import balance_json
 from sparktop.report.json_node import fields_of, node_json
-from sparktop.report.large import groups_json
+from sparktop.report.large import groups_json, worst_json
 from sparktop.report.ranks import ranks_json
 
 SCHEMA = "sparktop.snapshot/1"
@@ -80,14 +81,15 @@ _QUANTILES = ("p50", "p90", "p95", "p99")
 def to_json(snapshot: Snapshot) -> dict[str, object]:
     """Return a snapshot as values that `json.dumps(..., allow_nan=False)` accepts."""
     snapshot = current(snapshot)
-    cost = snapshot.self_cost
+    cost, wall = snapshot.self_cost, wall_of(snapshot)
     body = {
         "schema": SCHEMA,
         "taken_at": json_time(snapshot.taken_at),
         "sparktop": __version__,
         "interval_s": snapshot.interval_s,
         "simulated": snapshot.simulated,
-        "groups": groups_json(snapshot),
+        "groups": groups_json(wall),
+        "worst_lists": worst_json(wall),
         "nodes": [node_json(node) for node in snapshot.nodes],
         "backends": [_backend(backend) for backend in snapshot.backends],
         "routers": [_router(router) for router in snapshot.routers],

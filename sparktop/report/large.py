@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sparktop.analysis.wall import DOWN, NODE_GRAVITY, Top, Wall, wall_of
+from sparktop.analysis.wall import DOWN, MOST_LISTED, NODE_GRAVITY, Stated, Top, Wall, wall_of
 from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.fleet import FleetServer
 from sparktop.model.snapshot import Snapshot
 from sparktop.report import cell
 from sparktop.report.table import Column, Kind, Table
@@ -60,7 +61,7 @@ def omission(snapshot: Snapshot) -> str:
     return f"Of {words}, details are those of the {_DETAILED} worst: --format json has all of them."
 
 
-def groups_json(snapshot: Snapshot) -> list[dict[str, object]]:
+def groups_json(wall: Wall) -> list[dict[str, object]]:
     """Return the groups of all servers as values for JSON, the worst first, with the number in each state."""
     return [
         {
@@ -74,8 +75,40 @@ def groups_json(snapshot: Snapshot) -> list[dict[str, object]]:
             "ttft_p95_ms": None if group.ttft_p95_s is None else 1000 * group.ttft_p95_s,
             "balance": None if group.balance is None else group.balance.word.value,
         }
-        for group in wall_of(snapshot).groups
+        for group in wall.groups
     ]
+
+
+def worst_json(wall: Wall) -> dict[str, list[dict[str, object]]]:
+    """Return the lists of a wall's worst servers and machines as values for JSON, the worst first.
+
+    Each has at most `MOST_LISTED`. A TTFT whose quantile is only known to be above or below its figure has
+    the sign of that as its `bound`.
+    """
+    lists = {top: [(_listed(one), one, value) for one, value in wall.tops.get(top, ())] for top in Top}
+    return {
+        "waiting": [{**named, "waiting": value} for named, _, value in lists[Top.WAITING]],
+        "kv_cache": [{**named, "kv_cache_percent": value} for named, _, value in lists[Top.KV]],
+        "ttft_p95": [
+            {**named, "ttft_p95_ms": 1000 * value, "bound": _bound(one)}
+            for named, one, value in lists[Top.TTFT]
+        ],
+        "slow_clock": [
+            {"name": one.name, "state": one.state, "sm_clock_mhz": one.sm_clock_mhz}
+            for one in wall.slow_nodes[:MOST_LISTED]
+        ],
+    }
+
+
+def _listed(one: Stated) -> dict[str, object]:
+    return {"name": one.server.name, "group": one.server.group, "state": one.state}
+
+
+def _bound(one: Stated) -> str | None:
+    quantile = None if isinstance(one.server, FleetServer) else one.server.ttft.p95
+    if quantile is None or not (quantile.below or quantile.above):
+        return None
+    return "<" if quantile.below else ">"
 
 
 def groups_table(snapshot: Snapshot) -> Table:

@@ -17,8 +17,8 @@ from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapsho
 from sparktop.report import markdown, text_snapshot
 from sparktop.report.json_snapshot import SCHEMA, to_json
 
-TOP = """schema taken_at sparktop interval_s simulated groups nodes backends routers prometheus balance
-    verdict alerts events self"""
+TOP = """schema taken_at sparktop interval_s simulated groups worst_lists nodes backends routers prometheus
+    balance verdict alerts events self"""
 NODE = """name via ok error age_s os driver product cpu memory gpus network sensors
     maker processor headroom speed gpu_note gpus_lost boot_id throttled_60s_percent rails processes
     booted_at last_boot kernel workloads engine_processes reader_sha256"""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from sparktop.analysis.wall import MOST_LISTED, Top, wall_of
 from sparktop.commands.snapshot import render
-from sparktop.model.snapshot import Snapshot
+from sparktop.model.snapshot import BackendState, Latency, Quantile, Snapshot
+from sparktop.panels.board.wall.tops import top_keys
+from sparktop.report import cell
 from sparktop.report.large import MOST, groups_table, is_large, narrowed, omission, worst_table
 from stage.fleet import RehearsedFleet
 from stage.rehearsal import Rehearsal
@@ -77,3 +81,36 @@ def test_json_has_each_group_with_its_states(fleet: Snapshot) -> None:
     assert groups[0]["states"]["unreachable"] == 2
     idle = next(one for one in groups if one["name"] == "phi")
     assert (idle["running"], idle["ttft_p95_ms"]) == (0.0, None)
+
+
+def test_json_has_the_lists_of_the_screen(fleet: Snapshot) -> None:
+    """The same servers and machines in the same order with the same figures, and at most 100 in each."""
+    worst, wall = json.loads(render(fleet, "json"))["worst_lists"], wall_of(fleet)
+    keys = {Top.WAITING: "waiting", Top.KV: "kv_cache", Top.TTFT: "ttft_p95", Top.CLOCK: "slow_clock"}
+    assert set(worst) == set(keys.values())
+    for top, key in keys.items():
+        names = [one["name"] for one in worst[key]]
+        assert 0 < len(names) <= MOST_LISTED
+        assert names == top_keys(wall, top, MOST_LISTED)
+    rows = worst_table(fleet).rows
+    waits = [str(round(one["waiting"])) for one in worst["waiting"][:10]]
+    assert waits == [row[2] for row in rows if row[0] == "most waiting"]
+    fullest = [row[2] for row in rows if row[0] == "fullest KV"]
+    assert [cell.percent(one["kv_cache_percent"]) for one in worst["kv_cache"][:10]] == fullest
+    slowest = [row[2] for row in rows if row[0] == "slowest TTFT p95"]
+    assert [cell.duration(one["ttft_p95_ms"] / 1000) for one in worst["ttft_p95"][:10]] == slowest
+    clocks = {node.name: node.sm_clock_mhz for node in wall.nodes}
+    assert all(one["sm_clock_mhz"] == clocks[one["name"]] for one in worst["slow_clock"])
+
+
+def test_a_list_in_json_is_bounded_and_a_bound_has_its_sign(fleet: Snapshot) -> None:
+    """Of 200 servers with waiting requests 100 are listed; beyond the last bucket the quantile is above."""
+    last = Latency(p95=Quantile(60.0, above=True), count=5.0)
+    servers = tuple(
+        replace(one, state=BackendState.QUEUEING, waiting=float(at + 1), ttft=last, failure=None)
+        for at, one in enumerate(fleet.backends)
+    )
+    worst = json.loads(render(replace(fleet, backends=servers), "json"))["worst_lists"]
+    assert [one["waiting"] for one in worst["waiting"]] == [200.0 - at for at in range(100)]
+    assert len(worst["ttft_p95"]) == 100
+    assert {(one["ttft_p95_ms"], one["bound"]) for one in worst["ttft_p95"]} == {(60000.0, ">")}
