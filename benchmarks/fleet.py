@@ -1,11 +1,15 @@
-"""What watching a fleet costs: servers with the whole page of a real vLLM, one look a second, one viewer.
+"""What watching a fleet costs: one viewer, from 2 servers polled directly to 10,000 through a Prometheus.
 
-For each number of servers: CPU time of sparktop alone in each view (200x50 pseudo-terminal), its memory at
-the start and at the end, the time until figures of servers are on the screen, and the 95th percentile of the
-time from a key to the first byte of its answer. `record` beside it shows what remains without a screen. On a
-busy machine polls are late and CPU time is missing: pages/s shows it, and CPU time per page stays comparable.
+Servers polled directly answer with the whole page of a real vLLM once a second (`fleet_servers.py`), a fifth
+as many machines stand beside them (`fleet_machines.py`, at least two), and a Prometheus is one of recorded
+answers (`prometheus_cost.py`) that scrapes each server and its machine every 15 s. Each row is one start of
+sparktop in a pseudo-terminal of 200x50: CPU time of the whole program, pages a second, bytes to the terminal,
+memory, the time until figures of servers are on the screen, and the time from a key to the first byte of its
+answer; in the seconds after the start, and after a wait. On a busy machine polls are late and CPU time is
+missing: pages/s shows it, and CPU time a page stays comparable.
 
-usage: fleet.py [--servers 2,20,100] [--seconds 20] [--presses 30] [--dead N] [--mute N]
+usage: fleet.py [--servers 2,20,100,500] [--prometheus 500,2000,10000] [--machines N] [--seconds 20]
+                [--wait 60] [--presses 30] [--dead N] [--mute N] [--record]
 """
 
 from __future__ import annotations
@@ -20,8 +24,9 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -31,115 +36,188 @@ from ptybench import PtyProgram
 COLUMNS, ROWS = 200, 50
 WARM_UP_S = 10.0
 FIRST_WITHIN_S = 60.0
-SERVERS = Path(__file__).with_name("fleet_servers.py")
-VIEWS = ("overview", "compact", "wall")
+HERE = Path(__file__).parent
+SERVERS_OF_A_MACHINE = 5
+BOARD = 32
+"""With more servers than this, the watch begins with the wall of groups."""
+HEADS = (
+    "servers",
+    "machines",
+    "read",
+    "CPU, % of a core",
+    "pages/s",
+    "CPU a page, µs",
+    "kB/s",
+    "memory, MiB",
+    "first figures, s",
+    "key, median and p95, ms",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Servers, their machines and the configuration file that names them."""
+
+    servers: int
+    machines: int
+    way: str
+    """How they are read: directly or through a Prometheus."""
+    config: Path
+    first: str
+    """A word that is on the screen once figures are: a state on the board, a model on the wall of groups."""
+
+    def pages_sent(self) -> int | None:
+        """Return how many pages the servers have sent so far; None where no server is polled."""
+        if self.way != "directly":
+            return None
+        url = re.findall(r'url = "(.*)"', self.config.read_text(encoding="utf-8"))[0]
+        with urllib.request.urlopen(f"{url}{POLLS}") as answer:  # noqa: S310 - a server of this benchmark
+            return int(answer.read())
+
+    def row(self, *cells: str) -> str:
+        """Return a row of the table."""
+        return f"| {' | '.join((f'{self.servers:,}', f'{self.machines:,}', *cells))} |"
 
 
 @contextmanager
-def configured(count: int, dead: int, mute: int) -> Iterator[Path]:
-    """Serve so many servers and yield the configuration file that names them."""
-    words = [sys.executable, str(SERVERS), str(count), str(dead), str(mute)]
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process,
-    ):
-        ports = json.loads(process.stdout.readline() if process.stdout is not None else b"[]")
-        config = Path(folder) / "sparktop.toml"
-        tables = [
-            f'[[backends]]\nname = "s{number:03d}"\nurl = "http://127.0.0.1:{port}"\nengine = "vllm"\n'
-            for number, port in enumerate(ports)
-        ]
-        config.write_text("\n".join(tables), encoding="utf-8")
+def serving(script: str, *words: object) -> Iterator[str]:
+    """Run a script of this folder that prints its ports, and yield what it prints."""
+    command = [sys.executable, str(HERE / script), *map(str, words)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
-            yield config
+            yield process.stdout.readline() if process.stdout is not None else ""
         finally:
             process.terminate()
 
 
-def pages_sent(config: Path) -> int:
-    """Return how many pages the servers have sent so far."""
-    url = re.findall(r'url = "(.*)"', config.read_text(encoding="utf-8"))[0]
-    with urllib.request.urlopen(f"{url}{POLLS}") as answer:  # noqa: S310 - a server of this benchmark
-        return int(answer.read())
+@contextmanager
+def directly(count: int, machines: int, dead: int = 0, mute: int = 0) -> Iterator[Fleet]:
+    """Serve so many servers and machines, and yield them as a fleet."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        serving("fleet_servers.py", count, dead, mute) as ports,
+        serving("fleet_machines.py", machines) as agents,
+    ):
+        config = Path(folder) / "sparktop.toml"
+        tables = [
+            f'[[backends]]\nname = "s{number:03d}"\nurl = "http://127.0.0.1:{port}"\nengine = "vllm"\n'
+            + (f'nodes = ["n{number * machines // count:03d}"]\n' if machines else "")
+            for number, port in enumerate(json.loads(ports))
+        ] + [
+            f'[[nodes]]\nname = "n{number:03d}"\nvia = "agent"\nurl = "http://127.0.0.1:{port}"\n'
+            for number, port in enumerate(json.loads(agents))
+        ]
+        config.write_text("\n".join(tables), encoding="utf-8")
+        yield Fleet(count, machines, "directly", config, "model-000" if count > BOARD else "busy")
 
 
-def per_page(cpu_percent: float, pages: int, seconds: float) -> tuple[str, str]:
-    """Return the cells for pages a second and for CPU time a page."""
-    return f"{pages / seconds:.0f}", f"{10_000 * cpu_percent * seconds / pages:.0f}" if pages else "–"
+@contextmanager
+def through_prometheus(count: int) -> Iterator[Fleet]:
+    """Serve a Prometheus that scrapes so many servers, and yield them as a fleet."""
+    with tempfile.TemporaryDirectory() as folder, serving("prometheus_cost.py", "--serve", count) as port:
+        config = Path(folder) / "sparktop.toml"
+        config.write_text(f'[[prometheus]]\nurl = "http://127.0.0.1:{int(port)}"\n', encoding="utf-8")
+        yield Fleet(count, count, "Prometheus", config, "model-0")
 
 
-def on_screen(config: Path, seconds: float, presses: int) -> Iterator[tuple[str, ...]]:
-    """Yield the cells of a row for each view."""
-    command = (sys.executable, "-m", "sparktop", "--config", str(config))
-    env = {"XDG_STATE_HOME": str(config.parent / "state"), "XDG_DATA_HOME": str(config.parent / "data")}
+def cost(percent: float, pages: int | None, seconds: float) -> tuple[str, str, str]:
+    """Return the cells for CPU time, pages a second and CPU time a page."""
+    if not pages:
+        return f"{percent:.1f}", "–", "–"
+    return f"{percent:.1f}", f"{pages / seconds:.0f}", f"{10_000 * percent * seconds / pages:.0f}"
+
+
+def pressed(program: PtyProgram, presses: int) -> str:
+    """Press arrow keys at odd moments and return the cell for the times of their answers."""
+    answers = []
+    for _ in range(presses):
+        program.idle(random.uniform(0.02, 0.25))  # noqa: S311 - not a secret, only odd moments
+        took = program.press(random.choice(("\x1b[A", "\x1b[B")))  # noqa: S311 - not a secret
+        if took is not None:
+            answers.append(1000 * took)
+    if len(answers) < 2:
+        return "–"
+    return f"{statistics.median(answers):.0f}, {statistics.quantiles(answers, n=20)[-1]:.0f}"
+
+
+def on_screen(fleet: Fleet, options: argparse.Namespace) -> Iterator[str]:
+    """Yield a row for the seconds after the start, and one for those after the wait."""
+    command = (sys.executable, "-m", "sparktop", "--config", str(fleet.config))
+    home = fleet.config.parent
+    env = {"XDG_STATE_HOME": str(home / "state"), "XDG_DATA_HOME": str(home / "data")}
     with PtyProgram(command, columns=COLUMNS, rows=ROWS, env=env) as program:
-        first_s = program.wait_for(["tok/s", "model-000"], FIRST_WITHIN_S)
+        first_s = program.wait_for(["tok/s", fleet.first], FIRST_WITHIN_S)
         program.idle(WARM_UP_S)
-        for view in VIEWS:
-            before = pages_sent(config)
-            window = program.measure(seconds)
-            pages = pages_sent(config) - before
-            answers = []
-            for _ in range(presses):
-                program.idle(random.uniform(0.02, 0.25))  # noqa: S311 - not a secret, only odd moments
-                took = program.press("\x1b[B")
-                if took is not None:
-                    answers.append(1000 * took)
-            p95 = statistics.quantiles(answers, n=20)[-1] if len(answers) > 1 else float("nan")
-            memory = f"{window.rss_start_mib:.0f} → {window.rss_end_mib:.0f}"
-            first = "–" if first_s is None or view != VIEWS[0] else f"{first_s:.1f}"
-            yield (
-                view,
-                f"{window.cpu_percent:.1f}",
-                *per_page(window.cpu_percent, pages, window.seconds),
+        for wait_s in (0.0, options.wait)[: 2 if options.wait else 1]:
+            program.idle(wait_s)
+            before = fleet.pages_sent()
+            window = program.measure(options.seconds)
+            pages = None if before is None else (fleet.pages_sent() or 0) - before
+            yield fleet.row(
+                f"{wait_s:.0f} s later" if wait_s else fleet.way,
+                *cost(window.cpu_percent, pages, window.seconds),
                 f"{window.bytes_per_s / 1000:.1f}",
-                memory,
-                first,
-                f"{p95:.0f}",
+                f"{window.rss_start_mib:.0f} → {window.rss_end_mib:.0f}",
+                "–" if first_s is None or wait_s else f"{first_s:.1f}",
+                pressed(program, options.presses),
             )
-            program.press("v")
-            program.idle(2.0)
 
 
-def headless(config: Path, seconds: float) -> tuple[str, ...]:
-    """Return the cells of a row for `sparktop record`."""
-    out = config.parent / "fleet.sparktop"
-    words = [sys.executable, "-m", "sparktop", "record", "--config", str(config), "-o", str(out)]
+def recorded(fleet: Fleet, seconds: float) -> str:
+    """Return the row of `sparktop record`."""
+    words = [sys.executable, "-m", "sparktop", "record", "--config", str(fleet.config)]
+    words += ["-o", str(fleet.config.parent / "fleet.sparktop")]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         one = psutil.Process(process.pid)
         time.sleep(WARM_UP_S)
         before, began, rss = one.cpu_times(), time.monotonic(), one.memory_info().rss
-        sent = pages_sent(config)
+        sent = fleet.pages_sent()
         time.sleep(seconds)
         after, took = one.cpu_times(), time.monotonic() - began
-        sent = pages_sent(config) - sent
+        pages = None if sent is None else (fleet.pages_sent() or 0) - sent
         memory = f"{rss / 2**20:.0f} → {one.memory_info().rss / 2**20:.0f}"
         process.terminate()
     percent = 100 * (after.user + after.system - before.user - before.system) / took
-    return "record", f"{percent:.1f}", *per_page(percent, sent, took), "–", memory, "–", "–"
+    return fleet.row("record", *cost(percent, pages, took), "–", memory, "–", "–")
+
+
+def fleets(options: argparse.Namespace) -> Iterator[Fleet]:
+    """Yield each fleet while it is served."""
+    for count in numbers(options.servers):
+        machines = max(2, count // SERVERS_OF_A_MACHINE) if options.machines is None else options.machines
+        with directly(count, machines, options.dead, options.mute) as fleet:
+            yield fleet
+    for count in numbers(options.prometheus):
+        with through_prometheus(count) as fleet:
+            yield fleet
+
+
+def numbers(words: str) -> Sequence[int]:
+    """Return the whole numbers of a list separated by commas, which may be empty."""
+    return [int(word) for word in words.split(",") if word]
 
 
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--servers", default="2,20,100")
+    parser.add_argument("--servers", default="2,20,100,500")
+    parser.add_argument("--prometheus", default="500,2000,10000")
+    parser.add_argument("--machines", type=int, help="machines beside the servers (a fifth of them)")
     parser.add_argument("--dead", type=int, default=0, help="so many of the servers do not listen")
     parser.add_argument("--mute", type=int, default=0, help="so many accept and never answer")
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--presses", type=int, default=30)
-    options = parser.parse_args()
-    print(
-        "| servers | view | CPU, % of a core | pages/s | CPU a page, µs | kB/s | memory, MiB"
-        " | first figures, s | key, p95 ms |"
+    parser.add_argument(
+        "--wait", type=float, default=60.0, help="seconds before the second row; 0: no such row"
     )
-    print("|---|---|---|---|---|---|---|---|---|")
-    for count in (int(word) for word in options.servers.split(",")):
-        with configured(count, options.dead, options.mute) as config:
-            for row in (
-                *on_screen(config, options.seconds, options.presses),
-                headless(config, options.seconds),
-            ):
-                print(f"| {count} | {' | '.join(row)} |", flush=True)
+    parser.add_argument("--presses", type=int, default=30)
+    parser.add_argument("--record", action="store_true", help="a row of `sparktop record` as well")
+    options = parser.parse_args()
+    print(f"| {' | '.join(HEADS)} |\n|{'---|' * len(HEADS)}")
+    for fleet in fleets(options):
+        for row in on_screen(fleet, options):
+            print(row, flush=True)
+        if options.record:
+            print(recorded(fleet, options.seconds), flush=True)
     return 0
 
 
