@@ -41,7 +41,7 @@ from statistics import median
 from balance_runs import HZ, Follower, Scene, announced, half_range, net_swing, simulate, there_and_back
 
 from sparktop.model.balance import BalanceWord
-from sparktop.simulation.load_trace import period_s
+from stage.load_trace import period_s
 
 SWING = 0.5
 """Of the mean load, from which on a swing must be found."""

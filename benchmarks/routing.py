@@ -36,10 +36,10 @@ from sparktop.model.load import FirstToken, Level, LoadMode, RequestStarted
 from sparktop.simulation.calibration import SOLO
 from sparktop.simulation.closed_loop import ClosedLoop
 from sparktop.simulation.engine import Engine
-from sparktop.simulation.load_trace import LoadTrace, imbalance, period_s
 from sparktop.simulation.routed import RoutedWay
 from sparktop.simulation.routers import RouterSettings, make_router
 from sparktop.simulation.virtual_time import VirtualTime
+from stage.load_trace import LoadTrace, imbalance, period_s
 
 BACKENDS = (2, 8, 64, 1000)
 STALENESS_S = (0.0, 0.25, 1.0, 2.5, 5.0)

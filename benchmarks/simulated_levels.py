@@ -15,7 +15,6 @@ from limits import DENSE_8B, DENSE_70B
 from sparktop.model.load import Level, LoadEvent, LoadKind, LoadMode, LoadPoint
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_VANILLA, LONG_CONTEXT, SOLO
 from sparktop.simulation.closed_loop import ClosedLoop, DirectWay
-from sparktop.simulation.conversations import Conversations
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.open_loop import OpenLoop
 from sparktop.simulation.profile import EngineProfile
@@ -28,6 +27,7 @@ from sparktop.sweep.plan.people import with_users
 from sparktop.sweep.plan.plan import Capacity, Plan
 from sparktop.sweep.run.conversations.level import ramp_s, tail_s
 from sparktop.sweep.run.open_loop.arrivals import warm_up_s
+from stage.conversations import Conversations
 
 TUNED_SEED, FRESH_SEED = 9100, 9300
 """First seeds of the set-ups with which the search was tuned, and of those with other models and lengths."""

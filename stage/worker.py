@@ -20,7 +20,6 @@ from sparktop.model.load import (
     TokenSource,
 )
 from sparktop.simulation.closed_loop import ClosedLoop, DirectWay, Way
-from sparktop.simulation.conversations import Conversations
 from sparktop.simulation.engine import EngineEvent
 from sparktop.simulation.routed import ProxyHabits, RoutedWay
 from sparktop.simulation.routers import make_router
@@ -39,6 +38,7 @@ from sparktop.sweep.generator.wire.messages import (
 )
 from sparktop.sweep.plan.conversations.lane import planned_turns
 from sparktop.sweep.run.worker_process import SweepWorker
+from stage.conversations import Conversations
 from stage.rehearsal import Rehearsal
 
 _STEP_S = 0.1

@@ -66,7 +66,6 @@ class StartClock:
         """(time, phase) of each change; a phase can occur twice."""
         self._looks: deque[tuple[float, int]] = deque()
         self._downloads = False
-        self._jumped_at: float | None = None
         self._still_bytes: int | None = None
         """Memory when the weights seemed complete."""
         self.memory_bytes: int | None = None
@@ -102,7 +101,6 @@ class StartClock:
         if step == COMPILE and self._still_bytes is not None:
             grown = memory - self._still_bytes
             if self._jumps(at, memory) and grown > max(_JUMP_BYTES, _JUMP_SHARE * memory):
-                self._jumped_at = at
                 return POOL
             if grown > max(_STILL_BYTES, _STILL_SHARE * memory) and self._covers(at, _WINDOW_S):
                 slow = memory - self._at(at - _JUMP_S) < max(_JUMP_BYTES, _JUMP_SHARE * memory)

@@ -11,10 +11,10 @@ from sparktop.model.load import EndReason, Level, LoadEvent, LoadMode, RequestEn
 from sparktop.simulation.calibration import SOLO
 from sparktop.simulation.closed_loop import ClosedLoop
 from sparktop.simulation.engine import Engine
-from sparktop.simulation.load_trace import LoadTrace, imbalance, period_s
 from sparktop.simulation.routed import ProxyHabits, RoutedWay
 from sparktop.simulation.routers import RouterSettings, make_router
 from sparktop.simulation.virtual_time import VirtualTime
+from stage.load_trace import LoadTrace, imbalance, period_s
 
 ROOMY = replace(SOLO, max_num_seqs=128)
 """Nobody waits for a slot: what is slow is slow because of the batch alone."""

@@ -11,7 +11,6 @@ from sparktop.model.load import EndReason, Level, LoadMode, RequestEnded, Reques
 from sparktop.simulation.calibration import BURST, LITELLM, SOLO
 from sparktop.simulation.closed_loop import ClosedLoop
 from sparktop.simulation.engine import Engine, EngineEvent
-from sparktop.simulation.load_trace import LoadTrace, imbalance, period_s
 from sparktop.simulation.profile import EngineProfile
 from sparktop.simulation.request import SimulatedRequest
 from sparktop.simulation.routed import Faults, ProxyHabits, RoutedWay
@@ -20,6 +19,7 @@ from sparktop.simulation.virtual_time import VirtualTime
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.result.trace import collect
+from stage.load_trace import LoadTrace, imbalance, period_s
 
 pytestmark = pytest.mark.long
 

@@ -125,11 +125,6 @@ def network_limit(evidence: Evidence) -> Limit | None:
     return None
 
 
-def has_hardware(evidence: Evidence) -> bool:
-    """Return whether the use of the GPUs of all machines is known."""
-    return gpu_percent(evidence) is not None
-
-
 def _rate(bytes_per_s: float) -> str:
     giga = bytes_per_s / 1e9
     return f"{giga:.1f}" if giga >= 1 else f"{giga:.2f}"

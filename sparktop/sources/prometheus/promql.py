@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 
 def quoted(text: str) -> str:
@@ -24,8 +24,3 @@ def selector(names: Iterable[str], *matchers: str) -> str:
     """
     parts = [f"__name__=~{any_of(sorted(names))}", *(one.strip().strip(",") for one in matchers)]
     return "{" + ",".join(part for part in parts if part) + "}"
-
-
-def equal(labels: Mapping[str, str]) -> str:
-    """Return matchers for series with exactly these labels."""
-    return ",".join(f"{name}={quoted(value)}" for name, value in labels.items())

@@ -9,7 +9,7 @@ import pytest
 from sparktop.report.document.grid import Grid, escaped
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.references import load_reference
-from sparktop.sweep.compare.series import Load, Series, series_of
+from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats import markdown
 from sparktop.sweep.formats.tables import layouts
 from sparktop.sweep.plan.presets import BUILT_IN
@@ -46,12 +46,6 @@ def spread_table() -> Grid:
     return layouts.spread(series(topology, "simple-shuffle"), series(topology, "least-busy"))
 
 
-def gap_table() -> Grid:
-    topology = "spark-topologies-2026-03"
-    pair = series(topology, "simple-shuffle"), series(topology, "least-busy")
-    return layouts.gap(*pair, Load(64, 1024, 128))
-
-
 def recipe_table() -> Grid:
     recipe = series("gx10-concurrency-first", "gx10-patched")
     return layouts.by_concurrency(recipe, layouts.THROUGHPUT, "Performance")
@@ -67,18 +61,6 @@ def service_table() -> Grid:
     return layouts.by_concurrency(series("spark-vllm-blog", "spark-tuned"), layouts.SERVING, "Serving")
 
 
-def before_after_table() -> Grid:
-    guide = "spark-dgx-benchmark"
-    after = [series(guide, f"spark-{name}") for name in ("interactive", "batch-scaling", "long-context")]
-    return layouts.before_after([series(guide, "spark-before-tuning")], after)
-
-
-def machines_table() -> Grid:
-    guide = "spark-dgx-benchmark"
-    ours = [series(guide, "spark-batch-scaling"), series(guide, "spark-long-context")]
-    return layouts.machines({"Spark": ours, "4090": [series(guide, "rtx-4090-estimated")]})
-
-
 GUIDE = "spark-dgx-benchmark"
 TABLES: list[tuple[str, Callable[[], Grid], int, list[str]]] = [
     (
@@ -88,7 +70,6 @@ TABLES: list[tuple[str, Callable[[], Grid], int, list[str]]] = [
         ["c64", "315.2", "471.8", "567.9", "338.4", "`simple-shuffle` (+20 %)"],
     ),
     ("spread", spread_table, 2, ["c64", "48.02", "64.11", "1.3×"]),
-    ("gap", gap_table, 3, ["TTFT (ms)", "4,940", "7,360", "-32.9 %"]),
     ("recipe", recipe_table, 11, ["c256", "5,391", "285.8", "1,024"]),
     ("others", others_table, 4, ["`spark-arena-vanilla`", "c10", "104.3", "160.5", "+53.9 %"]),
     ("service", service_table, 4, ["c64", "4,158", "444.0", "322", "131.0", "16,400"]),
@@ -105,8 +86,6 @@ TABLES: list[tuple[str, Callable[[], Grid], int, list[str]]] = [
         3,
         ["`long`", "39,026", "14,702", "14.1"],
     ),
-    ("before and after", before_after_table, 13, ["c16 Output (tok/s)", "186.0", "183.4", "-1.4 %"]),
-    ("machines", machines_table, 2, ["`4090`", "45.0 to 55.0", "250.0 to 300.0 (c16)", "–", "–"]),
 ]
 """Each published table: how it is made, its rows, its last row."""
 
@@ -158,12 +137,9 @@ def test_a_run_of_any_preset_has_every_layout(name: str, simulated: Callable[[st
     assert heads(table)[3] in {"Winner", "Winner, against the runner-up", "Winner, against `solo`"}
     assert len(table.rows) == levels
     assert len(layouts.versus(found, "decode_tps", first.name, [second.name]).rows) == levels
-    assert len(layouts.gap(first, second, first.levels[0].load).rows) >= 8
     assert len(layouts.batch_scaling(first).rows) == levels
     assert len(layouts.interactive(first).rows) == (4 if alone else 0)
     assert len(layouts.contexts(first).rows) == alone
-    assert len(layouts.before_after([first], [second]).rows) >= 8 * levels
-    assert len(layouts.machines({"a": [first], "b": [second]}).rows) == 2
     assert len(layouts.spread(first, second).rows) in {0, levels}
 
 

@@ -24,20 +24,6 @@ def with_unit(known: Figure | None, metric: Metric) -> str:
     return UNKNOWN if known is None else f"{figure(known, metric)} {metric.unit}"
 
 
-def mean_and_std(known: Figure | None, metric: Metric) -> str:
-    """Return a value as "mean ± standard deviation", without the deviation if unknown; "–" for None."""
-    if known is None or known.std is None:
-        return figure(known, metric)
-    return f"{metric.text(known.mean)} ± {metric.text(known.std)}"
-
-
-def change(new: float | None, old: float | None) -> str:
-    """Return the change from `old` to `new`, such as "+12.5 %"; "–" if a value is None or `old` is 0."""
-    if new is None or old is None or old <= 0:
-        return UNKNOWN
-    return f"{100 * (new / old - 1):+.1f} %"
-
-
 def tokens(count: int | None) -> str:
     """Return a number of tokens such as "1,024 tokens"; "–" for None."""
     return UNKNOWN if count is None else f"{count:,} tokens"

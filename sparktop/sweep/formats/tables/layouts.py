@@ -6,7 +6,7 @@ results have the same rows and columns as the published table that they are comp
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from sparktop.graphics.numbers import MINUS, UNKNOWN
 from sparktop.model.sweep_comparison import NO_DIFFERENCE, NO_WINNER, NONE_OF_LEADERS
@@ -18,11 +18,9 @@ from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, loads
 from sparktop.sweep.formats.tables.figure_cells import (
     axis_head,
-    change,
     figure,
     load_of,
     load_words,
-    mean_and_std,
     points_head,
     tokens,
     with_unit,
@@ -219,40 +217,6 @@ def contexts(series: Series) -> Grid:
     return Grid("Long contexts, one user", heads, rows)
 
 
-def before_after(before: Sequence[Series], after: Sequence[Series]) -> Grid:
-    """Return a table with the columns: Test | Before | After | Change.
-
-    There is one row for each load and metric for which at least one side has a value.
-    """
-    pairs = [
-        (load, name, _find(before, load, name), _find(after, load, name))
-        for load in loads([*before, *after])
-        for name in METRICS
-    ]
-    rows = tuple(
-        (
-            f"{load_words(load)} {METRICS[name].title} ({METRICS[name].unit})",
-            figure(old, METRICS[name]),
-            figure(new, METRICS[name]),
-            change(new.mean, old.mean) if old and new else UNKNOWN,
-        )
-        for load, name, old, new in pairs
-        if old or new
-    )
-    return Grid("Before and after", ("Test", "Before", "After", "Change"), rows)
-
-
-def machines(by_machine: Mapping[str, Sequence[Series]]) -> Grid:
-    """Return a table with one row per machine; `by_machine` has the series measured on each machine.
-
-    The columns are: Hardware | token rate at concurrency 1 | token rate at the highest concurrency |
-    longest prompt | decode rate with the longest prompt.
-    """
-    rows = tuple((Outside(name), *_machine(series)) for name, series in by_machine.items())
-    heads = ("Hardware", "Batch 1 (tok/s)", "Largest batch (tok/s)", "Longest prompt", "Decode there (tok/s)")
-    return Grid("Machines", heads, rows)
-
-
 def spread(first: Series, second: Series, metric: str = "decode_tps") -> Grid:
     """Return a table of the standard deviations over runs of two series, in one metric.
 
@@ -269,47 +233,6 @@ def spread(first: Series, second: Series, metric: str = "decode_tps") -> Grid:
             )
     heads = (axis_head(first), Outside(first.name, " stdev"), Outside(second.name, " stdev"), "Ratio")
     return Grid(f"{meaning.title} ({meaning.unit}): spread over runs", heads, tuple(rows))
-
-
-def gap(first: Series, second: Series, load: Load) -> Grid:
-    """Return a table of two series under one load: Metric | first series | second series | Gap.
-
-    The gap is the percentage by which the first value differs from the second.
-    """
-    rows = tuple(
-        (
-            f"{metric.title} ({metric.unit})",
-            metric.text(one.mean),
-            metric.text(two.mean),
-            change(one.mean, two.mean),
-        )
-        for metric in METRICS.values()
-        if (one := _find([first], load, metric.name)) and (two := _find([second], load, metric.name))
-    )
-    heads = (f"Metric at {load_words(load, lengths=False)}", Outside(first.name), Outside(second.name), "Gap")
-    return Grid("Side by side", heads, rows)
-
-
-def intervals(series: Series, metrics: Sequence[str]) -> Grid:
-    """Return a table of a series: the column of its points and one for each of `metrics`; a row per level.
-
-    The cells are "mean ± standard deviation over runs". Metrics without any standard deviation are left
-    out.
-    """
-    shown_metrics = [
-        METRICS[name]
-        for name in metrics
-        if any(name in level.figures and level.figures[name].std is not None for level in series.levels)
-    ]
-    rows = tuple(
-        (
-            load_words(level.load, lengths=series.has_lengths),
-            *(mean_and_std(level.figures.get(one.name), one) for one in shown_metrics),
-        )
-        for level in series.levels
-    )
-    heads = tuple(f"{metric.title} ({metric.unit})" for metric in shown_metrics)
-    return Grid("Mean ± standard deviation over runs", (axis_head(series), *heads), rows)
 
 
 def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
@@ -371,24 +294,6 @@ def _delta(row: ComparisonRow, ours: str, theirs: str) -> str:
 
 def _signed(percent: float, digits: int) -> str:
     return f"{percent:+.{digits}f} %".replace("-", MINUS)
-
-
-def _machine(series: Sequence[Series]) -> Iterator[Cell]:
-    metric, decode = METRICS["output_tps"], METRICS["decode_tps"]
-    batches = [level for one in series for level in one.levels if "output_tps" in level.figures]
-    batches.sort(key=lambda level: level.load.concurrency)
-    alone = next((level for level in batches if level.load.concurrency == 1), None)
-    largest = batches[-1] if batches and batches[-1].load.concurrency > 1 else None
-    yield figure(alone.figures["output_tps"], metric) if alone else UNKNOWN
-    yield (
-        f"{figure(largest.figures['output_tps'], metric)} (c{largest.load.concurrency})"
-        if largest
-        else UNKNOWN
-    )
-    prompts = [level for one in series for level in one.levels if level.load.pp is not None]
-    longest = max(prompts, key=lambda level: level.load.pp or 0, default=None)
-    yield tokens(longest.load.pp) if longest else UNKNOWN
-    yield figure(longest.figures.get("decode_tps"), decode) if longest else UNKNOWN
 
 
 def _alone(series: Series) -> list[SeriesLevel]:

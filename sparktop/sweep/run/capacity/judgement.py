@@ -72,11 +72,6 @@ class Shares:
         return self.met / self.count if self.count else 0.0
 
     @property
-    def too_few(self) -> bool:
-        """Whether the requests are too few to show that the condition is not met."""
-        return self.count < _LEAST and self.high >= self.needed
-
-    @property
     def verdict(self) -> Verdict:
         """Whether enough requests certainly meet the condition."""
         if self.count < _LEAST:

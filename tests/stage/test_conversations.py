@@ -11,12 +11,12 @@ from sparktop.model.conversation import CallStart, ConversationCall, Turn
 from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted, RunStarted
 from sparktop.simulation.calibration import KV_BLOCKS, SOLO
 from sparktop.simulation.closed_loop import DirectWay
-from sparktop.simulation.conversations import Conversations, turn_hashes
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.virtual_time import VirtualTime
 from sparktop.sweep.plan.conversations.lane import planned_turns
 from sparktop.sweep.plan.conversations.reading import find_conversations
 from sparktop.values import dataclass
+from stage.conversations import Conversations, turn_hashes
 
 ENGINE = replace(SOLO, max_model_len=65_536)
 BLOCK = ENGINE.block_tokens
