@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import time
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.timer import Timer
 from textual.widgets import Input
 
 from sparktop.ending import ENDING
@@ -85,7 +85,7 @@ class SparktopApp(ThemedApp):
     """Whether the settings of the configuration file can be changed."""
     _configured: Configured | None = None
     _painted = False
-    _timer: Timer | None = None
+    _timer: asyncio.TimerHandle | None = None
     _remembered: View | None = None
 
     def __init__(
@@ -223,8 +223,10 @@ class SparktopApp(ThemedApp):
         period, phase = self.cadence.draw_s, _PHASE * self.cadence.interval_s
         passed = (time.monotonic() - phase) % period
         if self._timer is not None:
-            self._timer.stop()
-        self._timer = self.set_timer(max(0.02, period - passed), self._draw)
+            self._timer.cancel()
+        # A timer of Textual's is a task of its own.
+        later = asyncio.get_running_loop().call_later
+        self._timer = later(max(0.02, period - passed), self.call_next, self._draw)
 
     def _draw(self) -> None:
         # The session leader may wait for sparktop instead of passing the hang-up on: make does.

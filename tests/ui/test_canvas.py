@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.segment import Segment
 from textual.app import App, ComposeResult
+from textual.screen import Screen
 
+from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.rows import Row, row_width
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.canvas import Canvas, changed_spans, joined
@@ -128,19 +131,53 @@ async def test_cells_are_those_of_the_strips(theme: str, color: bool) -> None:  
                 assert ours == drawn(list(strips[y].crop(first, end))), (y, first, end)
 
 
+class Watched(SparktopApp):
+    """The application; it keeps the kinds of what it displayed."""
+
+    def __init__(self, take: Callable[[], Snapshot]) -> None:
+        """Show what `take` returns."""
+        super().__init__(take)
+        self.displayed: list[type] = []
+
+    def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
+        self.displayed.append(type(renderable))
+        super()._display(screen, renderable)
+
+
 async def test_a_notice_over_the_canvas_is_not_drawn_over() -> None:
-    """While a notice is shown, the update is composed of all widgets; otherwise of the canvas alone."""
+    """While a notice is shown, the update is composed of all widgets; otherwise the canvas draws at once."""
     rehearsal = Rehearsal()
     rehearsal.play(30)
-    app = SparktopApp(rehearsal.store.snapshot)
+    app = Watched(rehearsal.store.snapshot)
     async with app.run_test(size=(120, 36), notifications=True) as pilot:
-        kinds: list[type] = []
-        for notice in ("", "something was saved"):
-            if notice:
-                app.notify(notice)
-            await pilot.pause()
+        await pilot.pause()
+        rehearsal.play(1)
+        app.displayed.clear()
+        app.overview.redraw()
+        assert app.displayed == [CellsUpdate]
+        await pilot.pause()
+        assert app.displayed == [CellsUpdate]
+        app.notify("something was saved")
+        await pilot.pause()
+        rehearsal.play(1)
+        app.displayed.clear()
+        app.overview.redraw()
+        assert not app.displayed
+        app.overview._compositor.update_widgets({app.overview.canvas})
+        assert type(app.overview._compositor.render_partial_update()) is FrugalUpdate
+
+
+async def test_nothing_is_drawn_at_once_below_another_screen_or_before_a_layout() -> None:
+    """What waits to be drawn is drawn first, and a screen in front is not drawn over."""
+    rehearsal = Rehearsal()
+    rehearsal.play(30)
+    app = Watched(rehearsal.store.snapshot)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        for prepare in (app.overview.refresh, lambda: app.overview.refresh(layout=True), app.action_help):
+            prepare()
             rehearsal.play(1)
+            app.displayed.clear()
             app.overview.redraw()
-            app.overview._compositor.update_widgets({app.overview.canvas})
-            kinds.append(type(app.overview._compositor.render_partial_update()))
-        assert kinds == [CellsUpdate, FrugalUpdate]
+            assert CellsUpdate not in app.displayed
+            await pilot.pause()

@@ -146,6 +146,13 @@ class FrugalCompositor(Compositor):
         update = super().render_partial_update()
         return update and FrugalUpdate(update.chops, update.spans, update.chop_ends)
 
+    def update_of(self, widget: HasCells, spans: list[tuple[int, int, int]]) -> CellsUpdate | None:
+        """Return an update of the cells `spans` of `widget`: (row, first column, end column) each.
+
+        None unless the widget fills the screen and nothing else waits to be drawn.
+        """
+        return None if self._dirty_regions or self._filling() is not widget else CellsUpdate(widget, spans)
+
     def _filling(self) -> HasCells | None:
         """Return the widget that fills the screen with nothing in front of it; None if there is none."""
         for widget, (region, clip) in self.visible_widgets.items():
