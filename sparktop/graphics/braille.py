@@ -154,7 +154,7 @@ def clipped_cells(values: Values, width: int, top: float, *, end_slot: int = 1) 
     The values and their time slots are those of `area`. A little above, the highest dot says enough.
     """
     far = CLIPPED * top
-    if max((value for value in values if value is not None), default=0.0) <= far:
+    if max(filter(None, values), default=0.0) <= far:
         return []
     last = width - 1
     newest = end_slot % 2

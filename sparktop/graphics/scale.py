@@ -54,10 +54,10 @@ def top_without_spikes(lines: Iterable[Sequence[float | None]], minimum: float =
     """
     highest = lasting = 0.0
     for values in lines:
-        known = sorted(value for value in values if value is not None and value > 0)
+        known = sorted([value for value in values if value is not None and value > 0])
         if not known:
             continue
-        filled = sum(value is not None for value in values)
+        filled = len(values) - values.count(None)
         spike = max(2, int(_SPIKE_SHARE * filled) + 1) if filled >= _SPIKE_FROM else 0
         rest = known[: len(known) - spike]
         newest = (value for value in values[-2:] if value is not None)

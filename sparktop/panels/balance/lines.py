@@ -99,4 +99,4 @@ def line_slots(line: LoadLine, axis: TimeAxis, width: int) -> list[list[float | 
 
 def added(columns: Sequence[Sequence[float | None]]) -> list[float | None]:
     """Return for each time slot the sum over all columns; None where any of the columns is None."""
-    return [None if None in row else sum(value or 0.0 for value in row) for row in zip(*columns, strict=True)]
+    return [None if None in row else sum(filter(None, row)) for row in zip(*columns, strict=True)]

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
+from statistics import fmean
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sparktop.model.series import HistoryTable, Series
 from sparktop.panels.parts.slots import held_slots, hold_last
@@ -67,3 +73,39 @@ def test_a_value_holds_until_its_next_sample_is_due() -> None:
     gone: list[float | None] = [4.0, 4.0, None]
     hold_last(gone, unknown, 2, 1.0)
     assert gone == [4.0, 4.0, None]
+
+
+POINTS = st.lists(
+    st.tuples(st.sampled_from([0.25, 0.5, 1.0, 1.0, 1.0, 1.75, 2.0, 4.0]), st.none() | st.floats(0, 1e6)),
+    min_size=2,
+    max_size=60,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    points=POINTS,
+    step=st.sampled_from([0.5, 1.0, 2.4]),
+    capacity=st.sampled_from([8, 16, 5000]),
+    lag=st.integers(0, 3),
+)
+def test_slots_read_while_a_history_grows_are_those_read_at_once(
+    points: list[tuple[float, float | None]], step: float, capacity: int, lag: int
+) -> None:
+    """What is kept from drawing to drawing changes nothing, at whatever slot the graph ends."""
+    times = list(accumulate((apart for apart, _ in points), initial=7.0))[1:]
+    told = [(time, value) for time, (_, value) in zip(times, points, strict=True)]
+    growing = HistoryTable(("value",), capacity)
+    for number, (time, value) in enumerate(told, start=1):
+        growing.append(time, {"value": value})
+        once = HistoryTable(("value",), capacity)
+        for at, earlier in told[:number]:
+            once.append(at, {"value": earlier})
+        end_slot = int(time // step) - lag
+        seen = held_slots((growing.series()["value"],), end_slot, step, 12)[0]
+        assert seen == held_slots((once.series()["value"],), end_slot, step, 12)[0]
+        shown = [(at, value) for at, value in once.series()["value"] if value is not None]
+        for slot, mean in enumerate(seen, start=end_slot - 11):
+            inside = [value for at, value in shown if slot * step <= at < (slot + 1) * step]
+            if inside:
+                assert mean == pytest.approx(fmean(inside), rel=1e-9, abs=1e-6)
