@@ -168,8 +168,9 @@ class Canvas(Widget, can_focus=True):
             return False
         app, screen = self.app, self.screen
         compositor = screen._compositor  # noqa: SLF001 - there is no other way to it
+        # What `Screen` itself asks before it draws.
         waits = screen._layout_required or screen._repaint_required or screen._dirty_widgets  # noqa: SLF001
-        if waits or app._batch_count or app.screen is not screen:  # noqa: SLF001 - as `Screen` itself asks
+        if waits or app._batch_count or app.screen is not screen:  # noqa: SLF001
             return False
         update = compositor.update_of(self, spans) if isinstance(compositor, FrugalCompositor) else None
         if update is not None:
