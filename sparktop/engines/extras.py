@@ -21,8 +21,18 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-from sparktop.engines.exposition import Family, Page, Places
-from sparktop.engines.figures import label, only, positive, requests, share, total, total_or_none, where
+from sparktop.engines.exposition import Family, Page
+from sparktop.engines.figures import (
+    bound,
+    label,
+    only,
+    positive,
+    requests,
+    share,
+    total,
+    total_or_none,
+    where,
+)
 from sparktop.engines.lanes import Keep, LanePage, lane_order
 from sparktop.model.engine import POSITION
 from sparktop.model.text import clean
@@ -165,10 +175,10 @@ class ExtraReader:
         first = min(lanes, key=lane_order, default=None)
         for name in self._rows if first is not None else ():
             if name == _HTTP and name in page:
-                plan[name] = [_Entry(first or "", "counts", None, _http_counts, page.places[name])]
+                plan[name] = [_Entry(first or "", "counts", None, bound(_http_counts, page.places[name]))]
             elif name in page:
                 plan[name] = [
-                    _Entry(lane if lane in lanes else first or "", field, key, combine, places)
+                    _Entry(lane if lane in lanes else first or "", field, key, bound(combine, places))
                     for lane, places in split.lanes(name).items()
                     for field, key, combine in self._rows[name]
                 ]
@@ -177,14 +187,13 @@ class ExtraReader:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An entry of `LaneSample.counts` or `.gauges`, or several, and the samples that it is computed from."""
+    """An entry of `LaneSample.counts` or `.gauges`, or several, and how it is read from a page's values."""
 
     lane: str
     field: str
     key: str | None
     """None if `combine` returns several values by key."""
-    combine: Callable[[Family], float | Mapping[str, float] | None]
-    places: Places
+    read: Callable[[Sequence[float]], object]
 
 
 class _Found:
@@ -205,10 +214,7 @@ class _Found:
             return self._found
         values = page.values_read
         for name in names:
-            self._read[name] = [
-                (entry, entry.combine({labels: values[index] for labels, index in entry.places.items()}))
-                for entry in self._plan[name]
-            ]
+            self._read[name] = [(entry, entry.read(values)) for entry in self._plan[name]]
         self._found = {}
         for name in self._plan:
             for entry, value in self._read[name]:
@@ -258,8 +264,10 @@ def dynamo_role(families: Mapping[str, Family]) -> str | None:
 
     None if the page is not one of a Dynamo worker, or names several components.
     """
+    if DYNAMO_IN_FLIGHT not in families:
+        return None
     components = {
-        text for labels in families.get(DYNAMO_IN_FLIGHT, ()) if (text := label(labels, "dynamo_component"))
+        text for labels in families[DYNAMO_IN_FLIGHT] if (text := label(labels, "dynamo_component"))
     }
     if len(components) != 1:
         return None

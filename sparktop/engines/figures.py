@@ -7,10 +7,10 @@ A share outside 0 to 1 and the value of a metric without samples are unknown too
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
-from sparktop.engines.exposition import Family, Labels, number, without
+from sparktop.engines.exposition import Family, Labels, Places, number, without
 from sparktop.model.text import clean
 
 Reading: TypeAlias = Callable[[Family], object]
@@ -85,13 +85,38 @@ def share_or_none(family: Family) -> float | None:
 
 def finished(family: Family) -> Mapping[str, float]:
     """Return the number of finished requests by reason; reasons with an invalid count are left out."""
-    by_reason: dict[str, Family] = {}
+    totals = {reason: total(part) for reason, part in _by_reason(family)}
+    return {reason: count for reason, count in totals.items() if count is not None}
+
+
+def _by_reason(family: Mapping[Labels, _T]) -> list[tuple[str, dict[Labels, _T]]]:
+    """Return (clean reason why requests finished, its samples), sorted by reason."""
+    by_reason: dict[str, dict[Labels, _T]] = {}
     for labels, value in family.items():
         reason = label(labels, "finished_reason") or "unknown"
         if reason in by_reason or len(by_reason) < _MAX_REASONS:
             by_reason.setdefault(reason, {})[labels] = value
-    totals = {clean(reason, 40): total(part) for reason, part in sorted(by_reason.items())}
-    return {reason: count for reason, count in totals.items() if count is not None}
+    return [(clean(reason, 40), part) for reason, part in sorted(by_reason.items())]
+
+
+class _Only:
+    """Applies a function to the samples whose label has one of some values."""
+
+    def __init__(
+        self, name: str, values: tuple[str | None, ...], combine: Callable[[Family], float | None]
+    ) -> None:
+        """Select samples by their label `name`."""
+        self.combine = combine
+        self._name = name
+        self._values = values
+
+    def __call__(self, family: Family) -> float | None:
+        """Return what `combine` returns for the selected samples."""
+        return self.combine(self.kept(family))
+
+    def kept(self, family: Mapping[Labels, _T]) -> dict[Labels, _T]:
+        """Return the selected samples."""
+        return where(family, self._name, *self._values)
 
 
 def only(
@@ -101,7 +126,51 @@ def only(
 
     A None in `values` selects the samples without this label.
     """
-    return lambda family: combine(where(family, name, *values))
+    return _Only(name, values, combine)
+
+
+def bound(combine: Reading, places: Places) -> Callable[[Sequence[float]], object]:
+    """Return a function that applies `combine` to the values of a page that have these indices.
+
+    What follows from labels is computed here, once for all pages of a server.
+    """
+    if isinstance(combine, _Only):
+        return bound(combine.combine, combine.kept(places))
+    if combine is finished:
+        return _bound_finished(places)
+    of_one = _OF_ONE.get(combine)
+    if of_one is not None and len(places) == 1:
+        (index,) = places.values()
+        return lambda values: of_one(values[index])
+    return lambda values: combine({labels: values[index] for labels, index in places.items()})
+
+
+def _bound_finished(places: Places) -> Callable[[Sequence[float]], Mapping[str, float]]:
+    parts = {reason: bound(total, part) for reason, part in _by_reason(places)}
+
+    def read(values: Sequence[float]) -> Mapping[str, float]:
+        totals = {reason: count(values) for reason, count in parts.items()}
+        return {reason: count for reason, count in totals.items() if isinstance(count, float)}
+
+    return read
+
+
+def _total_of_one(value: float) -> float | None:
+    return 0.0 + value if 0 <= value < math.inf else None  # 0.0 also for -0.0, as in a sum
+
+
+def _share_of_one(value: float) -> float | None:
+    return min(max(0.0, value), 1.0) * 100 if -_TOLERANCE <= value <= 1 + _TOLERANCE else None
+
+
+_OF_ONE: Mapping[Reading, Callable[[float], float | None]] = {
+    total: _total_of_one,
+    total_or_none: lambda value: _total_of_one(value) or None,
+    requests: _total_of_one,
+    share: _share_of_one,
+    share_or_none: lambda value: _share_of_one(value) or None,
+}
+"""What these functions return for a single sample, from its value."""
 
 
 def where(family: Mapping[Labels, _T], name: str, *values: str | None) -> dict[Labels, _T]:

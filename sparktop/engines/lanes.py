@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from itertools import chain
 from typing import Any, TypeAlias
 
 from sparktop.engines.error import PageError
 from sparktop.engines.exposition import Family, Labels, Page, Places
-from sparktop.engines.figures import Reading
+from sparktop.engines.figures import Reading, bound
 from sparktop.engines.histogram import HistogramReader
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
@@ -116,7 +116,7 @@ class LanePage:
             for lane, places in self.lanes(name).items():
                 if (lane, field) not in taken:
                     taken.add((lane, field))
-                    plan.add(_Cell(lane, field, partial(_combined, combine, places)), name)
+                    plan.add(_Cell(lane, field, bound(combine, places)), name)
         for field, names in histograms:
             base = self.present(f"{name}_bucket" for name in names)
             if base is not None:
@@ -145,7 +145,7 @@ class LanePage:
         return name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Cell:
     """How a field of one lane is computed from the values of a page."""
 
@@ -177,21 +177,18 @@ class _LaneFields:
         """Start without values."""
         self._plan = plan
         self._turn = 0
-        self._found: dict[str, dict[str, Any]] = {}
+        self._found: dict[str, dict[str, Any]] = {
+            cell.lane: {} for cells in plan.cells.values() for cell in cells
+        }
 
     def read(self, page: Page) -> defaultdict[str, dict[str, Any]]:
         """Return the fields of each lane; compute those again whose metrics have changed."""
         cells, values = self._plan.cells, page.values_read
-        names = page.changed_since(self._turn)
-        due = {id(cell): cell for name in names if name in cells for cell in cells[name]}
-        for cell in due.values():
-            self._found.setdefault(cell.lane, {})[cell.field] = cell.read(values)
+        changed = cells.keys() & page.changed_since(self._turn)
+        for cell in set(chain.from_iterable(map(cells.__getitem__, changed))):
+            self._found[cell.lane][cell.field] = cell.read(values)
         self._turn = page.turn
         return defaultdict(dict, {lane: dict(fields) for lane, fields in self._found.items()})
-
-
-def _combined(combine: Reading, places: Places, values: Sequence[float]) -> object:
-    return combine({labels: values[index] for labels, index in places.items()})
 
 
 def lane_order(lane: str) -> tuple[bool, int, str]:

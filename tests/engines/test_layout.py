@@ -93,13 +93,29 @@ def test_a_followed_page_has_the_samples_of_a_page_read_whole(path: str) -> None
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_only_plain_numbers_are_followed(change: str) -> None:
-    """A page in which anything else changed is left to the reader."""
-    body, memory = (DATA / VLLM).read_bytes(), PageMemory()
-    rng = random.Random(change)  # noqa: S311 - not a secret
+def test_only_numbers_are_followed(change: str) -> None:
+    """A page in which anything else changed in a line that is read is left to the reader."""
+    lines = (DATA / VLLM).read_bytes().split(b"\n")
+    body = b"\n".join(line for line in lines if line.startswith(b"vllm:generation_tokens_total"))
+    memory, rng = PageMemory(), random.Random(change)  # noqa: S311 - not a secret
     reading(body, memory)
-    other = numbers(rng, body, 0.2) if change == "numbers" else CHANGES[change](rng, body)
-    assert memory.follow(other) == (change == "nothing" or (change == "numbers" and b"12-3" not in other))
+    other = numbers(rng, body, 1.0) if change == "numbers" else CHANGES[change](rng, body)
+    followed = {"nothing", "numbers", "no number", "infinite"}
+    assert memory.follow(other) == (change in followed and b"12-3" not in other)
+
+
+def test_the_values_of_lines_that_nothing_reads_do_not_matter() -> None:
+    """Such as the Python process's own; but no line that is read may take their place."""
+    body, memory = (DATA / VLLM).read_bytes(), PageMemory()
+    line = next(line for line in body.split(b"\n") if line.startswith(b"python_gc_objects"))
+    reading(body, memory)
+    assert memory.follow(body.replace(line, line.rpartition(b" ")[0] + b" 1_0"))
+    for other in (b"", b" vllm:num_requests_running 3", b"#" + line, line.partition(b" ")[0]):
+        reading(body, memory)
+        assert not memory.follow(body.replace(line, other))
+    indented = body.replace(line, b" # a comment")
+    reading(indented, memory)
+    assert not memory.follow(body.replace(line, b" vllm:num_requests_running 3"))
 
 
 def test_a_page_of_another_engine_is_recognised() -> None:

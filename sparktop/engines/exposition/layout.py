@@ -1,51 +1,62 @@
 """Follows a server's metrics page from poll to poll: parses only the values where the text around them stays.
 
-A server writes the same lines with other values again and again. Each line is cut into the text before its
-value, which has to stay, and the rest, which may change to another plain number; comments have to stay as a
-whole. A page that differs in anything else is left to the reader, so both ways return the same samples.
+A server writes the same lines with other values again and again. Each line that is read is cut into the text
+before its value, which has to stay, and the value, which may change to another number; comments have to stay
+as a whole, and of a line that nothing reads all but its value. A page that differs in anything else is left
+to the reader, so both ways return the same samples.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import compress
-from operator import ne
+from operator import itemgetter, ne
 from weakref import WeakValueDictionary
 
 from sparktop.engines.exposition.page import Page, Places
 
-_PLAIN = re.compile(rb"[-+.0-9eE]++(?:,[-+.0-9eE]++)*+")
-"""Plain numbers with commas between them. NaN, infinite values and time stamps are left to the reader."""
+_NUMBER = rb"(?:[-+.0-9eE]++|NaN|[-+]?+Inf)"
+_NUMBERS = re.compile(_NUMBER + rb"(?:\n" + _NUMBER + rb")*+")
+"""Numbers, one on a line. Other spellings and time stamps are left to the reader."""
 
 
 class Layout:
     """The text of a page around its values, and what follows from it; the replicas of a model share it."""
 
-    __slots__ = ("__weakref__", "fixed", "fixed_bytes", "kept", "names", "places", "texts")
+    __slots__ = ("__weakref__", "fixed", "fixed_in", "kept", "names", "places", "read", "read_in", "texts")
 
     def __init__(
         self,
         texts: Sequence[bytes | None],
         lines: Sequence[bytes],
-        names: Sequence[str],
+        read: Mapping[int, str],
         places: Mapping[str, Places],
     ) -> None:
         """Describe a page by its lines and by its samples.
 
-        `texts` has the text before the value of each line, None if the whole line has to stay. `names` has
-        the metric name of the sample on each line, "" if nothing reads it. `places` has the line of each
-        sample.
+        `texts` has the text before the value of each line, None if the whole line has to stay. `read` has the
+        metric name of each line whose value may change and is read, by the line's number. `places` has the
+        index of each sample's value; the lines in `read` come first.
         """
         self.texts = [line if text is None else text for text, line in zip(texts, lines, strict=True)]
-        self.fixed = frozenset(row for row, text in enumerate(texts) if text is None)
-        """Lines that have to stay."""
-        self.names = names
+        fixed = [row for row, text in enumerate(texts) if text is None]
+        self.fixed_in, self.read_in = _rows(fixed), _rows(list(read))
+        """Functions that return the lines that have to stay, and the lines that are read."""
+        self.fixed = self.fixed_in(self.texts)
+        """The lines that have to stay."""
+        self.read = self.read_in(self.texts)
+        """The text before each value that is read."""
+        self.names = tuple(read.values())
+        """The metric name of each value that is read."""
         self.places = places
-        self.fixed_bytes = sum(map(len, self.texts)) + len(texts) - 1
-        """Bytes of a page without its values."""
         self.kept: dict[Hashable, object] = {}
+
+
+def _rows(rows: Sequence[int]) -> Callable[[Sequence[bytes]], Sequence[bytes]]:
+    """Return a function that returns these lines of a page."""
+    return itemgetter(*rows) if len(rows) > 1 else lambda lines: [lines[row] for row in rows]
 
 
 _LAYOUTS: WeakValueDictionary[tuple[int, bytes], Layout] = WeakValueDictionary()
@@ -55,21 +66,26 @@ _LAYOUTS: WeakValueDictionary[tuple[int, bytes], Layout] = WeakValueDictionary()
 def _shared(reader: object, layout: Layout) -> Layout:
     """Return the layout in use for this reader with the same text."""
     digest = blake2b(digest_size=16)
-    for row, text in enumerate(layout.texts):
-        digest.update(b"%d %d\n" % (len(text), row in layout.fixed))
-        digest.update(text)
+    for texts in (layout.texts, layout.fixed, layout.read):
+        for text in texts:
+            digest.update(b"%d\n" % len(text))
+            digest.update(text)
     return _LAYOUTS.setdefault((id(reader), digest.digest()), layout)
 
 
 def unread_text(line: bytes) -> bytes | None:
-    """Return the text before the value of a line that nothing reads; None if the whole line has to stay."""
-    return None if line.lstrip(b" \t")[:1] == b"#" else line[: line.rfind(b" ") + 1] or None
+    """Return the text before the value of a line that nothing reads; None if the whole line has to stay.
+
+    The text has the metric's name, so that no line that begins with it is read.
+    """
+    text = line[: line.rfind(b" ") + 1]
+    return None if text.lstrip()[:1] in {b"", b"#"} else text
 
 
 class PageMemory:
     """What is kept of one server's newest metrics page until the next one."""
 
-    __slots__ = ("_followed", "_layout", "_page", "_reader", "_tails", "engine")
+    __slots__ = ("_followed", "_layout", "_page", "_reader", "engine")
 
     def __init__(self) -> None:
         """Start without a page."""
@@ -80,19 +96,15 @@ class PageMemory:
         self._layout: Layout | None = None
         self._page: Page | None = None
         self._reader: object = None
-        self._tails: list[bytes] = []
-        """The rest of each line behind the text that stays."""
 
     def forget(self) -> None:
         """Forget the page: the next one is left to the reader."""
-        self._layout = self._page = self._reader = self.engine = None
-        self._followed, self._tails = None, []
+        self._layout = self._page = self._reader = self.engine = self._followed = None
 
-    def learn(self, reader: object, body: bytes, layout: Layout, values: list[float]) -> Page:
-        """Keep the page `body` of a reader as the newest one; return its samples."""
+    def learn(self, reader: object, layout: Layout, values: list[float]) -> Page:
+        """Keep a page of a reader as the newest one; return its samples."""
         layout = _shared(reader, layout)
         self._reader, self._followed, self._layout = reader, None, layout
-        self._tails = list(map(bytes.removeprefix, body.split(b"\n"), layout.texts))
         self._page = Page(layout.places, values, layout.kept)
         return self._page
 
@@ -109,37 +121,31 @@ class PageMemory:
         layout, page = self._layout, self._page
         if layout is None or page is None:
             return False
-        lines = body.split(b"\n")
-        if len(lines) == len(layout.texts):
-            tails = list(map(bytes.removeprefix, lines, layout.texts))
-            rows = list(compress(range(len(lines)), map(ne, tails, self._tails)))
-            found = _numbers([tails[row] for row in rows])
-            # The sum is larger where a line does not begin with its text: nothing was cut off there.
-            begin_alike = sum(map(len, tails)) + layout.fixed_bytes == len(body)
-            if found is not None and begin_alike and layout.fixed.isdisjoint(rows):
-                _store(layout, page, rows, found)
-                self._followed, self._tails = body, tails
-                return True
-        self.forget()
-        return False
+        found = _values(layout, body)
+        if found is None:
+            self.forget()
+            return False
+        found += page.values_read[len(found) :]
+        page.changed = set(compress(layout.names, map(ne, found, page.values_read)))
+        page.values_read = found
+        page.turn += 1
+        self._followed = body
+        return True
 
 
-def _numbers(texts: Sequence[bytes]) -> list[float] | None:
-    """Return the values of `texts`; None if any of them is not a plain number."""
-    if texts and not _PLAIN.fullmatch(b",".join(texts)):
+def _values(layout: Layout, body: bytes) -> list[float] | None:
+    """Return the values of the lines of a page that are read; None if it has another layout."""
+    lines = body.split(b"\n")
+    if (
+        len(lines) != len(layout.texts)
+        or layout.fixed_in(lines) != layout.fixed
+        or not all(map(bytes.startswith, lines, layout.texts))
+    ):
+        return None
+    texts = list(map(bytes.removeprefix, layout.read_in(lines), layout.read))
+    if texts and not _NUMBERS.fullmatch(b"\n".join(texts)):
         return None
     try:
         return list(map(float, texts))
     except ValueError:  # such as "1-2"
         return None
-
-
-def _store(layout: Layout, page: Page, rows: Sequence[int], found: Sequence[float]) -> None:
-    """Store the values of the lines `rows` in `page`, and the names of those that are read."""
-    values = page.values_read
-    for row, value in zip(rows, found, strict=True):
-        values[row] = value
-    changed = set(map(layout.names.__getitem__, rows))
-    changed.discard("")
-    page.turn += 1
-    page.changed = changed

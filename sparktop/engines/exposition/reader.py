@@ -75,21 +75,26 @@ class Reader:
         lines = body.split(b"\n")
         starts = accumulate((len(line) + 1 for line in lines), initial=0)
         row_at = {start: row for row, start in enumerate(starts)}
-        texts, names, values = list(map(unread_text, lines)), [""] * len(lines), [math.nan] * len(lines)
-        rows = []
-        matches = self._line.finditer(b"\n" + body)
-        for match, name, value in zip(matches, found.names, found.values, strict=True):
-            start = match.start()
+        texts = list(map(unread_text, lines))
+        read: dict[int, str] = {}
+        followed, fixed = [], []
+        for index, match in enumerate(self._line.finditer(b"\n" + body)):
+            start, name = match.start(), found.names[index]
             row = row_at[start]
-            read = name and match.end(3) - start - 1 == len(lines[row])
-            texts[row] = lines[row][: match.start(3) - start - 1] if read else None
-            names[row], values[row] = name, value
-            rows.append(row)
+            if name and match.end(3) - start - 1 == len(lines[row]):
+                texts[row] = lines[row][: match.start(3) - start - 1]
+                read[row] = name
+                followed.append(index)
+            else:
+                texts[row] = None
+                fixed.append(index)
+        order = followed + fixed
+        moved = {index: place for place, index in enumerate(order)}
         places = {
-            name: {labels: rows[index] for labels, index in family.items()}
+            name: {labels: moved[index] for labels, index in family.items()}
             for name, family in found.trusted().items()
         }
-        return memory.learn(self, body, Layout(texts, lines, names, places), values)
+        return memory.learn(self, Layout(texts, lines, read, places), [found.values[at] for at in order])
 
     def _samples(self, body: bytes) -> Iterable[tuple[bytes, bytes | None, bytes | None]]:
         """Return the (name, block of labels, value) of each wanted sample; without a value it is malformed.
