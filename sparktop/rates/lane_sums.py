@@ -16,6 +16,9 @@ def lane_sum(lanes: Sequence[LaneSample], of: Callable[[LaneSample], float | Non
 
     None if `lanes` is empty, or if `of` returns None for any lane.
     """
+    if len(lanes) == 1:
+        value = of(lanes[0])
+        return None if value is None else 0 + value
     known = [value for lane in lanes if (value := of(lane)) is not None]
     return sum(known) if known and len(known) == len(lanes) else None
 

@@ -7,8 +7,7 @@ memory that a server takes, and most of what the garbage collector visits.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
-from itertools import chain
+from collections.abc import Mapping
 
 from sparktop.model.engine import Histogram
 from sparktop.values import dataclass
@@ -31,14 +30,11 @@ class TallyLayout:
             at += len(histogram.cumulative) + 1
 
     def fits(self, counters: Mapping[str, float], histograms: Mapping[str, Histogram]) -> bool:
-        """Return whether a tally with these counters and histograms has this layout."""
-        bounds = self.bounds
+        """Return whether a tally with these counters and histograms, in this order, has this layout."""
         return (
-            counters.keys() == self.counters.keys()
-            and histograms.keys() == bounds.keys()
-            and all(
-                one.bounds is bounds[name] or one.bounds == bounds[name] for name, one in histograms.items()
-            )
+            list(counters) == list(self.counters)
+            and list(histograms) == list(self.bounds)
+            and [one.bounds for one in histograms.values()] == list(self.bounds.values())
         )
 
 
@@ -72,11 +68,11 @@ def packed(
     layout = before.layout if before is not None and before.layout.fits(counters, histograms) else None
     if layout is None:
         layout = TallyLayout(counters, histograms)
-    parts: list[Sequence[float]] = [list(map(counters.__getitem__, layout.counters))]
-    for name in layout.places:
-        histogram = histograms[name]
-        parts += (histogram.cumulative, (histogram.sum,))
-    values = array("d", chain.from_iterable(parts))
+    parts = list(counters.values())
+    for histogram in histograms.values():
+        parts += histogram.cumulative
+        parts.append(histogram.sum)
+    values = array("d", parts)
     if before is not None and before.layout is layout and before.values == values:
         values = before.values  # an idle server's window costs no memory
     return PackedTally(at, layout, values)

@@ -12,6 +12,8 @@ from sparktop.model.snapshot import Latency, Quantile
 
 LEAST_OBSERVATIONS = 5
 """With fewer observations in a window, no quantile is reported."""
+_SHOWN = (0.5, 0.9, 0.95, 0.99)
+"""The quantiles of a `Latency`."""
 
 
 def difference(newer: Histogram, older: Histogram) -> Histogram | None:
@@ -68,20 +70,28 @@ def histogram_quantile(histogram: Histogram, share: float) -> Quantile | None:
     bucket's upper bound, marked `below`. If it is in the `inf` bucket, return the last finite bound, marked
     `above`. None without observations or without a finite bound.
     """
-    finite = len(histogram.bounds) - (1 if histogram.bounds and math.isinf(histogram.bounds[-1]) else 0)
-    if finite == 0 or not histogram.count > 0:
-        return None
-    bounds, cumulative = histogram.bounds, histogram.cumulative
-    rank = share * cumulative[-1]
-    index = bisect_left(cumulative, rank, 0, finite)
-    if index == finite:
-        return Quantile(bounds[finite - 1], above=True)
-    if index == 0:
-        return Quantile(bounds[0], below=True)
-    low, high = bounds[index - 1], bounds[index]
-    before = cumulative[index - 1]
-    inside = cumulative[index] - before
-    return Quantile(low + (high - low) * (rank - before) / inside)
+    return _quantiles(histogram, (share,))[0]
+
+
+def _quantiles(histogram: Histogram, shares: Sequence[float]) -> Sequence[Quantile | None]:
+    """Return `histogram_quantile` of each of `shares`."""
+    bounds, cumulative, count = histogram.bounds, histogram.cumulative, histogram.count
+    finite = len(bounds) - (1 if bounds and math.isinf(bounds[-1]) else 0)
+    if finite == 0 or not count > 0:
+        return [None] * len(shares)
+    found = []
+    for share in shares:
+        rank = share * count
+        index = bisect_left(cumulative, rank, 0, finite)
+        if index == finite:
+            found.append(Quantile(bounds[finite - 1], above=True))
+        elif index == 0:
+            found.append(Quantile(bounds[0], below=True))
+        else:
+            low, before = bounds[index - 1], cumulative[index - 1]
+            inside = cumulative[index] - before
+            found.append(Quantile(low + (bounds[index] - low) * (rank - before) / inside))
+    return found
 
 
 def histogram_latency(observed: Histogram, window_s: float) -> Latency:
@@ -96,6 +106,6 @@ def histogram_latency(observed: Histogram, window_s: float) -> Latency:
     mean = observed.sum / count
     if count < LEAST_OBSERVATIONS:
         return Latency(mean_s=mean, count=count, window_s=window_s)
-    p50, p90, p95, p99 = (histogram_quantile(observed, share) for share in (0.5, 0.9, 0.95, 0.99))
+    p50, p90, p95, p99 = _quantiles(observed, _SHOWN)
     note = "lanes share no bucket bound, or only a mean is reported: no quantile" if p50 is None else None
     return Latency(mean, p50, p90, p95, p99, count, window_s, note)

@@ -200,6 +200,8 @@ class Window:
         self._latencies: dict[str, tuple[float, float, Histogram, Latency]] = {}
         """By latency name: count and sum at the start of the window, the histogram at its end, and the
         latency computed from them (cached)."""
+        self._first: dict[float, Tally | PackedTally] = {}
+        """By length of a window in seconds: its oldest tally (cached until the next tally is added)."""
 
     def __len__(self) -> int:
         return len(self._recent) + len(self._past)
@@ -211,7 +213,7 @@ class Window:
 
     def clear(self) -> None:
         """Remove all tallies and cached results, as after a restart of the server."""
-        known = (self._reported_since, self._bounds_since, self._latencies)
+        known = (self._reported_since, self._bounds_since, self._latencies, self._first)
         for kept in (self._recent, self._past, *known):
             kept.clear()
 
@@ -222,6 +224,7 @@ class Window:
         kept, for a minute.
         """
         self._note_since(self.newest, tally)
+        self._first.clear()
         self._recent.append(tally)
         while self._recent[0].at < tally.at - short_s:
             old = self._recent.popleft()
@@ -257,6 +260,13 @@ class Window:
                 return tally
         return None
 
+    def _begin(self, newest: Tally, window_s: float, since: float) -> Tally | PackedTally:
+        """Return the oldest tally of the newest `window_s` seconds that is not before the time `since`."""
+        first = self._first.get(window_s)
+        if first is None:
+            first = self._first[window_s] = self._oldest(newest.at - window_s - EDGE_SLACK_S) or newest
+        return first if first.at >= since else self._oldest(since) or newest
+
     def rate(self, name: str, window_s: float, least_s: float = 0.0) -> float | None:
         """Return the increase per second of counter `name` over the newest `window_s` seconds.
 
@@ -280,12 +290,14 @@ class Window:
         Both are measured between the oldest and the newest tally of this time. None if there are fewer than
         two tallies in it, or if the newest tally lacks the counter.
         """
-        newest = self.newest
-        if newest is None or name not in newest.counters:
+        newest = self._recent[-1] if self._recent else None
+        total = newest.counters.get(name) if newest else None
+        if newest is None or total is None:
             return None
-        oldest = self._oldest(max(newest.at - window_s - EDGE_SLACK_S, self._reported_since[name])) or newest
-        span_s, before = newest.at - oldest.at, oldest.counter(name)
-        return (newest.counters[name] - before, span_s) if span_s > 0 and before is not None else None
+        oldest = self._begin(newest, window_s, self._reported_since[name])
+        span_s = newest.at - oldest.at
+        before = oldest.counter(name) if span_s > 0 else None
+        return None if before is None else (total - before, span_s)
 
     def figure(self, of: CounterFigure, rate_s: float, least_s: float, ratio_s: float) -> float | None:
         """Return the value of `of`, a metric computed from one counter, or from the ratio of two counters.
@@ -331,7 +343,7 @@ class Window:
         total = newest.histograms.get(name) if newest else None
         if newest is None or total is None:
             return NO_LATENCY
-        oldest = self._oldest(max(newest.at - window_s - EDGE_SLACK_S, self._bounds_since[name])) or newest
+        oldest = self._begin(newest, window_s, self._bounds_since[name])
         span_s = newest.at - oldest.at
         if span_s <= 0:
             return NO_LATENCY

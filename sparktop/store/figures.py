@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import TypeAlias
 
 from sparktop.model.counter_figures import COUNTER_FIGURES, How
@@ -35,6 +36,20 @@ _COUNTS, _GAUGES = (
 )
 """Metrics that are what the newest page reports, by the name of their counter or gauge."""
 
+_SUMMED: Mapping[str, Callable[[LaneSample], float | None]] = {
+    name: attrgetter(name)
+    for name in (
+        "running",
+        "waiting",
+        "waiting_for_capacity",
+        "kv_capacity_tokens",
+        "prompt_tokens",
+        "generation_tokens",
+        "preemptions",
+    )
+}
+"""Fields of a server's lanes that are added up."""
+
 _Lanes: TypeAlias = Sequence[LaneSample]
 
 
@@ -48,19 +63,20 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
     short_s = max(RATE_WINDOW_S, MISSED_INTERVALS * interval_s)
     long_s = max(LATENCY_WINDOW_S, MISSED_INTERVALS * interval_s)
     least_s = least_rate_s(interval_s)
-    total, rate = partial(lane_sum, lanes), partial(window.rate, window_s=short_s, least_s=least_s)
+    total = {name: lane_sum(lanes, of) for name, of in _SUMMED.items()}
+    rate = partial(window.rate, window_s=short_s, least_s=least_s)
     prompt, generated = prompt_counter(window), rate("generation_tokens")
     return replace(
         view,
-        running=total(lambda lane: lane.running),
-        waiting=total(lambda lane: lane.waiting),
-        waiting_for_capacity=total(lambda lane: lane.waiting_for_capacity),
+        running=total["running"],
+        waiting=total["waiting"],
+        waiting_for_capacity=total["waiting_for_capacity"],
         kv_cache_percent=kv_used_percent(lanes),
         kv_fullest_percent=kv_fullest_percent(lanes),
-        kv_capacity_tokens=total(lambda lane: lane.kv_capacity_tokens),
-        prompt_tokens=total(lambda lane: lane.prompt_tokens),
-        generation_tokens=total(lambda lane: lane.generation_tokens),
-        preemptions=total(lambda lane: lane.preemptions),
+        kv_capacity_tokens=total["kv_capacity_tokens"],
+        prompt_tokens=total["prompt_tokens"],
+        generation_tokens=total["generation_tokens"],
+        preemptions=total["preemptions"],
         finished=_finished(lanes),
         prompt_tps=rate(prompt),
         prompt_cached_tps=rate("prompt_tokens_cached") if prompt != "prompt_tokens" else None,
@@ -191,7 +207,7 @@ def _counter_figures(
         (_GAUGES, [lane.gauges for lane in lanes if lane.gauges]),
     )
     for figures, held in reported:
-        for name in figures.keys() & {name for values in held for name in values}:
+        for name in figures.keys() & set().union(*held):
             figure, known = figures[name], [values[name] for values in held if name in values]
             found[figure.name] = figure.scale * (max(known) if figure.how is How.HIGHEST else sum(known))
     return found

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from sparktop.analysis.balance.load_grid import LoadTrack, load_track
 from sparktop.analysis.roles import Work
@@ -31,6 +32,12 @@ _COUNTS = ("finished", "failed", "aborted", "prompt_tokens", "generation_tokens"
 _ANSWERS, _TOKENS = "answers", "tokens"
 FAILED_REASONS, ABORTED_REASONS = frozenset({"error", "failure"}), frozenset({"abort"})
 """The finish reasons of vLLM and TGI for failed requests, and their finish reasons for aborted requests."""
+_UNFINISHED_REASONS = FAILED_REASONS | ABORTED_REASONS
+_TOKEN_COUNTS: Mapping[str, Callable[[LaneSample], float | None]] = {
+    name: attrgetter(name) for name in ("prompt_tokens", "generation_tokens")
+}
+_running_of: Callable[[LaneSample], float | None] = attrgetter("running")
+_waiting_of: Callable[[LaneSample], float | None] = attrgetter("waiting")
 _LIFE_EVERY_S = 5.0
 _PIECE_S = 2.0
 """Finished answers are grouped over this many seconds, which yields enough groups to estimate how much the
@@ -85,9 +92,11 @@ class LoadLog:
         self._live = live
         reported = _counts(lanes)
         if continues:
-            for name in reported.keys() & set(_COUNTS):
-                step = max(0.0, reported[name] - self._reported.get(name, reported[name]))
-                self._totals[name] = self._totals.get(name, 0.0) + step
+            before, totals = self._reported, self._totals
+            for name in _COUNTS:
+                if name in reported:
+                    count = reported[name]
+                    totals[name] = totals.get(name, 0.0) + max(0.0, count - before.get(name, count))
             self._note_answers(at, reported)
         else:
             # What this process counted since the previous sample is unknown.
@@ -97,8 +106,9 @@ class LoadLog:
         self._life = merge([lane.e2e for lane in lanes if lane.e2e is not None])
         if self._life is not None and (not self._lives or at - self._lives[-1][0] >= _LIFE_EVERY_S):
             self._lives.append((at, self._life))
-        gauges = (lane_sum(lanes, lambda lane: lane.running), lane_sum(lanes, lambda lane: lane.waiting))
-        self._table.append(at, dict(zip(_GAUGES, (*gauges, generation_tps), strict=True)) | self._totals)
+        running, waiting = lane_sum(lanes, _running_of), lane_sum(lanes, _waiting_of)
+        gauges = {"running": running, "waiting": waiting, "generation_tps": generation_tps}
+        self._table.append(at, gauges | self._totals)
 
     def gap(self, at: float) -> None:
         """Add a gap at `at`: the server did not answer."""
@@ -269,15 +279,14 @@ def _counts(lanes: Sequence[LaneSample]) -> dict[str, float]:
     reported: dict[str, float] = {}
     reasons = [lane.finished for lane in lanes if lane.finished]
     if reasons:
-        reported["finished"] = sum(sum(one.values()) for one in reasons)
-        if any(not (FAILED_REASONS | ABORTED_REASONS).isdisjoint(one) for one in reasons):
-            reported["failed"] = sum(one.get(name, 0.0) for one in reasons for name in FAILED_REASONS)
-            reported["aborted"] = sum(one.get(name, 0.0) for one in reasons for name in ABORTED_REASONS)
-    tokens = {
-        "prompt_tokens": lane_sum(lanes, lambda lane: lane.prompt_tokens),
-        "generation_tokens": lane_sum(lanes, lambda lane: lane.generation_tokens),
-    }
-    reported |= {name: count for name, count in tokens.items() if count is not None}
+        reported["finished"] = sum([sum(one.values()) for one in reasons])
+        if not all(map(_UNFINISHED_REASONS.isdisjoint, reasons)):
+            reported["failed"] = sum([one.get(name, 0.0) for one in reasons for name in FAILED_REASONS])
+            reported["aborted"] = sum([one.get(name, 0.0) for one in reasons for name in ABORTED_REASONS])
+    for name, of in _TOKEN_COUNTS.items():
+        count = lane_sum(lanes, of)
+        if count is not None:
+            reported[name] = count
     answers = [lane.answer_tokens for lane in lanes if lane.answer_tokens is not None]
     if answers:
         reported[_ANSWERS] = sum(one.count for one in answers)

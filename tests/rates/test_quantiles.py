@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import accumulate
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,13 @@ from hypothesis import strategies as st
 
 from sparktop.model.engine import Histogram
 from sparktop.model.snapshot import Quantile
-from sparktop.rates.quantiles import difference, histogram_latency, histogram_quantile, merge
+from sparktop.rates.quantiles import (
+    LEAST_OBSERVATIONS,
+    difference,
+    histogram_latency,
+    histogram_quantile,
+    merge,
+)
 
 MakeHistogram = Callable[..., Histogram]
 
@@ -126,3 +133,28 @@ def test_a_bucket_that_fell_has_no_difference() -> None:
     older = Histogram((0.1, math.inf), (5, 6), 1.0)
     newer = Histogram((0.1, math.inf), (4, 9), 2.0)
     assert difference(newer, older) is None
+
+
+@settings(max_examples=300)
+@given(_bounds, st.lists(st.integers(0, 20), min_size=13, max_size=13))
+def test_the_quantiles_of_a_latency_are_those_computed_one_by_one(
+    bounds: tuple[float, ...], counts: list[int]
+) -> None:
+    """To the last digit, in the buckets before, between and behind the bounds."""
+    cumulative = tuple(map(float, accumulate(counts[: len(bounds)])))
+    observed = Histogram(bounds, cumulative, 1.0)
+    latency = histogram_latency(observed, 60.0)
+    if observed.count < LEAST_OBSERVATIONS:
+        assert latency.p50 is latency.p99 is None
+        return
+    for share, found in ((0.5, latency.p50), (0.9, latency.p90), (0.95, latency.p95), (0.99, latency.p99)):
+        rank, index = share * cumulative[-1], 0
+        while index < len(bounds) - 1 and cumulative[index] < rank:
+            index += 1
+        if index == len(bounds) - 1:
+            assert found == Quantile(bounds[-2], above=True)
+        elif index == 0:
+            assert found == Quantile(bounds[0], below=True)
+        else:
+            low, high, before = bounds[index - 1], bounds[index], cumulative[index - 1]
+            assert found == Quantile(low + (high - low) * (rank - before) / (cumulative[index] - before))

@@ -192,7 +192,8 @@ class BackendTrack:
         """
         if self._lineage.last is not None and sample.at <= self._lineage.last.at:
             return None
-        sample = replace(sample, page=None)  # for the recorder alone: 65 kB for each server
+        # The text of the page has been recorded, and would be most of what is kept of a server: 65 kB.
+        sample = replace(sample, page=None)
         if self.target.scrape is not None:
             interval_s = self.target.scrape.every_s
         last_at = self._lineage.last.at if self._lineage.last else -math.inf
@@ -200,25 +201,18 @@ class BackendTrack:
         kind = self._count(sample, wall_at, interval_s)
         self._note_reported(sample)
         self.health.good(sample.at)
-        histories = self.lanes.note(
-            sample.at, sample.lanes, continues=kind is LinkKind.CONTINUES, interval_s=interval_s
-        )
-        figures = with_figures(self.view, sample.lanes, self._window, interval_s)
-        view = with_limits(figures, self._thresholds)
+        at, lanes, continues = sample.at, sample.lanes, kind is LinkKind.CONTINUES
+        histories = self.lanes.note(at, lanes, continues=continues, interval_s=interval_s)
+        view = with_limits(with_figures(self.view, lanes, self._window, interval_s), self._thresholds)
         step_ms = self._step_ms(sample, view, interval_s)
-        self.load.note(
-            sample.at,
-            sample.lanes,
-            view.generation_tps_1s,
-            continues=kind is LinkKind.CONTINUES,
-            live=view.rate_note is None,
-        )
+        self.load.note(at, lanes, view.generation_tps_1s, continues=continues, live=view.rate_note is None)
         self._figures = self._load(sample, view)
+        judged = backend_state(self._figures, self._thresholds)
         self.view = replace(
             view,
             engine=sample.engine,
             model=self._model(),
-            lanes=tuple(_lane_view(lane, histories.get(lane.lane)) for lane in sample.lanes),
+            lanes=tuple(_lane_view(lane, histories.get(lane.lane)) for lane in lanes),
             restarts=self.restarts,
             start_time=sample.start_time,
             poll_ms=sample.answer_ms if sample.answer_ms is not None else took_ms,
@@ -226,10 +220,13 @@ class BackendTrack:
             spec_verdict=self._drafts.verdict(view, self._window, RATE_WINDOW_S),
             failure=None,
             failing_since=None,
-            history=self._remember(sample.at, view, step_ms, interval_s),
+            history=self._remember(at, view, step_ms, interval_s),
             load=self.load.history(),
+            progress=self._figures.progress,
+            state=judged.state,
+            state_rule=judged.rule,
+            state_window_s=judged.window_s,
         )
-        self._judge_state()
         return kind
 
     def _note_reported(self, sample: EngineSample) -> None:
@@ -257,8 +254,7 @@ class BackendTrack:
         forget all earlier counters first.
         """
         short_s = max(RATE_WINDOW_S, self._thresholds.window_s, MISSED_INTERVALS * interval_s)
-        # The text of the page has been recorded, and would be most of what is kept of a server.
-        self._lineage, link = follow(self._lineage, replace(sample, page=None), wall_at)
+        self._lineage, link = follow(self._lineage, sample, wall_at)
         if link.kind is not LinkKind.CONTINUES:
             self._window.clear()
             self._held.clear()
@@ -334,7 +330,7 @@ class BackendTrack:
             window_s=sample.at - self._held[0][0],
             kv_cache_percent=view.kv_fullest_percent,
             waiting=view.waiting,
-            waiting_share=sum(count > 0 for count in waiting) / len(waiting) if waiting else None,
+            waiting_share=len([1 for count in waiting if count > 0]) / len(waiting) if waiting else None,
             running=view.running,
             running_mean=mean([count for _, count, _ in self._held]),
             # Rates shown beside the state: while it is "idle", all of them are 0.
