@@ -5,17 +5,19 @@ under a steady load, fair ones where requests come and go (bursts of all clients
 least-busy on old counts whose load, at 4 Hz, spreads at least 4 times as widely as chance and by half of its
 mean. Each backend is scraped at an offset of its own, as Prometheus does. At 1 s the judge of the live
 program looks; at slower scrapes the judge of slow samples does. Every minute from the sixth on is a window;
-the shares are of windows.
+the shares are of windows. A second table judges the recorded traces of real servers behind a real LiteLLM
+likewise, at each pace from eight offsets, every 5 s.
 
-usage: slow_scrapes.py [--runs N] [--minutes M] [--write]
+usage: slow_scrapes.py [--runs N] [--minutes M] [--traces] [--write]
 
-With --write the table goes into benchmarks/README.md.
+With --traces only the second table is made. With --write the tables go into benchmarks/README.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -23,7 +25,8 @@ from pathlib import Path
 
 from balance_runs import ALARMS, HZ, Follower, Recording, Scene, simulate
 
-from sparktop.analysis.balance.load_grid import LoadTrack
+from sparktop.analysis.balance.judge import judge
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.analysis.balance.slow import (
     AGAIN_S,
     EVEN_S,
@@ -34,6 +37,7 @@ from sparktop.analysis.balance.slow import (
     spread_of,
 )
 from sparktop.model.balance import BalanceWord
+from tests.analysis.balance.balance_traces import LIFE_S, trace
 
 SCRAPES_S = (1, 5, 15, 30)
 FIRST_S, EVERY_S = SPREAD_S + AGAIN_S, 60.0
@@ -42,9 +46,14 @@ SHAPES = ((2, 16), (4, 32), (8, 64))
 LIVES_S = (4.0, 12.0)
 SEED = 710_000
 README = Path(__file__).resolve().parent / "README.md"
-MARKS = ("<!-- slow_scrapes.py: begin -->", "<!-- slow_scrapes.py: end -->")
+MARKS = ("slow_scrapes.py", "slow_scrapes.py, traces")
+"""Names of the marks around the two tables."""
 BAD = tuple(word for word in BalanceWord if word.bad)
 KINDS = ("fair, steady", "fair, comes and goes", "swings, 4 to 8 × chance", "swings, over 8 × chance")
+OFFSETS = 8
+LOOK_S = 5.0
+"""Seconds between looks at a recorded trace."""
+SHORTEST_S = 45.0
 PLAIN_Z = 8.0
 """True spread, in units of chance, from which on a swing is plain."""
 
@@ -150,6 +159,42 @@ def table(found: dict[tuple[str, int], Counts], runs: dict[str, int]) -> list[st
     return [*lines, "", f"{windows:,} windows at each pace."]
 
 
+def taken(track: LoadTrack, every_s: float, offset_s: float) -> LoadTrack:
+    """Return the first sample of a recorded track in each `every_s`, counted from `offset_s`."""
+    places: dict[int, int] = {}
+    for place, at_s in enumerate(track.times_s):
+        if at_s >= offset_s:
+            places.setdefault(int((at_s - offset_s) / every_s), place)
+    kept = list(places.values())
+    return replace(
+        track,
+        times_s=[track.times_s[place] for place in kept],
+        running=[track.running[place] for place in kept],
+        waiting=[(track.waiting or [])[place] for place in kept],
+        generation_tps=[(track.generation_tps or [])[place] for place in kept],
+    )
+
+
+def said_of(name: str, scrape_s: float) -> Counter[BalanceWord]:
+    """Return how often each verdict is said of a recorded trace: from each offset, every 5 s."""
+    said: Counter[BalanceWord] = Counter()
+    pair = trace(name)
+    for phase in range(OFFSETS):
+        offset_s = phase * scrape_s / OFFSETS
+        apart_s = scrape_s / 2 if scrape_s > 1 else 0.0
+        first, second = (taken(pair[0], scrape_s, offset_s), taken(pair[1], scrape_s, offset_s + apart_s))
+        at_s = SHORTEST_S
+        while at_s <= pair[0].times_s[-1]:
+            if scrape_s > 1:
+                some = [replace(until(one, at_s), generation_tps=None) for one in (first, second)]
+                found = judge_slowly("proxy", some, at_s, scrape_s, "router")
+            else:
+                found = judge(GroupLoad("proxy", (first, second), LIFE_S[name]), at_s)
+            said[found.word_now] += 1
+            at_s += LOOK_S
+    return said
+
+
 def measure(runs: int, minutes: float) -> list[str]:
     """Return the table."""
     seconds = minutes * 60
@@ -169,12 +214,32 @@ def measure(runs: int, minutes: float) -> list[str]:
     return table(found, counted)
 
 
-def written(lines: Sequence[str]) -> None:
-    """Write the table between its marks."""
+def recorded() -> list[str]:
+    """Return the table of the recorded traces as lines of Markdown."""
+    heads = " | ".join(f"every {one} s" for one in SCRAPES_S)
+    lines = [f"| trace | {heads} |", f"|---|{'---|' * len(SCRAPES_S)}"]
+    for name in LIFE_S:
+        if trace(name)[0].times_s[-1] < SHORTEST_S:
+            continue
+        cells = []
+        for scrape_s in SCRAPES_S:
+            said = said_of(name, scrape_s)
+            cells.append(
+                ", ".join(
+                    f"*{word}* {100 * count / said.total():.0f} %" for word, count in said.most_common()
+                )
+            )
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def written(lines: Sequence[str], name: str) -> None:
+    """Write the table between the marks of that name."""
+    begin, end = (f"<!-- {name}: {word} -->" for word in ("begin", "end"))
     text = README.read_text(encoding="utf-8")
-    head, _, rest = text.partition(MARKS[0])
-    _, _, tail = rest.partition(MARKS[1])
-    README.write_text("\n".join([f"{head}{MARKS[0]}", *lines, f"{MARKS[1]}{tail}"]), encoding="utf-8")
+    head, _, rest = text.partition(begin)
+    _, _, tail = rest.partition(end)
+    README.write_text("\n".join([f"{head}{begin}", *lines, f"{end}{tail}"]), encoding="utf-8")
 
 
 def main() -> None:
@@ -184,12 +249,16 @@ def main() -> None:
     )
     parser.add_argument("--runs", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=12)
+    parser.add_argument("--traces", action="store_true")
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
-    lines = measure(asked.runs, asked.minutes)
-    print("\n".join(lines))
-    if asked.write:
-        written(lines)
+    tables = {MARKS[1]: recorded()}
+    if not asked.traces:
+        tables[MARKS[0]] = measure(asked.runs, asked.minutes)
+    for name, lines in tables.items():
+        print("\n".join(lines))
+        if asked.write:
+            written(lines, name)
 
 
 if __name__ == "__main__":
