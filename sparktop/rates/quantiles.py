@@ -70,12 +70,13 @@ def histogram_quantile(histogram: Histogram, share: float) -> Quantile | None:
     bucket's upper bound, marked `below`. If it is in the `inf` bucket, return the last finite bound, marked
     `above`. None without observations or without a finite bound.
     """
-    return _quantiles(histogram, (share,))[0]
+    return _quantiles(histogram.bounds, histogram.cumulative, histogram.count, (share,))[0]
 
 
-def _quantiles(histogram: Histogram, shares: Sequence[float]) -> Sequence[Quantile | None]:
-    """Return `histogram_quantile` of each of `shares`."""
-    bounds, cumulative, count = histogram.bounds, histogram.cumulative, histogram.count
+def _quantiles(
+    bounds: Sequence[float], cumulative: Sequence[float], count: float, shares: Sequence[float]
+) -> Sequence[Quantile | None]:
+    """Return `histogram_quantile` of a histogram with `count` observations at each of `shares`."""
     finite = len(bounds) - (1 if bounds and math.isinf(bounds[-1]) else 0)
     if finite == 0 or not count > 0:
         return [None] * len(shares)
@@ -106,6 +107,6 @@ def histogram_latency(observed: Histogram, window_s: float) -> Latency:
     mean = observed.sum / count
     if count < LEAST_OBSERVATIONS:
         return Latency(mean_s=mean, count=count, window_s=window_s)
-    p50, p90, p95, p99 = _quantiles(observed, _SHOWN)
+    p50, p90, p95, p99 = _quantiles(observed.bounds, observed.cumulative, count, _SHOWN)
     note = "lanes share no bucket bound, or only a mean is reported: no quantile" if p50 is None else None
     return Latency(mean, p50, p90, p95, p99, count, window_s, note)

@@ -97,10 +97,12 @@ def advance(tally: Tally | None, baseline: EngineSample | None, sample: EngineSa
     for lane in sample.lanes:
         earlier = lane_counters(lanes[lane.lane]) if lane.lane in lanes else {}
         for name, value in lane_counters(lane).items():
-            counters[name] = counters.get(name, 0.0) + max(0.0, value - earlier.get(name, value))
+            step = value - earlier.get(name, value)
+            counters[name] = counters.get(name, 0.0) + (step if step > 0 else 0.0)
     if tally is not None:
+        before = tally.counters
         for name, counted in counters.items():
-            counters[name] = tally.counters.get(name, 0.0) + counted
+            counters[name] = before.get(name, 0.0) + counted
     return Tally(sample.at, counters, _histograms(tally, lanes, sample))
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import lru_cache
 
 import aiohttp
+from yarl import URL
 
 from sparktop.sources.http.body import BODY_CAP_BYTES, BodyCollector
 from sparktop.sources.http.failure import AnswerError, status_error, timeout_error, transport_error
@@ -16,6 +18,8 @@ from sparktop.sources.server_words import server_words
 from sparktop.values import dataclass
 
 _OK = 200
+_KEPT_URLS = 4096
+"""Parsed URLs that are kept: with hundreds of servers, yarl's own cache is too small."""
 _ERROR_BODY_BYTES = 2048
 """Bytes read of an error's body, of which one line is shown."""
 
@@ -68,7 +72,7 @@ class Fetcher:
             # Cancelling closes the connection, so a late body cannot linger on a kept-alive one.
             async with (
                 asyncio.timeout(deadline_s),
-                self._session.get(self._url, headers=headers, allow_redirects=False) as response,
+                self._session.get(_parsed(self._url), headers=headers, allow_redirects=False) as response,
             ):
                 at = self._clock()
                 self._status = response.status
@@ -118,3 +122,12 @@ class Fetcher:
             words=server_words(body, self._api_key),
             has_key=bool(self._api_key),
         )
+
+
+@lru_cache(_KEPT_URLS)
+def _parsed(url: str) -> URL | str:
+    """Return `url` parsed; one that is not valid as it is, for aiohttp to say what is wrong with it."""
+    try:
+        return URL(url)
+    except ValueError:
+        return url
