@@ -12,7 +12,7 @@ from sparktop.doctor.check import Check, Status
 _TEXTUAL_MAJOR = "8"
 """The major version of Textual that is required: the screen relies on behaviour that may change in a later
 one."""
-_OTHERS = ("aiohttp", "httpx", "nvidia-ml-py", "psutil", "pydantic")
+_OTHERS = ("aiohttp", "httpx", "nvidia-ml-py", "pydantic")
 
 
 def installed(package: str) -> str | None:

@@ -1,6 +1,6 @@
 """The monitor: creates the sources of everything watched, polls them, and delivers the results to the store.
 
-Importing it is cheap: `start` loads aiohttp, httpx and psutil in a thread, while the first picture is drawn.
+Importing it is cheap: `start` loads aiohttp and httpx in a thread, while the first picture is drawn.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Monitor:
         if self._running:
             return
         self._running = True
-        await asyncio.to_thread(_load, (*self._ways.modules(self._watch), *_READING, "psutil"))
+        await asyncio.to_thread(_load, (*self._ways.modules(self._watch), *_READING))
         if not self._running:  # stopped while loading
             return
         from sparktop.watch.cadence import LoadCadence

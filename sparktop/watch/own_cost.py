@@ -8,13 +8,12 @@ collection is left out of the next ones; of that, only cycles of references wait
 from __future__ import annotations
 
 import gc
+import resource
+import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
+from sparktop.hardware.kernel_file import read_small
 from sparktop.store import Store
-
-if TYPE_CHECKING:
-    import psutil
 
 SELF_EVERY_S = 2.0
 """Seconds between two measurements."""
@@ -31,13 +30,18 @@ _OLDEST = 2
 
 async def measure_self(store: Store, sleep: Callable[[float], Awaitable[object]]) -> None:
     """Record the CPU and memory use of this process in the store every `SELF_EVERY_S` seconds, for ever."""
-    import psutil  # late: it takes longer to load than a picture to draw
-
-    process = psutil.Process()
-    process.cpu_percent(None)  # the first call has nothing to compare with and returns 0
+    at_s, used_s = time.monotonic(), time.process_time()
     while True:
         await sleep(SELF_EVERY_S)
-        store.measure_self(*_own_cost(process))
+        before, at_s, used_before, used_s = at_s, time.monotonic(), used_s, time.process_time()
+        percent = round(100 * (used_s - used_before) / (at_s - before), 1) if at_s > before else None
+        store.measure_self(percent, _resident_bytes())
+
+
+def _resident_bytes() -> int | None:
+    """Return the resident memory of this process in bytes; None if /proc is hidden from it."""
+    pages = (read_small("/proc/self/statm") or b"").split()[1:2]
+    return int(pages[0]) * resource.getpagesize() if pages else None
 
 
 async def keep_pauses_short(store: Store, sleep: Callable[[float], Awaitable[object]]) -> None:
@@ -62,14 +66,3 @@ async def keep_pauses_short(store: Store, sleep: Callable[[float], Awaitable[obj
     finally:
         gc.callbacks.remove(leave_out)
         gc.set_threshold(*usual)
-
-
-def _own_cost(process: psutil.Process) -> tuple[float | None, int | None]:
-    """Return the percent of one core and the resident bytes of a process; None for both if not readable."""
-    import psutil
-
-    try:
-        with process.oneshot():
-            return process.cpu_percent(None), process.memory_info().rss
-    except psutil.Error:  # /proc may be hidden from us
-        return None, None
