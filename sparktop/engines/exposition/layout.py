@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 
 from sparktop.engines.exposition.page import Page, Places
 
+_PLAIN = b"-+.0123456789eE\n"
 _NUMBER = rb"(?:[-+.0-9eE]++|NaN|[-+]?+Inf)"
 _NUMBERS = re.compile(_NUMBER + rb"(?:\n" + _NUMBER + rb")*+")
 """Numbers, one on a line. Other spellings and time stamps are left to the reader."""
@@ -25,7 +26,7 @@ _NUMBERS = re.compile(_NUMBER + rb"(?:\n" + _NUMBER + rb")*+")
 class Layout:
     """The text of a page around its values, and what follows from it; the replicas of a model share it."""
 
-    __slots__ = ("__weakref__", "fixed", "fixed_in", "kept", "names", "places", "read", "read_in", "texts")
+    __slots__ = ("__weakref__", "fixed_bytes", "fixed_in", "kept", "names", "places", "read_in", "texts")
 
     def __init__(
         self,
@@ -43,11 +44,10 @@ class Layout:
         self.texts = [line if text is None else text for text, line in zip(texts, lines, strict=True)]
         fixed = [row for row, text in enumerate(texts) if text is None]
         self.fixed_in, self.read_in = _rows(fixed), _rows(list(read))
-        """Functions that return the lines that have to stay, and the lines that are read."""
-        self.fixed = self.fixed_in(self.texts)
-        """The lines that have to stay."""
-        self.read = self.read_in(self.texts)
-        """The text before each value that is read."""
+        """Functions that return, of as many items as there are lines, those of the lines that have to stay,
+        and those of the lines that are read."""
+        self.fixed_bytes = sum(map(len, self.texts)) + len(texts) - 1
+        """Bytes of a page without its values."""
         self.names = tuple(read.values())
         """The metric name of each value that is read."""
         self.places = places
@@ -55,7 +55,7 @@ class Layout:
 
 
 def _rows(rows: Sequence[int]) -> Callable[[Sequence[bytes]], Sequence[bytes]]:
-    """Return a function that returns these lines of a page."""
+    """Return a function that returns the items of these lines."""
     return itemgetter(*rows) if len(rows) > 1 else lambda lines: [lines[row] for row in rows]
 
 
@@ -66,7 +66,7 @@ _LAYOUTS: WeakValueDictionary[tuple[int, bytes], Layout] = WeakValueDictionary()
 def _shared(reader: object, layout: Layout) -> Layout:
     """Return the layout in use for this reader with the same text."""
     digest = blake2b(digest_size=16)
-    for texts in (layout.texts, layout.fixed, layout.read):
+    for texts in (layout.texts, layout.fixed_in(layout.texts), layout.read_in(layout.texts)):
         for text in texts:
             digest.update(b"%d\n" % len(text))
             digest.update(text)
@@ -136,14 +136,16 @@ class PageMemory:
 def _values(layout: Layout, body: bytes) -> list[float] | None:
     """Return the values of the lines of a page that are read; None if it has another layout."""
     lines = body.split(b"\n")
-    if (
-        len(lines) != len(layout.texts)
-        or layout.fixed_in(lines) != layout.fixed
-        or not all(map(bytes.startswith, lines, layout.texts))
-    ):
+    if len(lines) != len(layout.texts):
         return None
-    texts = list(map(bytes.removeprefix, layout.read_in(lines), layout.read))
-    if texts and not _NUMBERS.fullmatch(b"\n".join(texts)):
+    tails = list(map(bytes.removeprefix, lines, layout.texts))
+    del lines  # the memory is used again while it is in the processor's cache
+    # The sum is larger where a line does not begin with its text: nothing was cut off there.
+    if len(b"".join(tails)) + layout.fixed_bytes != len(body) or any(layout.fixed_in(tails)):
+        return None
+    texts = layout.read_in(tails)
+    joined = b"\n".join(texts)
+    if joined.translate(None, _PLAIN) and not _NUMBERS.fullmatch(joined):
         return None
     try:
         return list(map(float, texts))
