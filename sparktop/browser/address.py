@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import field
 from enum import StrEnum
 from urllib.parse import quote, unquote
 
+from sparktop.browser.choice import Choice, parse_choice
 from sparktop.values import dataclass
 
 _LONGEST = 400
@@ -34,17 +37,30 @@ _ALONE = frozenset({Kind.BOARD, Kind.BALANCE, Kind.WHY, Kind.EVENTS, Kind.MACHIN
 """Pages that need no name: of several groups the first is shown, and of several lists the newest."""
 _NAMED = frozenset(Kind) - {Kind.BOARD, Kind.EVENTS}
 """Pages that may have a name."""
+_CHOSEN = frozenset({Kind.BOARD, Kind.PROMETHEUS, Kind.GROUP, Kind.MACHINES})
+"""Pages on which a viewer can choose what is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page: its kind, and the name of the thing that it shows, "" for none."""
+    """A page: its kind, the name of the thing that it shows, "" for none, and what the viewer has chosen."""
 
     kind: Kind = Kind.BOARD
     name: str = ""
+    choice: Choice = field(default_factory=Choice)
 
     def __hash__(self) -> int:
-        return hash((self.kind, self.name))
+        return hash((self.kind, self.name, self.choice))
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether a viewer can choose what the page shows."""
+        return self.kind in _CHOSEN
+
+    @property
+    def address(self) -> str:
+        """The path and query of the page's address."""
+        return f"{self.path}{self.choice.query}"
 
     @property
     def path(self) -> str:
@@ -57,8 +73,8 @@ class Page:
         return int(self.name) if self.kind is Kind.SWEEPS and _NUMBER.fullmatch(self.name) else 1
 
 
-def parse_path(path: str) -> Page | None:
-    """Return the page whose address has the path `path`, still quoted; None if there is none."""
+def parse_path(path: str, query: Mapping[str, str] | None = None) -> Page | None:
+    """Return the page whose address has the path `path`, still quoted, and `query`; None if there is none."""
     first, slash, rest = path.removeprefix("/").partition("/")
     name = unquote(rest, errors="replace")
     if not path.startswith("/") or first not in {kind.value for kind in Kind} or (slash and not rest):
@@ -68,4 +84,4 @@ def parse_path(path: str) -> Page | None:
         return None
     if kind is Kind.SWEEPS and name and not _NUMBER.fullmatch(name):
         return None
-    return Page(kind, name)
+    return Page(kind, name, parse_choice(query) if query and kind in _CHOSEN else Choice())

@@ -7,6 +7,7 @@ import json
 import zlib
 from collections.abc import AsyncGenerator, Mapping
 
+from sparktop.browser.drawing import Orders
 from sparktop.browser.picture import Picture
 
 GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
@@ -20,8 +21,9 @@ class Channel:
     With gzip, each event is compressed on its own (a full flush), so that a viewer may join at any of them.
     """
 
-    def __init__(self, picture: Picture, at: float) -> None:
-        """Start with a picture that was drawn at the monotonic time `at`."""
+    def __init__(self, picture: Picture, at: float, orders: Orders | None = None) -> None:
+        """Start with a picture that was drawn at the monotonic time `at`, and the orders of its rows."""
+        self.orders = orders or Orders()
         self.viewers = 0
         self.picture = picture
         self.drawn_at = at

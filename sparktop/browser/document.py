@@ -7,7 +7,9 @@ from urllib.parse import quote
 
 from sparktop import __version__
 from sparktop.browser.address import Kind, Page
+from sparktop.browser.choice import MOST_WORDS
 from sparktop.browser.picture import Picture
+from sparktop.browser.tools import FILTER
 
 _MENU = (
     (Kind.BOARD, "board", "esc"),
@@ -23,6 +25,9 @@ _KEYS = (
     ("e", "alerts and events"),
     ("h", "results of sweeps"),
     ("n", "the findings of a sweep"),
+    ("/", "filter servers and machines by words; esc drops it"),
+    ("o", "next order of servers and machines"),
+    ("l", "on a wall of many servers: the next list of the worst"),
     ("P", "the first machine, with its processes"),
     ("j ↓", "next panel"),
     ("k ↑", "previous panel"),
@@ -66,11 +71,27 @@ def page_html(picture: Picture, page: Page, *, theme: str, themes: tuple[str, ..
 <li><button id=pause type=button hidden>pause</button></li>
 <li><button id=theme type=button hidden>theme</button></li>
 <li><button id=help type=button hidden aria-label="keys">?</button></li></ul></nav>
+{_filter(page)}\
 <main id=main class=c{picture.columns} tabindex=-1>{picture.html}</main>
 <noscript><p class=muted>Without script this is a still picture: load it again for a new one.</p></noscript>
 <dialog id=keys aria-label="Keys"><dl>{keys}</dl><form method=dialog><button>close</button></form></dialog>
 </html>
 """
+
+
+def _filter(page: Page) -> str:
+    """Return the form in which the filter of a page is typed; "" for a page without one."""
+    if not page.has_choice:
+        return ""
+    kept = {name: value for name, value in page.choice.fields.items() if name != FILTER}
+    hidden = "".join(
+        f'<input type=hidden name={name} value="{escape(value)}">' for name, value in kept.items()
+    )
+    return (
+        f'<form role=search id=search action="{escape(page.path)}">{hidden}<input type=search name={FILTER} '
+        f'id={FILTER} value="{escape(page.choice.filter)}" maxlength={MOST_WORDS} aria-label="filter" '
+        f'placeholder="filter: words in name, model, state …" autocomplete=off></form>\n'
+    )
 
 
 def token_html(*, theme: str, next_path: str, is_wrong: bool) -> str:

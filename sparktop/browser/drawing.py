@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from html import escape
 from itertools import groupby
 
@@ -11,18 +12,21 @@ from sparktop.analysis.wall import Top
 from sparktop.browser.address import Kind, Page
 from sparktop.browser.markup import row_html
 from sparktop.browser.picture import Link, Picture, Section
+from sparktop.browser.tools import edge_links, tools
 from sparktop.graphics.cells import fit
 from sparktop.model.balance import leading
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
 from sparktop.panels.board.alone import index_of
+from sparktop.panels.board.arrangement import Arrangement
 from sparktop.panels.board.bars import total_pieces
 from sparktop.panels.board.layout import BALANCE_WIDTH, NODE_WIDTH, Place
 from sparktop.panels.board.log import events_panel, events_screen
 from sparktop.panels.board.plan import is_wall
 from sparktop.panels.board.scene import Drawn, PanelKey, Scene
 from sparktop.panels.board.view import View
+from sparktop.panels.board.wall.order import WallOrders
 from sparktop.panels.board.wall.panel import ATTENTION
 from sparktop.panels.parts.rows import Row
 from sparktop.panels.parts.sentences import wrapped
@@ -77,6 +81,8 @@ _ZOOMED = {
     Kind.MACHINES: "machines",
     Kind.PROMETHEUS: "prometheus",
 }
+_WALLS = frozenset({"wall", "members", "scraped", "machines", "prometheus"})
+"""Kinds of panels with the keys of a wall in their lower edge."""
 _PAIR = 2
 _EVENTS_HEIGHT = 3
 """Least rows of alerts and events."""
@@ -100,15 +106,32 @@ _LEAST_HEIGHT, _EMPTY_HEIGHT, _MOST_HEIGHT, _ALONE_HEIGHT, _MOST_EVENTS = 30, 16
 a panel that is shown alone; most rows of alerts and events below the board."""
 
 
-def draw(page: Page, snapshot: Snapshot, width: int) -> Picture:
-    """Draw a page other than those of sweeps in `width` cells."""
+class Orders:
+    """The orders of one page's rows, which hold for some seconds."""
+
+    def __init__(self) -> None:
+        """Start without an order."""
+        self.board, self.walls = Arrangement(), WallOrders()
+
+
+def draw(page: Page, snapshot: Snapshot, width: int, orders: Orders | None = None) -> Picture:
+    """Draw a page other than those of sweeps in `width` cells; its rows keep the `orders` of its last one."""
     key = _key(page, snapshot)
     if page.kind is not Kind.BOARD and key is None:
         section = missing(page, width) if page.name else notice(_NOTHING.get(page.kind, _NO_GROUP), width)
         return around(((section,),), snapshot, width, title=page.name, is_found=not page.name)
-    height = _board_height(snapshot, width) if key is None else _height_alone(key, snapshot)
-    drawn = Scene(snapshot, width, height, zoomed=key).draw()
-    bands = list(_bands(drawn, alone=key))
+    orders, view, shown = orders or Orders(), page.choice.view, snapshot
+    is_board_wall = is_wall(snapshot, width, _WALL_HEIGHT, view)
+    if key is None and not is_board_wall:
+        view = replace(view, top=None)
+        shown = orders.board.of(snapshot, view)
+    height = _board_height(shown, width, view) if key is None else _height_alone(key, snapshot)
+    drawn = Scene(shown, width, height, view, zoomed=key, orders=orders.walls).draw()
+    bands = list(_bands(drawn, page, alone=key))
+    if page.has_choice:
+        has_lists = is_board_wall if key is None else key.kind == "prometheus"
+        chooses = tools(page, shown, width, has_lists=has_lists)
+        bands[:0] = [] if chooses is None else [(chooses,)]
     if key is None:
         bands.append((_events(snapshot, width),))
     elif (steps := _neighbours(page, snapshot, width)) is not None:
@@ -215,9 +238,9 @@ def _neighbours(page: Page, snapshot: Snapshot, width: int) -> Section | None:
     return Section("Before and after", width, tuple(map(row_html, rows)), links)
 
 
-def _board_height(snapshot: Snapshot, width: int) -> int:
+def _board_height(snapshot: Snapshot, width: int, view: View) -> int:
     """Return a height in rows in which every panel of the board is of comfortable size, if possible."""
-    if is_wall(snapshot, width, _WALL_HEIGHT, View()):
+    if is_wall(snapshot, width, _WALL_HEIGHT, view):
         return _WALL_HEIGHT
     nodes, groups = len(snapshot.nodes), sum(one.within is None for one in snapshot.balance)
     abreast = max(1, min(nodes, width // NODE_WIDTH))
@@ -232,10 +255,11 @@ def _events(snapshot: Snapshot, width: int) -> Section:
     rows = events_screen(snapshot, width, _EVENTS_HEIGHT)
     if len(rows) > _MOST_EVENTS:
         rows = events_panel(snapshot, width, _MOST_EVENTS)
-    return _section(Drawn(PanelKey("events", ""), Place("events", 0, 0, 0, width, len(rows)), rows), ())
+    place = Place("events", 0, 0, 0, width, len(rows))
+    return _section(Drawn(PanelKey("events", ""), place, rows), (), Page())
 
 
-def _bands(drawn: Iterable[Drawn], *, alone: PanelKey | None) -> Iterator[tuple[Section, ...]]:
+def _bands(drawn: Iterable[Drawn], page: Page, *, alone: PanelKey | None) -> Iterator[tuple[Section, ...]]:
     """Yield the panels as sections, those side by side together; the panel `alone` has no link to itself.
 
     What has no rows of its own is an entry of the list before it, and becomes a link of that list.
@@ -248,7 +272,7 @@ def _bands(drawn: Iterable[Drawn], *, alone: PanelKey | None) -> Iterator[tuple[
             panels[-1][1].append(one)
     for _, band in groupby(panels, key=lambda panel: panel[0].place.y):
         yield tuple(
-            _section(panel, entries, is_alone=panel.key == alone)
+            _section(panel, entries, page, is_alone=panel.key == alone)
             for panel, entries in sorted(band, key=_left)
         )
 
@@ -257,8 +281,8 @@ def _left(panel: tuple[Drawn, list[Drawn]]) -> int:
     return panel[0].place.x
 
 
-def _section(panel: Drawn, entries: Iterable[Drawn], *, is_alone: bool = False) -> Section:
-    place = panel.place
+def _section(panel: Drawn, entries: Iterable[Drawn], page: Page, *, is_alone: bool = False) -> Section:
+    place, key = panel.place, panel.key
     own = [] if is_alone else [_link(panel.key, 0, 0, place.width, 1)]
     if panel.key.kind in _LOWER_EDGE:
         kind, words = _LOWER_EDGE[panel.key.kind]
@@ -271,13 +295,16 @@ def _section(panel: Drawn, entries: Iterable[Drawn], *, is_alone: bool = False) 
         )
         for one in entries
     ]
+    if key.kind in _WALLS:
+        apart = key.kind == "prometheus" and not is_alone
+        inner += edge_links(panel.rows, Page(Kind.PROMETHEUS, key.name) if apart else page)
     links = tuple(link for link in (*own, *inner) if link is not None)
     return Section(_heading(panel.key), place.width, tuple(map(row_html, panel.rows)), links)
 
 
 def _link(key: PanelKey, x: int, y: int, width: int, height: int) -> Link | None:
     kind = _KINDS.get(key.kind)
-    if kind is None:
+    if kind is None or (kind is Kind.GROUP and not key.name):  # the whole wall has no page but the board
         return None
     return Link(Page(kind, key.name).path, f"open {_heading(key)}", x, y, width, height)
 

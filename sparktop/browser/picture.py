@@ -25,12 +25,16 @@ class Link:
     y: int
     width: int
     height: int = 1
+    key: str = ""
+    """The key that follows the link."""
 
     @property
     def html(self) -> str:
         """The link as HTML; the style sheet has a class for each position."""
         place = f"x{self.x} y{self.y} w{self.width} h{min(self.height, MOST_LINK_ROWS)}"
-        return f'<a class="over {place}" href="{escape(self.path)}" aria-label="{escape(self.label)}"></a>'
+        key = f' data-key="{escape(self.key)}"' if self.key else ""
+        label = escape(self.label)
+        return f'<a class="over {place}" href="{escape(self.path)}" aria-label="{label}"{key}></a>'
 
 
 @dataclass(frozen=True, slots=True)

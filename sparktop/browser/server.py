@@ -1,6 +1,7 @@
 """HTTP server of `sparktop serve`: pages, their live changes, and the form for the token.
 
 GET /…              a page, see `address.py`
+                    ?sort= ?filter= ?list= choose what a board or a wall shows, see `choice.py`
 GET /live/…         the same page as server-sent events: ?columns=N is the width of the window in cells
 GET /board.js /style.css /icon.svg
 POST /login         the token, for a cookie; nothing else takes a body
@@ -13,7 +14,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection
 from contextlib import aclosing
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs, parse_qsl, unquote
 
 from aiohttp import web
 
@@ -115,9 +116,10 @@ class BrowserServer(WebServer):
         """Respond to a request without the token: with its form, if a page was requested."""
         if path in _PUBLIC:
             return await self.respond(request, path)
-        if parse_path(path) is None or request.headers.get("Sec-Fetch-Dest", "document") != "document":
+        wanted = parse_path(path, request.rel_url.query)
+        if wanted is None or request.headers.get("Sec-Fetch-Dest", "document") != "document":
             return text(401, "unauthorized", close=True, headers={"WWW-Authenticate": "Bearer"})
-        return self._form(request, path, is_wrong=False)
+        return self._form(request, wanted.address, is_wrong=False)
 
     async def respond(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         """Respond to a request for the route `path`."""
@@ -128,7 +130,7 @@ class BrowserServer(WebServer):
         if (part := self._part(request, path)) is not None:
             return part
         is_live = path.startswith("/live/")
-        found = parse_path(path.removeprefix("/live") if is_live else path)
+        found = parse_path(path.removeprefix("/live") if is_live else path, request.rel_url.query)
         if found is None:
             return text(404, "not found: the board is /", close=True)
         return await self._live(request, found) if is_live else await self._page(request, found)
@@ -196,9 +198,9 @@ class BrowserServer(WebServer):
             task.cancel()
         return len(self._streams) - len(gone)
 
-    def _form(self, request: web.BaseRequest, path: str, *, is_wrong: bool) -> web.Response:
-        """Return the form for the token, which then leads to `path`."""
-        body = token_html(theme=self._theme_of(request), next_path=path, is_wrong=is_wrong)
+    def _form(self, request: web.BaseRequest, address: str, *, is_wrong: bool) -> web.Response:
+        """Return the form for the token, which then leads to `address`."""
+        body = token_html(theme=self._theme_of(request), next_path=address, is_wrong=is_wrong)
         response = page(body.encode(), _HTML)
         # With no-referrer, browsers send no usable Origin with a form.
         response.headers["Referrer-Policy"] = "same-origin"
@@ -214,10 +216,11 @@ class BrowserServer(WebServer):
         async with asyncio.timeout(self._limits.request_s):
             body = await request.content.read(_MOST_FORM)
         fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=4)
-        wanted = parse_path(fields.get("next", ["/"])[0]) or Page()
+        path, _, query = fields.get("next", ["/"])[0].partition("?")
+        wanted = parse_path(path, dict(parse_qsl(query[:_MOST_FORM]))) or Page()
         if not self._sessions.is_token(fields.get("token", [""])[0]):
-            return self._form(request, wanted.path, is_wrong=True)
-        response = _redirect(wanted.path)
+            return self._form(request, wanted.address, is_wrong=True)
+        response = _redirect(wanted.address)
         response.set_cookie(
             self._sessions.name,
             self._sessions.new_cookie(),

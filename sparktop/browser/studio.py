@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from sparktop import __version__
 from sparktop.browser.address import Kind, Page
 from sparktop.browser.channel import Channel
-from sparktop.browser.drawing import around, draw, notice
+from sparktop.browser.drawing import Orders, around, draw, notice
 from sparktop.browser.picture import Picture
 from sparktop.browser.shelf import Shelf
 from sparktop.model.snapshot import Snapshot
@@ -98,7 +98,7 @@ class Studio:
         snapshot = self._taken()
         for key, channel in list(self._channels.items()):
             if channel.viewers:
-                channel.show(await self._draw(*key, snapshot), self._clock())
+                channel.show(await self._draw(*key, snapshot, channel.orders), self._clock())
             await asyncio.sleep(0)  # polls and other viewers come between two pages
 
     def _report_processes(self) -> None:
@@ -123,7 +123,9 @@ class Studio:
             if channel is None:
                 if page.kind in _SHELVED:
                     await self._shelf.look()
-                channel = Channel(await self._draw(page, width, self._taken()), self._clock())
+                orders = Orders()
+                picture = await self._draw(page, width, self._taken(), orders)
+                channel = Channel(picture, self._clock(), orders)
                 self._channels[key] = channel
             return channel
 
@@ -134,12 +136,12 @@ class Studio:
             if not channel.viewers and now - channel.drawn_at > FRESH_S:
                 del self._channels[key]
 
-    async def _draw(self, page: Page, width: int, snapshot: Snapshot) -> Picture:
+    async def _draw(self, page: Page, width: int, snapshot: Snapshot, orders: Orders) -> Picture:
         """Draw a page; one that cannot be drawn is logged and says so, and the others go on."""
         try:
             if page.kind in _SHELVED:
                 return await self._shelf.draw(page, snapshot, width)
-            return draw(page, snapshot, width)
+            return draw(page, snapshot, width, orders)
         except Exception:  # noqa: BLE001 - a bug in one panel must not end the pages of all viewers
             _log.exception("the page %s could not be drawn", page.path)
             words = f"this page could not be drawn: a bug in sparktop {__version__}; its log has more"

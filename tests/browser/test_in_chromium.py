@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from urllib.parse import quote
 
 import pytest
 
 from sparktop.model.snapshot import Snapshot
+from stage.fleet import RehearsedFleet
 from tests.agent.raw_client import until
 from tests.browser.chromium import PROGRAM, NewTab, Tab, chromium
 from tests.browser.conftest import TOKEN, Served, StartServer, hostile_snapshot
@@ -113,3 +115,56 @@ async def stopped(tab: Tab) -> None:
     await tab.press("p")
     await asyncio.sleep(0)
     await tab.until("document.getElementById('state').textContent === ''")
+
+
+@pytest.mark.parametrize("width", [375, 1280])
+async def test_the_lists_and_the_filter_of_a_wall_work_and_stay(
+    start_server: StartServer, new_tab: NewTab, width: int
+) -> None:
+    """By words in the frame, keys and the form; the address has the choice; a reload keeps it."""
+    served = await start_server(shown=RehearsedFleet(120, 30).play(14).snapshot())
+    tab = await new_tab()
+    await tab.begin(width, 800, is_phone=width < 400)
+    await tab.open(address(served))
+    await tab.until(shows("120 servers"))
+    await tab.value("""document.querySelector('a[aria-label="show the list most waiting"]').click()""")
+    await tab.until(f"location.search === '?list=waiting' && {READY} && {shows('shows the next list')}")
+    await tab.press("l")
+    await tab.until(f"location.search === '?list=kv' && {READY}")
+    await tab.press("/")
+    await tab.until("document.activeElement.id === 'filter'")
+    for letter in "llama":
+        await tab.press(letter)
+    await tab.press("Enter", 13)
+    chosen = "location.search === '?list=kv&filter=llama'"
+    wall = "document.querySelector('section[aria-label=Servers]')?.textContent"
+    few = f"{READY} && {wall}.includes('llama-') && !{wall}.includes('glm-')"
+    await tab.until(f"{chosen} && {few}")
+    served.now = replace(served.now, at=served.now.at + 1.0)
+    await tab.call("Page.reload")
+    await tab.until(f"{chosen} && {few}")
+    assert await tab.value("document.getElementById('filter').value") == "llama"
+    assert await tab.value(OVERFLOW) == 0
+    await tab.press("Escape", 27)
+    await tab.until(f"location.search === '' && {READY} && {wall}.includes('glm-')")
+    assert tab.complaints == []
+
+
+@pytest.mark.parametrize("width", [375, 1280])
+async def test_the_order_and_the_filter_of_a_board_work_and_stay(
+    start_server: StartServer, new_tab: NewTab, width: int
+) -> None:
+    """A bad order is one line; hostile words are text."""
+    served = await start_server(shown=snapshot())
+    tab = await new_tab()
+    await tab.begin(width, 800, is_phone=width < 400)
+    await tab.open(address(served))
+    await tab.press("o")
+    await tab.until(f"location.search === '?sort=name' && {READY}")
+    hostile = "<img src=x onerror=alert(1)>"
+    await tab.open(address(served, f"/?sort=banana&filter={quote(hostile)}"))
+    await tab.until(f"{shows('sort “banana” is not known')} && {shows('No server or machine matches')}")
+    assert await tab.value("document.querySelectorAll('img').length") == 0
+    assert await tab.value("document.getElementById('filter').value") == hostile
+    assert await tab.value(OVERFLOW) == 0
+    assert tab.complaints == []

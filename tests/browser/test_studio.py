@@ -15,7 +15,7 @@ import pytest
 from sparktop.browser import studio as module
 from sparktop.browser.address import Kind, Page
 from sparktop.browser.channel import Channel
-from sparktop.browser.drawing import draw
+from sparktop.browser.drawing import Orders, draw
 from sparktop.browser.shelf import Shelf
 from sparktop.browser.studio import Studio
 from sparktop.model.snapshot import Snapshot
@@ -91,9 +91,9 @@ async def test_many_viewers_cause_one_drawing(tmp_path: Path, monkeypatch: pytes
     """Viewers of one page at one width share it; a page without viewers is not drawn."""
     drawn: list[tuple[Page, int]] = []
 
-    def counted(page: Page, shown: Snapshot, width: int) -> object:
+    def counted(page: Page, shown: Snapshot, width: int, orders: Orders) -> object:
         drawn.append((page, width))
-        return draw(page, shown, width)
+        return draw(page, shown, width, orders)
 
     monkeypatch.setattr(module, "draw", counted)
     now = [0.0]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from urllib.parse import parse_qsl
 
 import pytest
 
-from sparktop.browser.address import Kind, Page
+from sparktop.analysis.wall import Top
+from sparktop.browser.address import Kind, Page, parse_path
+from sparktop.browser.choice import Choice
 from sparktop.browser.drawing import draw
 from sparktop.browser.picture import Picture
 from sparktop.model.fleet import Fleet, FleetNode, FleetServer, FleetView
@@ -34,6 +38,7 @@ def paths(picture: Picture) -> set[str]:
 def test_the_board_of_many_servers_leads_to_groups_and_machines(fleet: Snapshot, width: int) -> None:
     """It is a wall, whatever the width, and begins with the wall of the Prometheus."""
     found = paths(draw(Page(), fleet, width))
+    assert "/group" not in found
     assert {"/group/llama-70b", "/machines", "/prometheus/main"} <= found
 
 
@@ -46,7 +51,7 @@ def test_the_lists_beside_the_groups_lead_to_servers_and_machines(fleet: Snapsho
 def test_the_page_of_a_group_has_all_its_servers(fleet: Snapshot) -> None:
     """A page scrolls: no line is left out."""
     members = {f"/backend/{one.name}" for one in fleet.backends if one.group == "gpt-oss"}
-    assert members == paths(draw(Page(Kind.GROUP, "gpt-oss"), fleet, 80))
+    assert members | {"#filter"} == paths(draw(Page(Kind.GROUP, "gpt-oss"), fleet, 80))
 
 
 def test_the_groups_of_a_prometheus_have_pages(fleet: Snapshot) -> None:
@@ -64,3 +69,38 @@ def test_what_is_gone_is_said(fleet: Snapshot) -> None:
     assert not draw(Page(Kind.PROMETHEUS, "gone"), fleet, 80).is_found
     bare = replace(fleet, nodes=())
     assert "No machine is watched." in draw(Page(Kind.MACHINES), bare, 80).html
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_the_words_in_the_frame_are_links(fleet: Snapshot, width: int) -> None:
+    """They lie over their words; each list leads to the next one, the last one to the groups."""
+    page = Page()
+    seen: list[str] = []
+    for _ in range(len(Top) + 1):
+        panel = draw(page, replace(fleet, fleets=()), width).bands[1][0]
+        lists = next(link for link in panel.links if link.label.startswith("show "))
+        words = next(link for link in panel.links if link.path == "#filter")
+        text = re.sub("<[^>]*>", "", panel.rows[-1])
+        assert text[lists.x : lists.x + lists.width].strip() == "lists"
+        assert text[words.x : words.x + words.width].strip() == "/ filter"
+        assert {lists.y, words.y} == {len(panel.rows) - 1}
+        seen.append(lists.path)
+        path, _, query = lists.path.partition("?")
+        page = parse_path(path, dict(parse_qsl(query))) or page
+    assert seen == ["/?list=waiting", "/?list=kv", "/?list=ttft", "/?list=clock", "/"]
+
+
+def test_a_prometheus_beside_the_board_leads_to_its_own_lists(fleet: Snapshot) -> None:
+    """On the board its frame opens its page with the list; there the choice stays on the page."""
+    assert "/prometheus/main?list=waiting" in paths(draw(Page(), fleet, 80))
+    page = Page(Kind.PROMETHEUS, "main", Choice(filter="far-3", top=Top.KV))
+    picture = draw(page, fleet, 80)
+    assert "/prometheus/main?filter=far-3&list=ttft" in paths(picture)
+    assert "far-2" not in picture.html
+
+
+def test_the_filter_of_a_group_leaves_the_servers_that_match(fleet: Snapshot) -> None:
+    """The frame says so; it has no lists."""
+    picture = draw(Page(Kind.GROUP, "llama-70b", Choice(filter="llama-001")), fleet, 80)
+    assert paths(picture) == {"/backend/llama-001", "#filter"}
+    assert "filter: llama-001" in picture.html

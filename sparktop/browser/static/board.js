@@ -128,7 +128,9 @@
     clearTimeout(retry);
     close();
     if (paused || document.hidden) return;
-    const address = `/live${location.pathname}?columns=${wanted()}`;
+    const chosen = new URLSearchParams(location.search);
+    chosen.set("columns", wanted());
+    const address = `/live${location.pathname}?${chosen}`;
     source = new EventSource(address);
     source.addEventListener("whole", hear(showWhole));
     source.addEventListener("change", hear(showChange));
@@ -176,7 +178,8 @@
   }
 
   function step(by) {
-    const links = Array.from(main.querySelectorAll("a.over"));
+    const panels = 'section:not([aria-label="Order"], [aria-label="Lists"])';
+    const links = Array.from(main.querySelectorAll(`${panels} a.over`));
     if (!links.length) return;
     const at = links.indexOf(document.activeElement);
     const next = at < 0 ? (by > 0 ? 0 : links.length - 1) : (at + by + links.length) % links.length;
@@ -194,7 +197,14 @@
   }
 
   const keys = {
-    Escape: () => (location.pathname === "/" ? scrollTo(0, 0) : location.assign("/")),
+    Escape: () => {
+      if (location.search) location.assign(location.pathname); // drops filter, order and list
+      else if (location.pathname === "/") scrollTo(0, 0);
+      else location.assign("/");
+    },
+    l: () => follow('main a[data-key="l"]'),
+    o: () => follow('main a[data-key="o"]'),
+    "/": () => byId("filter")?.focus(),
     b: () => follow('nav a[data-key="b"]'),
     e: () => follow('nav a[data-key="e"]'),
     h: () => follow('nav a[data-key="h"]'),
@@ -213,6 +223,7 @@
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.altKey || event.metaKey || byId("keys").open) return;
+    if (event.target.matches("input") && event.key !== "Escape") return; // it is typed
     const act = Object.hasOwn(keys, event.key) ? keys[event.key] : null;
     if (act === null) return;
     if (act() !== false) event.preventDefault();
@@ -221,7 +232,7 @@
   main.addEventListener("click", (event) => {
     const section = event.target.closest("section");
     if (!section || event.target.closest("a") || location.pathname !== "/" || !getSelection().isCollapsed) return;
-    const link = section.querySelector("a.over.y0");
+    const link = section.querySelector("a.over.x0.y0");
     if (link) location.assign(link.href);
   });
   document.addEventListener("visibilitychange", open);

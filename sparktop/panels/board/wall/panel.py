@@ -40,6 +40,8 @@ _LEGEND_FROM = 9
 """Rows inside the frame from which on one of them is the legend."""
 _LEAST_WRONG = 7
 """Least rows for servers that need attention, below the groups: a rule, two headings, a few servers."""
+LISTS_NOTE, FILTER_NOTE = key_tab(KEY, "lists"), key_tab("/", "filter")
+"""Keys in the lower edge: of a wall both, of an opened group the filter."""
 MACHINES, ATTENTION = "machines", "need attention"
 
 Entry = tuple[str, str]
@@ -140,6 +142,7 @@ def draw_wall(wall: Wall, width: int, height: int, look: Look) -> DrawnWall:
         rows = [in_role(row, "stale") for row in rows]
     parts = [drawn.range, f"filter: {look.words}" if look.words else ""]
     said = " · ".join(part for part in parts if part)
+    notes = [LISTS_NOTE, FILTER_NOTE][look.opened is not None :] if inside >= _LEGEND_FROM else []
     foot: Row = [(f" {look.note} ", "bad" if look.is_failed else "warn")] if look.note else []
     drawn.rows = framed(
         rows,
@@ -149,7 +152,7 @@ def draw_wall(wall: Wall, width: int, height: int, look: Look) -> DrawnWall:
         title=look.title,
         status=look.status,
         footnote=[*foot, *([label(f" {said} ")] if said else [])],
-        note=[*key_tab(KEY, "lists"), *key_tab("/", "filter")] if inside >= _LEGEND_FROM else (),
+        note=[run for note in notes for run in note],
         fitted=True,
     )
     return drawn

@@ -94,10 +94,10 @@ def _direct_look(snapshot: Snapshot, kind: str, name: str, view: View, width: in
     if kind == MEMBERS:
         balance = next((one for one in snapshot.balance if one.group == name), None)
         status = [] if balance is None else edge_verdict([balance], width - 40)
-        return Look(name_tab("backend", group_name(name), "group"), status, opened=name, is_direct=True)
+        return Look(name_tab("backend", group_name(name), "group"), status, words=view.filter, opened=name)
     if kind == MACHINES:
         title = name_tab("node", "", MACHINES)
-        return Look(title, kind="node", opened=MACHINES, of_machines=True, is_direct=True)
+        return Look(title, kind="node", words=view.filter, opened=MACHINES, of_machines=True)
     status = edge_verdict(snapshot.balance, width - 24)
     return Look(name_tab("backend", "", "servers"), status, words=view.filter, top=view.top)
 
