@@ -16,9 +16,10 @@ from sparktop.sweep.compare.alignment import aligned
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.findable import could_show_words
 from sparktop.sweep.compare.independent import beyond_sentences, by_engines, engines_sentence
-from sparktop.sweep.compare.notes import NO_TEST, UNLIKE_LENGTHS
+from sparktop.sweep.compare.notes import NO_TEST
 from sparktop.sweep.compare.references import fact_lines
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
+from sparktop.sweep.compare.unlike import unlike_notes, without_winners
 from sparktop.sweep.formats.answer import targets_words
 from sparktop.sweep.formats.tables.figure_cells import load_of
 from sparktop.sweep.formats.tables.layouts import all_versus, at_best, versus
@@ -42,7 +43,7 @@ def to_json(comparison: ComparisonResult, series: Sequence[Series] = (), facts: 
 
     If `series` are given, the JSON object also has the keys "series" and "facts" with the two arguments.
     """
-    values = comparison.model_dump(mode="json", by_alias=True)
+    values = without_winners(comparison).model_dump(mode="json", by_alias=True)
     if series:
         values["series"] = [_series(one) for one in series]
         values["facts"] = dict(facts or {})
@@ -60,13 +61,14 @@ def sections(
     """Return a comparison as sections of a report: one table per metric, crossovers, notes and definitions.
 
     If a metric of a series cannot be compared at every level of the series, the report also has a table of
-    the metric for this series alone.
+    the metric for this series alone. Results on unlike loads have no winners.
     """
+    unlike = unlike_notes(comparison)
+    comparison = without_winners(comparison)
     metrics = [metric for metric in METRICS if any(row.metric == metric for row in comparison.rows)]
     found = [Section(items=tuple(_sources(series)))]
     if comparison.capacity is not None:
         found.insert(0, Section(paragraphs=(compared_words(comparison.capacity, code),)))
-    unlike = [note for note in comparison.notes if note.startswith(UNLIKE_LENGTHS)]
     found[:0] = [
         Section(
             paragraphs=(
@@ -75,7 +77,7 @@ def sections(
         )
         for one in unlike
     ]
-    found += [Section(table=winners_and_refused(comparison, metric, series)) for metric in metrics]
+    found += _tables(comparison, metrics, series)
     found += _versus(comparison, series)
     if not metrics and len(series) > 1:
         words = "No two of them have a figure under the same concurrency: each has its own table."
@@ -93,6 +95,20 @@ def sections(
     if not unlike and (answers := targets_words(topologies(comparison, series))):
         found.append(Section("Answer", paragraphs=(f"**{answers[0]}.**",)))
     return found
+
+
+def _tables(
+    comparison: ComparisonResult, metrics: Sequence[str], series: Sequence[Series]
+) -> Iterator[Section]:
+    """Yield the table of each of `metrics`, or a line in its place if one before has the same cells."""
+    seen: dict[tuple[object, ...], str] = {}
+    for metric in metrics:
+        grid, meaning = winners_and_refused(comparison, metric, series), METRICS[metric]
+        same = seen.setdefault((grid.heads, grid.rows, meaning.unit, meaning.more_is_better), meaning.title)
+        if same == meaning.title:
+            yield Section(table=grid)
+        else:
+            yield Section(paragraphs=(f"{meaning.title}: the same figures as {same}.",))
 
 
 def _lone_metrics(
