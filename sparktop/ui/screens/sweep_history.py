@@ -27,7 +27,7 @@ HISTORY_KEYS = (
     Key("open", ("enter",), "enter", "open", "open the result on the full screen", "open"),
     Key("back", ("escape",), "esc", "back", "drop the search, then the marks; then back", "back"),
     Key("help", ("question_mark", "f1"), "?", "help", "this help", "help"),
-    Key("mark", ("space",), "space", "mark", "mark the result, or unmark it, and go to the next", "mark"),
+    Key("mark", ("space",), "space", "mark", "mark the result, or unmark it, and go to the next", "mark ↓"),
     Key("compare", ("c",), "c", "compare", "compare two marked results, or one marked with this", "compare"),
     Key(
         "search", ("slash",), "/", "ask('search')", "search in name, targets, model, tags, note, day", "find"
