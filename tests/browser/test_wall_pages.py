@@ -104,3 +104,20 @@ def test_the_filter_of_a_group_leaves_the_servers_that_match(fleet: Snapshot) ->
     picture = draw(Page(Kind.GROUP, "llama-70b", Choice(filter="llama-001")), fleet, 80)
     assert paths(picture) == {"/backend/llama-001", "#filter"}
     assert "filter: llama-001" in picture.html
+
+
+@pytest.mark.parametrize(
+    ("apart_ms", "words"), [(496.0, "samples up to 496 ms apart"), (60.0, None), (None, None)]
+)
+def test_a_group_whose_polls_are_spread_says_so(
+    fleet: Snapshot, apart_ms: float | None, words: str | None
+) -> None:
+    """On its own page and on that of its balance; none where polls coincide or are not known."""
+    one = fleet.balance[0]
+    assert len(one.backends) > 1
+    spread = replace(one, looks_apart_ms=apart_ms)
+    shown = replace(fleet, balance=(spread, *fleet.balance[1:]))
+    for kind in (Kind.GROUP, Kind.BALANCE):
+        text = re.sub("<[^>]*>", "", draw(Page(kind, one.group), shown, 80).html)
+        assert ("samples up to" in text) == (words is not None)
+        assert words is None or words in text

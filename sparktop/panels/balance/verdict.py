@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from sparktop.analysis.balance.limits import LOOKS_APART_S
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.balance import Balance, BalanceWord
@@ -198,7 +199,17 @@ def _window_pieces(balance: Balance) -> list[Row]:
         pieces.append([label("last "), figure(f"{balance.window_s:.0f} s")])
     if balance.sample_hz and _complete(balance):
         pieces.append([label("polled every "), figure(f"{1 / balance.sample_hz:.2g} s")])
+    if apart := samples_apart(balance):
+        pieces.append([label(apart)])
     return pieces
+
+
+def samples_apart(balance: Balance) -> str:
+    """Return how far the samples that a verdict compares lie apart; "" where polls nearly coincide."""
+    apart_ms = balance.looks_apart_ms
+    if apart_ms is None or apart_ms <= 1000 * LOOKS_APART_S:
+        return ""
+    return f"samples up to {numbers.duration(apart_ms / 1000, 8).strip()} apart"
 
 
 def reason_rows(balance: Balance, width: int, height: int | None = None) -> list[Row]:

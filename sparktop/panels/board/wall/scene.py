@@ -7,6 +7,7 @@ from sparktop.graphics import numbers
 from sparktop.model.fleet import Fleet, FleetView
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.balance.band import edge_verdict
+from sparktop.panels.balance.verdict import samples_apart
 from sparktop.panels.board.view import View
 from sparktop.panels.board.wall.lines import group_name
 from sparktop.panels.board.wall.order import WallOrders
@@ -94,7 +95,9 @@ def _direct_look(snapshot: Snapshot, kind: str, name: str, view: View, width: in
     if kind == MEMBERS:
         balance = next((one for one in snapshot.balance if one.group == name), None)
         status = [] if balance is None else edge_verdict([balance], width - 40)
-        return Look(name_tab("backend", group_name(name), "group"), status, words=view.filter, opened=name)
+        note = "" if balance is None else samples_apart(balance)
+        title = name_tab("backend", group_name(name), "group")
+        return Look(title, status, note, words=view.filter, opened=name)
     if kind == MACHINES:
         title = name_tab("node", "", MACHINES)
         return Look(title, kind="node", words=view.filter, opened=MACHINES, of_machines=True)
