@@ -53,7 +53,10 @@ class Severity(StrEnum):
     @property
     def rank(self) -> int:
         """Return 0 for INFO, 1 for WARNING, 2 for CRITICAL."""
-        return [*Severity].index(self)
+        return _RANKS[self]
+
+
+_RANKS = {severity: rank for rank, severity in enumerate(Severity)}
 
 
 class Phase(StrEnum):

@@ -120,6 +120,8 @@ def _evidence(
 def _neighbours(track: BackendTrack, backends: Mapping[str, BackendTrack]) -> tuple[str, ...]:
     """Return the names of the other servers on the machines of a backend that run requests."""
     nodes = set(track.view.nodes)
+    if not nodes:
+        return ()
     return tuple(
         name
         for name, other in backends.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from sparktop.ui.keys import key_table
 from sparktop.ui.remembered import as_configured, recall, state_file
 from sparktop.ui.terminal.output import TerminalOutput
 
+_SWITCH_S = 0.001
+"""Seconds after which a thread that reads a key or writes to the terminal may interrupt the polls. Each key
+waits for several such switches; the usual 5 ms delayed its answer among hundreds of polled servers."""
 _M_ARENA_MAX = -8
 """The parameter of mallopt for the number of heaps, from malloc.h of glibc."""
 
@@ -49,6 +53,7 @@ def run(watch: Watch, *, simulated: bool = False, follow: Path | None = None) ->
         )
     app.first_output = output
     app.followed, app.recordings, recordings.band = follow, recordings, app.desk.band
+    sys.setswitchinterval(_SWITCH_S)
     app.run()
     return app.return_code or 0
 

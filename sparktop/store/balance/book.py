@@ -28,6 +28,8 @@ class BalanceBook:
     def __init__(self) -> None:
         """Start without groups."""
         self._groups: Sequence[JudgedGroup] = ()
+        self._lanes_of: dict[str, str] = {}
+        """Name of the group of the engine cores of each server that is in a group itself, by server."""
         self._grouped_in = -math.inf
         self._looked_at = -math.inf
         self._watches: dict[str, BalanceWatch] = {}
@@ -88,6 +90,8 @@ class BalanceBook:
         self._looked_at = at
         if period(at) > self._grouped_in:
             self._groups, self._grouped_in = groups(), period(at)
+            within = (group for group in self._groups if group.within is not None)
+            self._lanes_of = {group.lanes_of: group.name for group in within if group.lanes_of is not None}
             self._forget({group.name for group in self._groups}, alerts, Instant(at, now))
         events: list[Event] = []
         judged = 0
@@ -118,10 +122,7 @@ class BalanceBook:
 
     def of_lanes(self, server: str) -> Balance | None:
         """Return the newest balance of the engine cores (lanes) of a server in a group; None without one."""
-        for group in self._groups:
-            if group.lanes_of == server and group.within is not None:
-                return self._found.get(group.name)
-        return None
+        return self._found.get(self._lanes_of.get(server, ""))
 
     def _watch(self, name: str) -> BalanceWatch:
         return self._watches.setdefault(name, BalanceWatch())

@@ -23,6 +23,8 @@ _MOST_KEPT = 4
 _kept: list[tuple[Fleet, str, Wall]] = []
 """The newest walls by what they were made from: a Prometheus answers every 15 s, its wall is drawn each
 second."""
+_direct: list[tuple[Snapshot, str, Wall]] = []
+"""The newest wall of what is watched directly, which is drawn again at each key."""
 
 
 def fleet_wall(fleet: Fleet, words: str) -> Wall:
@@ -33,6 +35,16 @@ def fleet_wall(fleet: Fleet, words: str) -> Wall:
     wall = wall_of_fleet(fleet, words)
     _kept.insert(0, (fleet, words, wall))
     del _kept[_MOST_KEPT:]
+    return wall
+
+
+def direct_wall(snapshot: Snapshot, words: str) -> Wall:
+    """Return the wall of what is watched directly, the same for the same snapshot and filter."""
+    for shown, filtered, wall in _direct:
+        if shown is snapshot and filtered == words:
+            return wall
+    wall = wall_of(snapshot, words)
+    _direct[:] = [(snapshot, words, wall)]
     return wall
 
 
@@ -66,7 +78,7 @@ def draw_place(
         wall = fleet_wall(shown.fleet, view.filter) if shown.fleet is not None else Wall(())
     else:
         look = _direct_look(snapshot, kind, name, view, width)
-        wall = wall_of(snapshot, view.filter)
+        wall = direct_wall(snapshot, view.filter)
     look.marked, look.is_selected, look.first = marked, is_selected, first
     return draw_wall(wall if orders is None else orders.of(wall, snapshot.at, look), width, height, look)
 

@@ -13,7 +13,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.flat import flatten
 from sparktop.panels.board.scene import PanelKey, Scene
 from sparktop.panels.board.view import View
-from sparktop.panels.board.wall.scene import fleet_wall
+from sparktop.panels.board.wall.scene import direct_wall, fleet_wall
 from sparktop.panels.parts.rows import row_text, row_width
 
 MAIN = PanelKey("prometheus", "main")
@@ -123,3 +123,13 @@ def test_the_same_answer_is_grouped_once() -> None:
     assert fleet_wall(fleet, "") is fleet_wall(fleet, "")
     assert fleet_wall(fleet, "group-1") is not fleet_wall(fleet, "")
     assert fleet_wall(replace(fleet, at=102.0), "") is not fleet_wall(fleet, "")
+
+
+def test_a_key_groups_what_is_watched_directly_no_second_time() -> None:
+    """The wall of a snapshot is made once, and again for another snapshot or filter."""
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    first, second = (Snapshot(now, at, 1.0, 2.0) for at in (100.0, 101.0))
+    wall = direct_wall(first, "")
+    assert direct_wall(first, "") is wall
+    assert direct_wall(first, "group-1") is not wall
+    assert direct_wall(second, "") is not wall
