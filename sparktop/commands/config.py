@@ -94,9 +94,15 @@ def _summary(loaded: Config) -> str:
         ("Prometheus", settings.prometheus),
         ("sweep", settings.sweeps),
     )
-    return ", ".join(
-        f"{len(found)} {noun}{'' if len(found) == 1 else 's'}" for noun, found in parts if found
-    ) or ("nothing to watch, so this machine is")
+    lists = (("target files", settings.target_files), ("sparkrun's jobs", settings.sparkrun))
+    counted = [
+        f"{len(found)} {noun}{'' if len(found) == 1 or noun.endswith('s') else 's'}"
+        for noun, found in parts
+        if found
+    ]
+    return (
+        ", ".join([*counted, *(name for name, on in lists if on)]) or "nothing to watch, so this machine is"
+    )
 
 
 def write_found(watch: Watch, name: str, seconds: float) -> int:

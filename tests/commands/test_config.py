@@ -95,3 +95,25 @@ def test_good_presets_of_every_kind_pass(tmp_path: Path, capsys: pytest.CaptureF
         "concurrency = [1, 4]\nclimb_to = 64\nmore_runs = true\nruns = 2",
     ):
         assert said(tmp_path, lines, capsys) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("lines", "summary"),
+    [
+        ("", "nothing to watch, so this machine is"),
+        ('target_files = ["a.json"]', "target files"),
+        ("sparkrun = true", "sparkrun's jobs"),
+        (
+            '[[prometheus]]\nname = "a"\nurl = "http://a:9090"\n[[prometheus]]\nname = "b"\nurl = "http://b:9090"',
+            "2 Prometheus",
+        ),
+    ],
+)
+def test_the_summary_has_all_that_is_watched(
+    lines: str, summary: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files that list servers count too."""
+    path = tmp_path / "sparktop.toml"
+    path.write_text(f"{lines}\n", encoding="utf-8")
+    assert main(["config", "--check", str(path)]) == 0
+    assert capsys.readouterr().out.strip().endswith(f"valid: {summary}")
