@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from statistics import median
 
 from sparktop.doctor.check import Check, Status
 from sparktop.doctor.network import Network
 from sparktop.doctor.servers import check_port, failure_check
+from sparktop.model.failure import FailureKind
 from sparktop.model.targets import PrometheusTarget
 from sparktop.sources.http.failure import AnswerError
 from sparktop.sources.prometheus.client import PrometheusClient
 from sparktop.sources.prometheus.found import active_targets, found_servers, is_federated, servers_query
 
+_ADVICE = {
+    FailureKind.UNAUTHORIZED: "see that the environment variable or the file holds the right one; the tenant "
+    "of a Mimir stands in headers",
+    FailureKind.TLS: "correct http:// or https://, or name the certificate's authority with tls_ca",
+}
+"""Advice where that for inference servers does not fit."""
 _SKEW_S = 5.0
 _SLOW_SCRAPES_S = 30.0
 _TARGETS = "/api/v1/targets?state=active"
@@ -29,7 +37,8 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
         answer = await client.query(servers_query(target.selector, target.group_by))
         listed = await asyncio.gather(client.get(_TARGETS), return_exceptions=True)
     except AnswerError as error:
-        return [reach, failure_check(f"{target.name} query", error)]
+        failed = failure_check(f"{target.name} query", error)
+        return [reach, replace(failed, advice=_ADVICE.get(error.kind, failed.advice))]
     finally:
         await client.close()
     active = {} if isinstance(listed[0], BaseException) else active_targets(listed[0])

@@ -48,3 +48,11 @@ async def test_a_refusal_is_a_failed_check(network: RealNetwork) -> None:
         checks = await check_prometheus(PrometheusTarget("main", url), network)
     assert checks[-1].status is Status.FAIL
     assert "busy" in checks[-1].message
+
+
+async def test_the_advice_on_a_refusal_names_no_key_of_servers(network: RealNetwork) -> None:
+    """`api_key_env` belongs to servers and routers."""
+    async with api(lambda _: web.Response(status=401)) as (url, _):
+        checks = await check_prometheus(PrometheusTarget("main", url), network)
+    assert "bearer_env" in checks[-1].message
+    assert "api_key_env" not in checks[-1].message + checks[-1].advice

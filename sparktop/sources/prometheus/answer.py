@@ -15,6 +15,7 @@ from sparktop.values import dataclass
 MOST_SERIES = 200_000
 """Most series of one answer."""
 _MOST_LABEL_CHARACTERS = 1024
+_LINE_BYTES = 160
 Labels: TypeAlias = Mapping[str, str]
 
 
@@ -97,13 +98,22 @@ def _series(one: object, key: str) -> Series | None:
 
 
 def trouble_in(body: bytes) -> str:
-    """Return the error message in an answer without success, as one clean line; "" if there is none."""
+    """Return the error message in an answer without success, as one clean line; "" if there is none.
+
+    Prometheus writes it in JSON; Mimir and proxies in a line of plain text, such as "no org id".
+    """
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
-        return ""
+        found = {"error": _line(body)}
     said = found.get("error") if isinstance(found, dict) else None
     return clean(said, 160) if isinstance(said, str) else ""
+
+
+def _line(body: bytes) -> str:
+    """Return a body that is one line of text; "" for pages and anything longer."""
+    text = body[: _LINE_BYTES + 1].decode(errors="replace").strip()
+    return "" if len(body) > _LINE_BYTES or any(mark in text for mark in "<{[\n\ufffd") else text
 
 
 def _parsed(body: bytes) -> dict[str, object]:

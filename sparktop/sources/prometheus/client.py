@@ -37,6 +37,8 @@ _OK = 200
 _TOO_MUCH = frozenset({422, 429, 503})
 """HTTP status of a query that asks for too much, or too often."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_WANTS_TLS = b"HTTP request to an HTTPS server"
+"""What servers written in Go answer to plain HTTP where they want TLS."""
 
 
 class TooMuchError(AnswerError):
@@ -176,13 +178,21 @@ class PrometheusClient:
             )
             return AnswerError(FailureKind.REDIRECT, message)
         if status in {401, 403}:
-            return AnswerError(
-                FailureKind.UNAUTHORIZED, f"{status}: {self.where} refuses the key, or wants one"
-            )
+            return AnswerError(FailureKind.UNAUTHORIZED, f"{status}: {self.where} {self._wish()}{quoted}")
+        if _WANTS_TLS in body:
+            return AnswerError(FailureKind.TLS, f"{self.where} wants TLS: write https:// in its URL")
         if status == 404:  # noqa: PLR2004 - of HTTP
             hint = "is it a Prometheus, and is the path in its URL right?"
             return AnswerError(FailureKind.NOT_FOUND, f"404: {self.where} has no /api/v1/query: {hint}")
         return AnswerError(FailureKind.HTTP, f"{self.where} answered with HTTP status {status}{quoted}")
+
+    def _wish(self) -> str:
+        """Return what a server that refused a request wants, by what the request carried."""
+        if self._target.basic_user is not None:
+            return "refuses this user and password (basic_user, password_env)"
+        if self._target.bearer is not None or self._target.bearer_file is not None:
+            return "refuses the bearer token"
+        return "wants a key: bearer_env, bearer_file or basic_user under [[prometheus]]"
 
     async def clocks(self) -> Clocks:
         """Return how the clock of the Prometheus relates to ours, by a query of its time.

@@ -56,7 +56,18 @@ async def test_secrets_and_headers_are_sent(tmp_path: Path) -> None:
         (lambda: refused(429, "too many requests"), "429: WHERE refuses the query: too many", True),
         (lambda: refused(503, "query timed out"), "503: WHERE refuses the query: query timed out", True),
         (lambda: web.Response(status=302, headers={"Location": "http://x/"}), "not followed", False),
-        (lambda: web.Response(status=401), "401: WHERE refuses the key, or wants one", False),
+        (
+            lambda: web.Response(status=401),
+            "401: WHERE wants a key: bearer_env, bearer_file or basic_",
+            False,
+        ),
+        (lambda: web.Response(status=401, text="no org id\n"), "under [[prometheus]]: no org id", False),
+        (lambda: web.Response(status=403, text="<h1>Forbidden</h1>"), "under [[prometheus]]", False),
+        (
+            lambda: web.Response(status=400, text="Client sent an HTTP request to an HTTPS server.\n"),
+            " wants TLS: write https:// in its URL",
+            False,
+        ),
         (lambda: web.Response(status=404), "is it a Prometheus", False),
         (lambda: web.Response(text="<html>"), "not one of the Prometheus HTTP API", False),
         (lambda: web.Response(text='{"status": "success"}'), "not one of the Prometheus HTTP API", False),
@@ -74,6 +85,20 @@ async def test_bad_answers_are_one_line(
     assert error.message.isprintable()
     said = message.replace("WHERE", error.message.split(" ")[1] if "WHERE" in message else "")
     assert said in error.message
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"basic_user": "me", "password": "no"}, "refuses this user and password (basic_user, password_env)"),
+        ({"bearer": "no"}, "refuses the bearer token"),
+    ],
+)
+async def test_a_refusal_names_what_was_sent(settings: dict[str, object], message: str) -> None:
+    """A wrong password and a wrong token, each by the settings that hold it."""
+    error = await asked(lambda _: web.Response(status=401, text="Unauthorized\n"), **settings)
+    assert isinstance(error, AnswerError), error
+    assert error.message.endswith(f"{message}: Unauthorized")
 
 
 async def test_too_large_and_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +159,7 @@ async def test_an_old_server_without_post_or_intervals_is_named() -> None:
     """A status that no later version has is one line; targets without an interval have none."""
     error = await asked(lambda _: web.Response(status=405, text="Method Not Allowed"))
     assert isinstance(error, AnswerError)
-    assert error.message.endswith("answered with HTTP status 405")
+    assert error.message.endswith("answered with HTTP status 405: Method Not Allowed")
     listed = {
         "activeTargets": [{"labels": {"job": "a", "instance": "h:1"}, "scrapeUrl": "http://h:1/metrics"}]
     }
