@@ -15,7 +15,7 @@ from sparktop.model.targets import StateThresholds
 from sparktop.values import dataclass
 
 _LEAST_WINDOW_S = 1.0
-"""A window of a single sample is shown as this many seconds."""
+"""A shorter window is shown as this many seconds; one of a single sample has no length."""
 _LEAST_QUEUED = 0.5
 """Part of the state's window that must be known before requests that no longer wait are called a queue."""
 _FAILED = {
@@ -124,10 +124,11 @@ def _by_load(load: LoadFigures, thresholds: StateThresholds) -> JudgedState:
 
 def _short_of_room(load: LoadFigures, thresholds: StateThresholds) -> JudgedState | None:
     """Return the state preempting, KV-full or queueing, the first whose rule is met; None if none is."""
-    window = f"the last {max(load.window_s, _LEAST_WINDOW_S):.0f} s"
+    window = _window(load)
     if load.preemptions is not None and load.preemptions > 0:
         plural = "" if load.preemptions == 1 else "s"
-        return JudgedState(BackendState.PREEMPTING, f"{load.preemptions:.0f} preemption{plural} in {window}")
+        when = f"{'in' if load.window_s else 'before'} {window}"
+        return JudgedState(BackendState.PREEMPTING, f"{load.preemptions:.0f} preemption{plural} {when}")
     kv_percent = load.kv_cache_percent
     if kv_percent is not None and kv_percent >= thresholds.kv_full_percent:
         rule = f"KV cache {kv_percent:.1f} % full, at or above {thresholds.kv_full_percent:g} %"
@@ -135,7 +136,8 @@ def _short_of_room(load: LoadFigures, thresholds: StateThresholds) -> JudgedStat
     seen = load.waiting or load.window_s >= _LEAST_QUEUED * thresholds.window_s
     if seen and load.waiting_share and load.waiting_share >= thresholds.queueing_share:
         now = "" if load.waiting is None else f", {load.waiting:.0f} now"
-        rule = f"requests waited in {100 * load.waiting_share:.0f} % of {window}{now}"
+        share = f"{100 * load.waiting_share:.0f} % of " if load.window_s else ""
+        rule = f"requests waited in {share}{window}{now}"
         return JudgedState(BackendState.QUEUEING, rule, None if load.waiting else load.window_s)
     return None
 
@@ -154,13 +156,14 @@ def _by_requests(running: float, load: LoadFigures, thresholds: StateThresholds)
     if running > 0:
         state, rule = _busy_or_bored(running, load, thresholds)
         return JudgedState(state, rule)
-    window = f"the last {max(load.window_s, _LEAST_WINDOW_S):.0f} s"
+    window = _window(load)
     if load.running_mean:
         state, rule = _busy_or_bored(load.running_mean, load, thresholds)
         return JudgedState(state, f"{rule}, on average over {window}; none now", load.window_s)
     if load.tokens_moved:
-        rule = f"tokens came in {window}, in requests too short to be seen running"
-        return JudgedState(BackendState.BORED, rule, load.window_s)
+        when = f"{'in' if load.window_s else 'before'} {window}"
+        rule = f"tokens came {when}, in requests too short to be seen running"
+        return JudgedState(BackendState.BORED, rule, load.window_s or None)
     return JudgedState(BackendState.IDLE, f"no request ran in {window}")
 
 
@@ -186,6 +189,11 @@ def _busy_or_bored(
     else:
         rule = f"{said}, {enough:g} is busy (slots unknown)"
     return (BackendState.BUSY if running >= enough else BackendState.BORED), rule
+
+
+def _window(load: LoadFigures) -> str:
+    """Return the window in words: samples of a Prometheus are often further apart than it is long."""
+    return f"the last {max(load.window_s, _LEAST_WINDOW_S):.0f} s" if load.window_s else "the newest sample"
 
 
 def shown_limit(limit: Limit | None, state: BackendState) -> Limit | None:

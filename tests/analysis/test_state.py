@@ -102,6 +102,25 @@ def test_the_other_sentences_name_their_numbers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("figures", "word", "rule"),
+    [
+        ({"preemptions": 2.0}, Is.PREEMPTING, "2 preemptions before the newest sample"),
+        ({"waiting": 4.0, "waiting_share": 1.0}, Is.QUEUEING, "requests waited in the newest sample, 4 now"),
+        (
+            {"tokens_moved": True},
+            Is.BORED,
+            "tokens came before the newest sample, in requests too short to be seen running",
+        ),
+        ({}, Is.IDLE, "no request ran in the newest sample"),
+    ],
+)
+def test_a_single_sample_covers_no_seconds(figures: dict[str, Any], word: Is, rule: str) -> None:
+    """Scrapes of a Prometheus are often further apart than the window is long."""
+    load = LoadFigures(seen=True, running=0.0, running_mean=0.0, **figures)
+    assert backend_state(load, LIMITS) == JudgedState(word, rule)
+
+
+@pytest.mark.parametrize(
     ("running", "slots", "rule"),
     [
         (3.0, 48, "2 waiting now, beside 3 running of 48 slots"),
