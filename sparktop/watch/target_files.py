@@ -1,19 +1,22 @@
 """Servers listed in files of Prometheus' file_sd format, such as the one that Ray writes.
 
-A file is a JSON list of `{"targets": ["host:port", …], "labels": {…}}`, replaced by rename when it changes. A
-listed address is probed with read-only requests, and watched if an inference server answers there.
+A file is a list of `{"targets": ["host:port", …], "labels": {…}}` in JSON or, named .yml or .yaml, in YAML,
+replaced by rename when it changes. A listed address is probed with read-only requests, and watched if an
+inference server answers there.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from sparktop.model.engine import EngineSample
@@ -29,6 +32,9 @@ MOST_FILES, MOST_BYTES, MOST_TARGETS = 64, 1 << 20, 512
 _AT_ONCE = 16
 _DEADLINE_S = 3.0
 _NAME = 64
+_WILDCARD = re.compile(r"[*?[]")
+_YAML = frozenset({".yml", ".yaml"})
+NO_YAML = "YAML needs PyYAML: install sparktop with the extra sparkrun, or PyYAML beside it"
 
 
 def listed_targets(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[str]]:
@@ -39,25 +45,54 @@ def listed_targets(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[s
     found: dict[str, BackendTarget] = {}
     problems: list[str] = []
     places = [Path(pattern) for pattern in patterns]
-    paths = dict.fromkeys(
-        path for place in places for path in islice(place.parent.glob(place.name), MOST_FILES)
-    )
+    paths: dict[Path, None] = {}
+    for place in places:
+        matching = sorted(islice(place.parent.glob(place.name), MOST_FILES))
+        if not matching and not _WILDCARD.search(place.name):
+            problems.append(f"{clean(place, 120)}: no such file")
+        paths |= dict.fromkeys(matching)
     for path in islice(paths, MOST_FILES):
-        try:
-            with path.open("rb") as stream:
-                body = stream.read(MOST_BYTES + 1)
-            groups = json.loads(body) if len(body) <= MOST_BYTES else None
-        except (OSError, ValueError, RecursionError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "no JSON"
-            problems.append(f"{clean(path, 120)}: cannot be used: {clean(reason, 60)}")
-            continue
-        if not isinstance(groups, list):
-            problems.append(f"{clean(path, 120)}: cannot be used: no list of targets, as file_sd has")
+        groups = _groups(path)
+        if isinstance(groups, str):
+            problems.append(f"{clean(path, 120)}: cannot be used: {clean(groups, 120)}")
             continue
         for target in _targets(groups):
             if len(found) < MOST_TARGETS:
                 found.setdefault(target.url, target)
     return list(found.values()), problems
+
+
+def _groups(path: Path) -> list[object] | str:
+    """Return the groups of targets in a file, or why it cannot be used."""
+    try:
+        if not path.is_file():
+            return "not a regular file"  # opening a pipe would wait for its writer
+        with path.open("rb") as stream:
+            body = stream.read(MOST_BYTES + 1)
+        if len(body) > MOST_BYTES:
+            return f"larger than {MOST_BYTES >> 20} MiB"
+        groups = _yaml(body) if path.suffix in _YAML else json.loads(body)
+    except ImportError:
+        return NO_YAML
+    except OSError as error:
+        return error.strerror or type(error).__name__
+    except (ValueError, RecursionError):
+        return f"not valid {'YAML' if path.suffix in _YAML else 'JSON'}"
+    return groups if isinstance(groups, list) else "no list of targets, as file_sd has"
+
+
+def _yaml(body: bytes) -> object:
+    """Return what a YAML file holds.
+
+    Raises:
+        ValueError: it is not valid YAML.
+        ImportError: PyYAML is missing.
+    """
+    yaml: Any = importlib.import_module("yaml")
+    try:
+        return yaml.load(body, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        raise ValueError from error
 
 
 def _targets(groups: Sequence[object]) -> Iterator[BackendTarget]:

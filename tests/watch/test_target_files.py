@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,6 +43,35 @@ def test_targets_have_addresses_and_groups(tmp_path: Path) -> None:
     ]
 
 
+def test_yaml_is_read_by_its_suffix(tmp_path: Path) -> None:
+    """As in file_sd; what is not YAML is one line."""
+    written(tmp_path, "a.yml", "- targets: ['h:1']\n  labels: {model_name: m}\n")
+    written(tmp_path, "b.yaml", "a: [b")
+    found, problems = listed_targets([str(tmp_path / "*.y*ml")])
+    assert [(one.url, one.group) for one in found] == [("http://h:1", "m")]
+    assert problems == [f"{tmp_path / 'b.yaml'}: cannot be used: not valid YAML"]
+
+
+def test_what_is_no_usable_file_is_named(tmp_path: Path) -> None:
+    """A pipe without a writer is not waited for; a missing file is named, missing matches are not."""
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    written(tmp_path, "large.json", " " * (1 << 20) + "[]")
+    written(tmp_path, "object.json", {"targets": []})
+    patterns = [str(tmp_path / name) for name in ("*.json", "*.yml", "none.json")]
+    found, problems = listed_targets(patterns)
+    assert found == []
+    assert sorted(problem.removeprefix(f"{tmp_path}/") for problem in problems) == [
+        "folder.json: cannot be used: not a regular file",
+        "large.json: cannot be used: larger than 1 MiB",
+        "loop.json: cannot be used: not a regular file",
+        "none.json: no such file",
+        "object.json: cannot be used: no list of targets, as file_sd has",
+        "pipe.json: cannot be used: not a regular file",
+    ]
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -65,8 +95,8 @@ def test_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     path = written(tmp_path, "a.json", [{"targets": [f"h:{number}" for number in range(1, 9)]}])
     assert len(listed_targets([path])[0]) == 3
     monkeypatch.setattr(target_files, "MOST_BYTES", 10)
-    assert listed_targets([path])[1][0].endswith("cannot be used: no list of targets, as file_sd has")
-    assert listed_targets([str(tmp_path / "gone.json")]) == ([], [])
+    assert listed_targets([path])[1][0].endswith("cannot be used: larger than 0 MiB")
+    assert listed_targets([str(tmp_path / "gone*.json")]) == ([], [])
 
 
 class Polled:
