@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from sparktop.doctor.check import Check, Status
+from sparktop.doctor.listed import read_listed, softened
 from sparktop.doctor.names import check_names, host_key
 from sparktop.doctor.network import Network, place_of
 from sparktop.doctor.nodes import check_node
@@ -27,7 +28,8 @@ async def examine_network(
 ) -> list[Check]:
     """Check host names, and all nodes, backends and routers that are watched; return the checks.
 
-    The hosts in `watch.discover` are searched for servers with `search`, and these servers are checked too.
+    The hosts in `watch.discover` are searched for servers with `search`, and these servers are checked too,
+    as are those that files list.
     `wanted` is whether the user named these hosts, so that a search without a result is a failure.
     """
     named = await check_names(_hosts(watch), network)
@@ -35,6 +37,7 @@ async def examine_network(
     found = await search(resolved) if resolved else Found()
     backends = (*watch.backends, *_unknown(found.backends, watch.backends))
     routers = (*watch.routers, *watch.sweep_routers, *found.routers)
+    listed = await read_listed(watch)
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def each(
@@ -46,13 +49,17 @@ async def examine_network(
 
         return [line for lines in await asyncio.gather(*map(one, targets)) for line in lines]
 
+    async def check_listed(target: BackendTarget, network: Network) -> list[Check]:
+        return softened(await check_backend(target, network))
+
     parts = await asyncio.gather(
-        each(check_node, watch.nodes),
+        each(check_node, [*watch.nodes, *listed.nodes]),
         each(check_backend, backends),
+        each(check_listed, _unknown(listed.backends, backends)),
         each(check_router, routers),
         each(check_prometheus, watch.prometheus),
     )
-    checks = [*named.values(), *_search_checks(found, wanted=wanted)]
+    checks = [*named.values(), *_search_checks(found, wanted=wanted), *listed.checks]
     return checks + [check for part in parts for check in part]
 
 

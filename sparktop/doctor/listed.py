@@ -1,0 +1,58 @@
+"""Checks files that list servers: target files, and those of sparkrun."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import field
+from pathlib import Path
+
+from sparktop.doctor.check import Check, Status
+from sparktop.model.targets import BackendTarget, NodeTarget, Watch
+from sparktop.values import dataclass
+from sparktop.watch.sparkrun import listed
+from sparktop.watch.target_files import listed_targets
+
+MOST = 32
+"""Most listed servers that are checked one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTargets:
+    """What the files list, and a check for each source of them and each file that cannot be used."""
+
+    checks: list[Check] = field(default_factory=list)
+    backends: list[BackendTarget] = field(default_factory=list)
+    nodes: list[NodeTarget] = field(default_factory=list)
+
+
+async def read_listed(watch: Watch, home: Path | None = None) -> ListedTargets:
+    """Read the files that `watch` names; `home` is the home directory, for sparkrun's."""
+    read = ListedTargets()
+    if watch.target_files:
+        backends, problems = await asyncio.to_thread(listed_targets, watch.target_files)
+        _note(read, "target files", backends, problems)
+    if watch.sparkrun:
+        found = await asyncio.to_thread(listed, home or Path.home())
+        _note(read, "sparkrun", found.backends, found.problems)
+        read.nodes.extend(found.nodes[host] for host in found.default if host in found.nodes)
+    return read
+
+
+def _note(read: ListedTargets, name: str, backends: Sequence[BackendTarget], problems: Sequence[str]) -> None:
+    """Add what one source lists, with a check of it and one for each problem."""
+    more = f"; the first {MOST} are checked" if len(backends) > MOST else ""
+    count = f"{len(backends)} server{'' if len(backends) == 1 else 's'} listed{more}"
+    read.checks.append(Check(name, Status.OK if backends else Status.WARN, count))
+    read.checks.extend(Check(name, Status.WARN, problem) for problem in problems)
+    read.backends.extend(backends[:MOST])
+
+
+def softened(checks: Sequence[Check]) -> list[Check]:
+    """Return checks of a listed server, with warnings for failures: files keep servers that have ended."""
+    return [
+        Check(one.name, Status.WARN, one.message, "listed in a file; it is watched once it answers")
+        if one.status is Status.FAIL
+        else one
+        for one in checks
+    ]
