@@ -111,7 +111,11 @@ def _targets(groups: Sequence[object]) -> Iterator[BackendTarget]:
 def _url(address: object, labels: Mapping[object, object]) -> str | None:
     """Return the URL of a target, without the usual path of a metrics page; None for anything unusable."""
     scheme, path = labels.get("__scheme__", "http"), labels.get("__metrics_path__", "/metrics")
-    if not (isinstance(address, str) and isinstance(path, str)) or scheme not in {"http", "https"}:
+    if (
+        not (isinstance(address, str) and isinstance(path, str))
+        or "/" in address
+        or scheme not in {"http", "https"}
+    ):
         return None
     url = f"{scheme}://{address}{path.removesuffix('/metrics')}".rstrip("/")
     try:

@@ -77,7 +77,11 @@ def test_what_is_no_usable_file_is_named(tmp_path: Path) -> None:
     [
         "no json",
         {"targets": ["h:1"]},
-        [{"targets": "h:1"}, 3, {"targets": [3, "", "h:x", "me:pw@h:1", "a b:1", "h:1?x", "\x1b:1"]}],
+        [
+            {"targets": "h:1"},
+            3,
+            {"targets": [3, "", "h:x", "me:pw@h:1", "a b:1", "h:1?x", "\x1b:1", "http://h:1"]},
+        ],
         [{"targets": ["h:1"], "labels": {"__scheme__": "file"}}],
         "[" * 100_000,
     ],
