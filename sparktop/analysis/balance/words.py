@@ -47,7 +47,8 @@ def gaps(name: str, present: float) -> str:
 
 def too_little(mean_total: float, least: int) -> str:
     """Return the sentence that the mean load is too small for a verdict; `least` requests are needed."""
-    return f"too little load: {_count(mean_total)} requests on average, {least} needed"
+    below = math.floor(mean_total) if mean_total >= 10 else math.floor(10 * mean_total) / 10  # noqa: PLR2004 - two digits
+    return f"too little load: {_count(below)} requests on average, {least} needed"
 
 
 def nothing_to_compare(tracks: Sequence[LoadTrack], now_s: float) -> str:
