@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from sparktop.ending import hear
+from sparktop.model.event import Severity
 from sparktop.model.series import Series
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import EventSettings, Target, Watch
@@ -31,6 +32,8 @@ DELIVERED_FROM_S = 45.0
 """Shorter observations deliver no events to a hook program or webhook: each would report anew what holds."""
 _LOOK_S = 0.05
 """Seconds between checks of whether every source has answered."""
+_LISTS = frozenset({"discovery", "target files", "sparkrun"})
+"""Subjects of events about servers that are not in the configuration itself."""
 _REASONS = 3
 """Most reasons in the message."""
 
@@ -104,12 +107,14 @@ def all_reported(snapshot: Snapshot, watch: Watch) -> bool:
 
     A backend has enough samples once they span the shortest time over which a rate is shown. A node has
     enough with two samples, a router with one. The search has a result once it found a server or agent, or
-    reported an event.
+    reported an event; servers that files list are waited for as long as the time given.
     """
     span_s = least_rate_s(snapshot.interval_s)
     found = len(snapshot.backends) > len(watch.backends) or len(snapshot.nodes) > len(watch.nodes)
-    if watch.discover and not found and not _discovery_notes(snapshot):
+    if watch.discover and not found and not any(event.subject == "discovery" for event in snapshot.events):
         return False
+    if (watch.target_files or watch.sparkrun) and not found:
+        return False  # the servers that files list come once they answered
     backends = (
         view.failure is not None or _covers(view.history.running, span_s) for view in snapshot.backends
     )
@@ -124,9 +129,14 @@ def _covers(samples: Series, span_s: float) -> bool:
     return len(times) > 1 and times[-1] - times[0] >= span_s
 
 
-def _discovery_notes(snapshot: Snapshot) -> list[str]:
-    """Return the messages of events about the search for servers; each host without a server has one."""
-    return [event.message for event in snapshot.events if event.subject == "discovery"]
+def _notes(snapshot: Snapshot) -> list[str]:
+    """Return what searches, files that list servers, and routers said of servers that are not watched."""
+    about = {*_LISTS, *(view.name for view in snapshot.routers)}
+    return [
+        event.message if event.subject == "discovery" else f"{event.subject}: {event.message}"
+        for event in snapshot.events
+        if event.subject in about and event.severity is Severity.INFO
+    ]
 
 
 def why_nothing(snapshot: Snapshot) -> str:
@@ -135,6 +145,6 @@ def why_nothing(snapshot: Snapshot) -> str:
     failures += [f"{view.name}: {view.failure.message}" for view in snapshot.nodes if view.failure]
     failures += [f"{view.name}: {view.failure.message}" for view in snapshot.routers if view.failure]
     failures += [f"{view.name}: {view.failure.message}" for view in snapshot.fleets if view.failure]
-    reasons = [*failures, *_discovery_notes(snapshot)]
+    reasons = [*failures, *_notes(snapshot)]
     more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
     return f"nothing could be reached: {'; '.join(reasons[:_REASONS]) or 'no answer in time'}{more}"

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -257,6 +258,28 @@ def test_a_search_must_have_ended() -> None:
     assert all_reported(replace(nothing, events=(note,)), watch)
     assert all_reported(seen(3, 2), watch)
     assert not all_reported(seen(1, 2), watch)
+
+
+@pytest.mark.parametrize("listed", [{"target_files": ("a.json",)}, {"sparkrun": True}])
+def test_servers_that_files_list_are_waited_for(listed: dict[str, Any]) -> None:
+    """They come once they answered; nothing else says that they will."""
+    watch = replace(WATCH, backends=(), **listed)
+    assert not all_reported(replace(seen(3, 2), backends=()), watch)
+    assert all_reported(seen(3, 2), watch)
+
+
+def test_a_router_without_servers_says_why() -> None:
+    """It answers itself; what it sends to cannot be watched."""
+    router = RouterView("proxy", "http://p:4000", age_s=0.1)
+    nothing = replace(seen(3, 2), backends=(), routers=(router,))
+    note = Event(
+        nothing.taken_at, Severity.INFO, "proxy", "sends to http://h:1, which is not watched: refused"
+    )
+    file = replace(note, subject="target files", message="a.json: no such file")
+    assert why_nothing(replace(nothing, events=(note, file))) == (
+        "nothing could be reached: proxy: sends to http://h:1, which is not watched: refused; "
+        "target files: a.json: no such file"
+    )
 
 
 async def test_waiting_ends_at_its_limit() -> None:
