@@ -20,65 +20,84 @@ LATE = 1.75
 _PAGES = 4
 """A full history has this many pages, and up to one more."""
 _FLOAT_BYTES = 8
-_UNPACKED = 128
-"""Packed pages that are kept unpacked after they were read: those that a screen shows."""
+_UNPACKED = 512
+"""Packed columns that are kept unpacked after they were read: those that a screen shows."""
+_REPEATED = 0.6
+"""A column is compressed if at most this share of its values differ: others would hardly take less."""
 
 
 class Page:
     """Successive points of all series of a table: an array of times, and an array of values per series.
 
-    Only the newest page of a table grows. A page that has left its table is packed: only old snapshots, if
-    any, read it.
+    Only the newest page of a table grows. All others are packed without loss.
     """
 
-    __slots__ = ("_arrays", "_packed")
+    __slots__ = ("_columns",)
 
     def __init__(self, arrays: Sequence[array[float]]) -> None:
         """Use these arrays, first the times in monotonic seconds; all have equal lengths."""
-        self._arrays: Sequence[array[float]] | None = arrays
-        self._packed: tuple[int, int, bytes] = (0, 0, b"")
+        self._columns: list[array[float] | bytes] = [*arrays]
 
     def __len__(self) -> int:
-        arrays = self._arrays
-        return self._packed[1] if arrays is None else len(arrays[0])
+        return len(self.times)
+
+    def column(self, place: int) -> array[float]:
+        """Return the times (place 0), or the values of the series with this place in the table."""
+        column = self._columns[place]
+        return _unpacked(column) if isinstance(column, bytes) else column
 
     @property
-    def arrays(self) -> Sequence[array[float]]:
+    def arrays(self) -> list[array[float]]:
         """The array of times and the arrays of values, in the order of the table's names."""
-        arrays = self._arrays
-        return _unpacked(self._packed) if arrays is None else arrays
+        return [self.column(place) for place in range(len(self._columns))]
 
     @property
     def times(self) -> array[float]:
         """The times of the points in monotonic seconds, ascending."""
-        return self.arrays[0]
+        return self.column(0)
 
     def is_gap(self, row: int) -> bool:
         """Return whether every series has a gap at this point."""
         return all(math.isnan(column[row]) for column in self.arrays[1:])
 
     def pack(self) -> None:
-        """Compress the arrays, to about a sixth; no point may be appended any more."""
-        arrays = self._arrays
-        if arrays is None:
-            return
-        raw = b"".join(column.tobytes() for column in arrays)
-        # Equal bytes of neighbouring numbers side by side compress to half of what whole numbers do.
-        shuffled = b"".join(raw[place::_FLOAT_BYTES] for place in range(_FLOAT_BYTES))
-        self._packed = (len(arrays), len(arrays[0]), zlib.compress(shuffled, 1))
-        self._arrays = None
+        """Store the values in fewer bytes, about a third; no point may be appended any more.
+
+        The times stay as they are, because every reader searches in them.
+        """
+        times, *values = self._columns
+        self._columns = [times[:], *map(_packed, values)]
+
+
+def _packed(column: array[float] | bytes) -> array[float] | bytes:
+    """Return a column in fewer bytes: shared if constant, in single precision if exact, or compressed."""
+    if isinstance(column, bytes) or column.typecode != "d":
+        return column  # packed before
+    raw = column.tobytes()
+    if raw == raw[:_FLOAT_BYTES] * len(column):
+        return _constant(raw[:_FLOAT_BYTES], len(column))
+    single = array("f", column)
+    if array("d", single).tobytes() == raw:
+        return single
+    if len(set(array("q", raw))) > _REPEATED * len(column):
+        return column[:]
+    # Equal bytes of neighbouring numbers side by side compress to half of what whole numbers do.
+    return zlib.compress(b"".join(raw[place::_FLOAT_BYTES] for place in range(_FLOAT_BYTES)), 1)
 
 
 @lru_cache(_UNPACKED)
-def _unpacked(packed: tuple[int, int, bytes]) -> Sequence[array[float]]:
-    """Return the arrays of a packed page: (number of arrays, their length, compressed bytes)."""
-    count, length, data = packed
+def _constant(raw: bytes, length: int) -> array[float]:
+    return array("d", raw * length)
+
+
+@lru_cache(_UNPACKED)
+def _unpacked(data: bytes) -> array[float]:
+    """Return a compressed column."""
     shuffled = zlib.decompress(data)
-    raw, size = bytearray(len(shuffled)), count * length
+    raw, length = bytearray(len(shuffled)), len(shuffled) // _FLOAT_BYTES
     for place in range(_FLOAT_BYTES):
-        raw[place::_FLOAT_BYTES] = shuffled[place * size : (place + 1) * size]
-    step = _FLOAT_BYTES * length
-    return [array("d", bytes(raw[index * step : (index + 1) * step])) for index in range(count)]
+        raw[place::_FLOAT_BYTES] = shuffled[place * length : (place + 1) * length]
+    return array("d", bytes(raw))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,9 +193,9 @@ class Series:
     def _at(self, place: int, column: int) -> float:
         for page in self._pages[:-1]:
             if place < len(page):
-                return page.arrays[column][place]
+                return page.column(column)[place]
             place -= len(page)
-        return self._pages[-1].arrays[column][place]
+        return self._pages[-1].column(column)[place]
 
     def _index(self, since: float) -> int:
         """Return the place of the first point at or after `since`."""
@@ -196,7 +215,7 @@ class Series:
         stop = self._stop
         for page in self._pages:
             if start < len(page) and start < stop:
-                found += page.arrays[column][start:stop].tolist()
+                found += page.column(column)[start:stop].tolist()
             start, stop = max(0, start - len(page)), stop - len(page)
             if stop <= 0:
                 break
@@ -236,6 +255,7 @@ class HistoryTable:
         if times and time <= times[-1]:
             return
         if len(times) >= self._page_points or (times and time - times[0] > self._span_s / _PAGES):
+            self._pages[-1].pack()
             page = self._new_page()
             self._pages = (*self._pages, page)
             arrays = page.arrays
@@ -306,11 +326,11 @@ class HistoryTable:
         joined = self._new_page()
         for page in pages:
             for whole, part in zip(joined.arrays, page.arrays, strict=True):
-                whole.extend(part)
+                whole.extend(part.tolist())
         return joined
 
     def _trim(self) -> None:
-        """Drop and pack the oldest pages without which the history is complete."""
+        """Drop the oldest pages without which the history is complete."""
         dropped = 0
         while dropped < len(self._pages) - 1:
             page = self._pages[dropped]
@@ -318,7 +338,6 @@ class HistoryTable:
             if self._count - len(page) < self.capacity and not is_old:
                 break
             self._count -= len(page)
-            page.pack()
             dropped += 1
         if dropped:
             self._pages = self._pages[dropped:]

@@ -6,6 +6,7 @@ A lane is one engine core (data-parallel rank) of a server.
 from __future__ import annotations
 
 import math
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
@@ -105,7 +106,8 @@ class LoadLog:
         self._reported = reported
         self._life = merge([lane.e2e for lane in lanes if lane.e2e is not None])
         if self._life is not None and (not self._lives or at - self._lives[-1][0] >= _LIFE_EVERY_S):
-            self._lives.append((at, self._life))
+            counts = array("d", self._life.cumulative)  # a quarter of the memory of single numbers
+            self._lives.append((at, replace(self._life, cumulative=counts)))
         running, waiting = lane_sum(lanes, _running_of), lane_sum(lanes, _waiting_of)
         gauges = {"running": running, "waiting": waiting, "generation_tps": generation_tps}
         self._table.append(at, gauges | self._totals)

@@ -54,3 +54,22 @@ def test_a_packed_page_reads_as_before(values: list[float | None]) -> None:
     assert list(series) == before
     assert len(series) == len(values)
     assert list(table.series()["b"]) == [(at / 3, None) for at in range(len(values))]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from([None, -0.0, 0.0, 1.0, 0.1, 1 / 3, 1e300, 16_777_217.0]), min_size=60, max_size=90
+    )
+)
+def test_full_pages_keep_every_bit_of_all_kinds_of_columns(values: list[float | None]) -> None:
+    """Constant, exact in single precision, repeated and all different: what was added is read again."""
+    table = HistoryTable(("mixed", "constant", "whole", "apart"), 80)
+    for at, value in enumerate(values):
+        table.append(at / 3, {"mixed": value, "constant": 0.1, "whole": float(at % 5), "apart": at / 7})
+    kept = table.series()
+    assert [repr(value) for _, value in kept["mixed"]] == [repr(value) for value in values[-80:]]
+    assert {value for _, value in kept["constant"]} == {0.1}
+    places = range(len(values))[-80:]
+    assert list(kept["whole"]) == [(at / 3, float(at % 5)) for at in places]
+    assert list(kept["apart"]) == [(at / 3, at / 7) for at in places]

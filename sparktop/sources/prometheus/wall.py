@@ -118,11 +118,16 @@ def by_target(answer: Answer) -> dict[Key, float]:
 
 
 async def _figures(client: PrometheusClient, asked: Mapping[str, str]) -> Figures:
-    answers = await asyncio.gather(*(client.query(promql) for promql in asked.values()))
-    warnings = dict.fromkeys(line for answer in answers for line in answer.warnings)
-    return Figures(
-        {name: by_target(answer) for name, answer in zip(asked, answers, strict=True)}, tuple(warnings)
-    )
+    known: dict[Key, Key] = {}  # so that all figures share the keys
+
+    async def values(promql: str) -> tuple[dict[Key, float], tuple[str, ...]]:
+        answer = await client.query(promql)  # its labels are freed here: half a kB for each series
+        found = {known.setdefault(key, key): value for key, value in by_target(answer).items()}
+        return found, answer.warnings
+
+    answers = await asyncio.gather(*(values(promql) for promql in asked.values()))
+    warnings = dict.fromkeys(line for _, warned in answers for line in warned)
+    return Figures({name: found for name, (found, _) in zip(asked, answers, strict=True)}, tuple(warnings))
 
 
 def _counted(name: str) -> list[str]:

@@ -100,11 +100,7 @@ async def aggregates(client: PrometheusClient, more: str, kinds: Collection[str]
     if AGENT in some:
         named = _BY.replace(")", ", reason)")
         asked["reasons"] = f"count {named} ({selector((AGENT_REASON, AGENT_REASONS), more)})"
-    answers = await asyncio.gather(*(client.query(promql) for promql in asked.values()))
-    found: dict[tuple[Place, str], Gathered] = defaultdict(Gathered)
-    for how, answer in zip(asked, answers, strict=True):
-        _add(found, answer, how)
-    return found
+    return await _gathered(client, asked)
 
 
 async def raw(client: PrometheusClient, more: str, machines: Sequence[Machine], every_s: float) -> Known:
@@ -121,10 +117,21 @@ async def raw(client: PrometheusClient, more: str, machines: Sequence[Machine], 
         window_s = max(_LEAST_RATE_S, _RATE_SCRAPES * every_s)
         idle = selector((IDLE_CPU,), 'mode="idle"', at, more)
         asked["cpu"] = f"1 - avg by ({', '.join(KEY_LABELS)}) (rate({idle}[{window_s:.0f}s]))"
-    answers = await asyncio.gather(*(client.query(promql) for promql in asked.values()))
+    return await _gathered(client, asked)
+
+
+async def _gathered(client: PrometheusClient, asked: Mapping[str, str]) -> Known:
+    """Return what the answers to these queries say, each read at once: its series take most of the memory.
+
+    Raises:
+        AnswerError: a query failed.
+    """
     found: dict[tuple[Place, str], Gathered] = defaultdict(Gathered)
-    for how, answer in zip(asked, answers, strict=True):
-        _add(found, answer, how)
+
+    async def add(how: str, promql: str) -> None:
+        _add(found, await client.query(promql), how)
+
+    await asyncio.gather(*(add(how, promql) for how, promql in asked.items()))
     return found
 
 
