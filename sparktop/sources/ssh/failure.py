@@ -6,7 +6,14 @@ import re
 
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
-from sparktop.sources.ssh.remote import CUT_INPUT, NO_LINUX, NO_PYTHON, WRONG_DIGEST
+from sparktop.sources.ssh.remote import (
+    CUT_INPUT,
+    NO_LINUX,
+    NO_PYTHON,
+    START_S,
+    STUCK_PYTHON,
+    WRONG_DIGEST,
+)
 from sparktop.values import dataclass
 
 _SSH_FAILED = 255
@@ -110,6 +117,11 @@ def _of_receiver(ending: Ending) -> LinkError | None:
     if ending.status == NO_LINUX:
         message = f"{where} is no Linux machine: the reader needs its /proc and /sys"
         return LinkError(FailureKind.UNSUPPORTED, message)
+    if ending.status == STUCK_PYTHON:
+        message = (
+            f"the Python on {where} does not start within {START_S} s: is a disk or its network folder stuck?"
+        )
+        return LinkError(FailureKind.TIMEOUT, message)
     if ending.status == NO_PYTHON:
         seen = f" ({words})" if words else ""
         message = f"no Python 3.10 or newer on {where}{seen}: install one there, or sparktop itself"

@@ -11,7 +11,7 @@ from sparktop.values import dataclass
 
 READY = b"sparktop.reader/1"
 """The line with which the other machine's Python asks for the reader."""
-CUT_INPUT, WRONG_DIGEST, NO_PYTHON, NO_LINUX = 75, 76, 77, 78
+CUT_INPUT, WRONG_DIGEST, NO_PYTHON, NO_LINUX, STUCK_PYTHON = 75, 76, 77, 78, 79
 """Exit codes of the program that receives the reader, and of the shell that looks for a Python to run it."""
 
 _OPTIONS = {
@@ -35,11 +35,19 @@ _COMMAND = f'case "$c" in "~/"*) c="$HOME/${{c#??}}";; esac; {_PATH}'
 """Resolves the sparktop command in $c."""
 _PYTHON_FLAGS = "-I -S -B"
 """No settings of the user, no packages, and no compiled copies of modules: nothing is written."""
+START_S = 15
+"""Seconds that a Python may take to start; ours end later, so that the reason is told."""
+_BOUND = f"timeout -k 1 {START_S}"
+"""Ends a command that hangs, which no end of the connection would reach. Older busybox has other options."""
+_NEWER = ("python3.14", "python3.13", "python3.12", "python3.11", "python3.10")
 _FIND_PYTHON = (
-    "for p in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do "
-    f'"$p" {_PYTHON_FLAGS} -c "import sys; sys.exit(sys.version_info < (3, 10))" </dev/null >/dev/null 2>&1 '
-    f'&& exec {_NICE} "$p" {_PYTHON_FLAGS} -c "$1" "$2" "$3"; done; '
-    f"command -v python3 >/dev/null 2>&1 && python3 -V >&2; exit {NO_PYTHON}"
+    f't="{_BOUND}"; $t true </dev/null >/dev/null 2>&1 || t=; '
+    f"for p in python3 {' '.join(_NEWER)}; do "
+    f'$t "$p" {_PYTHON_FLAGS} -c "import sys; sys.exit(sys.version_info < (3, 10))" '
+    "</dev/null >/dev/null 2>&1; "
+    f'case $? in 0) exec {_NICE} "$p" {_PYTHON_FLAGS} -c "$1" "$2" "$3";; '
+    f"124|137|143) exit {STUCK_PYTHON};; esac; done; "
+    f"command -v python3 >/dev/null 2>&1 && $t python3 -V </dev/null >&2; exit {NO_PYTHON}"
 )
 """Runs the program $1 with the arguments $2 and $3 in the first Python that is new enough."""
 _RECEIVE = (

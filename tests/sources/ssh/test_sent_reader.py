@@ -18,15 +18,15 @@ from sparktop import __version__
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity
 from sparktop.model.targets import NodeTarget
-from sparktop.sources.ssh import connector
+from sparktop.sources.ssh import connector, remote
 from sparktop.sources.ssh.bundle import reader_bundle
 from sparktop.sources.ssh.connector import is_older
-from sparktop.sources.ssh.remote import _RECEIVE, READY, Remote, command_line
+from sparktop.sources.ssh.remote import _RECEIVE, READY, START_S, Remote, command_line
 from sparktop.sources.ssh.source import SshSource
 from sparktop.sources.wire.decode import MOST_BYTES
 from tests.sources.installed import installed
 from tests.sources.ssh.pythons import VERSIONS, python
-from tests.sources.ssh.remote import SPARKTOP, RemoteProcess, failure_of, sample_of
+from tests.sources.ssh.remote import SPARKTOP, RemoteProcess, failure_of, has_ended, sample_of
 from tests.sources.ssh.sshd import Sshd
 
 pytestmark = pytest.mark.process
@@ -75,10 +75,10 @@ async def test_python_is_all_that_is_needed(server: Sshd, tmp_path: Path, versio
     async with source_of(server.forced(f"python{version}", script)) as source:
         source.show_processes = True
         sample = await sample_of(source)
-        remote = RemoteProcess(tmp_path)
-        priority = os.getpriority(os.PRIO_PROCESS, remote.pid)
+        process = RemoteProcess(tmp_path)
+        priority = os.getpriority(os.PRIO_PROCESS, process.pid)
         identity = source.identity
-    await remote.ended()
+    await process.ended()
     assert sample.processes is not None
     assert identity is not None
     assert (identity.reader_sha256, identity.sparktop) == (reader_bundle().sha256, None)
@@ -176,6 +176,28 @@ async def test_a_machine_without_a_new_python_is_told_apart(
     assert failure.kind is FailureKind.COMMAND_NOT_FOUND
     assert "no Python 3.10 or newer on spark" in failure.message
     assert seen in failure.message
+
+
+@pytest.mark.parametrize("stuck", ["", "trap : TERM; ", 'test "$1" = -V || exit 1; '])
+async def test_a_python_that_hangs_is_ended_there(
+    server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stuck: str
+) -> None:
+    """No end of a connection reaches the shell that waits for it and the Python itself: both are gone."""
+    monkeypatch.setattr(remote, "_FIND_PYTHON", remote._FIND_PYTHON.replace(f"-k 1 {START_S}", "-k 1 1"))
+    folder, pids = tmp_path / "bin", tmp_path / "pids"
+    note = f"echo $$ >> {shlex.quote(str(pids))}"
+    program(folder, "python3", f"{stuck}{note}; while :; do sleep 0.1; done")
+    for name in remote._NEWER:
+        program(folder, name, "exit 1")
+    path = f"PATH={shlex.quote(str(folder))}:/usr/bin:/bin"
+    async with source_of(server.forced(f"hangs-{tmp_path.name}", f"{note}; {path} {ASKED}")) as source:
+        failure = await failure_of(source)
+    assert [has_ended(int(pid)) for pid in pids.read_text(encoding="utf-8").split()] == [True, True]
+    if "-V" in stuck:
+        assert "no Python 3.10 or newer on spark" in failure.message
+    else:
+        assert failure.kind is FailureKind.TIMEOUT
+        assert "the Python on spark does not start within 15 s" in failure.message
 
 
 async def test_a_start_up_file_that_reads_the_input_is_named(

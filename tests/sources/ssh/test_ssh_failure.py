@@ -87,6 +87,7 @@ def test_each_ending_has_its_words(status: int | None, written: str, kind: Failu
         ),
         (77, "", KIND.COMMAND_NOT_FOUND, "no Python 3.10 or newer on me@spark-a: install one"),
         (78, "", KIND.UNSUPPORTED, "me@spark-a is no Linux machine"),
+        (79, "", KIND.TIMEOUT, "the Python on me@spark-a does not start within 15 s"),
         (127, "exec: sh: not found", KIND.COMMAND_NOT_FOUND, "where ssh looks for them: exec: sh: not found"),
         (
             1,
