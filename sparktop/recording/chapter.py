@@ -120,14 +120,15 @@ class _Pickler(pickle.Pickler):
 
     def __init__(self, file: BytesIO) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self.pages: list[Page] = []
+        self.pages = pages = list[Page]()
+
+        def refer(page: Page) -> _Reduced:  # no method: what refers to this pickler would keep the pictures
+            pages.append(page)
+            return _page, (len(pages) - 1,)
+
         # Not persistent_id, which is called for every number.
         self.dispatch_table = _Reducers(_REDUCERS)
-        self.dispatch_table[Page] = self._refer
-
-    def _refer(self, page: Page) -> _Reduced:
-        self.pages.append(page)
-        return _page, (len(self.pages) - 1,)
+        self.dispatch_table[Page] = refer
 
 
 class _Unpickler(pickle.Unpickler):

@@ -78,6 +78,7 @@ class RouteFinder:
         error.
         """
         reason: AnswerError | PageError | None = None
+        nothing_here = False
         for route in routes:
             left_s = round(deadline - asyncio.get_running_loop().time(), 2)  # it may appear in a message
             if reason is not None and left_s <= 0:
@@ -91,11 +92,13 @@ class RouteFinder:
             else:
                 return self._remember(route, sample, reason)
         else:
-            self._forget(nothing_here=routes == _ORDER or self._route is None)
-            assert reason is not None  # noqa: S101 - the loop ran at least once and returned no sample
+            nothing_here = routes == _ORDER or self._route is None
+        self._forget(nothing_here=nothing_here)
+        assert reason is not None  # noqa: S101 - the loop ran at least once and returned no sample
+        try:
             raise reason
-        self._forget(nothing_here=False)
-        raise reason
+        finally:
+            del reason  # its traceback holds this frame: no cycle of garbage at each failure
 
     def _forget(self, *, nothing_here: bool) -> None:
         """Forget the remembered route, so that a later poll tries all routes again.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable
 
 from sparktop.model.series import HistoryTable, Page
@@ -42,6 +43,20 @@ def test_histories_stay_shared() -> None:
     assert pages([first]) == pages([second])
     read = Chapter(first.pictures())
     assert pages([read]) == pages([first])
+
+
+def test_pictures_are_gone_once_they_are_compressed() -> None:
+    """Without a collection of garbage, which may come a minute later."""
+    rehearsal = Rehearsal()
+    picture = Picture(rehearsal.play(5).snapshot())
+    Chapter([picture])
+    gc.collect()
+    gc.disable()
+    try:
+        Chapter([picture])
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_memory_of_pictures_and_histories_is_bounded() -> None:

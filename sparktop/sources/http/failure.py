@@ -73,8 +73,9 @@ def timeout_error(where: str, deadline_s: float, *, answering: bool, body_bytes:
 def transport_error(error: Exception, where: str) -> AnswerError:
     """Return, without raising it, the `AnswerError` for an exception of aiohttp or the operating system.
 
-    `where` (host and port) names the server in the message.
+    `where` (host and port) names the server in the message. `error` loses its traceback.
     """
+    _forget_frames(error)
     match error:
         case aiohttp.ClientConnectorDNSError() | socket.gaierror() | UnicodeError():
             kind, message = FailureKind.DNS, f"the host name of {where} does not resolve: is it right?"
@@ -97,6 +98,17 @@ def transport_error(error: Exception, where: str) -> AnswerError:
         case _:
             kind, message = _os_error(error, where)
     return AnswerError(kind, message)
+
+
+def _forget_frames(error: BaseException) -> None:
+    """Drop the tracebacks of an exception and of all that led to it.
+
+    Their frames hold the exceptions in turn: such cycles would be garbage of every refused connection.
+    """
+    one: BaseException | None = error
+    while one is not None:
+        one.__traceback__ = None
+        one = one.__cause__ or one.__context__
 
 
 def _tls_message(error: Exception, where: str) -> str:
