@@ -104,7 +104,7 @@ _MEANINGS = {
     (
         "",
         "target_files",
-    ): "Files that list servers as Prometheus' file_sd does, in JSON or YAML; names may have wildcards.",
+    ): "Files that list servers as Prometheus' file_sd does, in JSON or YAML; paths may have wildcards.",
     ("prometheus", "group_by"): "The labels that name a group; otherwise model, job and namespace.",
     ("sweeps", "name"): "What `--preset NAME` and the editor call it.",
     ("sweeps", "concurrency"): "Requests in flight, a level each.",

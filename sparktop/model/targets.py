@@ -337,7 +337,7 @@ class Watch:
     """Whether NCCL is asked about the ranks of an engine that seems to be stuck, without a key press."""
     prometheus: tuple[PrometheusTarget, ...] = ()
     target_files: tuple[str, ...] = ()
-    """Paths of files of Prometheus' file_sd format whose servers are watched; names may have wildcards."""
+    """Paths of files of Prometheus' file_sd format whose servers are watched, with wildcards."""
     sparkrun: bool = False
     """Whether the servers of this user's sparkrun jobs, and their machines, are watched."""
     view: ViewSettings = ViewSettings()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import os
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -44,12 +45,11 @@ def listed_targets(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[s
     """
     found: dict[str, BackendTarget] = {}
     problems: list[str] = []
-    places = [Path(pattern) for pattern in patterns]
     paths: dict[Path, None] = {}
-    for place in places:
-        matching = sorted(islice(place.parent.glob(place.name), MOST_FILES))
-        if not matching and not _WILDCARD.search(place.name):
-            problems.append(f"{clean(place, 120)}: no such file")
+    for pattern in patterns:
+        matching = _matching(pattern)
+        if not matching and not _WILDCARD.search(pattern):
+            problems.append(f"{clean(pattern, 120)}: no such file")
         paths |= dict.fromkeys(matching)
     for path in islice(paths, MOST_FILES):
         groups = _groups(path)
@@ -60,6 +60,18 @@ def listed_targets(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[s
             if len(found) < MOST_TARGETS:
                 found.setdefault(target.url, target)
     return list(found.values()), problems
+
+
+def _matching(pattern: str) -> list[Path]:
+    """Return the paths that match a pattern, whose folders may have wildcards, too."""
+    if os.path.exists(pattern):  # noqa: PTH110 - Path.exists raises an error where folders are closed
+        return [Path(pattern)]
+    parts = Path(pattern).parts
+    first = next((place for place, part in enumerate(parts) if _WILDCARD.search(part)), len(parts))
+    if first == len(parts):
+        return []
+    wild = re.sub(r"\*+", "*", "/".join(parts[first:]))  # ** would search everything below
+    return sorted(islice(Path(*parts[:first]).glob(wild), MOST_FILES))
 
 
 def _groups(path: Path) -> list[object] | str:
