@@ -51,7 +51,8 @@ async def check_node(
         return []
     checks: list[Check] = []
     if target.via == "agent" and target.url:
-        reach = await check_port(f"{target.name} agent", target.url, network)
+        refused = _ADVICE[FailureKind.REFUSED]
+        reach = await check_port(f"{target.name} agent", target.url, network, refused=refused)
         checks.append(reach)
         if reach.status is Status.FAIL:
             return checks

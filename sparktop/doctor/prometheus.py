@@ -21,6 +21,9 @@ _ADVICE = {
     FailureKind.TLS: "correct http:// or https://, or name the certificate's authority with tls_ca",
 }
 """Advice where that for inference servers does not fit."""
+_REFUSED = (
+    "start it, or correct the port; if it listens on its loopback only: --web.listen-address=0.0.0.0:9090"
+)
 _SKEW_S = 5.0
 _SLOW_SCRAPES_S = 30.0
 _TARGETS = "/api/v1/targets?state=active"
@@ -28,7 +31,7 @@ _TARGETS = "/api/v1/targets?state=active"
 
 async def check_prometheus(target: PrometheusTarget, network: Network) -> list[Check]:
     """Return the checks of a Prometheus; those after a failed one are left out."""
-    reach = await check_port(target.name, target.url, network)
+    reach = await check_port(target.name, target.url, network, refused=_REFUSED)
     if reach.status is Status.FAIL:
         return [reach]
     client = PrometheusClient(target)

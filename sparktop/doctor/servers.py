@@ -106,10 +106,13 @@ async def check_router(target: RouterTarget, network: Network) -> list[Check]:
     return [reach, alive, check_clock(target.name, reply)]
 
 
-async def check_port(name: str, url: str, network: Network) -> Check:
+async def check_port(
+    name: str, url: str, network: Network, *, refused: str = _ADVICE[FailureKind.REFUSED]
+) -> Check:
     """Return the check whether a TCP connection to the host and port of `url` succeeds.
 
-    `name` is the name of the server or agent, which becomes part of the check's name.
+    `name` is the name of the server or agent, which becomes part of the check's name. `refused` is the advice
+    where nothing listens.
     """
     title = f"{name} port"
     place = place_of(url)
@@ -118,7 +121,8 @@ async def check_port(name: str, url: str, network: Network) -> Check:
     try:
         await network.connect(place)
     except AnswerError as error:
-        return failure_check(title, error)
+        failed = failure_check(title, error)
+        return replace(failed, advice=refused) if error.kind is FailureKind.REFUSED else failed
     return Check(title, Status.OK, f"{place.shown} takes connections")
 
 

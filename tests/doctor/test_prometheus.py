@@ -50,6 +50,16 @@ async def test_a_refusal_is_a_failed_check(network: RealNetwork) -> None:
     assert "busy" in checks[-1].message
 
 
+async def test_where_nothing_listens_the_advice_is_that_for_a_prometheus(network: RealNetwork) -> None:
+    """`--host` belongs to vLLM; this one has another option."""
+    async with api(lambda _: refused(503, "busy")) as (url, _):
+        pass
+    (check,) = await check_prometheus(PrometheusTarget("main", url), network)
+    assert "connection refused" in check.message
+    assert "--web.listen-address=0.0.0.0:9090" in check.advice
+    assert "--host" not in check.advice
+
+
 async def test_the_advice_on_a_refusal_names_no_key_of_servers(network: RealNetwork) -> None:
     """`api_key_env` belongs to servers and routers."""
     async with api(lambda _: web.Response(status=401)) as (url, _):
