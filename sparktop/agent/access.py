@@ -11,6 +11,7 @@ import ssl
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
+from errno import EADDRINUSE
 from pathlib import Path
 from typing import NoReturn
 
@@ -68,7 +69,8 @@ def bind(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         for opened in sockets:
             opened.close()
-        raise UsageError(f"--listen {clean(where)}: {_reason(error)}") from None
+        remedy = ": choose another port, or end what listens there" if error.errno == EADDRINUSE else ""
+        raise UsageError(f"--listen {clean(where)}: {_reason(error)}{remedy}") from None
     return sockets
 
 

@@ -312,6 +312,11 @@ def _polls(own: Own) -> Iterator[Point]:
         yield (label_of(name),), ms / 1000
 
 
+INFO: Metric[str] = Metric(
+    "self_info", "The version of sparktop.", lambda version: (((version,), 1.0),), ("version",)
+)
+"""Of the version; in OpenMetrics it has a type of its own."""
+
 SELF: tuple[Metric[Own], ...] = (
     _value("self_up", "1 while sparktop export answers.", lambda _: 1.0),
     _value("self_simulated", "1 where what is watched is simulated.", lambda own: own.snapshot.simulated),

@@ -21,6 +21,7 @@ from sparktop.export.metrics import (
     BACKEND,
     EVENTS,
     GROUP,
+    INFO,
     LABEL_LIMIT,
     NODE,
     PREFIX,
@@ -65,7 +66,7 @@ def metric_tables() -> list[tuple[str, tuple[str, ...], Sequence[Metric[Any]]]]:
         ("Machines", ("node",), NODE),
         ("Alerts and events", (), (ALERT, EVENTS)),
         ("The newest sweep", ("target", "load", "prompt_tokens", "depth"), LEVEL),
-        ("The program itself", (), SELF),
+        ("The program itself", (), (INFO, *SELF)),
     ]
 
 
@@ -106,7 +107,7 @@ def page_families(
         ({**labels, "scope": "servers" if one.lanes_of is None else "cores"}, one)
         for labels, one in room.take("group", list(zip(names, groups, strict=True)))
     ]
-    version = InfoMetricFamily(f"{PREFIX}self", "The version of sparktop.")
+    version = InfoMetricFamily(f"{PREFIX}{INFO.name.removesuffix('_info')}", INFO.text)
     version.add_metric((), {"version": __version__})
     alerts = _alerts(found, dict(zip((one.group for one in groups), names, strict=True)))
     return [

@@ -170,5 +170,7 @@ def test_a_port_in_use_leaves_no_socket_behind() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(UsageError, match=f"127.0.0.1:{port}: address already in use"):
+        with pytest.raises(
+            UsageError, match=f"127.0.0.1:{port}: address already in use: choose another port, or end"
+        ):
             bind("127.0.0.1", port)

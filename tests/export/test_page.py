@@ -276,6 +276,10 @@ def test_the_table_has_each_metric_once_with_its_help() -> None:
     metrics: list[Metric[Any]] = [one for _, _, part in metric_tables() for one in part]
     assert max(Counter(one.full_name for one in metrics).values()) == 1
     assert [one.name for one in metrics if not one.text.endswith(".")] == []
+    on_the_page = {
+        name for name, _ in values(text(snapshot(nodes=())))
+    }  # machines have metrics of the agent, too
+    assert {f"sparktop_{name}" for name in on_the_page} <= {one.full_name for one in metrics}
     for family in families_of(text(snapshot())):
         assert family.documentation
         assert family.type in {"gauge", "counter"}
