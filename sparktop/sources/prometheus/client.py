@@ -39,6 +39,8 @@ _TOO_MUCH = frozenset({422, 429, 503})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _WANTS_TLS = b"HTTP request to an HTTPS server"
 """What servers written in Go answer to plain HTTP where they want TLS."""
+_NO_TENANT = "no org id"
+"""What Mimir says where the header with the tenant is missing, whatever key came along."""
 
 
 class TooMuchError(AnswerError):
@@ -178,7 +180,7 @@ class PrometheusClient:
             )
             return AnswerError(FailureKind.REDIRECT, message)
         if status in {401, 403}:
-            return AnswerError(FailureKind.UNAUTHORIZED, f"{status}: {self.where} {self._wish()}{quoted}")
+            return AnswerError(FailureKind.UNAUTHORIZED, f"{status}: {self.where} {self._wish(said)}{quoted}")
         if _WANTS_TLS in body:
             return AnswerError(FailureKind.TLS, f"{self.where} wants TLS: write https:// in its URL")
         if status == 404:  # noqa: PLR2004 - of HTTP
@@ -186,8 +188,10 @@ class PrometheusClient:
             return AnswerError(FailureKind.NOT_FOUND, f"404: {self.where} has no /api/v1/query: {hint}")
         return AnswerError(FailureKind.HTTP, f"{self.where} answered with HTTP status {status}{quoted}")
 
-    def _wish(self) -> str:
-        """Return what a server that refused a request wants, by what the request carried."""
+    def _wish(self, said: str) -> str:
+        """Return what a server that refused a request with the words `said` wants, by what it carried."""
+        if _NO_TENANT in said:
+            return "wants a tenant: headers = { X-Scope-OrgID = … } under [[prometheus]]"
         if self._target.basic_user is not None:
             return "refuses this user and password (basic_user, password_env)"
         if self._target.bearer is not None or self._target.bearer_file is not None:

@@ -61,7 +61,7 @@ async def test_secrets_and_headers_are_sent(tmp_path: Path) -> None:
             "401: WHERE wants a key: bearer_env, bearer_file or basic_",
             False,
         ),
-        (lambda: web.Response(status=401, text="no org id\n"), "under [[prometheus]]: no org id", False),
+        (lambda: web.Response(status=401, text="no org id\n"), "wants a tenant: headers = {", False),
         (lambda: web.Response(status=403, text="<h1>Forbidden</h1>"), "under [[prometheus]]", False),
         (
             lambda: web.Response(status=400, text="Client sent an HTTP request to an HTTPS server.\n"),
@@ -99,6 +99,16 @@ async def test_a_refusal_names_what_was_sent(settings: dict[str, object], messag
     error = await asked(lambda _: web.Response(status=401, text="Unauthorized\n"), **settings)
     assert isinstance(error, AnswerError), error
     assert error.message.endswith(f"{message}: Unauthorized")
+
+
+async def test_a_missing_tenant_is_no_wrong_token() -> None:
+    """Mimir asks for both, and names the tenant."""
+    error = await asked(lambda _: web.Response(status=401, text="no org id\n"), bearer="t")
+    assert isinstance(error, AnswerError), error
+    assert error.message.endswith(
+        "wants a tenant: headers = { X-Scope-OrgID = … } under [[prometheus]]: no org id"
+    )
+    assert "token" not in error.message
 
 
 async def test_too_large_and_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
