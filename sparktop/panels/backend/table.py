@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from enum import StrEnum
 from typing import Literal
 
@@ -21,6 +22,7 @@ from sparktop.panels.backend.panel import (
 from sparktop.panels.parts.columns import figures_width, mark, panel_row
 from sparktop.panels.parts.figures import LIVE, figure, latency_role, quantile_text, share_role
 from sparktop.panels.parts.graph import TimeWindow
+from sparktop.panels.parts.names import fitted_names
 from sparktop.panels.parts.roles import SHORT_STATES, alarm, state_role, state_words, wait_role
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
 from sparktop.values import dataclass
@@ -129,6 +131,13 @@ class Table:
     wide: bool = False
     """Whether values matter more than graphs: all columns that fit, and one graph in the cells left over."""
     columns: ColumnOrder = ColumnOrder.LOAD
+    names: tuple[str, ...] = ()
+    """All names of the column, also of backends that are not shown now."""
+    _fitted: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = fitted_names(self.names, _LONG_NAME if self.wide else _NAME)
+        object.__setattr__(self, "_fitted", names)
 
     def heading(self, order: str) -> Row:
         """Return the heading row; `order` names the sort order, "" for the configured one."""
@@ -146,7 +155,7 @@ class Table:
     def rows(self, view: BackendView, height: int, *, selected: bool = False) -> list[Row]:
         """Return one backend as `height` rows: a line of values, further values below it, and its graphs."""
         name, columns, spark = self._shape()
-        line: Row = [(fit_name(view.name, name), "title")]
+        line: Row = [(self._fitted.get(view.name) or fit_name(view.name, name), "title")]
         for column in columns:
             text, role = column.cell(view)
             line.append((" " + fit(text.strip(), column.width, column.align), role))
@@ -197,15 +206,19 @@ class Table:
         return [*fit_row([lead, *row], self.width - 3 - spark), *graph, (" ", "text")]
 
 
-def short_entry(view: BackendView, width: int, *, selected: bool = False) -> Row:
+def entry_names(names: tuple[str, ...], width: int) -> Mapping[str, str]:
+    """Return the names of backends as they stand in entries of `width` cells, for `short_entry`."""
+    return fitted_names(names, width - _SHORT_REST)
+
+
+def short_entry(view: BackendView, name: str, width: int, *, selected: bool = False) -> Row:
     """Return a backend in `width` cells, for lists with several columns: name, state, tok/s, and requests.
 
-    The requests are running + waiting ones.
+    The requests are running + waiting ones. `name` is one of `entry_names`.
     """
-    name = width - _SHORT_REST
     run, wait = numbers.count(view.running, 4).strip(), numbers.count(view.waiting, 4).strip()
     row: Row = [
-        (fit_name(view.name, name), "title"),
+        (name, "title"),
         (f" {fit(SHORT_STATES.get(view.state, view.state.value), _SHORT_STATE)}", state_role(view)),
         figure(numbers.rate(view.generation_tps, 5), known=view.generation_tps is not None),
         figure(f" {run}+{wait}", known=view.running is not None, role=wait_role(view)),

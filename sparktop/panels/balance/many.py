@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sparktop.graphics import numbers
-from sparktop.graphics.cells import fit
 from sparktop.panels.balance.slots import (
     GUTTER,
     GroupSlots,
@@ -15,6 +14,7 @@ from sparktop.panels.balance.slots import (
 )
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.graph import area_rows, stacked_rows, top_words
+from sparktop.panels.parts.names import fitted_names
 from sparktop.panels.parts.rows import Row
 
 _GROUP = 3
@@ -73,4 +73,4 @@ def _speed(shown: GroupSlots, index: int, width: int) -> list[Row]:
 def _named(shown: GroupSlots, index: int, value: tuple[str, str]) -> Row:
     """Return the text left of a backend's graph: its name, and `value` as styled text at the right."""
     cells = GUTTER - 1 - len(value[0])
-    return [(fit(shown.names[index], cells), "text"), value, label(" ")]
+    return [(fitted_names(shown.names, cells)[shown.names[index]], "text"), value, label(" ")]

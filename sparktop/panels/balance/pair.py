@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from sparktop.graphics import numbers
-from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.shares import lead_row
 from sparktop.panels.balance.slots import (
     GUTTER,
@@ -21,6 +20,7 @@ from sparktop.panels.balance.slots import (
 )
 from sparktop.panels.parts.figures import LIVE, figure, label
 from sparktop.panels.parts.graph import top_words
+from sparktop.panels.parts.names import fitted_names
 from sparktop.panels.parts.rows import Row
 from sparktop.panels.parts.slots import Slots
 
@@ -73,8 +73,8 @@ def _loads(shown: GroupSlots, lead_margin: float | None, width: int, half: int) 
     )
     top = numbers.tick(shown.load_top)
     counts_height = max(0, half - 1)
-    first = [scale_end(_name(UP, shown.names[0]), top), *_counts(shown, 0)[:counts_height]]
-    last = [*_counts(shown, 1)[:counts_height], scale_end(_name(DOWN, shown.names[1]), top)]
+    first = [scale_end(_name(UP, shown, 0), top), *_counts(shown, 0)[:counts_height]]
+    last = [*_counts(shown, 1)[:counts_height], scale_end(_name(DOWN, shown, 1), top)]
     empty: list[Row] = [[] for _ in range(half - len(last))]
     one, other = shown.loads(width)
     strip = lead_row(one, other, lead_margin)
@@ -93,8 +93,9 @@ def lead_runs(strip: str) -> Row:
     return [(run.group(), "border" if run.group()[0] in "─ " else "title") for run in _LEADS.finditer(strip)]
 
 
-def _name(sign: str, name: str) -> Row:
-    return [(f"{sign} {fit(name, min(GUTTER - 6, cell_width(name)))}", "title")]
+def _name(sign: str, shown: GroupSlots, index: int) -> Row:
+    name = fitted_names(shown.names, GUTTER - 6)[shown.names[index]]
+    return [(f"{sign} {name.rstrip()}", "title")]
 
 
 def _counts(shown: GroupSlots, index: int) -> list[Row]:

@@ -8,7 +8,7 @@ from typing import TypeVar
 from sparktop.model.balance import Balance
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.panels.backend.panel import GroupScale
-from sparktop.panels.backend.table import ColumnOrder, Table, short_entry
+from sparktop.panels.backend.table import ColumnOrder, Table, entry_names, short_entry
 from sparktop.panels.board.layout import Place, entry_rows
 from sparktop.panels.node.table import node_entry, node_heading, short_node
 from sparktop.panels.parts.frame import frame_role, framed, name_tab
@@ -104,11 +104,10 @@ def backend_list(
     heading = heading or wide
     shown = views[first : first + visible(place, len(views), wide=wide)]
     graphs = place.columns == 1 or heading
-    table = Table(place.width, window, scale(shown if graphs else ()), wide, columns)
+    names = tuple(view.name for view in views)
+    table = Table(place.width, window, scale(shown if graphs else ()), wide, columns, names)
     if place.columns > 1:
-        rows = _short(
-            place, shown, lambda view, cells: short_entry(view, cells, selected=view.name == selected)
-        )
+        rows = _short_entries(place, shown, names, selected)
     else:
         rows = [row for view in shown for row in table.rows(view, each, selected=view.name == selected)]
     some: Row = [(f" {first + 1}–{first + len(shown)} of {len(views)} ", "muted")]
@@ -129,6 +128,18 @@ def backend_list(
         return Listed(listed.rows, entries)
     rows = with_time_axis(listed.rows, place.width, window, frame_role("backend"), some)
     return Listed(rows, entries)
+
+
+def _short_entries(
+    place: Place, shown: Sequence[BackendView], names: tuple[str, ...], selected: str | None
+) -> list[Row]:
+    """Return the rows of a list of backends with several columns; `names` has those of all backends."""
+    fitted = entry_names(names, (place.width - 2) // place.columns)
+    return _short(
+        place,
+        shown,
+        lambda view, cells: short_entry(view, fitted[view.name], cells, selected=view.name == selected),
+    )
 
 
 def _worst(snapshot: Snapshot, width: int) -> Row:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from sparktop.analysis.wall import DOWN, STALE, Stated, Wall, WallGroup, kv_percent, ttft_s
@@ -15,6 +15,7 @@ from sparktop.panels.balance.verdict import verdict_line, word_role
 from sparktop.panels.board.wall.cells import cell_of, state_run, strip
 from sparktop.panels.parts.columns import mark
 from sparktop.panels.parts.figures import LIVE, figure, label, quantile_text, share_role
+from sparktop.panels.parts.names import fitted_names
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role, row_width
 from sparktop.values import dataclass
 
@@ -267,6 +268,8 @@ class ServerColumns:
     group: int
     """0 where all servers are of one group."""
     shown: tuple[_Column, ...]
+    names: Mapping[str, str]
+    """By the name of a server: the name in `name` cells."""
 
     @property
     def heading(self) -> Row:
@@ -281,7 +284,7 @@ class ServerColumns:
 
     def line(self, one: Stated, *, selected: bool = False) -> Row:
         """Return the line of a server; figures of one that is down or stale are dimmed."""
-        row: Row = [label(" "), (fit_name(one.server.name, self.name), "title"), label(" ")]
+        row: Row = [label(" "), (self.names[one.server.name], "title"), label(" ")]
         if self.group:
             row.append(label(f"{fit(group_name(one.server.group), self.group)} "))
         figures: Row = []
@@ -309,7 +312,8 @@ def server_columns(servers: Sequence[Stated], width: int, *, grouped: bool) -> S
             break
         shown.append(column)
         left -= column.width
-    return ServerColumns(width, name, group, tuple(shown))
+    names = fitted_names(tuple(one.server.name for one in servers), name)
+    return ServerColumns(width, name, group, tuple(shown), names)
 
 
 _NODE_WIDTHS = (("GPU", 6), ("power", 8), ("temp", 7), ("SM clock", 10), ("headroom", 11), ("load", 7))

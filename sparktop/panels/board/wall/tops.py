@@ -10,6 +10,7 @@ from sparktop.panels.board.wall.cells import cell_of
 from sparktop.panels.board.wall.lines import group_name, ttft_run
 from sparktop.panels.parts.columns import mark
 from sparktop.panels.parts.figures import label
+from sparktop.panels.parts.names import fitted_names
 from sparktop.panels.parts.rows import Row, fit_row
 
 KEY = "l"
@@ -36,9 +37,11 @@ def top_rows(wall: Wall, top: Top, width: int, height: int, *, selected: str | N
     if top is Top.CLOCK:
         rows += [_node(one, width, selected=one.name == selected) for one in wall.slow_nodes[: height - 1]]
     else:
+        shown = wall.tops.get(top, ())[: height - 1]
+        names = fitted_names(tuple(one.server.name for one, _ in shown), _name_width(width))
         rows += [
-            _server(one, value, top, width, selected=one.server.name == selected)
-            for one, value in wall.tops.get(top, ())[: height - 1]
+            _server(one, names[one.server.name], value, top, width, selected=one.server.name == selected)
+            for one, value in shown
         ]
     if len(rows) == 1:
         words = "no machine is watched" if top is Top.CLOCK and not wall.nodes else _NONE[top]
@@ -51,20 +54,19 @@ def _count(wall: Wall, top: Top) -> Row:
     return [label(f"  {count} of {len(wall.nodes)} machines")] if count else []
 
 
-def _server(one: Stated, value: float, top: Top, width: int, *, selected: bool) -> Row:
+def _server(one: Stated, name: str, value: float, top: Top, width: int, *, selected: bool) -> Row:
     if top is Top.WAITING:
         text = numbers.count(value, 5)
     elif top is Top.KV:
         text = numbers.percent(value, 5)
     else:
         text = ttft_run(one)[0]
-    name = _name_width(width)
     return [
         mark(selected=selected),
         cell_of(one.state),
-        (f" {fit_name(one.server.name, name)}", "title"),
+        (f" {name}", "title"),
         (f"{text.strip():>{_FIGURE}}", "text"),
-        label(f"  {fit(group_name(one.server.group), max(0, width - name - _FIGURE - 6))}"),
+        label(f"  {fit(group_name(one.server.group), max(0, width - _name_width(width) - _FIGURE - 6))}"),
     ]
 
 

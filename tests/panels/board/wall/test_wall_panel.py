@@ -7,15 +7,14 @@ from dataclasses import replace
 import pytest
 
 from sparktop.analysis.wall import GRAVITY, NODE_GRAVITY, Top
-from sparktop.graphics.cells import fit_name
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.flat import flatten
 from sparktop.panels.board.layout import Boxes
 from sparktop.panels.board.plan import is_wall
 from sparktop.panels.board.scene import PanelKey, Scene
 from sparktop.panels.board.view import Preset, View
-from sparktop.panels.board.wall.cells import cell_of, legend, strip
-from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.board.wall.cells import cell_of, legend, state_run, strip
+from sparktop.panels.parts.rows import Run, row_text, row_width
 
 SIZES = [(60, 14), (80, 22), (120, 34), (200, 48)]
 
@@ -171,10 +170,10 @@ def test_only_what_is_in_sight_is_drawn(fleet: Snapshot, monkeypatch: pytest.Mon
     """A line is made for no more servers than the panel has rows."""
     made: list[str] = []
 
-    def counted(name: str, width: int) -> str:
-        made.append(name)
-        return fit_name(name, width)
+    def counted(state: str, width: int) -> Run:
+        made.append(state)
+        return state_run(state, width)
 
-    monkeypatch.setattr("sparktop.panels.board.wall.lines.fit_name", counted)
+    monkeypatch.setattr("sparktop.panels.board.wall.lines.state_run", counted)
     Scene(fleet, 80, 22, zoomed=PanelKey("members", "gpt-oss")).draw()
     assert 0 < len(made) <= 20
