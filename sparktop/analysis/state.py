@@ -8,6 +8,7 @@ reader never sees "queueing" beside 0 waiting, or "idle" beside a token rate, wi
 from __future__ import annotations
 
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.fleet import FleetServer
 from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.progress import Progress, ProgressView
 from sparktop.model.snapshot import BackendState
@@ -34,6 +35,7 @@ _STOPPED = {
     Progress.STUCK: BackendState.STUCK,
 }
 """The state of a backend by what is known of its standstill."""
+_USUAL = StateThresholds()
 _AT_REST = {BackendState.BORED, BackendState.IDLE}
 """States that an engine in a long step does not have: it is busy."""
 
@@ -50,7 +52,9 @@ class LoadFigures:
     progress: ProgressView | None = None
     """A standstill of the engine; None while it makes progress or holds no request."""
     preemptions: float | None = None
-    """Preemptions in the window."""
+    """Preemptions in the window, or where it has one sample, in `preempted_s`."""
+    preempted_s: float | None = None
+    """Seconds in which preemptions were counted."""
     window_s: float = 0.0
     """Seconds from the first sample of the window to the newest."""
     kv_cache_percent: float | None = None
@@ -100,6 +104,25 @@ def backend_state(load: LoadFigures, thresholds: StateThresholds) -> JudgedState
     return judged if load.progress is None else _standing(load.progress, judged)
 
 
+def scraped_state(server: FleetServer) -> BackendState:
+    """Return the state of a server on the wall of a Prometheus, by the rules of one that is polled.
+
+    Its newest gauges decide, beside preemptions since the scrape before.
+    """
+    if server.down:
+        return BackendState.UNREACHABLE
+    load = LoadFigures(
+        seen=True,
+        preemptions=server.preemptions_per_s,
+        kv_cache_percent=server.kv_cache_percent,
+        waiting=server.waiting,
+        waiting_share=1.0 if server.waiting else 0.0,
+        running=server.running,
+        tokens_moved=any((server.generation_tps, server.prompt_tps)),
+    )
+    return backend_state(load, _USUAL).state
+
+
 def _standing(progress: ProgressView, judged: JudgedState) -> JudgedState:
     """Return the state of an engine without progress; `judged` is its state by its requests."""
     still = progress.word is Progress.STILL
@@ -128,6 +151,8 @@ def _short_of_room(load: LoadFigures, thresholds: StateThresholds) -> JudgedStat
     if load.preemptions is not None and load.preemptions > 0:
         plural = "" if load.preemptions == 1 else "s"
         when = f"{'in' if load.window_s else 'before'} {window}"
+        if load.preempted_s and not load.window_s:
+            when = f"in the last {load.preempted_s:.0f} s"
         return JudgedState(BackendState.PREEMPTING, f"{load.preemptions:.0f} preemption{plural} {when}")
     kv_percent = load.kv_cache_percent
     if kv_percent is not None and kv_percent >= thresholds.kv_full_percent:

@@ -10,6 +10,7 @@ from heapq import nlargest
 from operator import itemgetter
 
 from sparktop.analysis.speed_state import IDLE_PERCENT
+from sparktop.analysis.state import scraped_state
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.fleet import Fleet, FleetNode, FleetServer
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
@@ -242,7 +243,7 @@ def _view_state(view: BackendView, late_s: float) -> str:
 
 def _fleet_state(server: FleetServer, late_at: float) -> str:
     late = not server.down and server.at is not None and server.at < late_at
-    return STALE if late else server.state
+    return STALE if late else scraped_state(server).value
 
 
 def _alerted(snapshot: Snapshot) -> dict[str, frozenset[str]]:

@@ -27,15 +27,18 @@ class SelfView:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over all backends: tokens per second, and running and waiting requests.
+    """Sums over all servers that are watched, each once: tokens/s, and running and waiting requests.
 
-    A sum is None where no backend reports the value.
+    A sum is None where no server reports the value.
     """
 
     generation_tps: float | None = None
     prompt_tps: float | None = None
     running: float | None = None
     waiting: float | None = None
+    counted: int = 0
+    """Servers that the sums are of: those that answer."""
+    watched: int = 0
 
 
 NO_COST, NO_TOTALS = SelfView(), Totals()
@@ -77,19 +80,6 @@ class FleetServer:
     itl_p95_s: float | None = None
     nodes: tuple[str, ...] = ()
     """Names of the machines that it runs on, as in `Fleet.nodes`; empty while unknown."""
-
-    @property
-    def state(self) -> str:
-        """The state of the server, by its newest gauges alone, in the words of `BackendState`."""
-        if self.down:
-            return "unreachable"
-        if self.running is None:
-            return "unknown"
-        if self.preemptions_per_s:
-            return "preempting"
-        if self.waiting:
-            return "queueing"
-        return "busy" if self.running else "idle"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from sparktop.analysis.state import scraped_state
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.fleet import FleetNode, FleetServer, FleetView
@@ -69,7 +70,7 @@ def _server(one: FleetServer, now: float) -> dict[str, object]:
         "name": one.name,
         "url": one.url,
         "group": one.group,
-        "state": one.state,
+        "state": scraped_state(one).value,
         "age_s": None if one.at is None else max(0.0, now - one.at),
         "running": one.running,
         "waiting": one.waiting,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from operator import attrgetter
 from typing import TypeAlias
 
+from sparktop.analysis.deployments import address_of
 from sparktop.model.counter_figures import COUNTER_FIGURES, How
 from sparktop.model.engine import POSITION, LaneSample
-from sparktop.model.fleet import Totals
+from sparktop.model.fleet import FleetServer, FleetView, Totals
 from sparktop.model.snapshot import BackendView, NodeView
 from sparktop.model.targets import StateThresholds
 from sparktop.rates import Window
@@ -268,17 +269,35 @@ def is_simulated(backends: Iterable[BackendView], nodes: Iterable[NodeView]) -> 
     return any(view.identity.simulated for view in nodes)
 
 
-def totals(backends: Iterable[BackendView]) -> Totals:
-    """Return the sums over the backends that answer; a sum is None if no backend reports its value."""
-    answering = [view for view in backends if view.ok]
+@lru_cache(maxsize=4096)
+def _place(url: str) -> object:
+    return address_of(url) or url
+
+
+def totals(backends: Iterable[BackendView], fleets: Iterable[FleetView] = ()) -> Totals:
+    """Return the sums over the servers that answer, each once; a sum is None if none reports its value.
+
+    A server on the wall of a Prometheus counts with the figures that the wall shows.
+    """
+    scraped = {
+        _place(one.url): one
+        for view in fleets
+        if view.ok and view.fleet is not None
+        for one in view.fleet.servers
+    }
+    others = [view for view in backends if not scraped or _place(view.url) not in scraped]
+    answering: list[FleetServer | BackendView] = [one for one in scraped.values() if not one.down]
+    answering += [view for view in others if view.ok]
 
     def total(values: Iterable[float | None]) -> float | None:
         known = [value for value in values if value is not None]
         return sum(known) if known else None
 
     return Totals(
-        generation_tps=total(view.generation_tps for view in answering),
-        prompt_tps=total(view.prompt_tps for view in answering),
-        running=total(view.running for view in answering),
-        waiting=total(view.waiting for view in answering),
+        generation_tps=total(one.generation_tps for one in answering),
+        prompt_tps=total(one.prompt_tps for one in answering),
+        running=total(one.running for one in answering),
+        waiting=total(one.waiting for one in answering),
+        counted=len(answering),
+        watched=len(scraped) + len(others),
     )

@@ -313,9 +313,8 @@ class Store:
         """Return the state of all sources, alerts, events and balances as of now."""
         at, now = self._clock(), self._now()
         routers, groups, names = self._tracks.routing()
-        backends = tuple(
-            self._backend_view(track, at, now, names) for track in self._tracks.backends.values()
-        )
+        backends = tuple(self._backend_view(one, at, now, names) for one in self._tracks.backends.values())
+        fleets = tuple(track.view(at) for track in self._tracks.fleets.values())
         nodes = tuple(
             replace(track.view, age_s=track.health.age_s(at)) for track in self._tracks.nodes.values()
         )
@@ -329,11 +328,11 @@ class Store:
             routers=tuple(
                 track.view(at, group, backends) for track, group in zip(routers, groups, strict=True)
             ),
-            fleets=tuple(track.view(at) for track in self._tracks.fleets.values()),
+            fleets=fleets,
             balance=self.balance.view(),
             alerts=self._alerts.view(),
             events=self._events.view(),
-            totals=totals(backends),
+            totals=totals(backends, fleets),
             self_cost=replace(self._self_cost, poll_ms=self._tracks.poll_ms()),
             simulated=self.simulated or is_simulated(backends, nodes),
             searching=self.searching,

@@ -6,7 +6,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from sparktop.analysis.state import LoadFigures, backend_state
 from sparktop.analysis.wall import Top, Wall, node_of, wall_of, wall_of_fleet
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Severity
@@ -22,6 +25,7 @@ from sparktop.model.snapshot import (
     Snapshot,
     SpeedState,
 )
+from sparktop.model.targets import StateThresholds
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 REFUSED = Failure(FailureKind.REFUSED, "connection refused", 90.0)
@@ -186,3 +190,37 @@ def test_a_machine_without_a_sample_is_unknown() -> None:
     assert node_of(NodeView("new", "ssh")) == FleetNode("new")
     gone = node_of(NodeView("gone", "ssh", failure=REFUSED))
     assert (gone.state, gone.down, gone.gpu_percent) == ("unreachable", True, None)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.one_of(st.none(), st.integers(0, 20)),
+    st.one_of(st.none(), st.integers(0, 4)),
+    st.one_of(st.none(), st.floats(0, 100)),
+    st.one_of(st.none(), st.sampled_from([0.0, 0.2, 3.0])),
+)
+def test_a_wall_and_a_list_have_one_rule(
+    running: int | None, waiting: int | None, kv_percent: float | None, preemptions: float | None
+) -> None:
+    """The state of a scraped server is that of a polled one with one sample in its window."""
+    one = FleetServer(
+        "a",
+        "u",
+        "g",
+        at=90.0,
+        running=running,
+        waiting=waiting,
+        kv_cache_percent=kv_percent,
+        preemptions_per_s=preemptions,
+    )
+    load = LoadFigures(
+        seen=True,
+        running=running,
+        waiting=waiting,
+        waiting_share=float(bool(waiting)),
+        kv_cache_percent=kv_percent,
+        preemptions=None if preemptions is None else 15 * preemptions,
+        preempted_s=15.0,
+    )
+    expected = backend_state(load, StateThresholds()).state.value
+    assert wall_of_fleet(Fleet(100.0, 15.0, (one,))).groups[0].servers[0].state == expected

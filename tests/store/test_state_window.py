@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pytest
 
 from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.fleet import Scrape
 from sparktop.model.snapshot import BackendState, BackendView
+from sparktop.model.targets import BackendTarget, Watch
 
 World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
 
@@ -55,3 +58,17 @@ def test_a_start_is_no_queue(world: World) -> None:
     """A request waited in the first look alone: two looks are too few to call that a queue."""
     words = [look(world, 1000 + second, 4.0, float(not second), 100.0 * second).state for second in range(4)]
     assert words == [BackendState.QUEUEING, *[BackendState.BORED] * 3]
+
+
+def test_preemptions_between_two_scrapes_make_a_state(make_world: Callable[..., World]) -> None:
+    """A scrape every 15 s: one sample in the window of the state; a counter's first value says nothing."""
+    world = make_world(
+        Watch(backends=(BackendTarget("b", "http://b:8000", scrape=Scrape("prometheus", 15.0)),))
+    )
+    words: list[str] = []
+    for number, count in enumerate((500.0, 500.0, 503.0, 503.0)):
+        at = 1000.0 + 15 * number
+        lane = LaneSample("0", running=9.0, waiting=0.0, preemptions=count)
+        view = world.feed(EngineSample(at, "vllm", (lane,), models=("m",)))
+        words.append(f"{view.state_text}: {view.state_rule}" if number == 2 else view.state_text)
+    assert words == ["busy", "busy", "preempting: 3 preemptions in the last 15 s", "busy"]

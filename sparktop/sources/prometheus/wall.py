@@ -17,9 +17,11 @@ MOST_QUANTILES = 500
 """Servers whose quantiles are computed at a time: 500 take a Prometheus 0.2 s, 1,000 take 0.7 s."""
 _RATE_SCRAPES = 4.0
 _LEAST_RATE_S = 60.0
+_LEAST_STATE_S, _SLACK_S = 10.0, 1.0
+"""Preemptions are those between the two newest scrapes, as where every sample is read: they make a state."""
 _BY = "by (job, instance, exported_job, exported_instance)"
 _GAUGES = (("running", "sum"), ("waiting", "sum"), ("kv_cache_percent", "max"))
-_RATES = ("generation_tokens", "prompt_tokens", "preemptions")
+_RATES = ("generation_tokens", "prompt_tokens")
 _QUANTILES = ("ttft", "itl")
 _BY_MODE = "realtime"
 """In names of counters of several kinds of tokens; there are other counters beside them."""
@@ -41,10 +43,8 @@ async def gauges_and_rates(client: PrometheusClient, more: str, every_s: float) 
     """
     window_s = max(_LEAST_RATE_S, _RATE_SCRAPES * every_s)
     asked = {name: f"{how} {_BY} ({selector(names_for(name), NOT_A_ROUTER, more)})" for name, how in _GAUGES}
-    asked |= {
-        name: f"sum {_BY} (rate({selector(_counted(name), NOT_A_ROUTER, more)}[{window_s:.0f}s]))"
-        for name in _RATES
-    }
+    asked |= {name: _rate(name, more, window_s) for name in _RATES}
+    asked["preemptions"] = _rate("preemptions", more, max(_LEAST_STATE_S, 2 * every_s + _SLACK_S))
     asked["at"] = f"max {_BY} (timestamp({selector(RUNNING, NOT_A_ROUTER, more)}))"
     return await _figures(client, asked)
 
@@ -115,6 +115,10 @@ def rows(
 def by_target(answer: Answer) -> dict[Key, float]:
     """Return the value of each target in an answer; values that are not finite numbers are left out."""
     return {key_of(one.labels): found for one in answer.series if (found := one.value) is not None}
+
+
+def _rate(name: str, more: str, window_s: float) -> str:
+    return f"sum {_BY} (rate({selector(_counted(name), NOT_A_ROUTER, more)}[{window_s:.0f}s]))"
 
 
 async def _figures(client: PrometheusClient, asked: Mapping[str, str]) -> Figures:

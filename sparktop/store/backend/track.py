@@ -39,6 +39,8 @@ from sparktop.store.load_log import LoadLog
 from sparktop.values import replace
 
 _REMEMBERED = tuple(one.name for one in fields(BackendHistory))
+_TWO_SAMPLES = 1.5
+"""Intervals between samples in which there are two, as of a Prometheus that scrapes every 15 s."""
 _QUICK_SHARE = 0.6
 """Samples less than this share of the configured interval apart are extra samples: the backend belongs to a
 group that is polled more often, to judge its balance."""
@@ -206,7 +208,7 @@ class BackendTrack:
         view = with_limits(with_figures(self.view, lanes, self._window, interval_s), self._thresholds)
         step_ms = self._step_ms(sample, view, interval_s)
         self.load.note(at, lanes, view.generation_tps_1s, continues=continues, live=view.rate_note is None)
-        self._figures = self._load(sample, view)
+        self._figures = self._load(sample, view, interval_s)
         judged = backend_state(self._figures, self._thresholds)
         self.view = replace(
             view,
@@ -312,7 +314,7 @@ class BackendTrack:
             self.step_pace = self._baseline.note(at, step_ms, running, batch, view.kv_cache_percent)
         return step_ms
 
-    def _load(self, sample: EngineSample, view: BackendView) -> LoadFigures:
+    def _load(self, sample: EngineSample, view: BackendView, interval_s: float) -> LoadFigures:
         """Return the values that the backend's state is judged by, and log those for its limit."""
         self.work.note(sample, view, self._window.newest, prompt_counter(self._window))
         window_s = self._thresholds.window_s
@@ -320,13 +322,14 @@ class BackendTrack:
         while self._held[0][0] < sample.at - window_s - EDGE_SLACK_S:
             self._held.popleft()
         waiting = [count for _, _, count in self._held if count is not None]
-        preempted = self._window.counted("preemptions", window_s)
+        preempted = self._window.counted("preemptions", max(window_s, _TWO_SAMPLES * interval_s))
         asleep = [lane.asleep for lane in sample.lanes if lane.asleep is not None]
         return LoadFigures(
             seen=True,
             asleep=all(asleep) if asleep else None,
             progress=self.view.progress if self.standstill.seconds else None,
             preemptions=preempted[0] if preempted else None,
+            preempted_s=preempted[1] if preempted else None,
             window_s=sample.at - self._held[0][0],
             kv_cache_percent=view.kv_fullest_percent,
             waiting=view.waiting,

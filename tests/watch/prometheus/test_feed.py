@@ -10,6 +10,7 @@ from email.utils import formatdate
 import pytest
 from aiohttp import web
 
+from sparktop.analysis.state import scraped_state
 from sparktop.engines.tables import RUNNING
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
@@ -116,7 +117,7 @@ async def test_servers_are_found_and_their_samples_have_their_own_times() -> Non
         (view,) = shown.fleets
         assert view.ok
         assert view.fleet is not None
-        assert [(each.name, each.running, each.state) for each in view.fleet.servers][:1] == [
+        assert [(each.name, each.running, scraped_state(each)) for each in view.fleet.servers][:1] == [
             ("h:0", 2, "preempting")
         ]
         assert view.age_s == pytest.approx(3.0, abs=2.5)
@@ -135,7 +136,7 @@ async def test_up_0_is_dead() -> None:
         assert failure.message == "main cannot scrape it (up is 0)"
         fleet = shown.fleets[0].fleet
         assert fleet is not None
-        assert [one.state for one in fleet.servers] == ["preempting", "unreachable"]
+        assert [scraped_state(one) for one in fleet.servers] == ["preempting", "unreachable"]
         assert fleet.servers[1].running is None
 
 

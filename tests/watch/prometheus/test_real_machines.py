@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sparktop.analysis.state import scraped_state
 from sparktop.model.fleet import FleetNode
 from sparktop.panels.node.panel import figure_rows
 from sparktop.panels.parts.rows import row_text
@@ -117,7 +118,7 @@ async def test_a_machine_whose_exporters_are_down_is_dead(tmp_path: Path) -> Non
             await look_until(feed, store, lambda one: fleet_nodes(one)["spark-1"].state == "unreachable")
             (view,) = store.snapshot().fleets
             assert view.fleet is not None
-            assert [one.state for one in view.fleet.servers] == ["unreachable"]
+            assert [scraped_state(one) for one in view.fleet.servers] == ["unreachable"]
 
 
 async def test_the_configuration_places_what_labels_do_not_show(tmp_path: Path) -> None:

@@ -1,0 +1,48 @@
+"""Sums over all servers: each once, whether it is polled, on the wall of a Prometheus, or both."""
+
+from __future__ import annotations
+
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.fleet import Fleet, FleetServer, FleetView, Totals
+from sparktop.model.snapshot import BackendView
+from sparktop.store.figures import totals
+from sparktop.values import replace
+
+SERVERS = tuple(
+    FleetServer(f"h:{port}", f"http://h:{port}/", "g", 90.0, running=2.0, waiting=1.0, generation_tps=100.0)
+    for port in range(8000, 8087)
+)
+WALL = FleetView("prom", "http://p:9090", Fleet(100.0, 15.0, SERVERS))
+REFUSED = Failure(FailureKind.REFUSED, "connection refused", 90.0)
+
+
+def polled(url: str, running: float) -> BackendView:
+    """Return a server that answers."""
+    return BackendView(url, url, "g", age_s=0.5, running=running, generation_tps=40.0)
+
+
+def test_a_sum_is_that_of_the_wall_and_what_is_polled_beside_it() -> None:
+    """Eight of 87 are read sample by sample, one more server is polled: each counts once."""
+    closely = [polled(f"http://h:{port}", 9.0) for port in range(8000, 8008)]
+    alone = polled("http://other:8000", 5.0)
+    assert totals([*closely, alone], [WALL]) == Totals(8740.0, None, 179.0, 87.0, 88, 88)
+
+
+def test_two_prometheus_servers_that_scrape_the_same_servers_count_them_once() -> None:
+    """By address."""
+    assert totals([], [WALL, replace(WALL, name="other")]) == Totals(8700.0, None, 174.0, 87.0, 87, 87)
+
+
+def test_servers_without_an_answer_are_counted() -> None:
+    """One is down on the wall, one that is polled refuses: the sum says that it is of fewer."""
+    assert WALL.fleet is not None
+    some = (replace(SERVERS[0], down=True, running=None), *SERVERS[1:3])
+    view = replace(WALL, fleet=replace(WALL.fleet, servers=some))
+    dead = replace(polled("http://other:8000", 5.0), failure=REFUSED)
+    assert totals([dead], [view]) == Totals(200.0, None, 4.0, 2.0, 2, 4)
+
+
+def test_old_answers_of_a_dead_prometheus_do_not_count() -> None:
+    """What is read sample by sample and still fresh does."""
+    view = replace(WALL, failure=REFUSED)
+    assert totals([polled("http://h:8000", 9.0)], [view]) == Totals(40.0, None, 9.0, None, 1, 1)
