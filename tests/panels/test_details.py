@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sparktop.colors.palette import palettes
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.fleet import Scrape
 from sparktop.model.node import CpuReading, GpuProcess, GpuReading, MemoryReading, NodeSample
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Quantile, Snapshot
 from sparktop.panels.backend.detail import backend_detail
@@ -359,3 +360,27 @@ def test_a_figure_that_few_servers_report_is_shown_only_where_it_is_known(playin
     known = backend_text(replace(view, counter_figures={"external_cache_hit_percent": 0.0}))
     assert "also reported" in known
     assert re.search(r"external +0 % 60 s", known)
+
+
+def test_rates_between_two_scrapes_say_their_seconds(parallel: Snapshot) -> None:
+    """Through a Prometheus that scrapes every 15 s, no label speaks of one second, as for a polled server."""
+    view = parallel.backends[0]
+    polled, scraped = backend_text(view), backend_text(replace(view, scrape=Scrape("prom", 15.0)))
+    assert "last 1 s" in polled
+    assert "output tok/s 1 s" in polled
+    assert "last 15 s" in scraped
+    assert "output tok/s 15 s" in scraped
+    assert not re.search(r"\b1 s\b", re.sub(r"every.*?old", "", scraped))
+
+
+def test_the_reason_of_a_failed_node_is_there_to_its_end(playing: Snapshot) -> None:
+    """On 80 x 22, a long reason takes rows of its own, so that its remedy can be read."""
+    message = (
+        "ssh: Permission denied (publickey) for user on spark-a" + ", and more" * 8 + ": add a key there"
+    )
+    failed = replace(playing.nodes[0], failure=Failure(FailureKind.REFUSED, message, 0.0))
+    for view in (failed, replace(failed, sample=None, age_s=None)):
+        rows = node_detail(view, (), 80, 22, AXIS)
+        text = " ".join(row_text(row).strip("│ ") for row in rows[2:6])
+        assert f"✖ {message}" in re.sub(" +", " ", text)
+        assert {role for row in rows[2:4] for words, role in row[1:-1] if words.strip()} == {"bad"}

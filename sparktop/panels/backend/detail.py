@@ -13,7 +13,7 @@ from sparktop.panels.backend.panel import about, footnote, name_and_state
 from sparktop.panels.backend.ranks import ranks_lead, ranks_section
 from sparktop.panels.backend.sections import backend_sections, lanes_section, nodes_section
 from sparktop.panels.parts.detail import WIDE_COLUMN, Detail, aside_width, column_width, detail_rows
-from sparktop.panels.parts.figures import label
+from sparktop.panels.parts.figures import label, live_words, rate_words
 from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.graph_grid import Graph
@@ -115,7 +115,7 @@ def _graphs(view: BackendView) -> list[Graph]:
         return numbers.count(top, 5).strip()
 
     prompt = Graph(
-        [label("tok/s 1 s "), ("⣿computed", "prompt"), ("⡪cached", "generation")],
+        [label(f"tok/s {live_words(view)} "), ("⣿computed", "prompt"), ("⡪cached", "generation")],
         history.prompt_tps,
         "prompt",
         tokens,
@@ -125,7 +125,7 @@ def _graphs(view: BackendView) -> list[Graph]:
     )
     graphs = [
         Graph(
-            [("output", "generation"), label(" tok/s 1 s")],
+            [("output", "generation"), label(f" tok/s {live_words(view)}")],
             history.generation_tps,
             "generation",
             tokens,
@@ -158,14 +158,19 @@ def _rarer(view: BackendView, edge: Callable[[float], str]) -> list[Graph]:
     `edge` formats the value at a graph's upper edge.
     """
     history = view.history
+    lately = "10 s" if view.scrape is None else rate_words(view).removeprefix("over ")
     reads = Graph(
-        [("reads", "load"), label(" GB/s 10 s")],
+        [("reads", "load"), label(f" GB/s {lately}")],
         history.estimated_read_gb_per_s,
         "load",
         edge,
     )
     preempted = Graph(
-        [("preempted", "waiting"), label("/s 10 s")], history.preemptions_per_s, "waiting", edge, 1.0
+        [("preempted", "waiting"), label(f"/s {lately}")],
+        history.preemptions_per_s,
+        "waiting",
+        edge,
+        1.0,
     )
     accepted = _percent("accepted drafts", " 60 s", "generation", view, "spec_decode_accept_percent")
     return [graph for graph in (reads, accepted, preempted) if graph.series.peak() is not None]

@@ -19,6 +19,7 @@ from sparktop.panels.parts.figures import (
     figure,
     label,
     latency_role,
+    live_words,
     quantile_text,
     rate_words,
     share_role,
@@ -166,7 +167,7 @@ def _throughput(view: BackendView, width: int) -> list[Row]:
     done = sum(view.finished.values()) if view.finished else None
     cells = [
         fact("output", numbers.rate(view.generation_tps, 6), " tok/s"),
-        fact("last 1 s", numbers.rate(view.generation_tps_1s, 6), " tok/s"),
+        fact(f"last {live_words(view)}", numbers.rate(view.generation_tps_1s, 6), " tok/s"),
         fact("prompt" if cached is None else "computed", numbers.rate(computed, 6), " tok/s"),
         fact(
             "cached",

@@ -21,6 +21,7 @@ from sparktop.panels.parts.graph_grid import Graph
 from sparktop.panels.parts.roles import state_role
 from sparktop.panels.parts.rows import Row, in_role, row_width, spread_row
 from sparktop.panels.parts.scraped import read_by
+from sparktop.panels.parts.sentences import wrapped
 
 _EMPTY = NodeSample(at=0.0)
 
@@ -55,8 +56,9 @@ def drawn_node_detail(
 
     The rows are those of `node_detail`, with the processes in the given order.
     """
+    trouble = _trouble(view, width - 4)
     detail = Detail(
-        lead=[_serves(view, backends, width - 3), _trouble(view) or _speed(view)],
+        lead=[_serves(view, backends, width - 3), *(trouble or [_speed(view)])],
         sections=node_sections(view, column_width(width)),
         graphs=_graphs(view),
         aside=node_aside(view, aside_width(width, 2)),
@@ -66,8 +68,8 @@ def drawn_node_detail(
     rows = detail_rows(detail, width, height, axis)
     processes_at = 1 + len(rows) - len(detail.foot)
     if view.failure is not None or view.sample is None:
-        # The second row of the lead is the failure, which is current: it must not look stale.
-        roles = ["stale", "bad" if view.failure is not None else "stale", *["stale"] * len(rows)]
+        # The rows after the first are the failure, which is current: it must not look stale.
+        roles = ["stale", *["bad"] * len(trouble), *["stale"] * len(rows)]
         rows = [in_role(row, role) for row, role in zip(rows, roles, strict=False)]
     driver: Row = [label(f" driver {view.identity.driver} ")] if view.identity.driver else []
     framed_rows = framed(
@@ -85,12 +87,12 @@ def drawn_node_detail(
     return framed_rows, processes_at
 
 
-def _trouble(view: NodeView) -> Row:
-    """Return a row with the failure of the newest poll and the values' age; empty without a failure."""
+def _trouble(view: NodeView, width: int) -> list[Row]:
+    """Return rows with the failure of the newest poll and the values' age; empty without a failure."""
     if view.failure is None:
         return []
     age = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
-    return [("✖ ", "bad"), (f"{view.failure.message}{age}", "bad")]
+    return [[(line, "bad")] for line in wrapped(f"✖ {view.failure.message}{age}", width)]
 
 
 def _speed(view: NodeView) -> Row:

@@ -103,6 +103,11 @@ def share_role(percent: float | None, warn: float, bad: float) -> str:
     return "bad" if percent >= bad else "warn" if percent >= warn else "text"
 
 
+def live_words(view: BackendView) -> str:
+    """Return the time that a backend's newest rates cover as text: "1 s", or "15 s" between two scrapes."""
+    return f"{1.0 if view.scrape is None else max(1.0, view.scrape.every_s):g} s"
+
+
 def rate_words(view: BackendView) -> str:
     """Return the time window of a backend's rates as text: "over 10 s", or "over 2.4 s so far"."""
     window_s = view.rate_window_s
