@@ -246,3 +246,15 @@ async def test_groups_hold_their_places_for_seconds_and_a_filter_orders_them_at_
             seen.append(groups())
         first, second_first = ["group-0", "group-1"], ["group-1", "group-0"]
         assert seen == [first, first, first, second_first, second_first, first]
+
+
+async def test_enter_on_an_empty_panel_does_nothing() -> None:
+    """Without a server to watch, no state looks like the board and swallows keys; selected or not."""
+    empty = replace(picture(), backends=(), nodes=(), balance=(), routers=(), alerts=())
+    app = SparktopApp(lambda: empty)
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "enter")
+        assert opened(app) is None
+        await press(pilot, "down", "enter", "down")
+        assert opened(app) is None
+        assert "No backend to watch" in text(app)

@@ -260,7 +260,10 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
         elif self._drawn:
             backends = (panel.key for panel in self._drawn if panel.key.kind == "backend")
             first = self.in_header("backend") or next(backends, self._drawn[0].key)
-            self.zoomed = self.selected = self.selected or first
+            chosen = self.selected or first
+            if chosen.kind == "empty":  # alone it looks like the board
+                return
+            self.zoomed = self.selected = chosen
         self._scroll = 0
         self._paint()
 

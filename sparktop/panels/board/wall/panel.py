@@ -111,7 +111,9 @@ class DrawnWall:
         width: int,
     ) -> None:
         """Add the lines of `entries` that fit into `room` rows, among them the marked one."""
-        room = max(1, room)
+        if room < 1:
+            self.keys += entries
+            return
         first = max(0, min(look.first, len(entries) - room))
         if look.marked in entries:
             at = entries.index(look.marked)
@@ -184,7 +186,7 @@ def _totals(wall: Wall, groups: Sequence[WallGroup], total: int, width: int) -> 
         [label("run "), figure(numbers.count(running, 6).strip(), role=LIVE)],
         [label("wait "), figure(numbers.count(waiting, 6).strip(), role="warn" if waiting else "text")],
         [figure(f"{len(groups):,}"), label(" groups")] if len(groups) > 1 else [],
-        [figure(f"{some}{wall.total_nodes:,}"), label(" machines")]
+        [figure(f"{some}{wall.total_nodes:,}"), label(f" machine{'s' * (wall.total_nodes != 1)}")]
         if wall.total_nodes and len(groups) == len(wall.groups)
         else [],
     ]
@@ -306,7 +308,9 @@ def _groups(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> 
     """Add the groups and machines in exactly `room` rows; where some are left, with what is wrong in each."""
     columns = group_columns(wall, width)
     end = len(drawn.rows) + room
-    drawn.add(columns.heading)
+    has_machines = bool(wall.nodes) and room > 1
+    if room > 1 + has_machines:
+        drawn.add(columns.heading)
     spare = [room - 1 - len(wall.groups) - bool(wall.nodes)]
 
     def details(row: Row) -> list[Row]:
@@ -319,14 +323,15 @@ def _groups(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> 
             group_line(wall.groups[at], columns, selected=selected),
             *details(wrong_servers(wall.groups[at], width)),
         ],
-        room - 1 - bool(wall.nodes),
+        end - len(drawn.rows) - has_machines,
         look,
         "groups",
         width,
     )
     if wall.nodes:
+        drawn.keys.append((MACHINES, look.fleet))
+    if has_machines:
         entry = (MACHINES, look.fleet)
-        drawn.keys.append(entry)
         drawn.spots.append(Spot(entry, 1, 1 + len(drawn.rows), width))
         drawn.add(machines_line(wall.nodes, columns, selected=look.marked == entry))
         drawn.rows += details(wrong_machines(wall.nodes, width))

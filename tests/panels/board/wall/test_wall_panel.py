@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from sparktop.analysis.wall import GRAVITY, NODE_GRAVITY, Top
+from sparktop.analysis.wall import GRAVITY, NODE_GRAVITY, Stated, Top, Wall, WallGroup
+from sparktop.model.fleet import FleetNode, FleetServer
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.flat import flatten
 from sparktop.panels.board.layout import Boxes
@@ -14,6 +15,7 @@ from sparktop.panels.board.plan import is_wall
 from sparktop.panels.board.scene import PanelKey, Scene
 from sparktop.panels.board.view import Preset, View
 from sparktop.panels.board.wall.cells import cell_of, legend, state_run, strip
+from sparktop.panels.board.wall.panel import Look, draw_wall
 from sparktop.panels.parts.rows import Run, row_text, row_width
 
 SIZES = [(60, 14), (80, 22), (120, 34), (200, 48)]
@@ -177,3 +179,22 @@ def test_only_what_is_in_sight_is_drawn(fleet: Snapshot, monkeypatch: pytest.Mon
     monkeypatch.setattr("sparktop.panels.board.wall.lines.state_run", counted)
     Scene(fleet, 80, 22, zoomed=PanelKey("members", "gpt-oss")).draw()
     assert 0 < len(made) <= 20
+
+
+@pytest.mark.parametrize("machines", [0, 1, 2])
+@pytest.mark.parametrize("height", range(3, 12))
+def test_a_low_wall_shows_groups_before_headings(height: int, machines: int) -> None:
+    """Whatever the range in the frame says is in sight; where no group is, it says nothing."""
+    servers = tuple(Stated(FleetServer(f"s{at}", f"http://s{at}", f"group-{at}"), "busy") for at in range(3))
+    groups = tuple(WallGroup(f"group-{at}", (one,)) for at, one in enumerate(servers))
+    nodes = tuple(FleetNode(f"spark-{at}", state="busy") for at in range(machines))
+    wall = Wall(groups, nodes, 3, machines)
+    drawn = draw_wall(wall, 80, height, Look([]))
+    text = "\n".join(row_text(row) for row in drawn.rows)
+    shown = sum(f"group-{at} " in text for at in range(3))
+    assert len(drawn.rows) == height
+    assert shown >= min(1, height - 3)
+    assert ("groups 1–" in text) == (0 < shown < 3)
+    assert f"1–{shown} of 3" in text or shown in {0, 3}
+    assert "1 machines" not in text
+    assert len(drawn.keys) >= 3 + bool(machines)
