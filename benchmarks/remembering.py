@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from sparktop.recording.past import Past
 from sparktop.store import SourceKey
+from sparktop.watch.own_cost import return_memory
 from stage.rehearsal import Rehearsal
 
 _HZ = 4
@@ -62,6 +63,7 @@ def main() -> int:
             rehearsal.quarter(number, past)
         if minute == 1 or minute % _EVERY_MIN == 0:
             gc.collect()
+            return_memory()
             resident = psutil.Process().memory_info().rss / 2**20
             print(f"| {minute} | {resident:.1f} | {len(past)} |", flush=True)
     if options.trace:

@@ -50,7 +50,7 @@ def _resident_bytes() -> int | None:
     return int(pages[0]) * resource.getpagesize() if pages else None
 
 
-def _return_memory() -> None:
+def return_memory() -> None:
     """Return freed memory to the system, where the C library is glibc's, which keeps it otherwise.
 
     Pages of 65 kB and packed pictures come and go among values that stay.
@@ -60,7 +60,7 @@ def _return_memory() -> None:
 
 
 async def keep_pauses_short(store: Store, sleep: Callable[[float], Awaitable[object]]) -> None:
-    """With many sources, collect garbage by the clock and make other collections rare, for ever."""
+    """Return freed memory each minute; with many sources also collect garbage then, and rarely between."""
     usual = gc.get_threshold()
     try:
         for turn in count(1):
@@ -69,6 +69,6 @@ async def keep_pauses_short(store: Store, sleep: Callable[[float], Awaitable[obj
             await sleep(COLLECT_EVERY_S)
             if many:
                 gc.collect(2 if turn % _ALL_EVERY == 0 else 1)
-                _return_memory()
+            return_memory()
     finally:
         gc.set_threshold(*usual)
