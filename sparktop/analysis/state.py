@@ -24,6 +24,7 @@ _FAILED = {
     FailureKind.ENGINE_DEAD: BackendState.ENGINE_DEAD,
     # It serves but reports no metrics: "unreachable" would suggest the wrong fault.
     FailureKind.METRICS_DISABLED: BackendState.UNKNOWN,
+    FailureKind.LATE: BackendState.STALE,
 }
 """The state of a backend by the failure of its newest poll; any other failure makes it unreachable."""
 

@@ -12,7 +12,7 @@ from operator import itemgetter
 from sparktop.analysis.speed_state import IDLE_PERCENT
 from sparktop.analysis.state import scraped_state
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.model.fleet import Fleet, FleetNode, FleetServer
+from sparktop.model.fleet import Fleet, FleetNode, FleetServer, stale_s
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.values import dataclass
 
@@ -59,9 +59,10 @@ SLOW = frozenset({"slow clock", "slow steps", "throttled"})
 """States of machines whose GPU is slower than its load explains."""
 MOST_LISTED = 100
 """Most servers in a list of the worst."""
+_SILENT = frozenset({"unreachable", "engine dead", STALE})
 _SHORT_OF_KV = frozenset({"preempting", "KV-full"})
-_LATE_SCRAPES, _LATE_POLLS, _LATE_S = 2.5, 3.0, 5.0
-"""Figures are stale after this many scrapes or polls, and of servers that are polled not before `_LATE_S`."""
+_LATE_POLLS, _LATE_S = 3.0, 5.0
+"""Figures of servers that are polled are stale after this many polls, and not before `_LATE_S`."""
 _MEMORY_ALERTS, _HEAT_ALERTS = frozenset({"headroom", "headroom-limit"}), frozenset({"thermal"})
 
 
@@ -85,6 +86,13 @@ class Stated:
     def rank(self) -> int:
         """The place of its state in `GRAVITY`: 0 is the worst."""
         return _RANKS.get(self.state, len(_RANKS))
+
+    @property
+    def is_current(self) -> bool:
+        """Whether its figures are those of now: it answers, and its newest sample is not old."""
+        return self.state not in _SILENT and (
+            isinstance(self.server, FleetServer) or self.server.failure is None
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,7 +181,7 @@ def wall_of(snapshot: Snapshot, words: str = "") -> Wall:
 
 def wall_of_fleet(fleet: Fleet, words: str = "") -> Wall:
     """Return the wall of all servers and machines that a Prometheus scrapes, filtered by `words`."""
-    late_at = fleet.at - _LATE_SCRAPES * fleet.every_s
+    late_at = fleet.at - stale_s(fleet.every_s)
     found = [Stated(one, _fleet_state(one, late_at)) for one in fleet.servers]
     kept = _matching(found, words)
     nodes = _nodes(fleet.nodes, words)
@@ -194,10 +202,14 @@ def _groups(
 
 
 def _group(name: str, servers: Sequence[Stated], balance: Balance | None) -> WallGroup:
-    known = [one.server for one in servers if one.state not in DOWN]
+    known = [one.server for one in servers if one.is_current and one.state not in DOWN]
 
     def gravity(one: Stated) -> tuple[float, ...]:
-        load = () if one.state in DOWN else (-(one.server.waiting or 0.0), -(one.server.running or 0.0))
+        load = (
+            ()
+            if one.state in DOWN or not one.is_current
+            else (-(one.server.waiting or 0.0), -(one.server.running or 0.0))
+        )
         return (one.rank, *load)
 
     return WallGroup(
@@ -236,7 +248,7 @@ def ttft_s(server: Server) -> float | None:
 
 def _view_state(view: BackendView, late_s: float) -> str:
     if view.scrape is not None:
-        late_s = _LATE_SCRAPES * view.scrape.every_s
+        late_s = stale_s(view.scrape.every_s)
     late = view.failure is None and view.age_s is not None and view.age_s > late_s
     return STALE if late else view.state.value
 
@@ -334,8 +346,8 @@ _SERVER_FIGURES: Mapping[Top, Callable[[Server], float | None]] = {
 
 
 def _tops(servers: Iterable[Stated]) -> dict[Top, tuple[tuple[Stated, float], ...]]:
-    """Return the lists of servers; those that are down, without the figure or with 0 are left out."""
-    answering = [one for one in servers if one.state not in DOWN]
+    """Return the lists of servers, without those that are down or stale, or whose figure is unknown or 0."""
+    answering = [one for one in servers if one.is_current and one.state not in DOWN]
     found: dict[Top, tuple[tuple[Stated, float], ...]] = {}
     for top, value in _SERVER_FIGURES.items():
         known = [(one, figure) for one in answering if (figure := value(one.server))]

@@ -70,6 +70,10 @@ STATES: Mapping[BackendState, Explained] = {
         f"requests waited for {100 * _STATE.queueing_share:.0f} % of {_WINDOW} or more",
         "look at what it is limited by; a router may have idle backends",
     ),
+    BackendState.STALE: Explained(
+        "its newest sample through a Prometheus is older than two and a half scrapes (at least 30 s)",
+        "its panel says why: does the Prometheus answer, does it still scrape?",
+    ),
     BackendState.BUSY: Explained(
         f"{100 * _STATE.busy_share:.0f} % of its slots or more run ({_STATE.busy_running:.0f} requests where "
         "slots are unknown), some wait, or the engine itself is the limit of fewer: bandwidth, compute",

@@ -51,7 +51,7 @@ class FailureKind(StrEnum):
     ENDED = "ended"
     """The program at the other end ended."""
     LATE = "late"
-    """A Prometheus answers, but its newest samples of all servers are old."""
+    """The newest sample of a server through a Prometheus is old; of a Prometheus, those of all servers."""
     INTERNAL = "internal"
     """A programming error in sparktop; its traceback is in the log."""
 

@@ -55,6 +55,14 @@ class Scrape:
     """Seconds between two scrapes of the source."""
 
 
+_STALE_SCRAPES, _LEAST_STALE_S = 2.5, 30.0
+
+
+def stale_s(every_s: float) -> float:
+    """Return from which age in seconds on figures are stale that are scraped every `every_s` seconds."""
+    return max(_STALE_SCRAPES * every_s, _LEAST_STALE_S)
+
+
 @dataclass(frozen=True, slots=True)
 class FleetServer:
     """An inference server on the wall, by the aggregates that a Prometheus computed; None where unknown.

@@ -40,6 +40,7 @@ class BackendState(StrEnum):
     PREEMPTING = "preempting"
     KV_FULL = "KV-full"
     QUEUEING = "queueing"
+    STALE = "stale"  # its newest sample through a Prometheus is old
     BUSY = "busy"
     BORED = "bored"
     IDLE = "idle"
@@ -169,8 +170,7 @@ class BackendView:
     loading: Loading | None = None
     failure: Failure | None = None
     """Why the newest poll failed; None while it succeeds."""
-    failing_since: datetime | None = None
-    """UTC; when the current run of failures began."""
+    failing_since: datetime | None = None  # UTC; when the current run of failures began
     age_s: float | None = None  # since the last good sample; None when there never was one
     scrape: Scrape | None = None  # the Prometheus that it is read from; None where it is polled
     engine: str | None = None

@@ -42,6 +42,7 @@ def _backend(view: BackendView) -> BackendView:
         slots=view.slots,
         restarts=view.restarts,
         ranks=view.ranks,
+        scrape=view.scrape,
     )
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 
 from sparktop.analysis.roofline import bandwidth_gb_per_s, limit_tps, read_percent
 from sparktop.model.engine import EngineIdentity, EngineSample
@@ -283,20 +284,15 @@ class Store:
         instant, tracks = self._begin(Change.JUDGE), self._tracks
         self._events.settle(instant)
         self.ranks.settle()
+        tracks.note_stale(self._alerts, instant)
         self._events.add(
             *self.progress.judge(tracks.backends, tracks.nodes, self._alerts, self.interval_s, instant)
         )
         routers, groups, names = tracks.routing()
         backends, known = tracks.backends, tracks.groups_by_name(names)
         self.limits.look(instant.at, backends, tracks.nodes, list(zip(routers, groups, strict=True)))
-        self._events.add(
-            *self.balance.look(
-                instant.at,
-                instant.wall,
-                lambda: judged_groups(backends, known, routers, groups),
-                self._alerts,
-            )
-        )
+        judged = partial(judged_groups, backends, known, routers, groups)
+        self._events.add(*self.balance.look(instant.at, instant.wall, judged, self._alerts))
 
     def adopt(
         self, alerts: Iterable[Alert], events: Sequence[Event], verdicts: Mapping[str, tuple[str, float]]

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from sparktop.model.engine import EngineIdentity
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.fleet import stale_s
+from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity
 from sparktop.model.targets import (
     BackendTarget,
@@ -14,6 +17,7 @@ from sparktop.model.targets import (
     Target,
     Thresholds,
 )
+from sparktop.store.alert_book import AlertBook
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.fleet import FleetTrack
 from sparktop.store.keys import SourceKey, SourceKind
@@ -126,6 +130,28 @@ class Tracks:
             for name, track in self.backends.items()
         }
         return {name: group for name, group in known.items() if group is not None}
+
+    def note_stale(self, alerts: AlertBook, instant: Instant) -> None:
+        """Record a failure of each backend whose newest sample through a Prometheus is old by now.
+
+        Its alerts end, and it gets none: where the Prometheus fails, that has one for all of its backends.
+        """
+        for name, track in self.backends.items():
+            scrape, good_at = track.target.scrape, track.health.good_at
+            if scrape is None or good_at is None or instant.at - good_at <= stale_s(scrape.every_s):
+                continue
+            known = track.health.failure
+            if known is not None and known.kind is not FailureKind.LATE:
+                continue
+            message = f"no new sample through {scrape.source}"
+            fleet = self.fleets.get(scrape.source)
+            failed = None if fleet is None else fleet.health.failure
+            if failed is not None and failed.kind is not FailureKind.LATE:
+                message = f"{message}: {failed.message}"
+            if known is None or known.message != message:
+                at = good_at + stale_s(scrape.every_s)  # a gap now would hide samples that come late
+                track.accept_failure(Failure(FailureKind.LATE, message, at), instant.wall, None)
+                alerts.clear_source(SourceKey.backend(name), instant, "its figures are stale")
 
     def begin_own_load(self, names: Iterable[str]) -> None:
         """Record that a sweep of this program loads the backends among `names`."""

@@ -24,12 +24,12 @@ def failure_words(view: BackendView) -> str:
 
 
 def has_failed(view: BackendView) -> bool:
-    """Return whether a backend does not answer for another reason than that it loads."""
-    return view.failure is not None and view.state is not BackendState.LOADING
+    """Return whether a backend does not answer, except while it loads or is not asked itself."""
+    return view.failure is not None and view.state not in {BackendState.LOADING, BackendState.STALE}
 
 
 def failure_role(view: BackendView) -> str:
-    """Return the role of a failure: a server that loads is not at fault."""
+    """Return the role of a failure: a server that loads, or whose Prometheus fails, is not at fault."""
     return "bad" if has_failed(view) else "warn"
 
 

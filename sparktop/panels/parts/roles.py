@@ -21,6 +21,7 @@ STATE_ROLES = {
     BackendState.PREEMPTING: "bad",
     BackendState.KV_FULL: "bad",
     BackendState.QUEUEING: "warn",
+    BackendState.STALE: "warn",
     BackendState.BUSY: "good",
     BackendState.BORED: "info",
     BackendState.IDLE: "muted",

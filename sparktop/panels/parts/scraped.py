@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from sparktop.graphics import numbers
-from sparktop.model.fleet import Scrape
+from sparktop.model.fleet import Scrape, stale_s
 from sparktop.model.snapshot import NodeView
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.rows import Row
-
-LATE_SCRAPES = 2.5
-"""A sample through a Prometheus is late when it is older than this many scrapes."""
 
 
 def scraped(scrape: Scrape, age_s: float | None) -> Row:
     """Return which Prometheus a source is read from, and the age of its newest sample."""
     old = "no sample yet" if age_s is None else f"{numbers.age(age_s)} old"
-    late = age_s is not None and age_s > LATE_SCRAPES * scrape.every_s
+    late = age_s is not None and age_s > stale_s(scrape.every_s)
     return [(f" {scrape.source} every {scrape.every_s:g} s, {old} ", "warn" if late else "muted")]
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from sparktop.analysis.wall import DOWN, STALE, Stated, Wall, WallGroup, kv_percent, ttft_s
+from sparktop.analysis.wall import DOWN, Stated, Wall, WallGroup, kv_percent, ttft_s
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit, fit_name
 from sparktop.model.balance import BalanceWord
@@ -283,16 +283,18 @@ class ServerColumns:
         )
 
     def line(self, one: Stated, *, selected: bool = False) -> Row:
-        """Return the line of a server; figures of one that is down or stale are dimmed."""
+        """Return the line of a server; figures that are not those of now are unknown."""
         row: Row = [label(" "), (self.names[one.server.name], "title"), label(" ")]
         if self.group:
             row.append(label(f"{fit(group_name(one.server.group), self.group)} "))
         figures: Row = []
         for column in self.shown:
             text, role = column.cell(one)
+            if column.align == "right" and not one.is_current:
+                text = numbers.UNKNOWN
             shown = text if column.align == "left" else text.strip()
             figures.append((f" {fit(shown, column.width - 1, column.align)}", role))
-        if one.state in DOWN or one.state == STALE:
+        if one.state in DOWN or not one.is_current:
             figures = in_role(figures, "stale")
         head: Row = [mark(selected=selected), cell_of(one.state)]
         return fit_row([*head, *row, state_run(one.state, _STATE), *figures], self.width)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparktop.analysis.wall import Wall, wall_of, wall_of_fleet
 from sparktop.graphics import numbers
-from sparktop.model.fleet import Fleet, FleetView
+from sparktop.model.fleet import Fleet, FleetView, stale_s
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.balance.band import edge_verdict
 from sparktop.panels.balance.verdict import samples_apart
@@ -17,7 +17,6 @@ from sparktop.panels.parts.rows import Row
 
 BOARD, PROMETHEUS, MEMBERS, SCRAPED = "wall", "prometheus", "members", "scraped"
 """Kinds of places with a wall: the board, a Prometheus, and the opened group of one or the other."""
-_LATE_SCRAPES = 2.5
 _MOST_KEPT = 4
 
 _kept: list[tuple[Fleet, str, Wall]] = []
@@ -121,7 +120,7 @@ def _fleet_look(view: FleetView, kind: str, name: str, chosen: View) -> Look:
     """Return how the wall of a Prometheus is shown: how old its samples are, and what limits them."""
     every = view.fleet.every_s if view.fleet else None
     age = "no sample yet" if view.age_s is None else f"newest {numbers.age(view.age_s)} old"
-    late = every is not None and view.age_s is not None and view.age_s > _LATE_SCRAPES * every
+    late = every is not None and view.age_s is not None and view.age_s > stale_s(every)
     said = age if every is None else f"every {every:g} s, {age}"
     status: Row = [(f" {said} ", "warn" if late else "muted")]
     note = view.failure.message if view.failure else (view.fleet.note or "") if view.fleet else ""
