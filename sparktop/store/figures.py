@@ -23,6 +23,8 @@ RATE_WINDOW_S = 10.0
 RATE_INTERVALS, _LEAST_RATE_S = 2.0, 2.0
 """A rate covers at least this many poll intervals, and 2 s: over less time it would depend on the timing of
 steps and polls."""
+_BETWEEN_SCRAPES = 0.75
+"""Share of that least time that is enough for scraped servers: a closer look begins between two scrapes."""
 _NEARLY = 0.9
 """Share of that least time that is enough, because polls are rarely a full interval apart."""
 SIMULATED = "+simulated"
@@ -63,7 +65,7 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
     # With slow polling a window must reach the previous sample, or there would never be a figure.
     short_s = max(RATE_WINDOW_S, MISSED_INTERVALS * interval_s)
     long_s = max(LATENCY_WINDOW_S, MISSED_INTERVALS * interval_s)
-    least_s = least_rate_s(interval_s)
+    least_s = least_rate_s(interval_s) * (1.0 if view.scrape is None else _BETWEEN_SCRAPES)
     total = {name: lane_sum(lanes, of) for name, of in _SUMMED.items()}
     rate = partial(window.rate, window_s=short_s, least_s=least_s)
     prompt, generated = prompt_counter(window), rate("generation_tokens")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sparktop.model.balance import Balance
+from sparktop.model.fleet import stale_s
 from sparktop.model.router import RouterView
 from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.panels.parts.graph import TimeAxis
-from sparktop.panels.parts.slots import held_slots
+from sparktop.panels.parts.slots import held_slots, hold_last
 from sparktop.values import dataclass
 
 _STEPS_S = (0.25, 0.3125, 0.375, 0.5, 0.625, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 10.0, 30.0)
@@ -29,6 +30,8 @@ class LoadLine:
     running: Series
     waiting: Series
     generation_tps: Series
+    held_s: float = 0.0
+    """Seconds for which a sample through a Prometheus stands for the present; 0 where a backend is polled."""
 
 
 def group_lines(balance: Balance, backends: Sequence[BackendView]) -> tuple[LoadLine, ...]:
@@ -47,14 +50,15 @@ def _lines(view: BackendView, balance: Balance) -> Iterator[tuple[str, LoadLine]
     The series hold every sample where the store keeps all samples: one point per interval would hide the
     peaks of a short swing.
     """
+    held_s = 0.0 if view.scrape is None or view.failure is not None else stale_s(view.scrape.every_s)
     if view.name != balance.lanes_of:
         kept = view.load or view.history
-        yield view.name, LoadLine(view.name, kept.running, kept.waiting, kept.generation_tps)
+        yield view.name, LoadLine(view.name, kept.running, kept.waiting, kept.generation_tps, held_s)
         return
     for lane in view.lanes:
         name, own = f"{view.name}/{lane.lane}", lane.history
         if own is not None:
-            yield name, LoadLine(f"lane {lane.lane}", own.running, own.waiting, own.generation_tps)
+            yield name, LoadLine(f"lane {lane.lane}", own.running, own.waiting, own.generation_tps, held_s)
 
 
 def strategy_of(balance: Balance, routers: Sequence[RouterView]) -> tuple[str | None, bool]:
@@ -85,6 +89,8 @@ def balance_axis(
     newest = max(ends, default=snapshot.at)
     if snapshot.at - newest >= _ABREAST * step:
         return TimeAxis(snapshot.at, step)
+    if any(line.held_s for line in lines):
+        return TimeAxis(newest, step)
     return TimeAxis(min((end for end in ends if newest - end < _ABREAST * step), default=newest), step)
 
 
@@ -94,7 +100,11 @@ def line_slots(line: LoadLine, axis: TimeAxis, width: int) -> list[list[float | 
     The time slots are those that a graph of `width` cells with this axis shows.
     """
     table = (line.running, line.waiting, line.generation_tps)
-    return held_slots(table, axis.end_slot, axis.step, 2 * width - (1 - axis.end_slot % 2))
+    slots = held_slots(table, axis.end_slot, axis.step, 2 * width - (1 - axis.end_slot % 2))
+    if line.held_s:
+        for means, series in zip(slots, table, strict=True):
+            hold_last(means, series, axis.end_slot, axis.step, line.held_s)
+    return slots
 
 
 def added(columns: Sequence[Sequence[float | None]]) -> list[float | None]:

@@ -144,17 +144,19 @@ def _as_usual(times: Sequence[float], after: int) -> bool:
     return apart < LATE * max(before, behind)
 
 
-def hold_last(means: Slots, series: Series, end_slot: int, step: float) -> None:
+def hold_last(means: Slots, series: Series, end_slot: int, step: float, held_s: float | None = None) -> None:
     """Fill the empty time slots at the end of `means` with the newest value until its next sample is due.
 
     `means` has the values of `series` by time slot, up to slot number `end_slot`. Slots that begin after the
-    next sample is overdue stay empty. Without this, series with long intervals would flicker at their end.
+    next sample is overdue, or `held_s` seconds after the newest, stay empty. Without this, series with long
+    intervals would flicker at their end.
     """
     last_at, value, usual = series.last_at, series.last, series.interval_s
     if last_at is None or value is None or usual is None:
         return
+    due_at = last_at + (LATE * usual if held_s is None else held_s)
     for age, mean in enumerate(reversed(means)):
         if mean is not None:
             return
-        if (end_slot - age) * step < last_at + LATE * usual:
+        if (end_slot - age) * step < due_at:
             means[-1 - age] = value
