@@ -17,7 +17,7 @@ from statistics import median
 from sparktop.analysis.balance.load_grid import LoadTrack
 from sparktop.analysis.balance.request_shares import request_shares
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.values import dataclass
+from sparktop.values import dataclass, replace
 
 SLOW_S = 2.2
 """Time between two samples from which on a group is judged here: slower than every 2 s."""
@@ -34,6 +34,10 @@ FEWEST_PER_BACKEND = 4.0
 _FEWEST_SAMPLES = 8
 _UNEVEN_CHI2, _UNEVEN_SHARE = 6.0, 1.1
 _STEPS_LOOKED_AT = 9
+_QUIET_S = 5.0
+"""Quick samples of a backend have ended if none is younger."""
+_THINNED = 0.5
+"""Samples are kept that are at least this share of the usual step apart."""
 _SETTLED = 0.9
 """Share of a window that must have samples."""
 
@@ -57,6 +61,42 @@ def slow_step_s(tracks: Sequence[LoadTrack]) -> float | None:
     ]
     step_s = median(steps) if steps else 0.0
     return step_s if step_s > SLOW_S else None
+
+
+def is_slow_again(tracks: Sequence[LoadTrack], now_s: float) -> bool:
+    """Return whether quick samples of a scraped group have ended at `now_s` (monotonic seconds).
+
+    So it is if a backend's newest step is too long to see a swing, or if fewer than two have recent samples.
+    """
+    sampled = [track.times_s for track in tracks if len(track.times_s)]
+    if sampled and sum(now_s - times[-1] <= _QUIET_S for times in sampled) < 2:  # noqa: PLR2004 - a balance is between two
+        return True
+    return any(times[-1] - times[-2] > SLOW_S for times in sampled if len(times) > 1)
+
+
+def thinned(track: LoadTrack, step_s: float) -> LoadTrack:
+    """Return a track without samples that follow another one in much less than `step_s` seconds.
+
+    Samples of a closer look would otherwise count for more than all others.
+    """
+    kept: list[int] = []
+    for index, time in enumerate(track.times_s):
+        if not kept or time - track.times_s[kept[-1]] >= _THINNED * step_s:
+            kept.append(index)
+    if len(kept) == len(track.times_s):
+        return track
+
+    def only_kept(values: Sequence[float] | None) -> list[float] | None:
+        return None if values is None else [values[index] for index in kept]
+
+    return replace(
+        track,
+        times_s=[track.times_s[index] for index in kept],
+        running=[track.running[index] for index in kept],
+        waiting=only_kept(track.waiting),
+        generation_tps=only_kept(track.generation_tps),
+        arrived=only_kept(track.arrived),
+    )
 
 
 def quick_since(tracks: Sequence[LoadTrack]) -> float:

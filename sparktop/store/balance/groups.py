@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from sparktop.analysis.roles import Role, reported_roles, worker_roles
+from sparktop.model.fleet import Scrape
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.load_log import LoadLog
 from sparktop.store.router import Group, RouterTrack, routers_of_groups
@@ -24,8 +25,8 @@ class Member:
     log: LoadLog
     slots: int | None = None
     prefix_hit_percent: float | None = None
-    scraped: bool = False
-    """Whether its samples come from a Prometheus, except during a closer look."""
+    scrape: Scrape | None = None
+    """The Prometheus that its samples come from, except during a closer look."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,12 +122,11 @@ def _by_role(name: str, tracks: Sequence[BackendTrack]) -> Iterator[tuple[str, S
 
 def _member(track: BackendTrack) -> Member:
     view = track.view
-    scraped = track.target.scrape is not None
-    return Member(view.name, track.load, view.slots, view.prefix_cache_hit_percent, scraped)
+    return Member(view.name, track.load, view.slots, view.prefix_cache_hit_percent, track.target.scrape)
 
 
 def _of_lanes(track: BackendTrack, within: str | None) -> JudgedGroup:
     name = track.target.name
-    scraped = track.target.scrape is not None
-    lanes = tuple(Member(f"{name}/{lane}", log, scraped=scraped) for lane, log in track.lanes.logs.items())
+    scrape = track.target.scrape
+    lanes = tuple(Member(f"{name}/{lane}", log, scrape=scrape) for lane, log in track.lanes.logs.items())
     return JudgedGroup(f"{name} lanes", lanes, (name,), lanes_of=name, within=within, role=track.role)

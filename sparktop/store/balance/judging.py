@@ -15,12 +15,21 @@ from sparktop.analysis.balance.limits import MANY, MANY_S, SKEW, STEADY
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.analysis.balance.request_shares import request_shares, weigh_requests
 from sparktop.analysis.balance.rules import ahead, requests, starved
-from sparktop.analysis.balance.slow import AGAIN_S, EVEN_S, judge_slowly, quick_since, slow_step_s
+from sparktop.analysis.balance.slow import (
+    AGAIN_S,
+    EVEN_S,
+    is_slow_again,
+    judge_slowly,
+    quick_since,
+    slow_step_s,
+    thinned,
+)
 from sparktop.analysis.balance.swings import WAYS_TO_SWING
 from sparktop.analysis.roles import Role
 from sparktop.graphics import numbers
 from sparktop.model.balance import Balance, BalanceChange, BalanceWord
 from sparktop.model.event import Event, Phase, Severity, Values
+from sparktop.model.fleet import Scrape, stale_s
 from sparktop.model.instant import Instant
 from sparktop.model.router import RouterSample
 from sparktop.store.balance.groups import JudgedGroup, Member
@@ -46,11 +55,13 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
     errors = _errors(group, counted, since)
     variation = length_variation(logs, since)
     blamed = _blamed(errors, [member.name for member in group.members], router, counted)
+    scrapes = [member.scrape for member in group.members if member.scrape is not None]
     slow_s = slow_step_s(tracks := _tracks(group, since, blamed))
+    if slow_s is None and scrapes and is_slow_again(_tracks(group, at - EVEN_S, {}), at):
+        slow_s = max(scrape.every_s for scrape in scrapes)
     if slow_s is not None:
         return _slowly(group, at, slow_s, errors, life_s)
-    scraped = any(member.scraped for member in group.members)
-    if scraped:
+    if scrapes:
         since = max(since, quick_since(tracks))  # a closer look has begun: samples before it are too seldom
         tracks = _tracks(group, since, blamed)
     load = GroupLoad(
@@ -65,7 +76,7 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
         router=group.router_name,
     )
     found = judge(load, at)
-    if _may_be_uneven(found) and not scraped:
+    if _may_be_uneven(found) and not scrapes:
         found = judge(replace(load, tracks=_tracks(group, min(since, at - MANY_S), blamed)), at)
     found = weigh_requests(found, request_shares(_arrived(group.members, found, at)))
     found = replace(
@@ -86,8 +97,18 @@ def _slowly(
     group: JudgedGroup, at: float, step_s: float, errors: Mapping[str, float], life_s: float | None
 ) -> Balance:
     """Judge a group whose samples, `step_s` seconds apart, are too seldom to see a swing."""
-    since = at - EVEN_S - AGAIN_S
-    found = judge_slowly(group.name, _tracks(group, since, {}), at, step_s, group.router_name)
+    tracks = [thinned(track, step_s) for track in _tracks(group, at - EVEN_S - AGAIN_S, {})]
+    found = judge_slowly(group.name, tracks, at, step_s, group.router_name)
+    old = [
+        scrape
+        for member, track in zip(group.members, tracks, strict=True)
+        if (scrape := _old(member, track, at))
+    ]
+    if len(old) > len(tracks) - 2:  # a balance is between two that are known
+        said = f"no new samples through {', '.join(sorted({scrape.source for scrape in old}))}"
+        found = Balance(
+            group.name, found.backends, router=found.router, sample_hz=1 / step_s, reasons=(said,)
+        )
     return replace(
         found,
         errors=errors,
@@ -96,6 +117,14 @@ def _slowly(
         lanes_of=group.lanes_of,
         within=group.within,
     )
+
+
+def _old(member: Member, track: LoadTrack, at: float) -> Scrape | None:
+    """Return where a member is read from, if its newest sample is too old to stand for `at`; else None."""
+    scrape = member.scrape
+    if scrape is None or not len(track.times_s) or at - track.times_s[-1] <= stale_s(scrape.every_s):
+        return None
+    return scrape
 
 
 def _blamed(

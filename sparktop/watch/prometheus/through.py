@@ -100,10 +100,18 @@ class Through:
             slowest_ms = max(getattr(one, "answer_ms", None) or 0.0 for one in first)
             feed.pause(names)
             await self._poll(sources, slowest_ms)
+            self._note_verdict(group)
         finally:
             self._looking = False
             feed.resume(names)
             await asyncio.gather(*(one.close() for one in sources), return_exceptions=True)
+
+    def _note_verdict(self, group: str) -> None:
+        """Keep what a closer look found as an event, because samples of a Prometheus cannot confirm it."""
+        found = next((one for one in self._store.balance.view() if one.group == group), None)
+        if found is not None:
+            message = f"closer look at {group} ended: {found.word.value}"
+            self._store.note(group, clean("; ".join((message, *found.reasons[:1])), 300))
 
     async def _poll(self, sources: Sequence[Any], slowest_ms: float) -> None:
         """Poll all sources at the same instants, as often as the slowest of them affords."""

@@ -96,6 +96,15 @@ async def test_all_servers_are_polled_and_the_feed_pauses() -> None:
     assert all(one.closed for one in scene.polled)
 
 
+async def test_the_verdict_of_a_closer_look_stays_as_an_event() -> None:
+    """After it, samples of a Prometheus are too slow to show it again."""
+    scene = Scene()
+    suspicious(scene, Balance("g", NAMES, BalanceWord.OSCILLATING, reasons=("a swing of 6 s",)))
+    scene.through.look_closer("g")
+    await asyncio.gather(*scene.tasks)
+    assert scene.notes()[-1] == "closer look at g ended: oscillating; a swing of 6 s"
+
+
 def test_a_wanted_group_is_passed_on_to_every_feed() -> None:
     """With a message for the user."""
     wanted: list[str] = []
