@@ -90,14 +90,16 @@ def header_row(
 def total_pieces(snapshot: Snapshot) -> list[Row]:
     """Return totals over all servers: token rate, prompt rate, running and waiting requests.
 
-    If not all servers answer, the number of those that do stands behind the token rate.
+    If not all servers answer, how many do stands behind the token rate.
     """
     totals = snapshot.totals
 
     def count(name: str, value: float | None, role: str) -> Row:
         return [label(f"{name} "), figure(numbers.count(value, 3), known=value is not None, role=role)]
 
-    some: Row = [label(f" of {totals.counted}")] if 0 < totals.counted < totals.watched else []
+    some: Row = (
+        [label(f" ({totals.counted} of {totals.watched})")] if 0 < totals.counted < totals.watched else []
+    )
     return [
         [*tokens_rate(totals.generation_tps, 5), *some],
         [label("prompt "), figure(numbers.rate(totals.prompt_tps, 5)), label(" tok/s")],

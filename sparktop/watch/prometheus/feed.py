@@ -221,15 +221,18 @@ class PrometheusFeed:
         changed = [one for key, one in wanted.items() if self._placed.get(key) != placed[key]]
         self._placed.update(placed)
         if changed:
-            scrape = Scrape(self.target.name, self.pace.every_s)
-            self._store.add(
-                *(
-                    BackendTarget(
-                        one.name, one.url, one.engine, placed[one.key], scrape=scrape, group=one.group
-                    )
-                    for one in changed
-                )
-            )
+            self._store.add(*map(self._as_backend, changed))
+
+    def _as_backend(self, server: FoundServer) -> BackendTarget:
+        every_s = self._finder.every_s_of(server.key) or self.pace.every_s
+        return BackendTarget(
+            server.name,
+            server.url,
+            server.engine,
+            self._placed[server.key],
+            scrape=Scrape(self.target.name, every_s),
+            group=server.group,
+        )
 
     def _own(self, servers: Iterable[FoundServer]) -> Iterator[FoundServer]:
         """Yield those servers that are not watched by other means, each with a name that is free."""

@@ -51,6 +51,11 @@ class Finder:
         known = [one.every_s for one in self.active.values() if one.every_s]
         return median(known) if known else None
 
+    def every_s_of(self, key: Key) -> float | None:
+        """Return the seconds between two scrapes of a target, by the list of targets; None if unknown."""
+        active = self.active.get(key)
+        return None if active is None else active.every_s
+
     async def find(self) -> None:
         """Search for servers and routers; a server that is down has no series, and is remembered.
 
