@@ -24,6 +24,10 @@ RECENT_S = 300.0
 """Snapshots of the last 5 minutes are kept one a second."""
 KEPT_S = 1800.0
 """Older ones are kept one in `SPARSE_S`, up to this age."""
+MANY_SOURCES = 256
+"""Of more sources those of the last `KEPT_MANY_S` are kept, because they keep what their graphs show: 0.1 MB
+for each server and 15 minutes. The flight recorder goes back farther."""
+KEPT_MANY_S = 600.0
 SPARSE_S = 5.0
 FEW_SOURCES = 6
 """Of more sources each snapshot is compressed when the next one comes, and all are equally far apart."""
@@ -48,6 +52,8 @@ def picture_of(snapshot: Snapshot, band: Callable[[], Band]) -> Picture:
 class Past:
     """Keeps the pictures of about the last half hour: one per second of the last minutes, fewer before.
 
+    Of more than `MANY_SOURCES`, those of the last 10 minutes.
+
     All but those of the last minutes are compressed, and read when one of them is shown. With more than
     `FEW_SOURCES` all but the newest are, and with many sources they are farther apart, so that they take
     about `BUDGET_BYTES` at most.
@@ -62,6 +68,7 @@ class Past:
         self._events: dict[tuple[datetime, str, str], Event] = {}
         self._least_apart_s = 1.0
         """Seconds between two pictures, so that those of many sources stay within the budget."""
+        self._kept_s = KEPT_S
 
     def __len__(self) -> int:
         return len(self.stamps)
@@ -115,6 +122,7 @@ class Past:
         """
         sources = len(snapshot.backends) + len(snapshot.nodes) + len(snapshot.routers)
         self._least_apart_s = max(1.0, KEPT_S * SOURCE_BYTES * sources / BUDGET_BYTES)
+        self._kept_s = KEPT_S if sources <= MANY_SOURCES else KEPT_MANY_S
         newest = self.newest
         if newest is not None and not self._is_later(newest, snapshot.at, 1.0):
             return
@@ -144,7 +152,7 @@ class Past:
                     last = picture
             if kept:
                 self._sparse.append(Chapter(kept))
-        while self._sparse and self._sparse[0].stamps[-1].at < at - KEPT_S:
+        while self._sparse and self._sparse[0].stamps[-1].at < at - self._kept_s:
             self._sparse.popleft()
 
     def _collect(self, snapshot: Snapshot) -> None:

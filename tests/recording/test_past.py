@@ -7,7 +7,14 @@ from itertools import pairwise
 
 from sparktop.model.event import Event, Severity
 from sparktop.model.snapshot import BackendView, Snapshot
-from sparktop.recording.past import BUDGET_BYTES, FEW_SOURCES, SOURCE_BYTES, Past
+from sparktop.recording.past import (
+    BUDGET_BYTES,
+    FEW_SOURCES,
+    KEPT_MANY_S,
+    MANY_SOURCES,
+    SOURCE_BYTES,
+    Past,
+)
 from tests.recording.conftest import instant
 
 
@@ -61,6 +68,15 @@ def test_many_sources_are_kept_farther_apart() -> None:
     assert picture is not None
     assert 990 < picture.at <= 1000.0
     assert len(picture.snapshot.backends) == 128
+
+
+def test_a_fleet_goes_back_ten_minutes() -> None:
+    """Of so many servers only the newest pictures are kept, and the first one is not older than they need."""
+    past = filled(1500, backends=MANY_SOURCES + 1)
+    oldest, newest = past.oldest, past.newest
+    assert oldest is not None
+    assert newest is not None
+    assert KEPT_MANY_S - 30 < newest.at - oldest.at <= KEPT_MANY_S + 1
 
 
 def test_sources_that_are_found_later_change_no_order() -> None:
