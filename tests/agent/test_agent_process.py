@@ -192,7 +192,9 @@ def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
     with running(tmp_path) as agent:
         code, _, err = ran(tmp_path, "--listen", f"127.0.0.1:{agent.port}")
     assert code == 2
-    assert err == f"sparktop: --listen 127.0.0.1:{agent.port}: address already in use\n"
+    place = f"--listen 127.0.0.1:{agent.port}"
+    remedy = "choose another port, or end what listens there"
+    assert err == f"sparktop: {place}: address already in use: {remedy}\n"
 
 
 def test_it_loads_no_screen(tmp_path: Path) -> None:
