@@ -26,7 +26,7 @@ from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, RouterT
 from sparktop.model.text import clean
 from sparktop.store import SourceKey, SourceKind, Store
 from sparktop.watch.memory_fall import MemoryWatch
-from sparktop.watch.own_cost import SELF_EVERY_S, keep_pauses_short, measure_self
+from sparktop.watch.own_cost import SELF_EVERY_S, maintain_memory, measure_self
 from sparktop.watch.past_starts import keep_starts
 from sparktop.watch.prometheus.through import Through
 from sparktop.watch.ranks import RankAsker
@@ -149,7 +149,7 @@ class Monitor:
         self._poll_nodes("nodes", watch.nodes)
         self._poll_routers("routers", watch.routers)
         self._spawn(self._judge())
-        for keep in (measure_self, keep_starts, keep_pauses_short):
+        for keep in (measure_self, keep_starts, maintain_memory):
             self._spawn(keep(self._store, self._sleep))
         if watch.events.hook or watch.events.webhook:
             from sparktop.events.delivery import deliver  # late: most starts need none of it

@@ -59,7 +59,7 @@ def return_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-async def keep_pauses_short(store: Store, sleep: Callable[[float], Awaitable[object]]) -> None:
+async def maintain_memory(store: Store, sleep: Callable[[float], Awaitable[object]]) -> None:
     """Return freed memory each minute; with many sources also collect garbage then, and rarely between."""
     usual = gc.get_threshold()
     try:

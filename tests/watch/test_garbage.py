@@ -9,7 +9,7 @@ import pytest
 
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.store import Store
-from sparktop.watch.own_cost import COLLECT_EVERY_S, MANY, keep_pauses_short
+from sparktop.watch.own_cost import COLLECT_EVERY_S, MANY, maintain_memory
 
 
 @pytest.mark.parametrize("count", [2, MANY])
@@ -34,7 +34,7 @@ async def test_garbage_of_many_sources_is_collected_by_the_clock(count: int) -> 
     gc.callbacks.append(note)
     try:
         with pytest.raises(asyncio.CancelledError):
-            await keep_pauses_short(store, sleep)
+            await maintain_memory(store, sleep)
     finally:
         gc.callbacks.remove(note)
     assert waits == 16 * [COLLECT_EVERY_S]

@@ -36,7 +36,7 @@ _COMMAND = f'case "$c" in "~/"*) c="$HOME/${{c#??}}";; esac; {_PATH}'
 _PYTHON_FLAGS = "-I -S -B"
 """No settings of the user, no packages, and no compiled copies of modules: nothing is written."""
 START_S = 15
-"""Seconds that a Python may take to start; ours end later, so that the reason is told."""
+"""Seconds that a Python may take to start; ours end later, so that the message names this cause."""
 _BOUND = f"timeout -k 1 {START_S}"
 """Ends a command that hangs, which no end of the connection would reach. Older busybox has other options."""
 _NEWER = ("python3.14", "python3.13", "python3.12", "python3.11", "python3.10")

@@ -46,7 +46,7 @@ class RemoteProcess:
 
 
 def has_ended(pid: int) -> bool:
-    """Return whether a process ends within a deadline, be it that nobody asks for its exit status."""
+    """Return whether a process ends within a deadline, even if no parent reads its exit status."""
     try:
         held = os.pidfd_open(pid)
     except ProcessLookupError:
