@@ -7,6 +7,7 @@ from collections import Counter
 
 from sparktop.model.balance import Balance, BalanceWord, leading
 from sparktop.model.event import Alert, Severity
+from sparktop.model.failure import FailureKind
 from sparktop.model.snapshot import BackendState, BackendView, Snapshot
 from sparktop.values import dataclass
 
@@ -213,12 +214,13 @@ def _is_settled(balance: Balance) -> bool:
 
 
 def _silent(snapshot: Snapshot) -> Verdict | None:
-    """Return the verdict where a server or machine does not answer, loads or stands still; else None."""
+    """Return the verdict where a server or machine does not answer, is stale, loads or stands still."""
     loads = [view for view in snapshot.backends if view.state is BackendState.LOADING]
-    failed = [view.name for view in snapshot.backends if view.failure is not None and view not in loads]
-    failed += [view.name for view in snapshot.nodes if view.failure is not None]
+    failed = [(view.name, view.failure) for view in snapshot.backends if view not in loads and view.failure]
+    failed += [(view.name, view.failure) for view in snapshot.nodes if view.failure]
     if failed:
-        said = f"{failed[0]} does not answer"
+        name, failure = failed[0]
+        said = f"{name} {'is stale' if failure.kind is FailureKind.LATE else 'does not answer'}"
         return Verdict(Severity.INFO, said, said, key="e")
     if not loads:
         return _still(snapshot)

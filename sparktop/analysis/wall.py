@@ -12,6 +12,7 @@ from operator import itemgetter
 from sparktop.analysis.speed_state import IDLE_PERCENT
 from sparktop.analysis.state import scraped_state
 from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.failure import FailureKind
 from sparktop.model.fleet import Fleet, FleetNode, FleetServer, stale_s
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.values import dataclass
@@ -271,14 +272,16 @@ def _alerted(snapshot: Snapshot) -> dict[str, frozenset[str]]:
 
 def node_of(view: NodeView, alerts: frozenset[str] = frozenset()) -> FleetNode:
     """Return a machine that is watched directly as a machine on a wall; `alerts` are the kinds that hold."""
-    sample = view.sample
+    sample, failure = view.sample, view.failure
+    if failure is not None and failure.kind is FailureKind.LATE:  # its Prometheus is not at fault alone
+        return FleetNode(view.name, None if sample is None else sample.at)
     if sample is None:
-        return FleetNode(view.name, down=view.failure is not None, state=_node_state(view, None, alerts))
+        return FleetNode(view.name, down=failure is not None, state=_node_state(view, None, alerts))
     use = _mean([gpu.utilization_percent for gpu in sample.gpus])
     return FleetNode(
         view.name,
         at=sample.at,
-        down=view.failure is not None,
+        down=failure is not None,
         state=_node_state(view, use, alerts),
         gpus=len(sample.gpus),
         gpu_percent=use,

@@ -25,6 +25,7 @@ from sparktop.store.node.track import NodeTrack
 from sparktop.store.router import Group, RouterTrack, group_names
 from sparktop.values import replace
 
+_STALE = "its figures are stale"
 Track = BackendTrack | NodeTrack | RouterTrack | FleetTrack
 
 
@@ -132,26 +133,35 @@ class Tracks:
         return {name: group for name, group in known.items() if group is not None}
 
     def note_stale(self, alerts: AlertBook, instant: Instant) -> None:
-        """Record a failure of each backend whose newest sample through a Prometheus is old by now.
+        """Record a failure of each backend and node whose newest sample through a Prometheus is old by now.
 
-        Its alerts end, and it gets none: where the Prometheus fails, that has one for all of its backends.
+        Its alerts end, and it gets none: where the Prometheus fails, that has one for all that it scrapes.
         """
-        for name, track in self.backends.items():
-            scrape, good_at = track.target.scrape, track.health.good_at
-            if scrape is None or good_at is None or instant.at - good_at <= stale_s(scrape.every_s):
-                continue
-            known = track.health.failure
-            if known is not None and known.kind is not FailureKind.LATE:
-                continue
-            message = f"no new sample through {scrape.source}"
-            fleet = self.fleets.get(scrape.source)
-            failed = None if fleet is None else fleet.health.failure
-            if failed is not None and failed.kind is not FailureKind.LATE:
-                message = f"{message}: {failed.message}"
-            if known is None or known.message != message:
-                at = good_at + stale_s(scrape.every_s)  # a gap now would hide samples that come late
-                track.accept_failure(Failure(FailureKind.LATE, message, at), instant.wall, None)
-                alerts.clear_source(SourceKey.backend(name), instant, "its figures are stale")
+        for name, backend in self.backends.items():
+            if self._becomes_stale(backend, instant):
+                alerts.clear_source(SourceKey.backend(name), instant, _STALE)
+        for name, node in self.nodes.items():
+            if self._becomes_stale(node, instant):
+                alerts.clear_source(SourceKey.node(name), instant, _STALE)
+
+    def _becomes_stale(self, track: BackendTrack | NodeTrack, instant: Instant) -> bool:
+        """Record a failure if the newest sample is old and that is not known; return whether it was."""
+        scrape, good_at = track.target.scrape, track.health.good_at
+        if scrape is None or good_at is None or instant.at - good_at <= stale_s(scrape.every_s):
+            return False
+        known = track.health.failure
+        if known is not None and known.kind is not FailureKind.LATE:
+            return False
+        message = f"no new sample through {scrape.source}"
+        fleet = self.fleets.get(scrape.source)
+        failed = None if fleet is None else fleet.health.failure
+        if failed is not None and failed.kind is not FailureKind.LATE:
+            message = f"{message}: {failed.message}"
+        if known is not None and known.message == message:
+            return False
+        at = good_at + stale_s(scrape.every_s)  # a gap now would hide samples that come late
+        track.accept_failure(Failure(FailureKind.LATE, message, at), instant.wall, None)
+        return True
 
     def begin_own_load(self, names: Iterable[str]) -> None:
         """Record that a sweep of this program loads the backends among `names`."""

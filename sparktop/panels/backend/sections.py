@@ -25,7 +25,7 @@ from sparktop.panels.parts.figures import (
     share_role,
 )
 from sparktop.panels.parts.roles import alarm, wait_role
-from sparktop.panels.parts.rows import Row
+from sparktop.panels.parts.rows import Row, in_role
 from sparktop.panels.parts.sections import (
     VALUE_WIDTH,
     WIDE_FACTS,
@@ -338,7 +338,7 @@ def _node(name: str, node: NodeView | None, width: int) -> Row:
         *_short(power, 6, " W"),
         *_short(heat, 5, " °C"),
     ]
-    return row if node.failure is None else [*row, (" stale", "warn")]
+    return row if node.failure is None else [*in_role(row, "stale"), (" stale", "warn")]
 
 
 def _short(value: float | None, width: int, unit: str) -> Row:

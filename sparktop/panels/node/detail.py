@@ -20,7 +20,7 @@ from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.graph_grid import Graph
 from sparktop.panels.parts.roles import state_role
 from sparktop.panels.parts.rows import Row, in_role, row_width, spread_row
-from sparktop.panels.parts.scraped import read_by
+from sparktop.panels.parts.scraped import failure_role, has_failed, is_stale, read_by
 from sparktop.panels.parts.sentences import wrapped
 
 _EMPTY = NodeSample(at=0.0)
@@ -69,14 +69,14 @@ def drawn_node_detail(
     processes_at = 1 + len(rows) - len(detail.foot)
     if view.failure is not None or view.sample is None:
         # The rows after the first are the failure, which is current: it must not look stale.
-        roles = ["stale", *["bad"] * len(trouble), *["stale"] * len(rows)]
+        roles = ["stale", *[failure_role(view)] * len(trouble), *["stale"] * len(rows)]
         rows = [in_role(row, role) for row, role in zip(rows, roles, strict=False)]
     driver: Row = [label(f" driver {view.identity.driver} ")] if view.identity.driver else []
     framed_rows = framed(
         rows,
         width,
         max(height, len(rows) + 2),
-        role=frame_role("node", selected=selected, failed=view.failure is not None),
+        role=frame_role("node", selected=selected, failed=has_failed(view)),
         title=name_tab("node", view.name),
         state=state_run(view),
         about=about(view),
@@ -92,7 +92,8 @@ def _trouble(view: NodeView, width: int) -> list[Row]:
     if view.failure is None:
         return []
     age = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
-    return [[(line, "bad")] for line in wrapped(f"✖ {view.failure.message}{age}", width)]
+    said = f"{'…' if is_stale(view) else '✖'} {view.failure.message}{age}"
+    return [[(line, failure_role(view))] for line in wrapped(said, width)]
 
 
 def _speed(view: NodeView) -> Row:

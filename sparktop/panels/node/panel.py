@@ -32,7 +32,7 @@ from sparktop.panels.parts.gpu_figures import (
 )
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow, area_rows, caption
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role, row_width
-from sparktop.panels.parts.scraped import read_by
+from sparktop.panels.parts.scraped import failure_role, has_failed, is_stale, read_by
 
 _EMPTY = NodeSample(at=0.0)
 _GIB = 2**30
@@ -337,7 +337,7 @@ def footnote(view: NodeView) -> Row:
     """Return the text of the frame's lower edge: failure, lost GPUs, why a GPU is slow, or the system."""
     if view.failure is not None:
         since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
-        return [(f" ✖{since}: {view.failure.message} ", "bad")]
+        return [(f" {'…' if is_stale(view) else '✖'}{since}: {view.failure.message} ", failure_role(view))]
     if view.gpus_lost:
         return [(f" ✖ {'; '.join(f'{gpu.label}: {gpu.reason}' for gpu in view.gpus_lost)} ", "bad")]
     if view.speed.cause is not None:
@@ -369,7 +369,7 @@ def node_panel(
         rows,
         width,
         height,
-        role=frame_role("node", selected=selected, failed=view.failure is not None),
+        role=frame_role("node", selected=selected, failed=has_failed(view)),
         title=name_tab("node", view.name),
         state=state_run(view),
         about=about(view),
@@ -383,7 +383,7 @@ def node_panel(
 def state_run(view: NodeView) -> Run:
     """Return the state of a node in a word or two: no answer, lost GPUs, or the speed of its GPUs."""
     if view.failure is not None:
-        return "no answer", "bad"
+        return "stale" if is_stale(view) else "no answer", failure_role(view)
     if view.gpus_lost:
         return lost_run(view.gpus_lost)
     if view.sample is None:

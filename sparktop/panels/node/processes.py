@@ -13,6 +13,7 @@ from sparktop.model.workload import Workload, Workloads
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.frame import frame_role, framed, hot, name_tab, tab
 from sparktop.panels.parts.rows import Row, Run, fit_row, merged
+from sparktop.panels.parts.scraped import has_failed
 from sparktop.panels.parts.sections import heading
 from sparktop.values import dataclass
 
@@ -326,7 +327,7 @@ def process_panel(
         rows.append([label(f"{'':{_PID + 1}}{_missing(view, order)}")])
     rows = [[(" ", "text"), *row] for row in rows]
     where = f" {first + 1}–{first + len(shown)} of {len(lines)} " if len(shown) < len(lines) else ""
-    role = frame_role("node", selected=selected, failed=view.failure is not None)
+    role = frame_role("node", selected=selected, failed=has_failed(view))
     framed_rows = framed(
         rows,
         width,

@@ -12,6 +12,7 @@ from sparktop.panels.parts.figures import LIVE, bar_runs, figure, label, share_r
 from sparktop.panels.parts.gpu_figures import lost_run, margin_of, margin_role, speed_role
 from sparktop.panels.parts.graph import TimeWindow, area_rows, caption
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
+from sparktop.panels.parts.scraped import failure_role, is_stale
 
 _NAME = 8
 _BAR, _LONG_BAR = 5, 9
@@ -59,7 +60,7 @@ def node_entry(
     ]
     if view.failure is None and view.sample is not None:
         return rows
-    roles = ["bad" if view.failure is not None else "stale", *("stale" for _ in rows)]
+    roles = [failure_role(view) if view.failure is not None else "stale", *("stale" for _ in rows)]
     return [[row[0], *in_role(row[1:], role)] for row, role in zip(rows, roles, strict=False)]
 
 
@@ -78,7 +79,7 @@ _QUIET_SPEEDS = frozenset({"unknown", "idle", "normal"})
 def short_node(view: NodeView, width: int, *, selected: bool = False) -> Row:
     """Return a node in `width` cells, for lists with several columns."""
     row = fit_row([mark(selected=selected), *node_line(view, width - 1)], width)
-    return row if view.failure is None else [row[0], *in_role(row[1:], "bad")]
+    return row if view.failure is None else [row[0], *in_role(row[1:], failure_role(view))]
 
 
 def node_line(view: NodeView, width: int) -> Row:
@@ -88,10 +89,11 @@ def node_line(view: NodeView, width: int) -> Row:
     """
     row: Row = [(fit_name(view.name, _NAME), "title"), (" ", "text")]
     if view.failure is not None:
-        choices = (f"✖ {view.failure.message}", "✖ no answer", "no answer")
+        sign, word = ("…", "stale") if is_stale(view) else ("✖", "no answer")
+        choices = (f"{sign} {view.failure.message}", f"{sign} {word}", word)
         room = width - _NAME - 1
         said = next((words for words in choices if cell_width(words) <= room), choices[-1])
-        return fit_row([*row, (said, "bad")], width)
+        return fit_row([*row, (said, failure_role(view))], width)
     if view.sample is None:
         return fit_row([*row, label("connecting")], width)
     room = width - _NAME - 1

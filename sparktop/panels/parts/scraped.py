@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sparktop.graphics import numbers
+from sparktop.model.failure import FailureKind
 from sparktop.model.fleet import Scrape, stale_s
 from sparktop.model.snapshot import NodeView
 from sparktop.panels.parts.figures import label
@@ -14,6 +15,21 @@ def scraped(scrape: Scrape, age_s: float | None) -> Row:
     old = "no sample yet" if age_s is None else f"{numbers.age(age_s)} old"
     late = age_s is not None and age_s > stale_s(scrape.every_s)
     return [(f" {scrape.source} every {scrape.every_s:g} s, {old} ", "warn" if late else "muted")]
+
+
+def is_stale(view: NodeView) -> bool:
+    """Return whether the newest sample of a node through a Prometheus is old."""
+    return view.failure is not None and view.failure.kind is FailureKind.LATE
+
+
+def has_failed(view: NodeView) -> bool:
+    """Return whether a node does not answer, except where it is not asked itself."""
+    return view.failure is not None and not is_stale(view)
+
+
+def failure_role(view: NodeView) -> str:
+    """Return the role of a node's failure: a node whose Prometheus fails is not at fault."""
+    return "warn" if is_stale(view) else "bad"
 
 
 def read_by(view: NodeView, *more: str | None) -> Row:

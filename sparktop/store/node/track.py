@@ -21,7 +21,7 @@ from sparktop.analysis.speed_state import (
     with_steps,
     worst,
 )
-from sparktop.model.failure import Failure
+from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import MemoryReading, MemorySample, NodeIdentity, NodeSample
 from sparktop.model.series import LATE, HistoryTable
 from sparktop.model.snapshot import EngineProcess, Headroom, NodeHistory, NodeView, SpeedState
@@ -97,7 +97,8 @@ class NodeTrack:
     def accept_failure(self, failure: Failure, now: datetime, took_ms: float | None) -> None:
         """Record a failed poll: add a gap to the histories, but keep the last sample in the view.
 
-        Once the node is down, drop what was derived from old samples (speed state, headroom, throttling).
+        Once the node is down or its newest sample old, drop what was derived from its samples (speed state,
+        headroom, throttling).
         """
         self.took_ms = took_ms
         self.health.bad(failure, now)
@@ -109,14 +110,15 @@ class NodeTrack:
             failing_since=self.health.failing_since,
             history=NodeHistory(**self._histories.series()),
         )
-        if self.health.down and self._trend_at is not None:
+        old = failure.kind is FailureKind.LATE
+        if (self.health.down or old) and self._trend_at is not None:
             # Old judgements are dropped: a countdown that stands still would be believed.
             self._paces.clear()
             self._minute.clear()
             self._trend = self._trend_at = None
             self._fall, self.limit_in_s = Fall(), math.inf
             self.throttled, self.steps = None, ()
-            lost = SpeedState(UNKNOWN, "it does not answer")
+            lost = SpeedState(UNKNOWN, "its newest sample is old" if old else "it does not answer")
             self.view = replace(self.view, speed=lost, headroom=Headroom(), throttled_percent={})
 
     def accept_sample(self, sample: NodeSample, took_ms: float | None, interval_s: float) -> bool:

@@ -1,0 +1,116 @@
+"""Machines read through a Prometheus that has died: no figure of theirs looks current anywhere."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sparktop.analysis.verdict import verdict
+from sparktop.analysis.wall import wall_of
+from sparktop.demo.gb10 import Machine, node_sample
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.fleet import Scrape
+from sparktop.model.snapshot import Snapshot
+from sparktop.model.targets import NodeTarget, PrometheusTarget, Watch
+from sparktop.panels.board.flat import flatten
+from sparktop.panels.board.scene import PanelKey, Scene
+from sparktop.panels.node.table import node_line, short_node
+from sparktop.panels.parts.rows import Row
+from sparktop.report.json_snapshot import to_json
+from sparktop.report.text_snapshot import render
+from sparktop.store import SourceKey, Store
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+EVERY_S, STALE_S = 15.0, 37.5
+REFUSED = "http://p:9090: nothing listens there"
+NODE, MAIN = SourceKey.node("spark-1"), SourceKey.prometheus("main")
+CURRENT = frozenset({"text", "good", "live", "gpu", "memory", "cpu", "generation", "prompt"})
+
+
+class Watched:
+    """A store with a machine through a Prometheus that answered until 30 s, and fails from then on."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        watch = Watch(
+            nodes=(NodeTarget("spark-1", "prometheus", scrape=Scrape("main", EVERY_S)),),
+            prometheus=(PrometheusTarget("main", "http://p:9090"),),
+            source="test",
+        )
+        self.store = Store(watch, clock=lambda: self.at, now=lambda: EPOCH + timedelta(seconds=self.at))
+        for at in (0.0, 15.0, 30.0):
+            self.sample(at)
+
+    def sample(self, at: float) -> None:
+        """Deliver a sample of `at` seconds."""
+        self.at = max(self.at, at)
+        self.store.accept(NODE, replace(node_sample(at, 1.0, Machine()), at=at), 1.0)
+        self.store.judge()
+
+    def fail_until(self, at: float) -> Snapshot:
+        """Let the Prometheus fail each second; return the picture at `at`."""
+        while self.at < at:
+            self.at += 1.0
+            self.store.accept(MAIN, Failure(FailureKind.REFUSED, REFUSED, self.at))
+            self.store.judge()
+        return self.store.snapshot()
+
+
+@pytest.fixture
+def stale() -> Snapshot:
+    """Return the picture when the newest sample has just become too old."""
+    return Watched().fail_until(30 + STALE_S + 1)
+
+
+def drawn(shown: Snapshot, zoomed: PanelKey | None = None) -> list[Row]:
+    """Return the board of 80×24."""
+    scene = Scene(shown, 80, 22, zoomed=zoomed)
+    return flatten(scene.draw(), 80, scene.layout.height)
+
+
+def bright(rows: list[Row]) -> str:
+    """Return the digits in roles of figures that are current."""
+    runs = (text for row in rows for text, role in row if role.partition(".")[0] in CURRENT)
+    return "".join(digit for text in runs for digit in text if digit.isdigit())
+
+
+def test_a_machine_is_stale_as_soon_as_its_server_would_be() -> None:
+    """Its failure is named, its alerts end, what was derived of its samples is unknown, until the next."""
+    watched = Watched()
+    assert watched.fail_until(67.0).nodes[0].ok
+    shown = watched.fail_until(68.0)
+    (node,) = shown.nodes
+    assert node.failure is not None
+    assert node.failure.message == f"no new sample through main: {REFUSED}"
+    assert (node.speed.word, node.headroom.slope_bytes_per_s, node.throttled_percent) == ("unknown", None, {})
+    assert [alert.subject for alert in shown.alerts] == ["main"]
+    assert verdict(replace(shown, alerts=())).words == "spark-1 is stale"
+    watched.sample(69.0)
+    assert watched.store.snapshot().nodes[0].ok
+
+
+def test_no_figure_is_bright(stale: Snapshot) -> None:
+    """Neither on the board of 80×24, nor on the machine's page, nor in lists; "stale" is no red failure."""
+    fresh = Watched().fail_until(31.0)
+    assert bright(drawn(fresh))
+    page = PanelKey("node", "spark-1")
+    for rows in (drawn(stale), drawn(stale, page)):
+        text = "\n".join(part for row in rows for part, _ in row)
+        assert "stale" in text
+        assert "no new sample through main" in text
+        assert not bright([row for row in rows if "╭" not in row[0][0]])
+    lines = [node_line(stale.nodes[0], 60), short_node(stale.nodes[0], 30)]
+    assert {role for line in lines for text, role in line if "…" in text or "stale" in text} == {"warn"}
+
+
+def test_no_figure_is_in_reports_or_on_the_wall(stale: Snapshot) -> None:
+    """Null in JSON, a dash in text, unknown on a wall."""
+    found = json.loads(json.dumps(to_json(stale)))["nodes"][0]
+    assert (found["ok"], found["gpus"], found["memory"]["used_bytes"]) == (False, [], None)
+    line = next(line for line in render(stale, 120).splitlines() if line.startswith("spark-1"))
+    assert not any(digit.isdigit() for digit in line.removeprefix("spark-1"))
+    (node,) = wall_of(stale).nodes
+    assert (node.state, node.down, node.gpu_percent, node.power_w) == ("unknown", False, None, None)
