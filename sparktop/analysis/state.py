@@ -7,6 +7,8 @@ reader never sees "queueing" beside 0 waiting, or "idle" beside a token rate, wi
 
 from __future__ import annotations
 
+import math
+
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import FleetServer
 from sparktop.model.limit import Limit, LimitKind
@@ -105,13 +107,16 @@ def backend_state(load: LoadFigures, thresholds: StateThresholds) -> JudgedState
     return judged if load.progress is None else _standing(load.progress, judged)
 
 
-def scraped_state(server: FleetServer) -> BackendState:
+def scraped_state(server: FleetServer, late_at: float = -math.inf) -> BackendState:
     """Return the state of a server on the wall of a Prometheus, by the rules of one that is polled.
 
-    Its newest gauges decide, beside preemptions since the scrape before.
+    Its newest gauges decide, beside preemptions since the scrape before; those of scrapes before `late_at`
+    (monotonic seconds) are stale.
     """
     if server.down:
         return BackendState.UNREACHABLE
+    if server.at is not None and server.at < late_at:
+        return BackendState.STALE
     load = LoadFigures(
         seen=True,
         preemptions=server.preemptions_per_s,

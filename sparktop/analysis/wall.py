@@ -182,8 +182,8 @@ def wall_of(snapshot: Snapshot, words: str = "") -> Wall:
 
 def wall_of_fleet(fleet: Fleet, words: str = "") -> Wall:
     """Return the wall of all servers and machines that a Prometheus scrapes, filtered by `words`."""
-    late_at = fleet.at - stale_s(fleet.every_s)
-    found = [Stated(one, _fleet_state(one, late_at)) for one in fleet.servers]
+    late_at = fleet.late_at
+    found = [Stated(one, scraped_state(one, late_at).value) for one in fleet.servers]
     kept = _matching(found, words)
     nodes = _nodes(fleet.nodes, words)
     return Wall(_groups(kept, {}, {}), nodes, len(found), len(fleet.nodes), _tops(kept))
@@ -252,11 +252,6 @@ def _view_state(view: BackendView, late_s: float) -> str:
         late_s = stale_s(view.scrape.every_s)
     late = view.failure is None and view.age_s is not None and view.age_s > late_s
     return STALE if late else view.state.value
-
-
-def _fleet_state(server: FleetServer, late_at: float) -> str:
-    late = not server.down and server.at is not None and server.at < late_at
-    return STALE if late else scraped_state(server).value
 
 
 def _alerted(snapshot: Snapshot) -> dict[str, frozenset[str]]:

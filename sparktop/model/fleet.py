@@ -140,6 +140,11 @@ class Fleet:
     nodes: tuple[FleetNode, ...] = ()
     """The machines of these servers, and others with GPUs."""
 
+    @property
+    def late_at(self) -> float:
+        """Monotonic seconds; the figures of earlier scrapes are stale."""
+        return self.at - stale_s(self.every_s)
+
 
 @dataclass(frozen=True, slots=True)
 class FleetView:

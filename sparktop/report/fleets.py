@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from sparktop.analysis.state import scraped_state
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.fleet import FleetNode, FleetServer, FleetView
+from sparktop.model.fleet import Fleet, FleetNode, FleetServer, FleetView
+from sparktop.model.snapshot import BackendState
 from sparktop.report import cell
 from sparktop.report.table import Column, Kind, Table
 from sparktop.report.text_table import TextRow
@@ -40,7 +41,7 @@ def fleets_json(views: Sequence[FleetView], at: float) -> list[dict[str, object]
             "scrape_s": view.fleet.every_s if view.fleet else None,
             "answer_ms": view.fleet.answer_ms if view.fleet else None,
             "note": view.fleet.note if view.fleet else None,
-            "servers": [_server(one, at) for one in _servers(view)],
+            "servers": _servers_json(view.fleet, at) if view.fleet else [],
             "nodes": [_node(one, at) for one in (view.fleet.nodes if view.fleet else ())],
         }
         for view in views
@@ -65,12 +66,17 @@ def _node(one: FleetNode, now: float) -> dict[str, object]:
     }
 
 
-def _server(one: FleetServer, now: float) -> dict[str, object]:
+def _servers_json(fleet: Fleet, now: float) -> list[dict[str, object]]:
+    late_at = fleet.late_at
+    return [_server(one, now, scraped_state(one, late_at)) for one in fleet.servers]
+
+
+def _server(one: FleetServer, now: float, state: BackendState) -> dict[str, object]:
     return {
         "name": one.name,
         "url": one.url,
         "group": one.group,
-        "state": scraped_state(one).value,
+        "state": state.value,
         "age_s": None if one.at is None else max(0.0, now - one.at),
         "running": one.running,
         "waiting": one.waiting,

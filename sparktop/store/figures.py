@@ -279,16 +279,18 @@ def _place(url: str) -> object:
 def totals(backends: Iterable[BackendView], fleets: Iterable[FleetView] = ()) -> Totals:
     """Return the sums over the servers that answer, each once; a sum is None if none reports its value.
 
-    A server on the wall of a Prometheus counts with the figures that the wall shows.
+    A server on the wall of a Prometheus counts with the figures that the wall shows, unless they are stale.
     """
     scraped = {
-        _place(one.url): one
+        _place(one.url): (one, view.fleet.late_at)
         for view in fleets
         if view.ok and view.fleet is not None
         for one in view.fleet.servers
     }
     others = [view for view in backends if not scraped or _place(view.url) not in scraped]
-    answering: list[FleetServer | BackendView] = [one for one in scraped.values() if not one.down]
+    answering: list[FleetServer | BackendView] = [
+        one for one, late_at in scraped.values() if not one.down and one.at is not None and one.at >= late_at
+    ]
     answering += [view for view in others if view.ok]
 
     def total(values: Iterable[float | None]) -> float | None:

@@ -48,7 +48,7 @@ class FleetTrack:
 
 def _current(fleet: Fleet) -> Fleet:
     """Return an answer without the figures of servers whose newest scrape is too old."""
-    late_at = fleet.at - stale_s(fleet.every_s)
+    late_at = fleet.late_at
     if all(one.at is None or one.at >= late_at for one in fleet.servers):
         return fleet
     servers = (
