@@ -38,7 +38,7 @@ _STOPPED = {
     Progress.STUCK: BackendState.STUCK,
 }
 """The state of a backend by what is known of its standstill."""
-_USUAL = StateThresholds()
+USUAL = StateThresholds()
 _AT_REST = {BackendState.BORED, BackendState.IDLE}
 """States that an engine in a long step does not have: it is busy."""
 
@@ -107,7 +107,9 @@ def backend_state(load: LoadFigures, thresholds: StateThresholds) -> JudgedState
     return judged if load.progress is None else _standing(load.progress, judged)
 
 
-def scraped_state(server: FleetServer, late_at: float = -math.inf) -> BackendState:
+def scraped_state(
+    server: FleetServer, late_at: float = -math.inf, thresholds: StateThresholds = USUAL
+) -> BackendState:
     """Return the state of a server on the wall of a Prometheus, by the rules of one that is polled.
 
     Its newest gauges decide, beside preemptions since the scrape before; those of scrapes before `late_at`
@@ -126,7 +128,7 @@ def scraped_state(server: FleetServer, late_at: float = -math.inf) -> BackendSta
         running=server.running,
         tokens_moved=any((server.generation_tps, server.prompt_tps)),
     )
-    return backend_state(load, _USUAL).state
+    return backend_state(load, thresholds).state
 
 
 def _standing(progress: ProgressView, judged: JudgedState) -> JudgedState:

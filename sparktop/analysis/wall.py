@@ -10,11 +10,12 @@ from heapq import nlargest
 from operator import itemgetter
 
 from sparktop.analysis.speed_state import IDLE_PERCENT
-from sparktop.analysis.state import scraped_state
+from sparktop.analysis.state import USUAL, scraped_state
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.failure import FailureKind
 from sparktop.model.fleet import Fleet, FleetNode, FleetServer, stale_s
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
+from sparktop.model.targets import StateThresholds
 from sparktop.values import dataclass
 
 Server = FleetServer | BackendView
@@ -180,10 +181,10 @@ def wall_of(snapshot: Snapshot, words: str = "") -> Wall:
     return Wall(groups, _nodes(nodes, words), len(found), len(nodes), _tops(kept))
 
 
-def wall_of_fleet(fleet: Fleet, words: str = "") -> Wall:
+def wall_of_fleet(fleet: Fleet, words: str = "", thresholds: StateThresholds = USUAL) -> Wall:
     """Return the wall of all servers and machines that a Prometheus scrapes, filtered by `words`."""
     late_at = fleet.late_at
-    found = [Stated(one, scraped_state(one, late_at).value) for one in fleet.servers]
+    found = [Stated(one, scraped_state(one, late_at, thresholds).value) for one in fleet.servers]
     kept = _matching(found, words)
     nodes = _nodes(fleet.nodes, words)
     return Wall(_groups(kept, {}, {}), nodes, len(found), len(fleet.nodes), _tops(kept))

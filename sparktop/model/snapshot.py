@@ -19,6 +19,7 @@ from sparktop.model.progress import ProgressView
 from sparktop.model.ranks import RanksView
 from sparktop.model.router import RouterView
 from sparktop.model.series import Series
+from sparktop.model.targets import StateThresholds
 from sparktop.values import dataclass
 
 _NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
@@ -381,10 +382,8 @@ class Snapshot:
     """UTC."""
     at: float
     """Time of the snapshot in monotonic seconds: the right edge of every graph."""
-    interval_s: float
-    """Seconds between two samples of a backend."""
-    node_interval_s: float
-    """Seconds between two samples of a node."""
+    interval_s: float  # seconds between two samples of a backend
+    node_interval_s: float  # the same of a node
     nodes: tuple[NodeView, ...] = ()
     backends: tuple[BackendView, ...] = ()
     routers: tuple[RouterView, ...] = ()
@@ -398,3 +397,4 @@ class Snapshot:
     self_cost: SelfView = NO_COST
     simulated: bool = False
     searching: tuple[str, ...] = ()  # hosts whose usual ports are tried: no server was found there yet
+    thresholds: StateThresholds = StateThresholds()  # by which states of backends are judged

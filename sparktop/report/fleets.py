@@ -9,6 +9,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.fleet import Fleet, FleetNode, FleetServer, FleetView
 from sparktop.model.snapshot import BackendState
+from sparktop.model.targets import StateThresholds
 from sparktop.report import cell
 from sparktop.report.table import Column, Kind, Table
 from sparktop.report.text_table import TextRow
@@ -29,8 +30,13 @@ GROUP_COLUMNS = (
 )
 
 
-def fleets_json(views: Sequence[FleetView], at: float) -> list[dict[str, object]]:
-    """Return each Prometheus with all its servers as values for JSON; `at` is now, in monotonic seconds."""
+def fleets_json(
+    views: Sequence[FleetView], at: float, thresholds: StateThresholds
+) -> list[dict[str, object]]:
+    """Return each Prometheus with all its servers as values for JSON; `at` is now, in monotonic seconds.
+
+    The states of servers are judged by `thresholds`.
+    """
     return [
         {
             "name": view.name,
@@ -41,7 +47,7 @@ def fleets_json(views: Sequence[FleetView], at: float) -> list[dict[str, object]
             "scrape_s": view.fleet.every_s if view.fleet else None,
             "answer_ms": view.fleet.answer_ms if view.fleet else None,
             "note": view.fleet.note if view.fleet else None,
-            "servers": _servers_json(view.fleet, at) if view.fleet else [],
+            "servers": _servers_json(view.fleet, at, thresholds) if view.fleet else [],
             "nodes": [_node(one, at) for one in (view.fleet.nodes if view.fleet else ())],
         }
         for view in views
@@ -66,9 +72,9 @@ def _node(one: FleetNode, now: float) -> dict[str, object]:
     }
 
 
-def _servers_json(fleet: Fleet, now: float) -> list[dict[str, object]]:
+def _servers_json(fleet: Fleet, now: float, thresholds: StateThresholds) -> list[dict[str, object]]:
     late_at = fleet.late_at
-    return [_server(one, now, scraped_state(one, late_at)) for one in fleet.servers]
+    return [_server(one, now, scraped_state(one, late_at, thresholds)) for one in fleet.servers]
 
 
 def _server(one: FleetServer, now: float, state: BackendState) -> dict[str, object]:

@@ -93,7 +93,7 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
         "nodes": [node_json(node) for node in snapshot.nodes],
         "backends": [_backend(backend) for backend in snapshot.backends],
         "routers": [_router(router) for router in snapshot.routers],
-        "prometheus": fleets_json(snapshot.fleets, snapshot.at),
+        "prometheus": fleets_json(snapshot.fleets, snapshot.at, snapshot.thresholds),
         "balance": [balance_json(balance, json_time) for balance in snapshot.balance],
         "verdict": _verdict(snapshot),
         "alerts": [_alert(alert, snapshot.at) for alert in snapshot.alerts],

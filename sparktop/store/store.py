@@ -332,6 +332,7 @@ class Store:
             self_cost=replace(self._self_cost, poll_ms=self._tracks.poll_ms()),
             simulated=self.simulated or is_simulated(backends, nodes),
             searching=self.searching,
+            thresholds=self.thresholds.states,
         )
 
     def _accept_engine(

@@ -6,6 +6,7 @@ from sparktop.analysis.wall import wall_of_fleet
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import Fleet, FleetServer, FleetView, Totals
 from sparktop.model.snapshot import BackendView
+from sparktop.model.targets import StateThresholds
 from sparktop.report.fleets import fleets_json
 from sparktop.store.figures import totals
 from sparktop.values import replace
@@ -48,12 +49,13 @@ def test_a_stale_server_on_the_wall_is_in_no_sum_and_does_not_count() -> None:
     """Its newest sample is old, or there never was one, although the Prometheus answers: as on the wall."""
     assert WALL.fleet is not None
     some = (replace(SERVERS[0], at=62.4), replace(SERVERS[1], at=None, running=None), *SERVERS[2:4])
-    found = replace(WALL, fleet=replace(WALL.fleet, servers=some))
+    fleet = replace(WALL.fleet, servers=some)
+    found = replace(WALL, fleet=fleet)
     assert totals([], [found]) == Totals(200.0, None, 4.0, 2.0, 2, 4)
-    servers = fleets_json([found], 100.0)[0]["servers"]
+    servers = fleets_json([found], 100.0, StateThresholds())[0]["servers"]
     assert isinstance(servers, list)
     assert servers[0]["state"] == "stale"
-    assert "stale" in wall_of_fleet(found.fleet).groups[0].states
+    assert "stale" in wall_of_fleet(fleet).groups[0].states
 
 
 def test_old_answers_of_a_dead_prometheus_do_not_count() -> None:

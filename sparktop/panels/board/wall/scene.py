@@ -6,6 +6,7 @@ from sparktop.analysis.wall import Wall, wall_of, wall_of_fleet
 from sparktop.graphics import numbers
 from sparktop.model.fleet import Fleet, FleetView, stale_s
 from sparktop.model.snapshot import Snapshot
+from sparktop.model.targets import StateThresholds
 from sparktop.panels.balance.band import edge_verdict
 from sparktop.panels.balance.verdict import samples_apart
 from sparktop.panels.board.view import View
@@ -19,20 +20,20 @@ BOARD, PROMETHEUS, MEMBERS, SCRAPED = "wall", "prometheus", "members", "scraped"
 """Kinds of places with a wall: the board, a Prometheus, and the opened group of one or the other."""
 _MOST_KEPT = 4
 
-_kept: list[tuple[Fleet, str, Wall]] = []
+_kept: list[tuple[Fleet, str, StateThresholds, Wall]] = []
 """The newest walls by what they were made from: a Prometheus answers every 15 s, its wall is drawn each
 second."""
 _direct: list[tuple[Snapshot, str, Wall]] = []
 """The newest wall of what is watched directly, which is drawn again at each key."""
 
 
-def fleet_wall(fleet: Fleet, words: str) -> Wall:
-    """Return the wall of a Prometheus, the same for the same answer and filter."""
-    for answer, filtered, wall in _kept:
-        if answer is fleet and filtered == words:
+def fleet_wall(fleet: Fleet, words: str, thresholds: StateThresholds) -> Wall:
+    """Return the wall of a Prometheus, the same for the same answer, filter and thresholds."""
+    for answer, filtered, judged_by, wall in _kept:
+        if answer is fleet and filtered == words and judged_by == thresholds:
             return wall
-    wall = wall_of_fleet(fleet, words)
-    _kept.insert(0, (fleet, words, wall))
+    wall = wall_of_fleet(fleet, words, thresholds)
+    _kept.insert(0, (fleet, words, thresholds, wall))
     del _kept[_MOST_KEPT:]
     return wall
 
@@ -74,7 +75,8 @@ def draw_place(
     shown = _fleet_view(kind, name, snapshot)
     if shown is not None:
         look = _fleet_look(shown, kind, name, view)
-        wall = fleet_wall(shown.fleet, view.filter) if shown.fleet is not None else Wall(())
+        fleet = shown.fleet
+        wall = Wall(()) if fleet is None else fleet_wall(fleet, view.filter, snapshot.thresholds)
     else:
         look = _direct_look(snapshot, kind, name, view, width)
         wall = direct_wall(snapshot, view.filter)

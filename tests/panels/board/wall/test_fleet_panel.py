@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import Fleet, FleetNode, FleetServer, FleetView
 from sparktop.model.snapshot import Snapshot
+from sparktop.model.targets import PrometheusTarget, StateThresholds, Thresholds, Watch
 from sparktop.panels.board.flat import flatten
 from sparktop.panels.board.scene import PanelKey, Scene
 from sparktop.panels.board.view import View
 from sparktop.panels.board.wall.scene import direct_wall, fleet_wall
 from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.report.json_snapshot import to_json
+from sparktop.store import SourceKey, Store
 
 MAIN = PanelKey("prometheus", "main")
 SERVERS = tuple(
@@ -118,11 +122,12 @@ def test_the_filter_narrows_the_wall() -> None:
 
 
 def test_the_same_answer_is_grouped_once() -> None:
-    """10,000 servers are not sorted at every picture, but at every answer and filter."""
-    fleet = Fleet(101.0, 15.0, SERVERS)
-    assert fleet_wall(fleet, "") is fleet_wall(fleet, "")
-    assert fleet_wall(fleet, "group-1") is not fleet_wall(fleet, "")
-    assert fleet_wall(replace(fleet, at=102.0), "") is not fleet_wall(fleet, "")
+    """10,000 servers are not sorted at every picture, but at every answer, filter and change of limits."""
+    fleet, usual = Fleet(101.0, 15.0, SERVERS), StateThresholds()
+    assert fleet_wall(fleet, "", usual) is fleet_wall(fleet, "", StateThresholds())
+    assert fleet_wall(fleet, "group-1", usual) is not fleet_wall(fleet, "", usual)
+    assert fleet_wall(replace(fleet, at=102.0), "", usual) is not fleet_wall(fleet, "", usual)
+    assert fleet_wall(fleet, "", StateThresholds(kv_full_percent=90)) is not fleet_wall(fleet, "", usual)
 
 
 def test_a_key_groups_what_is_watched_directly_no_second_time() -> None:
@@ -133,3 +138,28 @@ def test_a_key_groups_what_is_watched_directly_no_second_time() -> None:
     assert direct_wall(first, "") is wall
     assert direct_wall(first, "group-1") is not wall
     assert direct_wall(second, "") is not wall
+
+
+def test_the_configured_thresholds_judge_the_wall() -> None:
+    """On the screen and in JSON, as they judge a server that is polled; other ones after a reload."""
+    configured = StateThresholds(kv_full_percent=80.0, busy_running=2.0)
+    servers = (
+        FleetServer("a", "http://a", "g", at=90.0, running=1.0, kv_cache_percent=85.0),
+        FleetServer("b", "http://b", "g", at=90.0, running=2.0, waiting=0.0, generation_tps=10.0),
+    )
+    watch = Watch(prometheus=(PrometheusTarget("main", "http://p"),), thresholds=configured, source="test")
+    store = Store(watch, clock=lambda: 100.0)
+    store.accept(SourceKey.prometheus("main"), Fleet(100.0, 15.0, servers), 1.0)
+
+    def states() -> list[str]:
+        shown = store.snapshot()
+        found: Any = to_json(shown)["prometheus"]
+        in_json = [one["state"] for one in found[0]["servers"]]
+        rows = flatten(Scene(shown, 100, 30, View(), zoomed=MAIN).draw(), 100, 30)
+        drawn = "\n".join(row_text(row) for row in rows)
+        assert all(state in drawn for state in in_json)
+        return in_json
+
+    assert states() == ["KV-full", "busy"]
+    store.set_thresholds(Thresholds())
+    assert states() == ["bored", "bored"]
