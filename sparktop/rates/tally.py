@@ -192,7 +192,10 @@ class Window:
     """
 
     def __init__(self) -> None:
-        self._recent: deque[Tally] = deque()
+        self.newest: Tally | None = None
+        """The tally that was added last; None if there are no tallies."""
+        self._recent: deque[PackedTally] = deque()
+        """The tallies of the newest seconds before that."""
         self._past: deque[PackedTally] = deque()
         self._reported_since: dict[str, float] = {}
         """By counter name: monotonic time since which every tally has had the counter."""
@@ -202,19 +205,16 @@ class Window:
         self._latencies: dict[str, tuple[float, float, Histogram, Latency]] = {}
         """By latency name: count and sum at the start of the window, the histogram at its end, and the
         latency computed from them (cached)."""
-        self._first: dict[float, Tally | PackedTally] = {}
-        """By length of a window in seconds: its oldest tally (cached until the next tally is added)."""
+        self._first: dict[float, PackedTally | None] = {}
+        """By length of a window in seconds: its oldest tally but for the newest one, None where it has no
+        other (cached until the next tally is added)."""
 
     def __len__(self) -> int:
-        return len(self._recent) + len(self._past)
-
-    @property
-    def newest(self) -> Tally | None:
-        """The tally that was added last; None if there are no tallies."""
-        return self._recent[-1] if self._recent else None
+        return len(self._recent) + len(self._past) + (self.newest is not None)
 
     def clear(self) -> None:
         """Remove all tallies and cached results, as after a restart of the server."""
+        self.newest = None
         known = (self._reported_since, self._bounds_since, self._latencies, self._first)
         for kept in (self._recent, self._past, *known):
             kept.clear()
@@ -225,16 +225,19 @@ class Window:
         All tallies of the newest `short_s` seconds are kept. Of the tallies before, about one per second is
         kept, for a minute.
         """
-        self._note_since(self.newest, tally)
+        before, recent, past = self.newest, self._recent, self._past
+        self._note_since(before, tally)
         self._first.clear()
-        self._recent.append(tally)
-        while self._recent[0].at < tally.at - short_s:
-            old = self._recent.popleft()
-            before = self._past[-1] if self._past else None
-            if before is None or old.at - before.at >= LIVE_SPAN_S:
-                self._past.append(packed(old.at, old.counters, old.histograms, before))
-        while self._past and self._past[0].at < tally.at - max(LATENCY_WINDOW_S, short_s) - EDGE_SLACK_S:
-            self._past.popleft()
+        self.newest = tally
+        if before is not None:
+            kept = recent or past
+            recent.append(packed(before.at, before.counters, before.histograms, kept[-1] if kept else None))
+        while recent and recent[0].at < tally.at - short_s:
+            old = recent.popleft()
+            if not past or old.at - past[-1].at >= LIVE_SPAN_S:
+                past.append(old)
+        while past and past[0].at < tally.at - max(LATENCY_WINDOW_S, short_s) - EDGE_SLACK_S:
+            past.popleft()
 
     def _note_since(self, before: Tally | None, tally: Tally) -> None:
         counters = before.counters if before else {}
@@ -250,24 +253,25 @@ class Window:
             for name, total in tally.histograms.items()
         }
 
-    def _oldest(self, since: float) -> Tally | PackedTally | None:
-        """Return the oldest tally at or after the monotonic time `since`, or None if all tallies are older.
+    def _oldest(self, since: float) -> PackedTally | None:
+        """Return the oldest tally at or after the monotonic time `since`; None if only the newest one is.
 
         The search begins at the oldest tally, because the result is usually near it.
         """
         past = bool(self._past) and self._past[-1].at >= since
-        kept: deque[PackedTally] | deque[Tally] = self._past if past else self._recent
-        for tally in kept:
+        for tally in self._past if past else self._recent:
             if tally.at >= since:
                 return tally
         return None
 
     def _begin(self, newest: Tally, window_s: float, since: float) -> Tally | PackedTally:
         """Return the oldest tally of the newest `window_s` seconds that is not before the time `since`."""
-        first = self._first.get(window_s)
-        if first is None:
-            first = self._first[window_s] = self._oldest(newest.at - window_s - EDGE_SLACK_S) or newest
-        return first if first.at >= since else self._oldest(since) or newest
+        if window_s not in self._first:
+            self._first[window_s] = self._oldest(newest.at - window_s - EDGE_SLACK_S)
+        first = self._first[window_s]
+        if first is not None and first.at < since:
+            first = self._oldest(since)
+        return first or newest
 
     def rate(self, name: str, window_s: float, least_s: float = 0.0) -> float | None:
         """Return the increase per second of counter `name` over the newest `window_s` seconds.
@@ -292,7 +296,7 @@ class Window:
         Both are measured between the oldest and the newest tally of this time. None if there are fewer than
         two tallies in it, or if the newest tally lacks the counter.
         """
-        newest = self._recent[-1] if self._recent else None
+        newest = self.newest
         total = newest.counters.get(name) if newest else None
         if newest is None or total is None:
             return None
@@ -361,9 +365,7 @@ class Window:
         self._latencies[name] = (first.count, first.sum, total, reported)
         return reported
 
-    def _back(self) -> Iterator[Tally | PackedTally]:
+    def _back(self) -> Iterator[PackedTally]:
         """Yield all tallies except the newest one, in the order from new to old."""
-        recent = reversed(self._recent)
-        next(recent, None)
-        yield from recent
+        yield from reversed(self._recent)
         yield from reversed(self._past)

@@ -51,8 +51,8 @@ class RecordingFile:
         """Length of the file in bytes, up to the end of its last completely written block."""
         return self._good_end
 
-    def append(self, data: bytes, *, frame_open: bool) -> None:
-        """Append complete Zstandard blocks and write them to the disk.
+    def append(self, data: bytes, *, frame_open: bool, sync: bool = True) -> None:
+        """Append complete Zstandard blocks; with `sync`, wait until they are on the disk.
 
         `frame_open` is whether the frame of the last block continues in later blocks.
 
@@ -63,7 +63,8 @@ class RecordingFile:
         try:
             _require_room(self._descriptor)
             _write(self._descriptor, data, self._good_end)
-            os.fdatasync(self._descriptor)
+            if sync:
+                os.fdatasync(self._descriptor)
         except OSError:
             self.end_frame()
             raise

@@ -33,6 +33,11 @@ _log = logging.getLogger(__name__)
 
 FLUSH_S = 1.0
 """Seconds between two writes to the disk."""
+EARLY_BYTES = 4 << 20
+"""Bytes of metrics pages from which on those that wait are encoded before the second is over: pages of 500
+servers are 33 MB a second."""
+_PIECE_BYTES = 1 << 20
+"""Bytes of records that are compressed together."""
 FRAME_S = 60.0
 """Seconds of readings in a frame."""
 MAX_FRAME_BYTES = 256 << 20
@@ -99,7 +104,7 @@ class Recorder:
         self._missed: list[Item] = []
         """Calls that were dropped before they were written, and that may change the head."""
         self._pictured_at: float | None = None
-        self._stop = threading.Event()
+        self._wake, self._stopping = threading.Event(), False
         self._reason = ""
         self._thread: threading.Thread | None = None
         self._head: Head | None = None
@@ -124,8 +129,8 @@ class Recorder:
 
     def stop(self, reason: str) -> None:
         """Write the remaining records and the reason of the end; wait at most `END_S` seconds for this."""
-        self._reason = reason
-        self._stop.set()
+        self._reason, self._stopping = reason, True
+        self._wake.set()
         if self._thread is not None:
             self._thread.join(END_S)
 
@@ -148,7 +153,10 @@ class Recorder:
     def _put(self, instant: Instant, item: Item) -> None:
         with self._lock:
             self._items.append((instant, item))
+            before = self._waiting_bytes
             self._waiting_bytes += _page_bytes(item)
+            if before < EARLY_BYTES <= self._waiting_bytes:
+                self._wake.set()
             while len(self._items) > MAX_WAITING_ITEMS or self._waiting_bytes > MAX_WAITING_BYTES:
                 oldest = self._items.popleft()[1]
                 self._waiting_bytes -= _page_bytes(oldest)
@@ -175,21 +183,24 @@ class Recorder:
                 self._head = self._head.after(item)
 
     def _run(self) -> None:
-        due = time.monotonic()
+        due = time.monotonic() + FLUSH_S
         while True:
-            due = max(due + FLUSH_S, time.monotonic())  # no pause is added to the time that writing takes
-            stopping = self._stop.wait(max(0.0, due - time.monotonic()))
+            self._wake.wait(max(0.0, due - time.monotonic()))
+            self._wake.clear()
+            is_due, stopping = time.monotonic() >= due, self._stopping
             try:
-                self._flush(stopping=stopping)
+                self._flush(stopping=stopping, sync=is_due or stopping)
             except Exception:  # noqa: BLE001 - nothing else handles it; the program must go on
                 _log.exception("the recorder failed")
                 self._fail("recording failed: see the log")
             if stopping:
                 break
+            if is_due:
+                due = max(due + FLUSH_S, time.monotonic())  # no pause is added to the time that writing takes
         if self._file is not None:
             self._file.close()
 
-    def _flush(self, *, stopping: bool) -> None:
+    def _flush(self, *, stopping: bool, sync: bool) -> None:
         waits = self._failed_at is not None and time.monotonic() - self._failed_at < RETRY_S
         if waits and not stopping:
             return
@@ -198,7 +209,7 @@ class Recorder:
             return
         began = time.thread_time()
         try:
-            self._write(items, dropped, stopping=stopping)
+            self._write(items, dropped, stopping=stopping, sync=sync)
         except (OSError, OutputError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             self._update_head(item for _, item in items)
@@ -222,11 +233,11 @@ class Recorder:
             self._file.close()
             self._file = None
 
-    def _write(self, items: list[tuple[Instant, Item]], dropped: int, *, stopping: bool) -> None:
+    def _write(self, items: list[tuple[Instant, Item]], dropped: int, *, stopping: bool, sync: bool) -> None:
         """Encode and write `items`; begin a new frame or file where the time or size limit is reached.
 
         `dropped` is the number of items dropped since the previous write. `stopping` adds the record of
-        the end.
+        the end. With `sync`, wait until all is on the disk.
         """
         from sparktop.recording.record import Kind, Record, encode
 
@@ -241,7 +252,7 @@ class Recorder:
                 data += self._end_frame(text)
                 text.clear()
                 if self._is_part_due(instant) and data and self._file is not None:
-                    self._file.append(bytes(data), frame_open=False)
+                    self._file.append(bytes(data), frame_open=False, sync=True)
                     data.clear()
                 self._begin_frame(instant, item)
                 data += self._added(encode(self._head_record(instant)))
@@ -249,12 +260,15 @@ class Recorder:
                 text += encode(Record(Kind.LAG, first, fields={"dropped": dropped}))
                 dropped = 0
             text += self._encoded(instant, item)
+            if len(text) >= _PIECE_BYTES:
+                data += self._added(bytes(text))
+                text.clear()
         if self._file is None:  # deleted meanwhile, and nothing new to write
             return
         if stopping:
             text += encode(Record(Kind.END, self._last, fields={"reason": self._reason}))
         data += self._end_frame(text) if stopping else self._added(bytes(text))
-        self._file.append(bytes(data), frame_open=self._frame is not None)
+        self._file.append(bytes(data), frame_open=self._frame is not None, sync=sync)
 
     def _added(self, text: bytes) -> bytes:
         assert self._frame is not None  # noqa: S101 - only within a frame

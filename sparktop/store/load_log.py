@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import deque
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 
@@ -24,7 +24,7 @@ LONGEST_S = 600.0
 """The widest window that is judged, in seconds."""
 CAPACITY = 2400
 """Points kept: the widest window at 4 polls a second. Together with 300 entries of answers and 120 histograms
-this is at most 200 kB."""
+this is at most 180 kB."""
 _KEPT_S = 1.5 * LONGEST_S
 """Seconds kept at slower rates: as long as the other graphs of the board at 1 Hz."""
 _GAUGES = ("running", "waiting", "generation_tps")
@@ -44,6 +44,9 @@ _PIECE_S = 2.0
 """Finished answers are grouped over this many seconds, which yields enough groups to estimate how much the
 lengths vary."""
 _LIVES_KEPT = math.ceil(LONGEST_S / _LIFE_EVERY_S) + 2
+_LIFE_HEAD = 2
+"""Numbers before the counts of each record of a histogram: its time and sum."""
+_ANSWERS_KEPT = math.ceil(LONGEST_S / _PIECE_S)
 ABORTS_THAT_COUNT = 0.02
 """Share of the finished requests from which on aborts count as errors. Fewer aborts are clients that
 hung up."""
@@ -70,11 +73,15 @@ class LoadLog:
         self._reported: dict[str, float] = {}
         """The counters on the newest metrics page."""
         self._totals: dict[str, float] = {}
-        self._lives: deque[tuple[float, Histogram]] = deque(maxlen=_LIVES_KEPT)
-        """(time, histogram of the durations of all requests so far), recorded every few seconds."""
+        self._lives = array("d")
+        """Time, sum and counts of the histogram of the durations of all requests so far, recorded every few
+        seconds; one after the other, because single objects take twice the memory."""
         self._life: Histogram | None = None
-        self._answers: deque[tuple[float, float, float]] = deque(maxlen=math.ceil(LONGEST_S / _PIECE_S))
-        """(time, answers finished since the previous entry, total number of their tokens)."""
+        self._life_bounds: tuple[float, ...] = ()
+        """Bucket bounds of the histograms in `_lives`."""
+        self._answers = array("d")
+        """Time, answers finished since the previous entry, and total number of their tokens; one after the
+        other."""
 
     def note(
         self,
@@ -102,12 +109,9 @@ class LoadLog:
         else:
             # What this process counted since the previous sample is unknown.
             self._totals = dict.fromkeys(reported.keys() & set(_COUNTS), 0.0) | self._totals
-            self._lives.clear()
+            del self._lives[:]
         self._reported = reported
-        self._life = merge([lane.e2e for lane in lanes if lane.e2e is not None])
-        if self._life is not None and (not self._lives or at - self._lives[-1][0] >= _LIFE_EVERY_S):
-            counts = array("d", self._life.cumulative)  # a quarter of the memory of single numbers
-            self._lives.append((at, replace(self._life, cumulative=counts)))
+        self._note_life(at, merge([lane.e2e for lane in lanes if lane.e2e is not None]))
         running, waiting = lane_sum(lanes, _running_of), lane_sum(lanes, _waiting_of)
         gauges = {"running": running, "waiting": waiting, "generation_tps": generation_tps}
         self._table.append(at, gauges | self._totals)
@@ -209,15 +213,38 @@ class LoadLog:
 
     def lives(self, since: float) -> Histogram | None:
         """Return a histogram of the durations of requests that ended from `since` on; None if unknown."""
-        before = next((life for at, life in self._lives if at >= since), None)
-        return difference(self._life, before) if self._life is not None and before is not None else None
+        kept, life = self._lives, self._life
+        if life is None or not kept:
+            return None
+        size = _LIFE_HEAD + len(life.bounds)
+        start = size * bisect_left(kept[::size], since)
+        if start == len(kept):
+            return None
+        return difference(
+            life, Histogram(life.bounds, kept[start + _LIFE_HEAD : start + size], kept[start + 1])
+        )
 
     def answers(self, since: float) -> list[tuple[float, float]]:
         """Return (number of finished answers, total number of their tokens) for each period of about 2 s.
 
         These are the periods that began at `since` or later. Periods without a finished answer are absent.
         """
-        return [(number, tokens) for at, number, tokens in self._answers if at >= since]
+        kept = self._answers
+        each = zip(kept[::3], kept[1::3], kept[2::3], strict=True)
+        return [(number, tokens) for at, number, tokens in each if at >= since]
+
+    def _note_life(self, at: float, life: Histogram | None) -> None:
+        """Record the histogram of the durations of all requests so far, if the last record is old enough."""
+        self._life, kept = life, self._lives
+        if life is None:
+            return
+        if life.bounds != self._life_bounds:
+            del kept[:]  # histograms with other bounds cannot be subtracted
+            self._life_bounds = life.bounds
+        size = _LIFE_HEAD + len(life.bounds)
+        if not kept or at - kept[-size] >= _LIFE_EVERY_S:
+            kept.extend((at, life.sum, *life.cumulative))
+            del kept[: -size * _LIVES_KEPT]
 
     def _note_answers(self, at: float, reported: Mapping[str, float]) -> None:
         """Add the answers finished since the previous sample to the current period of about 2 s.
@@ -228,11 +255,13 @@ class LoadLog:
         tokens = reported.get(_TOKENS, 0.0) - self._reported.get(_TOKENS, math.inf)
         if not (number > 0 and tokens > 0):
             return
-        if self._answers and at - self._answers[-1][0] < _PIECE_S:
-            began, before, length = self._answers.pop()
-            self._answers.append((began, before + number, length + tokens))
+        kept = self._answers
+        if kept and at - kept[-3] < _PIECE_S:
+            kept[-2] += number
+            kept[-1] += tokens
         else:
-            self._answers.append((at, number, tokens))
+            kept.extend((at, number, tokens))
+            del kept[: -3 * _ANSWERS_KEPT]
 
 
 def median_life_s(logs: Iterable[LoadLog], now: float) -> float | None:

@@ -92,7 +92,8 @@ class PlainWindow:
         self.window = window
 
     def _oldest(self, since: float) -> Tally | PackedTally:
-        recent = list(self.window._recent)
+        assert self.window.newest is not None
+        recent: list[Tally | PackedTally] = [*self.window._recent, self.window.newest]
         past = [tally for tally in self.window._past if self.window._past[-1].at >= since]
         return next((tally for tally in past or recent if tally.at >= since), recent[-1])
 

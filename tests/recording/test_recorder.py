@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from sparktop.errors import OutputError
+from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
@@ -138,6 +139,28 @@ def test_a_full_disk_leaves_no_empty_files(tmp_path: Path, monkeypatch: pytest.M
     run.recorder.stop("quit")
     assert list(tmp_path.iterdir()) == []
     assert len(run.problems) == 1
+
+
+def test_many_pages_are_written_before_the_second_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of hundreds of servers would take 100 MB until then; all are read back, in their order."""
+    monkeypatch.setattr("sparktop.recording.recorder.FLUSH_S", 3600.0)
+    monkeypatch.setattr("sparktop.recording.recorder._PIECE_BYTES", 5_000)
+    run = Recorded(tmp_path / "a")
+    pages = [b"# HELP vllm:x %d\n" % number + b"x" * 100_000 for number in range(100)]
+    for page in pages:
+        run.at += 0.002
+        run.store.accept(
+            SourceKey.backend("a"), EngineSample(run.at, "vllm", (LaneSample("0"),), page=page), 1.0
+        )
+    wait(lambda: run.path.exists() and run.path.stat().st_size)
+    early, _ = read(tmp_path / "copy", run.path.read_bytes())
+    run.recorder.stop("quit")
+    records, reader = read(tmp_path / "copy", run.path.read_bytes())
+    assert sum(record.kind == "page" for record in early) > 0
+    assert [record.body for record in records if record.kind == "page"] == pages
+    assert (reader.damage, run.problems) == ([], [])
 
 
 def refuse(*_: object) -> None:

@@ -120,8 +120,8 @@ def test_memory_is_bounded() -> None:
         )
     assert len(log.history().running) == CAPACITY
     assert len(log._table) <= 1.25 * CAPACITY + 1
-    assert len(log._lives) <= 122
-    assert len(log._answers) <= 300
+    assert len(log._lives) <= 122 * (2 + len(lives(0, 3.0).bounds))
+    assert len(log._answers) <= 3 * 300
 
 
 def test_the_median_life_is_of_all_backends_together() -> None:
