@@ -17,9 +17,9 @@ def test_the_installed_version_is_the_one_of_the_package() -> None:
 
 
 def test_the_changelog_starts_with_this_version() -> None:
-    """The newest entry of CHANGELOG.md is the version of the package."""
+    """The newest version in CHANGELOG.md is that of the package; what is not released may stand above it."""
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    found = re.search(r"^## (\S+)", text, flags=re.MULTILINE)
+    found = re.search(r"^## (?:Unreleased$.*?^## )?(\S+)", text, flags=re.MULTILINE | re.DOTALL)
     assert found is not None
     assert found[1] == sparktop.__version__
 

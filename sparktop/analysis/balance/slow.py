@@ -17,6 +17,7 @@ from statistics import median
 from sparktop.analysis.balance.load_grid import LoadTrack
 from sparktop.analysis.balance.request_shares import request_shares
 from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.fleet import stale_s
 from sparktop.values import dataclass, replace
 
 SLOW_S = 2.2
@@ -26,6 +27,8 @@ SPREAD_S, AGAIN_S = 300.0, 60.0
 EVEN_S = 1800.0
 """Window in which a group must have been even to be called so."""
 REQUESTS_S = 600.0
+_LEAST_SHARED_S, _LEAST_SHARED_STEPS = 60.0, 4.0
+"""Time, in seconds and in steps, that all backends must have answered before their requests are compared."""
 WIDE_Z, WIDE_SIZE, CHANCE_Z = 4.0, 0.5, 2.0
 """A spread is wide from this multiple of chance and this share of the mean load on; below the last multiple
 it is within chance."""
@@ -122,7 +125,7 @@ def judge_slowly(
     shortest_s = max(SPREAD_S, _FEWEST_SAMPLES * step_s)
     spread = spread_of(tracks, now_s - shortest_s, now_s)
     earlier = spread_of(tracks, now_s - AGAIN_S - shortest_s, now_s - AGAIN_S)
-    counts = _arrived(tracks, now_s - REQUESTS_S)
+    counts = _arrived(tracks, now_s, step_s)
     shares = request_shares(counts) if counts else None
     word, reasons = _word(tracks, now_s, step_s, spread, earlier)
     also: tuple[BalanceWord, ...] = ()
@@ -245,18 +248,34 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _arrived(tracks: Sequence[LoadTrack], since_s: float) -> dict[str, float]:
-    """Return the requests that each backend received since `since_s`; empty if one does not count them."""
+def _arrived(tracks: Sequence[LoadTrack], now_s: float, step_s: float) -> dict[str, float]:
+    """Return the requests that each backend received in `REQUESTS_S`; empty if one does not count them.
+
+    They are those of the time in which all backends that still answer did, interpolated at its ends; also
+    empty if that time is too short, as after a backend has joined.
+    """
+    silence_s = stale_s(step_s)
+    here = [track for track in tracks if len(track.times_s) and now_s - track.times_s[-1] <= silence_s]
+    begin_s = max([now_s - REQUESTS_S, *(_unbroken_since(track.times_s, silence_s) for track in here)])
+    end_s = min((track.times_s[-1] for track in here), default=begin_s)
+    if end_s - begin_s < max(_LEAST_SHARED_S, _LEAST_SHARED_STEPS * step_s):
+        return {}
     counts: dict[str, float] = {}
-    for track in tracks:
+    for track in here:
         arrived = track.arrived
         if arrived is None or not len(arrived):
             return {}
-        first = arrived[min(bisect_left(track.times_s, since_s), len(arrived) - 1)]
-        counts[track.name] = max(0.0, arrived[-1] - first)
-        if math.isnan(counts[track.name]):
+        grown = _at(track.times_s, arrived, end_s) - _at(track.times_s, arrived, begin_s)
+        if math.isnan(grown):
             return {}
+        counts[track.name] = max(0.0, grown)
     return counts
+
+
+def _unbroken_since(times_s: Sequence[float], longest_s: float) -> float:
+    """Return the time of the first sample after the newest gap of more than `longest_s` seconds."""
+    gaps = (later for earlier, later in pairwise(times_s) if later - earlier > longest_s)
+    return max(gaps, default=times_s[0])
 
 
 def _is_uneven(counts: dict[str, float]) -> bool:

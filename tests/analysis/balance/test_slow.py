@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -73,6 +74,61 @@ def test_requests_that_are_unevenly_shared_need_no_condition() -> None:
     assert found.word_now.bad
     assert found.reasons[0].startswith("spark-0 got 67 % of the requests")
     assert said(by_chance, 900).word_now is not BalanceWord.UNEVEN_REQUESTS
+
+
+@pytest.mark.parametrize("joined_s", [30.0, 100.0, 300.0, 590.0])
+@pytest.mark.parametrize("rejoins", [False, True])
+def test_a_backend_that_joins_does_not_make_an_even_share_uneven(joined_s: float, rejoins: bool) -> None:  # noqa: FBT001 - drawn
+    """Requests are compared over the time in which all answered; likewise after one was away."""
+    evenly = tracks(by_chance, 900, count=3, per_s=(1.0,))
+    late = evenly[2]
+    kept = [
+        index
+        for index, at in enumerate(late.times_s)
+        if at >= 900 - joined_s or (rejoins and at < 900 - joined_s - 200)
+    ]
+    counted = late.arrived or []
+    missed = counted[kept[-1]] - 5 if rejoins else 0.0  # it counted nothing while it was away
+    joins = replace(
+        late,
+        times_s=[late.times_s[index] for index in kept],
+        running=[late.running[index] for index in kept],
+        waiting=[0.0 for _ in kept],
+        arrived=[
+            counted[index] - (missed if late.times_s[index] >= 900 - joined_s else 0.0) for index in kept
+        ],
+    )
+    found = judge_slowly("group", [*evenly[:2], joins], 900, STEP_S, "router")
+    assert found.word_now is not BalanceWord.UNEVEN_REQUESTS
+    assert set(found.requests_share) == (set() if joined_s == 30 else {"spark-0", "spark-1", "spark-2"})
+
+
+def test_a_backend_that_died_is_not_one_that_gets_few_requests() -> None:
+    """The requests of those that answer are compared, and stay even; the dead one's share is unknown."""
+    evenly = tracks(by_chance, 900, count=3, per_s=(1.0,))
+    died = tracks(by_chance, 500, count=3, per_s=(1.0,))[2]
+    found = judge_slowly("group", [*evenly[:2], died], 900, STEP_S, "router")
+    assert found.word_now is not BalanceWord.UNEVEN_REQUESTS
+    assert set(found.requests_share) == {"spark-0", "spark-1"}
+
+
+@pytest.mark.parametrize("seconds", [120, 200, 900])
+def test_a_joined_backend_that_gets_too_much_is_found(seconds: int) -> None:
+    """The comparison over the shared time finds an uneven share as early as a minute after all answer."""
+    older = tracks(by_chance, seconds, count=2, per_s=(2.0,))
+    late = tracks(by_chance, seconds, count=2, per_s=(6.0,))[1]
+    first = len([at for at in late.times_s if at < seconds - 90])
+    joins = replace(
+        late,
+        name="new",
+        times_s=late.times_s[first:],
+        running=late.running[first:],
+        waiting=[0.0] * (len(late.times_s) - first),
+        arrived=(late.arrived or [])[first:],
+    )
+    found = judge_slowly("group", [*older, joins], seconds, STEP_S, "router")
+    assert found.word_now is BalanceWord.UNEVEN_REQUESTS
+    assert found.reasons[0].startswith("new got 60 % of the requests")
 
 
 def test_the_judge_of_swings_says_nothing_below_half_a_hertz() -> None:
