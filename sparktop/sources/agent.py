@@ -7,8 +7,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-
-import aiohttp
+from urllib.parse import urlencode
 
 from sparktop.hardware.ras.reader import Found
 from sparktop.model.failure import Failure, FailureKind
@@ -16,18 +15,15 @@ from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.targets import NodeTarget
 from sparktop.model.text import clean
 from sparktop.sources.http.address import host_and_port
-from sparktop.sources.http.body import BodyCollector
-from sparktop.sources.http.failure import AnswerError, status_error, timeout_error, transport_error
-from sparktop.sources.http.session import SharedSession
+from sparktop.sources.http.connection import OK
+from sparktop.sources.http.failure import AnswerError, status_error
+from sparktop.sources.http.session import Request, Response, SharedSession
 from sparktop.sources.node_replies import NodeReplies
 from sparktop.sources.server_words import server_words
 from sparktop.sources.wire.decode import MOST_BYTES, WireError, decode, decode_ranks
 from sparktop.sources.wire.reply import Reply
 
 SAMPLE_PATH, RANKS_PATH = "/v1/sample", "/v1/ranks"
-_OK = 200
-_ERROR_BODY_BYTES = 2048
-_ERROR_BODY_S = 0.5
 _LONGEST_TOKEN = 4096
 _SHORTEST_S = 0.01
 
@@ -131,37 +127,25 @@ class AgentSource:
             AnswerError: a network error, a status other than 200, an unusable body, or the deadline `end` (in
                 seconds of the event loop's clock) has passed.
         """
+        request = Request(
+            self._url + path,
+            self._where,
+            token,
+            self._query() if path == SAMPLE_PATH else "",
+            self._credentials.trust(self._where),
+        )
         left_s = max(_SHORTEST_S, end - asyncio.get_running_loop().time())
-        status: int | None = None
-        collector: BodyCollector | None = None
         try:
-            # Cancelling closes the connection, so a late body cannot linger on a kept-alive one.
-            async with (
-                asyncio.timeout(left_s),
-                self._session.get().get(
-                    self._url + path,
-                    params=self._query() if path == SAMPLE_PATH else {},
-                    headers={"Authorization": f"Bearer {token}"} if token else None,
-                    ssl=self._credentials.trust(self._where) or True,
-                    allow_redirects=False,
-                ) as response,
-            ):
-                at, status = self._clock(), response.status
-                if status != _OK:
-                    raise _refusal(response, await _error_body(response), self._where, token)
-                collector = BodyCollector(response.headers.get("Content-Encoding", ""), MOST_BYTES)
-                if (response.content_length or 0) > MOST_BYTES:
-                    raise collector.too_large()
-                async for chunk in response.content.iter_any():
-                    collector.feed(chunk)
-                return collector.finish(), at
-        except TimeoutError as error:
-            came = collector.raw_bytes if collector else 0
-            raise timeout_error(self._where, left_s, answering=status is not None, body_bytes=came) from error
-        except (aiohttp.ClientError, OSError, UnicodeError) as error:
-            raise self._no_answer(error) from error
+            response = await self._session.get(
+                request, deadline_s=left_s, clock=self._clock, cap_bytes=MOST_BYTES
+            )
+        except AnswerError as error:
+            raise self._with_remedy(error) from error
+        if response.status != OK:
+            raise _refusal(response, self._where, token)
+        return response.body, response.at
 
-    def _query(self) -> dict[str, str]:
+    def _query(self) -> str:
         asked: dict[str, str] = {}
         if self._replies.since is not None:
             asked["since"] = repr(self._replies.since)
@@ -169,17 +153,16 @@ class AgentSource:
             asked["processes"] = "1"
         if self.interval_s is not None:
             asked["interval_s"] = f"{self.interval_s:g}"
-        return asked
+        return f"?{urlencode(asked)}" if asked else ""
 
-    def _no_answer(self, error: Exception) -> AnswerError:
-        """Return the `AnswerError`, with a remedy, for an exception of aiohttp or the operating system."""
-        found = transport_error(error, self._where)
-        if found.kind is FailureKind.REFUSED:
+    def _with_remedy(self, error: AnswerError) -> AnswerError:
+        """Return the error of a request that was not answered, with a remedy where one is known."""
+        if error.kind is FailureKind.REFUSED:
             message = f"no agent at {self._where}: start `sparktop agent` there (connection refused)"
             return AnswerError(FailureKind.REFUSED, message)
-        if isinstance(error, aiohttp.ClientConnectorCertificateError):
-            return AnswerError(found.kind, f"{found.message}: {self._credentials.about_trust()}")
-        return found
+        if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+            return AnswerError(error.kind, f"{error.message}: {self._credentials.about_trust()}")
+        return error
 
 
 class _Credentials:
@@ -247,22 +230,12 @@ def _first_line(file: str, where: str) -> str | None:
     return line.decode("utf-8", "replace").strip() or None
 
 
-async def _error_body(response: aiohttp.ClientResponse) -> bytes:
-    """Return up to `_ERROR_BODY_BYTES` of the body of an error response; b"" if none can be read."""
-    try:
-        async with asyncio.timeout(_ERROR_BODY_S):
-            return await response.content.read(_ERROR_BODY_BYTES)
-    except (aiohttp.ClientError, OSError):  # covers TimeoutError
-        return b""
-
-
-def _refusal(response: aiohttp.ClientResponse, body: bytes, where: str, token: str | None) -> AnswerError:
+def _refusal(response: Response, where: str, token: str | None) -> AnswerError:
     """Return the `AnswerError` for an agent's HTTP status other than 200.
 
-    `body` is the start of the response's body, `where` the agent's host and port, `token` the token that was
-    sent.
+    `where` is the agent's host and port, `token` the token that was sent.
     """
-    words = server_words(body, token)
+    words = server_words(response.body, token)
     quoted = f": {words}" if words else ""
     match response.status:
         case 401 | 403 if token:
@@ -280,5 +253,6 @@ def _refusal(response: aiohttp.ClientResponse, body: bytes, where: str, token: s
             # Not LOADING, which counts as a healthy state.
             return AnswerError(FailureKind.HTTP, f"503: the agent at {where} has no sample{quoted}")
         case status:
-            location = response.headers.get("Location", "")
-            return status_error(status, where, location=location, words=words, has_key=token is not None)
+            return status_error(
+                status, where, location=response.location, words=words, has_key=token is not None
+            )

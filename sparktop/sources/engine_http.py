@@ -17,8 +17,8 @@ from sparktop.model.text import clean
 from sparktop.sources.engine_probe import RouteFinder
 from sparktop.sources.http.address import host_and_port, key_problem
 from sparktop.sources.http.failure import AnswerError
-from sparktop.sources.http.fetch import Answer, Fetcher
-from sparktop.sources.http.session import SharedSession
+from sparktop.sources.http.fetch import Answer, fetch
+from sparktop.sources.http.session import Request, SharedSession
 from sparktop.sources.router_probe import LIVELINESS, is_litellm
 
 _IDENTITY_DEADLINE_S = 5.0
@@ -134,14 +134,8 @@ class EngineSource:
     async def _get(self, path: str, deadline_s: float) -> Answer:
         if self._key_problem is not None:
             raise AnswerError(FailureKind.UNAUTHORIZED, self._key_problem)
-        fetcher = Fetcher(
-            self._session.get(),
-            self._target.url + path,
-            where=self._where,
-            api_key=self._target.api_key,
-            clock=self._clock,
-        )
-        return await fetcher.fetch(deadline_s)
+        request = Request(self._target.url + path, self._where, self._target.api_key)
+        return await fetch(self._session, request, deadline_s=deadline_s, clock=self._clock)
 
     def _reap_identity(self) -> None:
         """If the background request for identity or health has ended, drop its task.

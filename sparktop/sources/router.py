@@ -20,8 +20,8 @@ from sparktop.model.targets import RouterTarget
 from sparktop.model.text import clean
 from sparktop.sources.http.address import host_and_port, key_problem
 from sparktop.sources.http.failure import AnswerError
-from sparktop.sources.http.fetch import Answer, Fetcher
-from sparktop.sources.http.session import SharedSession
+from sparktop.sources.http.fetch import Answer, fetch
+from sparktop.sources.http.session import Request, SharedSession
 from sparktop.sources.router_counts import RouterCounts, read_counts
 from sparktop.sources.router_probe import LIVELINESS, is_litellm
 from sparktop.values import dataclass
@@ -174,14 +174,9 @@ class RouterSource:
             await self._session.leave()
 
     async def _get(self, path: str, deadline_s: float) -> Answer:
-        fetcher = Fetcher(
-            self._session.get(),
-            self._target.url + path,
-            where=self._where,
-            api_key=None if self._key_problem else self._target.api_key,
-            clock=self._clock,
-        )
-        return await fetcher.fetch(round(deadline_s, 2))
+        key = None if self._key_problem else self._target.api_key
+        request = Request(self._target.url + path, self._where, key)
+        return await fetch(self._session, request, deadline_s=round(deadline_s, 2), clock=self._clock)
 
     def _forget(self) -> None:
         """Forget what the router has reported, so that the next poll requests all of it again.

@@ -363,7 +363,7 @@ class _HostSearch:
 
         The body is b"" if it cannot be read. The status is 0 if there is no answer.
         """
-        # Late: httpx and aiohttp are loaded only when a request is sent.
+        # Late: httpx is loaded only when a request is sent.
         from sparktop.sources.http.failure import AnswerError
         from sparktop.sources.http.once import UnreadReplyError, get
 

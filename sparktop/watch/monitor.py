@@ -1,6 +1,6 @@
 """The monitor: creates the sources of everything watched, polls them, and delivers the results to the store.
 
-Importing it is cheap: `start` loads aiohttp and httpx in a thread, while the first picture is drawn.
+Importing it is cheap: `start` loads what polls in a thread, while the first picture is drawn.
 """
 
 from __future__ import annotations

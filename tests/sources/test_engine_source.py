@@ -391,10 +391,9 @@ async def test_a_shared_session_closes_with_its_last_user(serve: Serve) -> None:
     session = SharedSession()
     a, b = (EngineSource(replace(server.target(), name=name), session=session) for name in "ab")
     await poll(a)
-    opened = session.get()
     await a.close()
     await a.close()
     await poll(b)
-    assert not opened.closed
+    assert [connection.is_open for connection in session.idle] == [True]
     await b.close()
-    assert opened.closed
+    assert not session.idle

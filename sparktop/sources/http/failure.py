@@ -7,8 +7,6 @@ import re
 import socket
 import ssl
 
-import aiohttp
-
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
 from sparktop.sources.server_words import WORDS_LIMIT
@@ -70,37 +68,49 @@ def timeout_error(where: str, deadline_s: float, *, answering: bool, body_bytes:
     return AnswerError(FailureKind.TIMEOUT, message)
 
 
+def unusable_address(where: str) -> AnswerError:
+    """Return the error for a URL to which no request can be sent."""
+    message = f"{where} is not a usable address: write http://host:port or https://host:port"
+    return AnswerError(FailureKind.UNSUPPORTED, message)
+
+
+def not_http(where: str, seen: bytes) -> AnswerError:
+    """Return the error for an answer that begins with `seen` and is not HTTP."""
+    if _TLS_RECORD.search(seen):
+        return AnswerError(FailureKind.TLS, f"{where} speaks TLS: write https:// in its URL")
+    return AnswerError(FailureKind.MALFORMED, f"{where} does not answer in proper HTTP: is the port right?")
+
+
+def broken_off(where: str, *, is_reset: bool) -> AnswerError:
+    """Return the error for an answer that ended early; `is_reset` is whether by a reset of the connection."""
+    kind = FailureKind.UNREACHABLE if is_reset else FailureKind.MALFORMED
+    how = "connection reset" if is_reset else "short or broken"
+    return AnswerError(kind, f"the answer of {where} broke off in the middle ({how})")
+
+
+def no_answer(where: str) -> AnswerError:
+    """Return the error for a connection that the server closed before it answered."""
+    message = f"{where} closed the connection without an answer: does it want https://?"
+    return AnswerError(FailureKind.UNREACHABLE, message)
+
+
 def transport_error(error: Exception, where: str) -> AnswerError:
-    """Return, without raising it, the `AnswerError` for an exception of aiohttp or the operating system.
+    """Return, without raising it, the `AnswerError` for an exception of the operating system or of TLS.
 
     `where` (host and port) names the server in the message. `error` loses its traceback.
     """
-    _forget_frames(error)
+    forget_frames(error)
     match error:
-        case aiohttp.ClientConnectorDNSError() | socket.gaierror() | UnicodeError():
+        case socket.gaierror() | UnicodeError():
             kind, message = FailureKind.DNS, f"the host name of {where} does not resolve: is it right?"
-        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError() | ssl.SSLError():
+        case ssl.SSLError():
             kind, message = FailureKind.TLS, _tls_message(error, where)
-        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
-            kind = FailureKind.UNSUPPORTED
-            message = f"{where} is not a usable address: write http://host:port or https://host:port"
-        case aiohttp.ClientResponseError():
-            kind, message = _not_http(error, where)
-        case aiohttp.ClientPayloadError():
-            # aiohttp distinguishes a reset from a short answer only in its text.
-            is_reset = isinstance(error.__cause__, OSError) or "ConnectionResetError" in str(error)
-            kind = FailureKind.UNREACHABLE if is_reset else FailureKind.MALFORMED
-            how = "connection reset" if is_reset else "short or broken"
-            message = f"the answer of {where} broke off in the middle ({how})"
-        case aiohttp.ServerDisconnectedError():
-            kind = FailureKind.UNREACHABLE
-            message = f"{where} closed the connection without an answer: does it want https://?"
         case _:
             kind, message = _os_error(error, where)
     return AnswerError(kind, message)
 
 
-def _forget_frames(error: BaseException) -> None:
+def forget_frames(error: BaseException) -> None:
     """Drop the tracebacks of an exception and of all that led to it.
 
     Their frames hold the exceptions in turn: such cycles would be garbage of every refused connection.
@@ -111,28 +121,18 @@ def _forget_frames(error: BaseException) -> None:
         one = one.__cause__ or one.__context__
 
 
-def _tls_message(error: Exception, where: str) -> str:
-    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        why = clean(cause.verify_message, WORDS_LIMIT) or "not trusted"
+def _tls_message(error: ssl.SSLError, where: str) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = clean(error.verify_message, WORDS_LIMIT) or "not trusted"
         return f"the certificate of {where} cannot be verified: {why}"
-    reason = clean(getattr(cause, "reason", None) or "no TLS", 60).replace("_", " ").lower()
+    reason = clean(getattr(error, "reason", None) or "no TLS", 60).replace("_", " ").lower()
     return f"TLS with {where} failed ({reason}): if it speaks plain HTTP, write http:// in its URL"
 
 
-def _not_http(error: aiohttp.ClientResponseError, where: str) -> tuple[FailureKind, str]:
-    cause = error.__cause__
-    seen = f"{error.message} {cause}".encode("utf-8", "replace")
-    if _TLS_RECORD.search(seen) or b"\\x15\\x03" in seen:
-        return FailureKind.TLS, f"{where} speaks TLS: write https:// in its URL"
-    return FailureKind.MALFORMED, f"{where} does not answer in proper HTTP: is the port right?"
-
-
 def _os_error(error: Exception, where: str) -> tuple[FailureKind, str]:
-    cause: BaseException = getattr(error, "os_error", None) or error
-    numbers = {getattr(cause, "errno", None)}
+    numbers = {getattr(error, "errno", None)}
     # If several addresses of a name failed differently, they arrive as one error with all the texts.
-    numbers.update(int(number) for number in _ERRNO.findall(str(cause)))
+    numbers.update(int(number) for number in _ERRNO.findall(str(error)))
     if errno.ECONNREFUSED in numbers:
         return FailureKind.REFUSED, f"nothing listens on {where} (connection refused)"
     if errno.ETIMEDOUT in numbers:
@@ -140,4 +140,4 @@ def _os_error(error: Exception, where: str) -> tuple[FailureKind, str]:
     for number, words in _UNREACHABLE_WORDS.items():
         if number in numbers:
             return FailureKind.UNREACHABLE, f"{where} cannot be reached ({words})"
-    return FailureKind.UNREACHABLE, f"the connection to {where} was lost: {clean(cause, 80)}"
+    return FailureKind.UNREACHABLE, f"the connection to {where} was lost: {clean(error, 80)}"

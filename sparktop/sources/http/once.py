@@ -1,7 +1,6 @@
 """Single HTTP requests over httpx, for the doctor, the webhook, and to find out what listens on a port.
 
-Sources that poll use aiohttp instead (see `fetch.py`): a request on a kept-alive connection costs a quarter
-of the time.
+Sources that poll use `session.py` instead: a request on a kept-alive connection costs far less.
 """
 
 from __future__ import annotations

@@ -21,8 +21,9 @@ from sparktop.model.failure import FailureKind
 from sparktop.model.targets import PrometheusTarget
 from sparktop.model.text import clean
 from sparktop.sources.http.address import host_and_port
+from sparktop.sources.http.aiohttp_failure import transport_error
 from sparktop.sources.http.body import BodyCollector
-from sparktop.sources.http.failure import AnswerError, timeout_error, transport_error
+from sparktop.sources.http.failure import AnswerError, timeout_error
 from sparktop.sources.prometheus.answer import Answer, read_answer, trouble_in
 from sparktop.values import dataclass
 

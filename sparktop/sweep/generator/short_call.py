@@ -6,8 +6,8 @@ import asyncio
 import json
 from typing import Any
 
+from sparktop.sources.http.parser import BrokenAnswerError, HttpAnswer
 from sparktop.sweep.generator.connection import ConnectionPool
-from sparktop.sweep.generator.http_answer import BrokenAnswerError, HttpAnswer
 
 _MOST_BYTES = 16 << 20
 _OK = 200

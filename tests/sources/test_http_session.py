@@ -1,0 +1,258 @@
+"""Facts about GETs over kept-alive connections, against real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from dataclasses import replace
+
+import pytest
+
+from sparktop.model.failure import FailureKind
+from sparktop.sources.http import session as session_module
+from sparktop.sources.http.address import parse_address
+from sparktop.sources.http.failure import AnswerError
+from sparktop.sources.http.session import Request, Response, SharedSession
+from tests.sources.conftest import Handler, RawServer, Serve, answer
+
+PAGE = b"x" * 3000
+
+
+@pytest.fixture
+async def session() -> SharedSession:
+    shared = SharedSession()
+    shared.join()
+    return shared
+
+
+async def get(session: SharedSession, request: Request | str, deadline_s: float = 5.0) -> Response:
+    """Send one GET."""
+    asked = Request(request, "server:80") if isinstance(request, str) else request
+    return await session.get(asked, deadline_s=deadline_s, clock=time.monotonic, cap_bytes=100_000)
+
+
+def each(*pieces: bytes, close: bool = False) -> Handler:
+    """Answer each request with `pieces`, a moment after each other."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await reader.readuntil(b"\r\n\r\n")
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0)
+            if close:
+                return
+
+    return talk
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "connections"),
+    [
+        ((answer(PAGE),), 1),
+        (tuple(bytes([one]) for one in answer(b"abc")), 1),
+        ((b"HTTP/1.1 100 Continue\r\n\r\n", answer(PAGE)), 1),
+        ((CHUNKED, b"3\r\nabc\r\n", b"10;x=y\r\n0123456789abcdef\r\n0\r\nTrailer: x\r\n\r\n"), 1),
+        ((b"HTTP/1.1 200 OK\nContent-Length: 3\n\nabc",), 1),
+        ((answer(PAGE, "200 OK", "Connection: close"),), 3),
+        ((b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nabc",), 3),
+        ((answer(b"", "204 No Content"),), 1),
+        ((answer(b"abc") + b"more than was announced",), 3),
+    ],
+    ids=["sized", "bytewise", "interim", "chunked", "bare LF", "close", "HTTP/1.0", "204", "long"],
+)
+async def test_a_connection_is_used_again_where_that_is_allowed(
+    pieces: tuple[bytes, ...], connections: int, serve: Serve, session: SharedSession
+) -> None:
+    """Three GETs use one connection, unless the answer ends it."""
+    server: RawServer = await serve(each(*pieces))
+    bodies = {(await get(session, server.url)).body for _ in range(3)}
+    assert len(bodies) == 1
+    assert server.connections == connections
+    await session.leave()
+
+
+async def test_an_answer_without_a_length_ends_with_its_connection(
+    serve: Serve, session: SharedSession
+) -> None:
+    """Where neither length nor chunks are told, the body is all that came until the close."""
+    server: RawServer = await serve(each(b"HTTP/1.1 200 OK\r\n\r\n", PAGE, close=True))
+    assert (await get(session, server.url)).body == PAGE
+    await session.leave()
+
+
+async def test_a_connection_that_is_closed_as_it_is_used_costs_no_poll(
+    serve: Serve, session: SharedSession
+) -> None:
+    """A server that closes an idle connection when the next request comes is asked on a new one."""
+
+    async def one_answer_each(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer(PAGE))
+        await reader.readuntil(b"\r\n\r\n")
+
+    server: RawServer = await serve(one_answer_each)
+    for _ in range(3):
+        assert (await get(session, server.url)).body == PAGE
+    assert server.connections == 3
+    await session.leave()
+
+
+async def test_a_new_connection_that_is_closed_is_not_tried_again(
+    serve: Serve, session: SharedSession
+) -> None:
+    """Of a server that hangs up on a fresh connection, that is told after one request."""
+
+    async def hang_up(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+
+    server: RawServer = await serve(hang_up)
+    with pytest.raises(AnswerError, match="without an answer") as caught:
+        await get(session, server.url)
+    assert caught.value.kind is FailureKind.UNREACHABLE
+    assert server.connections == 1
+    await session.leave()
+
+
+async def test_data_that_nobody_asked_for_ends_the_connection(serve: Serve, session: SharedSession) -> None:
+    """What arrives on an idle connection is no answer to the next request."""
+    server: RawServer = await serve(
+        each(answer(b"first"), b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+    )
+    bodies = []
+    for _ in range(2):
+        bodies.append((await get(session, server.url)).body)
+        await asyncio.sleep(0.05)
+    assert bodies == [b"first", b"first"]
+    await session.leave()
+
+
+async def test_a_missed_deadline_ends_the_connection(serve: Serve, session: SharedSession) -> None:
+    """The late rest of an answer cannot become the beginning of the next one."""
+    late = True
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer(PAGE)[:-10] if late else answer(PAGE))
+        await reader.read()
+
+    server: RawServer = await serve(talk)
+    with pytest.raises(AnswerError, match=r"only 2990 B of its answer came within 0\.1 s"):
+        await get(session, server.url, 0.1)
+    assert not session.idle
+    late = False
+    assert (await get(session, server.url)).body == PAGE
+    assert server.connections == 2
+    await session.leave()
+
+
+async def test_connections_that_were_idle_for_long_are_closed(
+    serve: Serve, session: SharedSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that is asked no more keeps no connection."""
+    gone: RawServer = await serve(each(answer(PAGE)))
+    asked: RawServer = await serve(each(answer(PAGE)))
+    await get(session, gone.url)
+    await get(session, asked.url)
+    assert len(session.idle) == 2
+    monkeypatch.setattr(session_module, "_KEPT_ALIVE_S", 0.0)
+    monkeypatch.setattr(session_module, "_TIDY_EVERY_S", 0.0)
+    await get(session, asked.url)
+    assert not session.idle
+    await session.leave()
+
+
+async def test_user_and_password_of_a_url_are_sent_unless_there_is_a_token(
+    serve: Serve, session: SharedSession
+) -> None:
+    """A URL may carry Basic authentication; the Host field does not."""
+    server: RawServer = await serve({"/": answer(PAGE)})
+    url = server.url.replace("//", "//me:p%40ss@")
+    request = Request(url, "server:80")
+    await get(session, request)
+    await get(session, replace(request, token="k"))  # noqa: S106 - of no one
+    assert b"\r\nAuthorization: Basic bWU6cEBzcw==\r\n" in server.heads[0]
+    assert f"\r\nHost: 127.0.0.1:{server.port}\r\n".encode() in server.heads[0]
+    assert b"\r\nAuthorization: Bearer k\r\n" in server.heads[1]
+    assert b"Basic" not in server.heads[1]
+    await session.leave()
+
+
+@pytest.mark.outside
+async def test_names_and_ipv6_addresses_are_connected_to(session: SharedSession) -> None:
+    """A host may be a name or an IPv6 address in brackets."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hosts.append((await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[1])
+        writer.write(answer(PAGE))
+        await writer.drain()
+        writer.close()
+
+    hosts: list[bytes] = []
+    for bound, host in (("127.0.0.1", "localhost"), ("::1", "[::1]")):
+        try:
+            server = await asyncio.start_server(talk, bound, 0)
+        except OSError:
+            continue  # this machine has no IPv6
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            assert (await get(session, f"http://{host}:{port}/")).body == PAGE
+            assert hosts.pop() == f"Host: {host}:{port}".encode()
+    await session.leave()
+
+
+@pytest.mark.parametrize("reply", [None, b"", b"garbage\r\n", answer(PAGE)[:-1]])
+async def test_a_failure_leaves_no_garbage(reply: bytes | None, serve: Serve, session: SharedSession) -> None:
+    """Tracebacks and the exceptions that they hold would wait for a collection otherwise."""
+    server: RawServer = await serve(each(reply or b"", close=bool(reply)))
+    if reply is None:
+        await server.stop()
+
+    async def ask() -> None:
+        with pytest.raises(AnswerError):
+            await get(session, server.url, 0.1)
+        await asyncio.sleep(0.01)  # both ends close
+
+    await ask()
+    gc.collect()
+    gc.disable()
+    try:
+        await ask()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        # A closed transport of asyncio refers to itself.
+        assert not {"AnswerError", "Exchange", "Future", "frame"} & {type(one).__name__ for one in gc.garbage}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    await session.leave()
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port", "target", "field"),
+    [
+        ("http://Spark-A/metrics", "spark-a", 80, "/metrics", "spark-a"),
+        ("https://spark-a:8443/a b/ü", "spark-a", 8443, "/a%20b/%C3%BC", "spark-a:8443"),
+        ("https://spark-a:443", "spark-a", 443, "/", "spark-a"),
+        ("http://[fe80::1%25eth0]:81/x?a=b%20c", "fe80::1%eth0", 81, "/x?a=b%20c", "[fe80::1%eth0]:81"),
+        ("http://bücher.example/", "xn--bcher-kva.example", 80, "/", "xn--bcher-kva.example"),
+    ],
+)
+def test_a_url_is_split_for_its_request(url: str, host: str, port: int, target: str, field: str) -> None:
+    """Host, port, percent-encoded path and Host field of usable URLs."""
+    address = parse_address(url)
+    assert (address.host, address.port, address.target, address.host_field) == (host, port, target, field)
+    assert address.secure == url.startswith("https")
+
+
+@pytest.mark.parametrize("url", ["http://", "ftp://a/", "a:80", "http://a b/", "http://a:x/", "http://[::1/"])
+def test_an_unusable_url_is_an_error(url: str) -> None:
+    """What cannot be asked is a ValueError."""
+    with pytest.raises(ValueError):  # noqa: PT011 - of any wording
+        parse_address(url)
