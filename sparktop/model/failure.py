@@ -34,7 +34,7 @@ class FailureKind(StrEnum):
     """A metrics page without any name of the engine's (vLLM's --disable-log-stats)."""
     LOADING = "loading"
     """HTTP 503 of a server that answers so while it loads (SGLang, llama.cpp, TGI), or of an unknown
-    server."""
+    server; also a Prometheus that has hardly begun to scrape."""
     ENGINE_DEAD = "engine_dead"
     """HTTP 503 of vLLM: its API server answers, its engine process has died. (While it loads, vLLM refuses
     connections.)"""

@@ -48,7 +48,8 @@ def judge_health(book: AlertBook, key: SourceKey, health: Health, when: Instant)
     failure = health.failure
     router = "router " if key.kind is SourceKind.ROUTER else ""
     if failure is None or failure.kind is FailureKind.LOADING:
-        message = "answers again" if failure is None else "loads its model"
+        is_server = key.kind is not SourceKind.PROMETHEUS
+        message = "loads its model" if failure is not None and is_server else "answers again"
         for name in ("unreachable", "engine-dead"):
             book.clear(f"{key.label}:{name}", when, f"{router}{message}")
         return

@@ -169,8 +169,10 @@ class PrometheusFeed:
         await self._note_clocks()
         await self._read_up()
         if self._found_at is None or began - self._found_at >= FIND_AGAIN_S * self.pace.slowed:
-            await self._find()
-            self._found_at = began
+            self._found_at = await self._find(began)
+        if self._found_at is None:
+            message = f"{self.target.name} has just begun to scrape: servers appear after two scrapes"
+            raise AnswerError(FailureKind.LOADING, message)
         if began - self._wall_at >= 0.9 * self.pace.every_s * self.pace.slowed:
             self._wall_at = began
             await self._read_wall(began)
@@ -189,14 +191,21 @@ class PrometheusFeed:
                 )
                 self._store.note(self.target.name, message)
 
-    async def _find(self) -> None:
+    async def _find(self, began: float) -> float | None:
+        """Search for servers; return when, or None where the Prometheus has hardly begun to scrape.
+
+        The first time counts as earlier, so that servers whose first scrape comes later are found soon.
+        """
         known = self._finder.found.servers
         await self._finder.find()
         self.pace.every_s = self._finder.every_s or self.pace.every_s
+        if await self._finder.is_new(self.pace.every_s, began):
+            return None
         await self._machines.find(self._finder.found.servers, self._finder.dead)
         self._choose()
         if not known:
             await self._read_up()
+        return began if known else began - max(0.0, FIND_AGAIN_S - 2 * self.pace.every_s)
 
     async def _read_up(self) -> None:
         await self._finder.read_up(self._machines.jobs, self._raw.values())

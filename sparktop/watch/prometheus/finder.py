@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
 from statistics import median
 
+from sparktop.engines.tables import RUNNING
 from sparktop.model.targets import PrometheusTarget
 from sparktop.sources.http.failure import AnswerError
 from sparktop.sources.prometheus.answer import Labels
 from sparktop.sources.prometheus.client import PrometheusClient
 from sparktop.sources.prometheus.found import (
+    NOT_A_ROUTER,
     ActiveTarget,
     Found,
     FoundServer,
@@ -28,6 +31,9 @@ from sparktop.sources.prometheus.promql import any_of, selector
 _MOST_TARGETS = 1000
 """Servers up to which the list of targets is read: it takes 0.6 MB for 1,000."""
 _TARGETS = "/api/v1/targets?state=active"
+_SAMPLED, _SAMPLED_S = 3, 600.0
+"""Servers whose samples of this many seconds show how often they are scraped."""
+_NEW_S = 120.0
 
 
 class Finder:
@@ -44,12 +50,16 @@ class Finder:
         """The labels of targets, from their series `up`, as far as they were wanted."""
         self.dead: frozenset[Key] = frozenset()
         """The targets whose newest scrape failed (`up` is 0)."""
+        self._sampled_s: float | None = None
+        """Seconds between two samples of a server, where the list of targets does not say it."""
+        self._new_since: float | None = None
+        """Since when (monotonic seconds) no server, or no two samples of one, are known; None if they are."""
 
     @property
     def every_s(self) -> float | None:
-        """Seconds between two scrapes, by the list of targets; None where it does not say."""
+        """Seconds between two scrapes, by the list of targets, else by samples; None while unknown."""
         known = [one.every_s for one in self.active.values() if one.every_s]
-        return median(known) if known else None
+        return median(known) if known else self._sampled_s
 
     def every_s_of(self, key: Key) -> float | None:
         """Return the seconds between two scrapes of a target, by the list of targets; None if unknown."""
@@ -79,6 +89,38 @@ class Finder:
         down = [one for one in missing if one.key in self.dead]
         listed = tuple(sorted((*servers, *down), key=lambda one: one.name)) if down else servers
         self.found = Found(listed, found_routers(answers[1].series), is_federated(keys))
+        if self.every_s is None:
+            self._sampled_s = await self._step_s(servers)
+
+    async def _step_s(self, servers: Sequence[FoundServer]) -> float | None:
+        """Return the seconds between two samples, by those of a few servers; None if none has two."""
+        if not servers:
+            return None
+        only = f"instance=~{any_of({one.key.instance for one in servers[:_SAMPLED]})}"
+        asked = selector(RUNNING, NOT_A_ROUTER, only, self._target.selector)
+        answer = await self._client.query(f"{asked}[{_SAMPLED_S:.0f}s]")
+        steps = [later[0] - earlier[0] for one in answer.series for earlier, later in pairwise(one.samples)]
+        return max(0.1, round(median(steps), 1)) if steps else None
+
+    async def is_new(self, every_s: float, now: float) -> bool:
+        """Return whether the Prometheus may have scraped its servers less than twice, `_NEW_S` at most.
+
+        So it is while no server is known, until its series `up` are two scrapes old, and while nothing says
+        how often it scrapes. `now` is in monotonic seconds.
+
+        Raises:
+            AnswerError: the query failed.
+        """
+        if self.found.servers and self.every_s is not None:
+            self._new_since = None
+            return False
+        self._new_since = now if self._new_since is None else self._new_since
+        if now - self._new_since > _NEW_S:
+            return False
+        if self.found.servers:
+            return True
+        answer = await self._client.query(f"count({selector(('up',))} offset {2 * every_s:.0f}s)")
+        return not answer.series
 
     async def read_up(self, jobs: Collection[str], wanted: Iterable[FoundServer]) -> None:
         """Find which targets of these jobs and of the servers' jobs are down, and the labels of `wanted`.

@@ -40,6 +40,10 @@ class Scraped:
         self.warnings: Sequence[str] = ()
         self.ahead_s = 0.0
         """Seconds that its clock is ahead."""
+        self.is_new = False
+        """Whether no series is two scrapes old."""
+        self.samples, self.every_s = 3, 15.0
+        """Samples of each server, and the seconds between two of them."""
         self.behind: Sequence[str] = ()
         """URLs of the servers behind a router."""
 
@@ -60,6 +64,8 @@ class Scraped:
             )
         if "node_uname_info" in query or "DCGM" in query:
             return vector()
+        if query.startswith("count("):
+            return vector() if self.is_new else vector(({}, "7"))
         if query.startswith("count by"):
             return vector(*(({"__name__": GAUGE, **one}, "1") for one in self.labels))
         if '__name__=~"up"' in query:
@@ -77,7 +83,7 @@ class Scraped:
         return vector(*((self._up(one), value) for one in self.labels), warnings=self.warnings)
 
     def _raw(self, query: str, now: float) -> web.Response:
-        times = [now - self.age_s - 15 * back for back in (2, 1, 0)]
+        times = [now - self.age_s - self.every_s * back for back in reversed(range(self.samples))]
         asked = [one for one in self.labels if one["instance"].replace(":", ":") in query]
         return matrix(
             *(({"__name__": GAUGE, **one}, [(at, "3") for at in times]) for one in asked),
@@ -205,6 +211,41 @@ async def test_warnings_stand_with_the_figures() -> None:
         fleet = store.snapshot().fleets[0].fleet
         assert fleet is not None
         assert fleet.note == "store 10.0.0.7 did not answer"
+
+
+async def test_a_prometheus_that_has_just_started_is_not_one_without_servers() -> None:
+    """No alert until its series `up` are two scrapes old; its servers are found as soon as it has them."""
+    scraped = Scraped(0)
+    scraped.is_new = True
+    async with watched(scraped) as (feed, store):
+        for _ in range(4):
+            await feed.look()
+        store.judge()
+        shown = store.snapshot()
+        assert shown.fleets[0].failure is not None
+        assert shown.fleets[0].failure.message.startswith("main has just begun to scrape")
+        assert not shown.alerts
+        scraped.labels = Scraped(2).labels
+        await feed.look()
+        shown = store.snapshot()
+        assert shown.fleets[0].ok
+        assert len(shown.backends) == 2
+        assert not shown.events
+
+
+async def test_the_pace_is_that_of_the_samples_where_no_list_of_targets_says_it() -> None:
+    """No pace is shown before a server has two samples."""
+    scraped = Scraped(2)
+    scraped.samples = 1
+    async with watched(scraped) as (feed, store):
+        await feed.look()
+        assert store.snapshot().fleets[0].fleet is None
+        scraped.samples, scraped.every_s = 3, 5.0
+        await feed.look()
+        fleet = store.snapshot().fleets[0].fleet
+        assert fleet is not None
+        assert fleet.every_s == 5.0
+        assert [one.scrape and one.scrape.every_s for one in store.snapshot().backends] == [5.0, 5.0]
 
 
 async def test_nothing_known_there_is_said() -> None:

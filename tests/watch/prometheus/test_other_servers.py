@@ -65,6 +65,11 @@ async def test_victoria_metrics(tmp_path: Path) -> None:
             shown = store.snapshot()
             assert [one.group for one in shown.backends] == [shown.backends[0].model] * 2
             assert shown.backends[0].scrape is not None
+            assert (
+                shown.backends[0].scrape.every_s == 1.0
+            )  # by its samples: its list of targets has no interval
+            assert shown.fleets[0].fleet is not None
+            assert shown.fleets[0].fleet.every_s == 1.0
             assert shown.backends[0].age_s is not None
             del found.text["vllm-0"]
             await look_until(feed, store, lambda one: one.snapshot().backends[0].failure is not None)

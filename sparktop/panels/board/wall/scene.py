@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sparktop.analysis.wall import Wall, wall_of, wall_of_fleet
 from sparktop.graphics import numbers
+from sparktop.model.failure import FailureKind
 from sparktop.model.fleet import Fleet, FleetView, stale_s
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import StateThresholds
@@ -129,11 +130,12 @@ def _fleet_look(view: FleetView, kind: str, name: str, chosen: View) -> Look:
     title = name_tab("router", view.name, "prometheus")
     if kind == SCRAPED:
         title = name_tab("router", f"{view.name}: {group_name(name)}", "prometheus")
+    is_failed = view.failure is not None and view.failure.kind is not FailureKind.LOADING
     return Look(
         title,
         status,
         note,
-        view.failure is not None,
+        is_failed,
         is_direct=False,
         fleet=view.name,
         kind="router",
