@@ -13,7 +13,14 @@ from sparktop.model.failure import FailureKind
 from sparktop.model.targets import PrometheusTarget
 from sparktop.sources.http.failure import AnswerError
 from sparktop.sources.prometheus.client import PrometheusClient
-from sparktop.sources.prometheus.found import active_targets, found_servers, is_federated, servers_query
+from sparktop.sources.prometheus.found import (
+    GROUPS_ADVICE,
+    active_targets,
+    found_servers,
+    groups_fault,
+    is_federated,
+    servers_query,
+)
 
 _ADVICE = {
     FailureKind.UNAUTHORIZED: "see that the environment variable or the file holds the right one; the tenant "
@@ -57,6 +64,8 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
     slow = bool(every) and median(every) > _SLOW_SCRAPES_S
     advice = "scrape every 15 s: rates and verdicts are as slow as the scrapes" if slow else ""
     checks.append(Check(f"{target.name} servers", Status.WARN if slow else Status.OK, said, advice))
+    if fault := groups_fault(answer.series, target.group_by):
+        checks.append(Check(f"{target.name} groups", Status.WARN, fault, GROUPS_ADVICE))
     if is_federated(one.key for one in servers):
         federated = "it federates another one: whether a server is down is not known"
         checks.append(Check(f"{target.name} federation", Status.WARN, federated, "name that one instead"))

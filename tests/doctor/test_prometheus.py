@@ -42,6 +42,27 @@ async def test_what_it_scrapes_is_counted(
     assert (checks[-1].status, checks[-1].message) == (status, wanted)
 
 
+@pytest.mark.parametrize(("group_by", "fault"), [("namespace", None), ("namespaze", "namespaze")])
+async def test_a_label_that_no_server_has_groups_nothing(
+    group_by: str, fault: str | None, network: RealNetwork
+) -> None:
+    """All servers would be one group without a word."""
+
+    def answering(query: str) -> web.Response:
+        if query == "time()":
+            return scalar(time.time())
+        labels = {"__name__": next(iter(RUNNING)), "job": "j", "namespace": "llm"}
+        return vector(*(({**labels, "instance": f"h:{number}"}, "1") for number in range(3)))
+
+    async with api(answering) as (url, _):
+        target = PrometheusTarget("main", url, group_by=("job", group_by))
+        checks = await check_prometheus(target, network)
+    found = [(one.message, one.advice) for one in checks if one.status is Status.WARN]
+    said = f"no server has the label {fault}, which group_by names"
+    advice = "correct group_by under [[prometheus]] in the configuration"
+    assert found == ([(said, advice)] if fault else [])
+
+
 async def test_a_refusal_is_a_failed_check(network: RealNetwork) -> None:
     """With its message."""
     async with api(lambda _: refused(503, "busy")) as (url, _):

@@ -27,6 +27,7 @@ _HEALTHY = "vllm:healthy_pods_total"
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])", re.ASCII)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _LONGEST = 64
+GROUPS_ADVICE = "correct group_by under [[prometheus]] in the configuration"
 
 
 class Key(NamedTuple):
@@ -89,6 +90,8 @@ class Found:
     servers: tuple[FoundServer, ...] = ()
     routers: Mapping[Key, tuple[str, ...]] = field(default_factory=dict)
     """The URLs that each router sends to."""
+    groups_fault: str = ""
+    """What is wrong with the labels that name the groups, in one line; "" for nothing."""
     federated: bool = False
     """Whether an instance repeats under several exported ones: then `up` is not that of the servers."""
 
@@ -158,6 +161,14 @@ def found_servers(
         for key, labels in first.items()
     )
     return tuple(sorted(found, key=lambda one: one.name))
+
+
+def groups_fault(series: Sequence[Series], group_by: Sequence[str]) -> str:
+    """Return that no server has one of the labels that name the groups, in one line; "" if that is not so."""
+    for name in group_by:
+        if series and not any(one.labels.get(name) for one in series):
+            return f"no server has the label {name}, which group_by names"
+    return ""
 
 
 def found_routers(series: Iterable[Series]) -> dict[Key, tuple[str, ...]]:

@@ -17,6 +17,7 @@ from sparktop.engines import PageError, read_page
 from sparktop.engines.router_pages import STACK
 from sparktop.engines.tables import NAMES
 from sparktop.model.engine import EngineSample
+from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import Fleet, Scrape
 from sparktop.model.router import Deployment, RouterSample
@@ -25,6 +26,7 @@ from sparktop.model.text import clean
 from sparktop.sources.http.failure import AnswerError
 from sparktop.sources.prometheus.client import Clocks, PrometheusClient, TooMuchError
 from sparktop.sources.prometheus.found import (
+    GROUPS_ADVICE,
     NOT_A_ROUTER,
     FoundServer,
     Key,
@@ -201,6 +203,8 @@ class PrometheusFeed:
         self.pace.every_s = self._finder.every_s or self.pace.every_s
         if await self._finder.is_new(self.pace.every_s, began):
             return None
+        if fault := self._finder.found.groups_fault:
+            self._store.note(self.target.name, f"{fault}: {GROUPS_ADVICE}", Severity.WARNING)
         await self._machines.find(self._finder.found.servers, self._finder.dead)
         self._choose()
         if not known:

@@ -21,6 +21,7 @@ from sparktop.sources.prometheus.found import (
     active_targets,
     found_routers,
     found_servers,
+    groups_fault,
     is_federated,
     key_of,
     routers_query,
@@ -88,7 +89,8 @@ class Finder:
             self.dead |= await self._down({one.key.job for one in missing})
         down = [one for one in missing if one.key in self.dead]
         listed = tuple(sorted((*servers, *down), key=lambda one: one.name)) if down else servers
-        self.found = Found(listed, found_routers(answers[1].series), is_federated(keys))
+        fault = groups_fault(answers[0].series, group_by)
+        self.found = Found(listed, found_routers(answers[1].series), fault, is_federated(keys))
         if self.every_s is None:
             self._sampled_s = await self._step_s(servers)
 

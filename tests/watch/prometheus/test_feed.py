@@ -2,110 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from email.utils import formatdate
-
 import pytest
 from aiohttp import web
 
 from sparktop.analysis.state import scraped_state
-from sparktop.engines.tables import RUNNING
-from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.failure import FailureKind
 from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
 from sparktop.store import SourceKey, Store
 from sparktop.watch.prometheus.feed import MOST_IN_GROUP, MOST_RAW, PrometheusFeed
 from sparktop.watch.prometheus.pace import MOST_AT_ONCE, Pace
-from tests.sources.prometheus.api_server import api, matrix, refused, scalar, vector
+from tests.sources.prometheus.api_server import api, refused
+from tests.watch.prometheus.made_up import Scraped, watched
 
 pytestmark = pytest.mark.outside
-
-GAUGE = next(iter(RUNNING))
-TOKENS = "vllm:generation_tokens_total"
-
-
-class Scraped:
-    """A Prometheus with made-up servers, each scraped every 15 s."""
-
-    def __init__(self, count: int, *, age_s: float = 3.0, per_group: int = 8) -> None:
-        self.labels = [
-            {"job": "vllm", "instance": f"h:{number}", "model_name": f"m{number // per_group}"}
-            for number in range(count)
-        ]
-        self.age_s = age_s
-        self.dead: set[str] = set()
-        self.queries: list[str] = []
-        self.refusal: web.Response | None = None
-        self.warnings: Sequence[str] = ()
-        self.ahead_s = 0.0
-        """Seconds that its clock is ahead."""
-        self.is_new = False
-        """Whether no series is two scrapes old."""
-        self.samples, self.every_s = 3, 15.0
-        """Samples of each server, and the seconds between two of them."""
-        self.behind: Sequence[str] = ()
-        """URLs of the servers behind a router."""
-
-    def __call__(self, query: str) -> web.Response:  # noqa: PLR0911 - an answer for each kind of query
-        """Answer a query."""
-        now = time.time() + self.ahead_s
-        self.queries.append(query)
-        if query == "time()":
-            answer = scalar(now)
-            answer.headers["Date"] = formatdate(now, usegmt=True)
-            return answer
-        if self.refusal is not None:
-            refusal, self.refusal = self.refusal, None
-            return refusal
-        if 'server!=""' in query:
-            return vector(
-                *(({"job": "router", "instance": "r:80", "server": url}, "1") for url in self.behind)
-            )
-        if "node_uname_info" in query or "DCGM" in query:
-            return vector()
-        if query.startswith("count("):
-            return vector() if self.is_new else vector(({}, "7"))
-        if query.startswith("count by"):
-            return vector(*(({"__name__": GAUGE, **one}, "1") for one in self.labels))
-        if '__name__=~"up"' in query:
-            down = query.endswith("== 0")
-            return vector(
-                *(
-                    (self._up(one), "0" if one["instance"] in self.dead else "1")
-                    for one in self.labels
-                    if not down or one["instance"] in self.dead
-                )
-            )
-        if query.endswith("s]"):
-            return self._raw(query, now)
-        value = str(now - self.age_s) if "timestamp" in query else "2"
-        return vector(*((self._up(one), value) for one in self.labels), warnings=self.warnings)
-
-    def _raw(self, query: str, now: float) -> web.Response:
-        times = [now - self.age_s - self.every_s * back for back in reversed(range(self.samples))]
-        asked = [one for one in self.labels if one["instance"].replace(":", ":") in query]
-        return matrix(
-            *(({"__name__": GAUGE, **one}, [(at, "3") for at in times]) for one in asked),
-            *(({"__name__": TOKENS, **one}, [(at, f"{at:.0f}") for at in times]) for one in asked),
-        )
-
-    def _up(self, labels: Mapping[str, str]) -> dict[str, str]:
-        return {"job": labels["job"], "instance": labels["instance"]}
-
-
-@asynccontextmanager
-async def watched(scraped: Scraped) -> AsyncIterator[tuple[PrometheusFeed, Store]]:
-    """Yield a feed on this Prometheus, and the store that it feeds."""
-    async with api(scraped) as (url, _):
-        target = PrometheusTarget("main", url)
-        store = Store(Watch(prometheus=(target,), source="test"))
-        feed = PrometheusFeed(target, store, store.accept)
-        feed.pace.every_s = 15.0
-        try:
-            yield feed, store
-        finally:
-            await feed.close()
 
 
 async def test_servers_are_found_and_their_samples_have_their_own_times() -> None:
@@ -211,50 +120,6 @@ async def test_warnings_stand_with_the_figures() -> None:
         fleet = store.snapshot().fleets[0].fleet
         assert fleet is not None
         assert fleet.note == "store 10.0.0.7 did not answer"
-
-
-async def test_a_prometheus_that_has_just_started_is_not_one_without_servers() -> None:
-    """No alert until its series `up` are two scrapes old; its servers are found as soon as it has them."""
-    scraped = Scraped(0)
-    scraped.is_new = True
-    async with watched(scraped) as (feed, store):
-        for _ in range(4):
-            await feed.look()
-        store.judge()
-        shown = store.snapshot()
-        assert shown.fleets[0].failure is not None
-        assert shown.fleets[0].failure.message.startswith("main has just begun to scrape")
-        assert not shown.alerts
-        scraped.labels = Scraped(2).labels
-        await feed.look()
-        shown = store.snapshot()
-        assert shown.fleets[0].ok
-        assert len(shown.backends) == 2
-        assert not shown.events
-
-
-async def test_the_pace_is_that_of_the_samples_where_no_list_of_targets_says_it() -> None:
-    """No pace is shown before a server has two samples."""
-    scraped = Scraped(2)
-    scraped.samples = 1
-    async with watched(scraped) as (feed, store):
-        await feed.look()
-        assert store.snapshot().fleets[0].fleet is None
-        scraped.samples, scraped.every_s = 3, 5.0
-        await feed.look()
-        fleet = store.snapshot().fleets[0].fleet
-        assert fleet is not None
-        assert fleet.every_s == 5.0
-        assert [one.scrape and one.scrape.every_s for one in store.snapshot().backends] == [5.0, 5.0]
-
-
-async def test_nothing_known_there_is_said() -> None:
-    """A Prometheus without any server of a known engine."""
-    async with watched(Scraped(0)) as (feed, store):
-        await feed.look()
-        failure = store.snapshot().fleets[0].failure
-        assert isinstance(failure, Failure)
-        assert "scrapes no server that is known here" in failure.message
 
 
 def test_the_pace_recovers() -> None:

@@ -1,0 +1,68 @@
+"""What is found at a Prometheus, also one that has just started: its servers, its pace, and its groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparktop.model.failure import Failure
+from tests.watch.prometheus.made_up import Scraped, watched
+
+pytestmark = pytest.mark.outside
+
+
+async def test_a_prometheus_that_has_just_started_is_not_one_without_servers() -> None:
+    """No alert until its series `up` are two scrapes old; its servers are found as soon as it has them."""
+    scraped = Scraped(0)
+    scraped.is_new = True
+    async with watched(scraped) as (feed, store):
+        for _ in range(4):
+            await feed.look()
+        store.judge()
+        shown = store.snapshot()
+        assert shown.fleets[0].failure is not None
+        assert shown.fleets[0].failure.message.startswith("main has just begun to scrape")
+        assert not shown.alerts
+        scraped.labels = Scraped(2).labels
+        await feed.look()
+        shown = store.snapshot()
+        assert shown.fleets[0].ok
+        assert len(shown.backends) == 2
+        assert not shown.events
+
+
+async def test_the_pace_is_that_of_the_samples_where_no_list_of_targets_says_it() -> None:
+    """No pace is shown before a server has two samples."""
+    scraped = Scraped(2)
+    scraped.samples = 1
+    async with watched(scraped) as (feed, store):
+        await feed.look()
+        assert store.snapshot().fleets[0].fleet is None
+        scraped.samples, scraped.every_s = 3, 5.0
+        await feed.look()
+        fleet = store.snapshot().fleets[0].fleet
+        assert fleet is not None
+        assert fleet.every_s == 5.0
+        assert [one.scrape and one.scrape.every_s for one in store.snapshot().backends] == [5.0, 5.0]
+
+
+async def test_a_label_that_no_server_has_is_named_as_an_event() -> None:
+    """Once, although it is searched for again and again."""
+    async with watched(Scraped(2), group_by=("teem",)) as (feed, store):
+        for _ in range(2):
+            feed.find_again()
+            await feed.look()
+        (event,) = store.snapshot().events
+        assert event.subject == "main"
+        assert event.message == (
+            "no server has the label teem, which group_by names: "
+            "correct group_by under [[prometheus]] in the configuration"
+        )
+
+
+async def test_nothing_known_there_is_said() -> None:
+    """A Prometheus without any server of a known engine."""
+    async with watched(Scraped(0)) as (feed, store):
+        await feed.look()
+        failure = store.snapshot().fleets[0].failure
+        assert isinstance(failure, Failure)
+        assert "scrapes no server that is known here" in failure.message
