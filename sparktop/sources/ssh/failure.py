@@ -11,6 +11,7 @@ from sparktop.sources.ssh.remote import (
     NO_LINUX,
     NO_PYTHON,
     START_S,
+    STUCK_COMMAND,
     STUCK_PYTHON,
     WRONG_DIGEST,
 )
@@ -106,7 +107,7 @@ def explain(ending: Ending) -> LinkError:
 
 
 def _of_receiver(ending: Ending) -> LinkError | None:
-    """Return the error for an exit status of what receives the reader on the other machine; else None."""
+    """Return the error for an exit status of the shell there, or of what receives the reader; else None."""
     where, words = ending.where, _last_words(ending.written)
     if ending.status == CUT_INPUT:
         message = f"the reader sent to {where} did not arrive whole: the connection ended before"
@@ -117,10 +118,9 @@ def _of_receiver(ending: Ending) -> LinkError | None:
     if ending.status == NO_LINUX:
         message = f"{where} is no Linux machine: the reader needs its /proc and /sys"
         return LinkError(FailureKind.UNSUPPORTED, message)
-    if ending.status == STUCK_PYTHON:
-        message = (
-            f"the Python on {where} does not start within {START_S} s: is a disk or its network folder stuck?"
-        )
+    if ending.status in {STUCK_PYTHON, STUCK_COMMAND}:
+        what = "the Python" if ending.status == STUCK_PYTHON else f"`{ending.command}`"
+        message = f"{what} on {where} does not start within {START_S} s: is a disk or a network folder stuck?"
         return LinkError(FailureKind.TIMEOUT, message)
     if ending.status == NO_PYTHON:
         seen = f" ({words})" if words else ""

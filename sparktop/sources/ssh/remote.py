@@ -11,8 +11,8 @@ from sparktop.values import dataclass
 
 READY = b"sparktop.reader/1"
 """The line with which the other machine's Python asks for the reader."""
-CUT_INPUT, WRONG_DIGEST, NO_PYTHON, NO_LINUX, STUCK_PYTHON = 75, 76, 77, 78, 79
-"""Exit codes of the program that receives the reader, and of the shell that looks for a Python to run it."""
+CUT_INPUT, WRONG_DIGEST, NO_PYTHON, NO_LINUX, STUCK_PYTHON, STUCK_COMMAND = 75, 76, 77, 78, 79, 80
+"""Exit codes of the program that receives the reader, and of the shell that looks for what to run."""
 
 _OPTIONS = {
     "BatchMode": "yes",  # never prompt: the screen belongs to the viewer
@@ -30,7 +30,6 @@ _PATH = 'PATH="$PATH:$HOME/.local/bin:$HOME/bin"; export PATH; '
 """Folders in which pipx and uv install programs; a shell that ssh starts has them not in PATH."""
 _NICE = "nice -n 10"
 """Reading a machine must not slow what it serves."""
-_RUN = f'{_NICE} "$c" agent --stdio'
 _COMMAND = f'case "$c" in "~/"*) c="$HOME/${{c#??}}";; esac; {_PATH}'
 """Resolves the sparktop command in $c."""
 _PYTHON_FLAGS = "-I -S -B"
@@ -39,10 +38,16 @@ START_S = 15
 """Seconds that a Python may take to start; ours end later, so that the message names this cause."""
 _BOUND = f"timeout -k 1 {START_S}"
 """Ends a command that hangs, which no end of the connection would reach. Older busybox has other options."""
+_HAVE_BOUND = f't="{_BOUND}"; $t true </dev/null >/dev/null 2>&1 || t=; '
+"""Sets $t to what bounds a command; to nothing where there is no such program."""
+_RUN = (
+    f'{_HAVE_BOUND}$t "$c" --version </dev/null >/dev/null 2>&1; '
+    f'case $? in 124|137|143) exit {STUCK_COMMAND};; esac; exec {_NICE} "$c" agent --stdio'
+)
+"""Runs the sparktop command in $c, if it starts at all."""
 _NEWER = ("python3.14", "python3.13", "python3.12", "python3.11", "python3.10")
 _FIND_PYTHON = (
-    f't="{_BOUND}"; $t true </dev/null >/dev/null 2>&1 || t=; '
-    f"for p in python3 {' '.join(_NEWER)}; do "
+    f"{_HAVE_BOUND}for p in python3 {' '.join(_NEWER)}; do "
     f'$t "$p" {_PYTHON_FLAGS} -c "import sys; sys.exit(sys.version_info < (3, 10))" '
     "</dev/null >/dev/null 2>&1; "
     f'case $? in 0) exec {_NICE} "$p" {_PYTHON_FLAGS} -c "$1" "$2" "$3";; '
@@ -99,11 +104,11 @@ def command_line(ssh: str, options: Sequence[str], remote: Remote) -> list[str]:
 def _script_and_arguments(remote: Remote) -> list[str]:
     """Return the script that `sh -c` runs at the destination, and its arguments from $0 on."""
     if remote.bundle is None:
-        return [f'c="$0"; {_COMMAND}exec {_RUN}', remote.command or ""]
+        return [f'c="$0"; {_COMMAND}{_RUN}', remote.command or ""]
     received = ["sparktop", _RECEIVE, str(len(remote.bundle.data)), remote.bundle.sha256]
     if remote.command is None:
         return [_PATH + _FIND_PYTHON, *received]
-    installed = f'c="$4"; {_COMMAND}command -v "$c" >/dev/null 2>&1 && exec {_RUN}; '
+    installed = f'c="$4"; {_COMMAND}if command -v "$c" >/dev/null 2>&1; then {_RUN}; fi; '
     return [installed + _FIND_PYTHON, *received, remote.command]
 
 

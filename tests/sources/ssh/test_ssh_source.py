@@ -16,8 +16,17 @@ import pytest
 
 from sparktop.model.failure import FailureKind
 from sparktop.model.targets import NodeTarget
+from sparktop.sources.ssh import remote
+from sparktop.sources.ssh.remote import START_S
 from sparktop.sources.ssh.source import SshSource
-from tests.sources.ssh.remote import DEADLINE_S, SPARKTOP, RemoteProcess, failure_of, sample_of
+from tests.sources.ssh.remote import (
+    DEADLINE_S,
+    SPARKTOP,
+    RemoteProcess,
+    failure_of,
+    has_ended,
+    sample_of,
+)
 from tests.sources.ssh.sshd import Sshd
 
 pytestmark = pytest.mark.process
@@ -73,8 +82,15 @@ async def ssh_source(
 
 def script(folder: Path, text: str) -> str:
     """Make a program of the shell that stands in for sparktop; `$pid` is where its process id goes."""
+    return plain_script(
+        folder, f"""[ "$1" = --version ] && exit\npid={shlex.quote(str(folder / "pid"))}\n{text}"""
+    )
+
+
+def plain_script(folder: Path, text: str) -> str:
+    """Make a program of the shell."""
     file = folder / "stand-in"
-    file.write_text(f"#!/bin/sh\npid={shlex.quote(str(folder / 'pid'))}\n{text}\n", encoding="utf-8")
+    file.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
     file.chmod(0o755)
     return str(file)
 
@@ -91,8 +107,8 @@ async def test_the_real_agent_answers_and_leaves_nothing_behind(server: Sshd, tm
         source.show_processes, source.interval_s = True, 0.25
         second = await sample_of(source)
         identity = source.identity
-        remote = RemoteProcess(tmp_path)
-    await remote.ended()
+        process = RemoteProcess(tmp_path)
+    await process.ended()
     assert first.at < second.at
     assert first.memory.total_bytes
     assert first.processes is None
@@ -133,11 +149,11 @@ async def test_a_killed_viewer_takes_the_other_half_with_it(server: Sshd, tmp_pa
     try:
         assert viewer.stdout is not None
         assert await viewer.stdout.readline() == b"NodeSample\n"
-        remote = RemoteProcess(tmp_path)
+        process = RemoteProcess(tmp_path)
     finally:
         viewer.kill()
         await viewer.wait()
-    await remote.ended()
+    await process.ended()
 
 
 async def test_what_a_shell_prints_first_is_passed_over(server: Sshd, tmp_path: Path) -> None:
@@ -202,6 +218,32 @@ async def test_programs_in_the_home_folder_are_found(server: Sshd) -> None:
             await sample_of(source)
 
 
+@pytest.mark.parametrize("stuck", ["", "trap : TERM; "])
+@pytest.mark.parametrize("may_send", [False, True])
+async def test_a_command_that_hangs_is_ended_there(
+    server: Sshd,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stuck: str,
+    may_send: bool,  # noqa: FBT001 - a case
+) -> None:
+    """No end of a connection reaches it; it is named, also where the reader could be sent instead."""
+    for name in ("_RUN", "_FIND_PYTHON"):
+        monkeypatch.setattr(remote, name, getattr(remote, name).replace(f"-k 1 {START_S}", "-k 1 1"))
+    pids = shlex.quote(str(tmp_path / "pids"))
+    command = plain_script(tmp_path, f"{stuck}echo $$ >> {pids}; while :; do sleep 0.1; done")
+    target = NodeTarget("n", "ssh", ssh="spark", command=command, ssh_bundle=may_send)
+    source = SshSource(target, ssh_options=server.options())
+    try:
+        failure = await failure_of(source)
+    finally:
+        await source.close()
+    noted = (tmp_path / "pids").read_text(encoding="utf-8").split()
+    assert [has_ended(int(pid)) for pid in noted] == [True]
+    assert failure.kind is FailureKind.TIMEOUT
+    assert f"`{command}` on spark does not start within 15 s" in failure.message
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "words"),
     [
@@ -238,9 +280,9 @@ async def test_a_killed_agent_is_started_again(server: Sshd, tmp_path: Path) -> 
     pause = Pause()
     async with ssh_source(server, real_with_pid(tmp_path), pause=pause) as source:
         first = await sample_of(source)
-        remote = RemoteProcess(tmp_path)
-        remote.kill()
-        await remote.ended()
+        process = RemoteProcess(tmp_path)
+        process.kill()
+        await process.ended()
         failure = await failure_of(source)
         again = await failure_of(source)
         pause.over.set()
@@ -260,9 +302,9 @@ async def test_a_cut_connection_is_told_and_leaves_nothing_there(server: Sshd, t
     """When the server's half of the connection dies, the agent there ends too, and the line says it."""
     async with ssh_source(server, real_with_pid(tmp_path), pause=Pause()) as source:
         await sample_of(source)
-        remote = RemoteProcess(tmp_path)
-        remote.kill_server_half()
-        await remote.ended()
+        process = RemoteProcess(tmp_path)
+        process.kill_server_half()
+        await process.ended()
         failure = await failure_of(source)
     assert failure.kind is FailureKind.UNREACHABLE
     assert failure.message.startswith("the ssh connection to spark failed")
