@@ -103,6 +103,8 @@ class WallGroup:
 
     name: str
     servers: tuple[Stated, ...]
+    counts: Mapping[str, int]
+    """Number of servers by state, the worst first."""
     balance: Balance | None = None
     """The verdict on how evenly the group is loaded; None where it is not judged."""
     running: float | None = None
@@ -124,9 +126,8 @@ class WallGroup:
 
         Waiting requests count by powers of two, so that groups do not change places at every poll.
         """
-        states = Counter(self.states)
-        down = sum(count for state, count in states.items() if state in DOWN)
-        full = sum(count for state, count in states.items() if state in _SHORT_OF_KV)
+        down = sum(count for state, count in self.counts.items() if state in DOWN)
+        full = sum(count for state, count in self.counts.items() if state in _SHORT_OF_KV)
         waits = int(self.waiting or 0).bit_length()
         return (-down, -verdict_rank(self.balance), -full, -waits)
 
@@ -214,9 +215,11 @@ def _group(name: str, servers: Sequence[Stated], balance: Balance | None) -> Wal
         )
         return (one.rank, *load)
 
+    ordered = tuple(sorted(servers, key=gravity))
     return WallGroup(
         name,
-        tuple(sorted(servers, key=gravity)),
+        ordered,
+        Counter(one.state for one in ordered),
         balance,
         _sum(one.running for one in known),
         _sum(one.waiting for one in known),
@@ -308,6 +311,15 @@ def _node_state(view: NodeView, gpu_percent: float | None, alerts: frozenset[str
         (works or "unknown", True),
     )
     return next(word for word, holds in rules if holds)
+
+
+def counts_of(groups: Iterable[WallGroup]) -> dict[str, int]:
+    """Return the number of servers of some groups by state, the worst first."""
+    counts: dict[str, int] = {}
+    for group in groups:
+        for state, count in group.counts.items():
+            counts[state] = counts.get(state, 0) + count
+    return {state: counts[state] for state in sorted(counts, key=lambda one: _RANKS.get(one, len(_RANKS)))}
 
 
 def node_rank(state: str) -> int:

@@ -67,7 +67,7 @@ def groups_json(wall: Wall) -> list[dict[str, object]]:
         {
             "name": group.name,
             "servers": len(group.servers),
-            "states": dict(Counter(group.states)),
+            "states": dict(group.counts),
             "running": group.running,
             "waiting": group.waiting,
             "generation_tps": group.generation_tps,

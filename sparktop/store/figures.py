@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from functools import partial
+from operator import attrgetter, is_
 from typing import TypeAlias
 
 from sparktop.analysis.deployments import address_of
 from sparktop.model.counter_figures import COUNTER_FIGURES, How
 from sparktop.model.engine import POSITION, LaneSample
-from sparktop.model.fleet import FleetServer, FleetView, Totals
+from sparktop.model.fleet import Fleet, FleetServer, FleetView, Totals
 from sparktop.model.snapshot import BackendView, NodeView
 from sparktop.model.targets import StateThresholds
 from sparktop.rates import Window
 from sparktop.rates.lane_sums import kv_fullest_percent, kv_used_percent, lane_sum
 from sparktop.rates.tally import LATENCY_WINDOW_S, MISSED_INTERVALS
-from sparktop.values import replace
+from sparktop.values import dataclass, replace
 
 RATE_WINDOW_S = 10.0
 """The window of token and request rates, in seconds."""
@@ -271,9 +272,50 @@ def is_simulated(backends: Iterable[BackendView], nodes: Iterable[NodeView]) -> 
     return any(view.identity.simulated for view in nodes)
 
 
-@lru_cache(maxsize=4096)
+_Server: TypeAlias = FleetServer | BackendView
+_TOTALLED: Mapping[str, Callable[[_Server], float | None]] = {
+    "generation_tps": lambda one: one.generation_tps,
+    "prompt_tps": lambda one: one.prompt_tps,
+    "running": lambda one: one.running,
+    "waiting": lambda one: one.waiting,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scraped:
+    """What totals need of the servers on the walls of these fleets: read once, it is summed each second."""
+
+    fleets: tuple[Fleet, ...] = ()
+    places: frozenset[object] = frozenset()
+    """Where these servers are."""
+    answering: int = 0
+    known: Mapping[str, Sequence[float]] = field(default_factory=lambda: dict.fromkeys(_TOTALLED, ()))
+    """The values of each total, of the servers that answer."""
+
+
+_newest = [_Scraped()]
+
+
+def _scraped(fleets: tuple[Fleet, ...]) -> _Scraped:
+    """Return what totals need of these fleets, the same for the same ones."""
+    known = _newest[0]
+    if len(known.fleets) == len(fleets) and all(map(is_, known.fleets, fleets)):
+        return known
+    scraped = {_place(one.url): (one, fleet.late_at) for fleet in fleets for one in fleet.servers}
+    answering = [
+        one for one, late_at in scraped.values() if not one.down and one.at is not None and one.at >= late_at
+    ]
+    values = {name: tuple(_known(answering, name)) for name in _TOTALLED}
+    _newest[0] = found = _Scraped(fleets, frozenset(scraped), len(answering), values)
+    return found
+
+
 def _place(url: str) -> object:
     return address_of(url) or url
+
+
+def _known(servers: Iterable[_Server], name: str) -> Iterator[float]:
+    return (value for value in map(_TOTALLED[name], servers) if value is not None)
 
 
 def totals(backends: Iterable[BackendView], fleets: Iterable[FleetView] = ()) -> Totals:
@@ -281,27 +323,20 @@ def totals(backends: Iterable[BackendView], fleets: Iterable[FleetView] = ()) ->
 
     A server on the wall of a Prometheus counts with the figures that the wall shows, unless they are stale.
     """
-    scraped = {
-        _place(one.url): (one, view.fleet.late_at)
-        for view in fleets
-        if view.ok and view.fleet is not None
-        for one in view.fleet.servers
-    }
-    others = [view for view in backends if not scraped or _place(view.url) not in scraped]
-    answering: list[FleetServer | BackendView] = [
-        one for one, late_at in scraped.values() if not one.down and one.at is not None and one.at >= late_at
-    ]
-    answering += [view for view in others if view.ok]
+    scraped = _scraped(tuple(view.fleet for view in fleets if view.ok and view.fleet is not None))
+    places = scraped.places
+    others = [view for view in backends if not places or _place(view.url) not in places]
+    answering = [view for view in others if view.ok]
 
-    def total(values: Iterable[float | None]) -> float | None:
-        known = [value for value in values if value is not None]
+    def total(name: str) -> float | None:
+        known = [*scraped.known[name], *_known(answering, name)]
         return sum(known) if known else None
 
     return Totals(
-        generation_tps=total(one.generation_tps for one in answering),
-        prompt_tps=total(one.prompt_tps for one in answering),
-        running=total(one.running for one in answering),
-        waiting=total(one.waiting for one in answering),
-        counted=len(answering),
-        watched=len(scraped) + len(others),
+        generation_tps=total("generation_tps"),
+        prompt_tps=total("prompt_tps"),
+        running=total("running"),
+        waiting=total("waiting"),
+        counted=scraped.answering + len(answering),
+        watched=len(places) + len(others),
     )

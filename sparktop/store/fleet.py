@@ -32,6 +32,11 @@ class FleetTrack:
         self._fleet = _current(fleet)
         self._newest = max((one.at for one in fleet.servers if one.at is not None), default=self._newest)
 
+    @property
+    def size(self) -> int:
+        """Number of servers and machines in the newest answer."""
+        return 0 if self._fleet is None else len(self._fleet.servers) + len(self._fleet.nodes)
+
     def view(self, at: float) -> FleetView:
         """Return the Prometheus as shown at `at` (monotonic seconds).
 

@@ -100,6 +100,10 @@ class Store:
         """Return everything that is watched at present."""
         return self._tracks.targets()
 
+    def size(self) -> int:
+        """Return the number of sources, and of servers and machines on the walls of Prometheus servers."""
+        return self._tracks.size()
+
     def identities(self) -> dict[SourceKey, EngineIdentity | NodeIdentity]:
         """Return the newest identity of each backend and node."""
         return self._tracks.identities()

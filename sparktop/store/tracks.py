@@ -106,6 +106,10 @@ class Tracks:
         tracks: Iterable[Track] = (track for home in homes for track in home.values())
         return tuple(track.target for track in tracks)
 
+    def size(self) -> int:
+        """Return the number of sources, and of servers and machines on the walls of Prometheus servers."""
+        return len(self.targets()) + sum(one.size for one in self.fleets.values())
+
     def identities(self) -> dict[SourceKey, EngineIdentity | NodeIdentity]:
         """Return the newest identity of each backend and node."""
         return {

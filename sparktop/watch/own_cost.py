@@ -18,6 +18,7 @@ from contextlib import suppress
 from itertools import count
 
 from sparktop.hardware.kernel_file import read_small
+from sparktop.model.targets import PrometheusTarget
 from sparktop.store import Store
 
 SELF_EVERY_S = 2.0
@@ -59,12 +60,19 @@ def return_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
+def _may_be_many(store: Store) -> bool:
+    return any(isinstance(one, PrometheusTarget) for one in store.targets())
+
+
 async def maintain_memory(store: Store, sleep: Callable[[float], Awaitable[object]]) -> None:
-    """Return freed memory each minute; with many sources also collect garbage then, and rarely between."""
+    """Return freed memory each minute; with many sources also collect garbage then, and rarely between.
+
+    How many a Prometheus brings is not known in the first minute.
+    """
     usual = gc.get_threshold()
     try:
         for turn in count(1):
-            many = len(store.targets()) >= MANY
+            many = store.size() >= MANY or (turn == 1 and _may_be_many(store))
             gc.set_threshold(*(_SELDOM if many else usual[:2]), usual[2])
             await sleep(COLLECT_EVERY_S)
             if many:

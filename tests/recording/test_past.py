@@ -6,15 +6,18 @@ from functools import cache
 from itertools import pairwise
 
 from sparktop.model.event import Event, Severity
+from sparktop.model.fleet import Fleet, FleetNode, FleetServer, FleetView
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.recording.past import (
     BUDGET_BYTES,
     FEW_SOURCES,
     KEPT_MANY_S,
+    MANY_SCRAPED,
     MANY_SOURCES,
     SOURCE_BYTES,
     Past,
 )
+from sparktop.values import replace
 from tests.recording.conftest import instant
 
 
@@ -77,6 +80,40 @@ def test_a_fleet_goes_back_ten_minutes() -> None:
     assert oldest is not None
     assert newest is not None
     assert KEPT_MANY_S - 30 < newest.at - oldest.at <= KEPT_MANY_S + 1
+
+
+def test_pictures_share_the_answers_of_a_prometheus() -> None:
+    """Each answer is compressed once for all pictures that show it, and every picture has its own one."""
+    servers = [
+        tuple(FleetServer(f"s{at}", f"http://s{at}", "g", running=float(turn)) for at in range(MANY_SOURCES))
+        for turn in range(4)
+    ]
+    answers = [
+        Fleet(15.0 * turn, 15.0, some, nodes=(FleetNode("n", state="busy", gpus=1),))
+        for turn, some in enumerate(servers)
+    ]
+    past = Past()
+    for at in range(60):
+        view = FleetView("main", "http://p", answers[at // 15])
+        past.add(replace(snapshot(float(at)), fleets=(view,)))
+    for at in (0, 14, 15, 44, 59):
+        picture = past.at(float(at))
+        assert picture is not None
+        assert [view.fleet for view in picture.snapshot.fleets] == [answers[at // 15]]
+    packed = {id(fleet) for chapter in past._sparse for fleet in chapter._fleets}
+    assert len(packed) == len(answers)
+
+
+def test_many_scraped_servers_go_back_ten_minutes() -> None:
+    """Their answers alone take the memory that there is."""
+    servers = tuple(FleetServer(f"s{at}", f"http://s{at}", "g") for at in range(MANY_SCRAPED + 1))
+    fleets = (FleetView("main", "http://p", Fleet(0.0, 15.0, servers)),)
+    past = Past()
+    for at in range(0, 1500, 3):
+        past.add(replace(snapshot(float(at)), fleets=fleets))
+    oldest = past.oldest
+    assert oldest is not None
+    assert oldest.at == 1497 - KEPT_MANY_S
 
 
 def test_sources_that_are_found_later_change_no_order() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from sparktop.analysis.wall import wall_of_fleet
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import Fleet, FleetServer, FleetView, Totals
@@ -62,3 +65,43 @@ def test_old_answers_of_a_dead_prometheus_do_not_count() -> None:
     """What is read sample by sample and still fresh does."""
     view = replace(WALL, failure=REFUSED)
     assert totals([polled("http://h:8000", 9.0)], [view]) == Totals(40.0, None, 9.0, None, 1, 1)
+
+
+FIGURES = st.one_of(st.none(), st.floats(0, 1e6))
+URLS = st.sampled_from([f"http://h:{port}" for port in range(8000, 8006)])
+SCRAPED = st.builds(
+    FleetServer,
+    URLS,
+    URLS,
+    st.just("g"),
+    st.sampled_from([None, 0.5, 0.9, -99.0]),
+    st.booleans(),
+    running=FIGURES,
+    generation_tps=FIGURES,
+    prompt_tps=FIGURES,
+)
+FLEETS = st.lists(
+    st.lists(SCRAPED, max_size=6).map(
+        lambda some: FleetView("prom", "http://p", Fleet(1.0, 15.0, tuple(some)))
+    ),
+    max_size=2,
+)
+
+
+@given(
+    st.lists(FLEETS, min_size=2, max_size=2), st.lists(st.builds(polled, URLS, st.floats(0, 9)), max_size=3)
+)
+def test_sums_of_an_answer_that_is_shown_again_are_to_the_digit(
+    turns: list[list[FleetView]], backends: list[BackendView]
+) -> None:
+    """As if each value was added anew, whatever was summed before."""
+    for fleets in (turns[0], turns[0], turns[1], turns[0]):
+        by_url = {one.url: one for view in fleets if view.fleet is not None for one in view.fleet.servers}
+        others = [one for one in backends if one.url not in by_url]
+        known = [one for one in by_url.values() if not one.down and one.at is not None and one.at > 0]
+        up = [*known, *others]
+        found = totals(backends, fleets)
+        for name in ("running", "generation_tps", "prompt_tps"):
+            values = [value for one in up if (value := getattr(one, name)) is not None]
+            assert getattr(found, name) == (sum(values) if values else None)
+        assert (found.counted, found.watched) == (len(up), len(by_url) + len(others))

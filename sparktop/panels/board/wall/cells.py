@@ -71,9 +71,8 @@ def _by_share(counts: Mapping[str, int], width: int) -> list[str]:
     return [state for state, count in cells.items() for _ in range(count)]
 
 
-def legend(states: Sequence[str], width: int) -> Row:
-    """Return each of the sorted `states` with its cell and its number, as far as they fit into `width`."""
-    counts = Counter(states)
+def legend(counts: Mapping[str, int], width: int) -> Row:
+    """Return each state with its cell and its number, as far as they fit into `width`."""
     for gap, apart in ((" ", "  "), ("", " ")):
         row: Row = []
         for state, count in counts.items():

@@ -5,10 +5,11 @@ Only the lines in sight are drawn, so that a wall of 10,000 servers costs no mor
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import field
 
-from sparktop.analysis.wall import DOWN, Stated, Top, Wall, WallGroup, node_rank
+from sparktop.analysis.wall import DOWN, Stated, Top, Wall, WallGroup, counts_of, node_rank
 from sparktop.graphics import numbers
 from sparktop.panels.board.wall.cells import legend
 from sparktop.panels.board.wall.lines import (
@@ -175,7 +176,7 @@ def _totals(wall: Wall, groups: Sequence[WallGroup], total: int, width: int) -> 
     `total` is the number of servers before the filter.
     """
     count = sum(len(group.servers) for group in groups)
-    down = sum(one.state in DOWN for group in groups for one in group.servers)
+    down = sum(count for state, count in counts_of(groups).items() if state in DOWN)
     of = f" of {total:,}" if count < total else ""
     tps, running, waiting = (_sum(groups, name) for name in ("generation_tps", "running", "waiting"))
     some = f"{len(wall.nodes):,} of " if len(wall.nodes) < wall.total_nodes else ""
@@ -203,18 +204,12 @@ def _sum(groups: Sequence[WallGroup], name: str) -> float | None:
     return sum(known) if known else None
 
 
-def _states(groups: Sequence[WallGroup]) -> list[str]:
-    """Return the states of all servers of some groups, the worst first."""
-    servers = (one for group in groups for one in group.servers)
-    return [one.state for one in sorted(servers, key=lambda one: one.rank)]
-
-
 def _head(drawn: DrawnWall, wall: Wall, groups: Sequence[WallGroup], width: int, inside: int) -> None:
     """Add the totals, and the legend where there is room."""
     total = wall.total if len(groups) == len(wall.groups) else 0
     drawn.add(_totals(wall, groups, total, width))
     if inside >= _LEGEND_FROM:
-        drawn.add([label(" "), *legend(_states(groups), width - 2)])
+        drawn.add([label(" "), *legend(counts_of(groups), width - 2)])
 
 
 def _server_entries(servers: Sequence[Stated], look: Look) -> list[Entry]:
@@ -224,7 +219,9 @@ def _server_entries(servers: Sequence[Stated], look: Look) -> list[Entry]:
 def _opened(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
     """Add the servers of the opened group, or all machines, the worst first."""
     if look.of_machines:
-        drawn.add([label(" "), *legend(sorted((one.state for one in wall.nodes), key=node_rank), width - 2)])
+        counts = Counter(one.state for one in wall.nodes)
+        ordered = {state: counts[state] for state in sorted(counts, key=node_rank)}
+        drawn.add([label(" "), *legend(ordered, width - 2)])
         _machines(drawn, wall, width, inside, look)
         return
     group = wall.group(look.opened or "")
@@ -341,7 +338,8 @@ def _groups(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> 
 
 def _wrong(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> None:
     """Add the servers that need attention in at most `room` rows, if these are enough for a few."""
-    wrong = [one for group in wall.groups for one in group.servers if one.state not in WELL]
+    groups = (group for group in wall.groups if not WELL.issuperset(group.counts))
+    wrong = [one for group in groups for one in group.servers if one.state not in WELL]
     if room < _LEAST_WRONG or not wrong:
         return
     wrong.sort(key=lambda one: one.rank)

@@ -162,7 +162,7 @@ def test_a_strip_shows_each_state_at_least_once(width: int) -> None:
 
 def test_the_legend_counts_the_states() -> None:
     """In full where there is room, else without blanks, and cut at last."""
-    states = ["unreachable"] * 2 + ["idle"] * 1200
+    states = {"unreachable": 2, "idle": 1200}
     assert row_text(legend(states, 60)).split() == ["✖", "2", "unreachable", "·", "1,200", "idle"]
     assert row_text(legend(states, 22)).strip() == "✖2 down ·1,200 idle"
     assert row_width(legend(states, 10)) == 10
@@ -186,7 +186,7 @@ def test_only_what_is_in_sight_is_drawn(fleet: Snapshot, monkeypatch: pytest.Mon
 def test_a_low_wall_shows_groups_before_headings(height: int, machines: int) -> None:
     """Whatever the range in the frame says is in sight; where no group is, it says nothing."""
     servers = tuple(Stated(FleetServer(f"s{at}", f"http://s{at}", f"group-{at}"), "busy") for at in range(3))
-    groups = tuple(WallGroup(f"group-{at}", (one,)) for at, one in enumerate(servers))
+    groups = tuple(WallGroup(f"group-{at}", (one,), {"busy": 1}) for at, one in enumerate(servers))
     nodes = tuple(FleetNode(f"spark-{at}", state="busy") for at in range(machines))
     wall = Wall(groups, nodes, 3, machines)
     drawn = draw_wall(wall, 80, height, Look([]))
