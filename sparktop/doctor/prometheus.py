@@ -21,6 +21,7 @@ from sparktop.sources.prometheus.found import (
     is_federated,
     servers_query,
 )
+from sparktop.sources.prometheus.steps import in_steps
 
 _ADVICE = {
     FailureKind.UNAUTHORIZED: "see that the environment variable or the file holds the right one; the tenant "
@@ -52,7 +53,7 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
     finally:
         await client.close()
     active = {} if isinstance(listed[0], BaseException) else active_targets(listed[0])
-    servers = found_servers(answer.series, active, target.group_by)
+    servers = await in_steps(found_servers(answer.series, active, target.group_by))
     groups = len({one.group for one in servers})
     every = [known.every_s for one in servers if (known := active.get(one.key)) and known.every_s]
     checks = [reach, _clock(target.name, clocks.ahead_s)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,6 +47,44 @@ def test_two_spellings_are_one_address(one: str, other: str) -> None:
 def test_other_places_are_other_addresses(one: str, other: str) -> None:
     """Host, port and the path of a reverse proxy tell servers apart."""
     assert address_of(one) != address_of(other)
+
+
+PIECES = (
+    *(
+        "http://",
+        "https://",
+        "HTTP://",
+        "h",
+        "B.",
+        ".",
+        "-",
+        "_",
+        "127.0.0.1",
+        ":",
+        ":0",
+        ":1",
+        ":09",
+        ":8000",
+    ),
+    *(":65536", "/", "/v1", "@", "[::1]", "?x", "#f", " ", "\n", "é"),
+)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=5).map("".join))
+def test_the_usual_spelling_is_read_as_any_other(url: str) -> None:
+    """Host and port without a path are read by themselves: as `urlsplit` reads them."""
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        host, port = (parts.hostname or "").removesuffix(".").lower(), parts.port
+    except ValueError:
+        host, port = "", None
+    port = port or {"http": 80, "https": 443}.get(parts.scheme) if host else None
+    found = address_of(url, "here")
+    assert (found is None) == (port is None)
+    if found is not None:
+        assert found[1] == port
+        assert found[0] in {host, "here"}
+        assert found[2] == parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
 def test_localhost_is_the_machine_of_the_router() -> None:

@@ -24,8 +24,9 @@ from sparktop.sources.http.address import host_and_port
 from sparktop.sources.http.aiohttp_failure import transport_error
 from sparktop.sources.http.body import BodyCollector
 from sparktop.sources.http.failure import AnswerError, timeout_error
-from sparktop.sources.prometheus.answer import Answer, read_answer, trouble_in
-from sparktop.values import dataclass
+from sparktop.sources.prometheus.answer import Answer, Series, answer_steps, trouble_in
+from sparktop.sources.prometheus.steps import in_steps
+from sparktop.values import dataclass, replace
 
 MOST_BYTES = 20 << 20
 """Most bytes of an answer, packed or not: 500 servers with two samples of each of their series take 25 MB."""
@@ -69,6 +70,7 @@ class PrometheusClient:
         self._clock = clock
         self._session: aiohttp.ClientSession | None = None
         self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._reading = asyncio.Lock()
         self.date: tuple[float, float] | None = None
         """(Unix time in whole seconds by the newest answer's Date header, when it came by our clock)."""
 
@@ -78,8 +80,11 @@ class PrometheusClient:
             session, self._session = self._session, None
             await session.close()
 
-    async def query(self, promql: str) -> Answer:
-        """Evaluate an instant query now, and return its series.
+    async def query(self, promql: str, add: Callable[[Series], None] | None = None) -> Answer:
+        """Evaluate an instant query now, and return its answer; it is read in steps, one answer at a time.
+
+        With `add`, its series are handed to that and not returned: those of 10,000 servers take 10 MB. After
+        an error, what was added is of no use.
 
         Raises:
             TooMuchError: HTTP status 422, 429 or 503, or an answer that is too large or too late.
@@ -87,7 +92,12 @@ class PrometheusClient:
         """
         # Thanos answers with what it has, and says so in `warnings`; others ignore these two.
         form = {"query": promql, "dedup": "true", "partial_response": "true"}
-        return read_answer(await self._ask("/api/v1/query", form))
+        series: list[Series] = []
+        async with self._slots:
+            body = await self._ask("/api/v1/query", form)
+            async with self._reading:
+                rest = await in_steps(answer_steps(body, add or series.append))
+        return replace(rest, series=tuple(series))
 
     async def get(self, path: str) -> object:
         """Return the data of an answer to a GET of `path`, as JSON values.
@@ -97,31 +107,31 @@ class PrometheusClient:
         """
         from sparktop.sources.prometheus.answer import data_of
 
-        return data_of(await self._ask(path, None))
+        async with self._slots:
+            return data_of(await self._ask(path, None))
 
     async def _ask(self, path: str, form: Mapping[str, str] | None) -> bytes:
         url, method = self._target.url + path, "GET" if form is None else "POST"
         status = None
-        async with self._slots:
-            try:
-                session = self._opened()
-                async with (
-                    asyncio.timeout(DEADLINE_S),
-                    session.request(
-                        method, url, data=form, headers=self._headers(), allow_redirects=False
-                    ) as response,
-                ):
-                    status = response.status
-                    self._note_date(response.headers.get("Date"))
-                    if status != _OK:
-                        body = await _read(response, _ERROR_BYTES)
-                        raise self._status_error(status, body, response.headers.get("Location", ""))
-                    return await _read(response, MOST_BYTES)
-            except TimeoutError as error:
-                late = timeout_error(self.where, DEADLINE_S, answering=status is not None, body_bytes=0)
-                raise TooMuchError(late.kind, late.message) from error
-            except (aiohttp.ClientError, OSError, UnicodeError) as error:
-                raise transport_error(error, self.where) from error
+        try:
+            session = self._opened()
+            async with (
+                asyncio.timeout(DEADLINE_S),
+                session.request(
+                    method, url, data=form, headers=self._headers(), allow_redirects=False
+                ) as response,
+            ):
+                status = response.status
+                self._note_date(response.headers.get("Date"))
+                if status != _OK:
+                    body = await _read(response, _ERROR_BYTES)
+                    raise self._status_error(status, body, response.headers.get("Location", ""))
+                return await _read(response, MOST_BYTES)
+        except TimeoutError as error:
+            late = timeout_error(self.where, DEADLINE_S, answering=status is not None, body_bytes=0)
+            raise TooMuchError(late.kind, late.message) from error
+        except (aiohttp.ClientError, OSError, UnicodeError) as error:
+            raise transport_error(error, self.where) from error
 
     def _note_date(self, text: str | None) -> None:
         if text is None:

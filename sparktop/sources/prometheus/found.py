@@ -17,6 +17,7 @@ from sparktop.engines.tables import RUNNING
 from sparktop.model.text import clean
 from sparktop.sources.prometheus.answer import Labels, Series
 from sparktop.sources.prometheus.promql import selector
+from sparktop.sources.prometheus.steps import Steps
 from sparktop.values import dataclass
 
 NOT_A_ROUTER = 'server=""'
@@ -26,6 +27,8 @@ _PLACE = ("namespace", "pod", "node", "model_name")
 _HEALTHY = "vllm:healthy_pods_total"
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])", re.ASCII)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_PLAIN = re.compile(r"(https?://[\w.-]+(?::\d{1,4})?)(?:/metrics)?/*", re.ASCII)
+"""A URL with the page's usual path or none, and without a user."""
 _LONGEST = 64
 GROUPS_ADVICE = "correct group_by under [[prometheus]] in the configuration"
 
@@ -135,8 +138,8 @@ def seconds(text: object) -> float | None:
 
 def found_servers(
     series: Iterable[Series], targets: Mapping[Key, ActiveTarget], group_by: Sequence[str]
-) -> tuple[FoundServer, ...]:
-    """Return the servers in the answer to `servers_query`, each with a name of its own, sorted by name.
+) -> Steps[tuple[FoundServer, ...]]:
+    """Return, in steps, the servers in the answer to `servers_query`, each with a name of its own, by name.
 
     Servers whose labels in `group_by` are equal form a group; without such labels, those with the same model,
     job and namespace.
@@ -145,21 +148,24 @@ def found_servers(
     for one in sorted(series, key=lambda one: one.labels.get("model_name", "")):
         if one.labels.get("__name__") in RUNNING:
             first.setdefault(key_of(one.labels), one.labels)
-    names = _names(first)
-    groups = _groups(first, group_by)
-    found = (
-        FoundServer(
-            key,
-            names[key],
-            RUNNING[labels["__name__"]],
-            (targets[key].url if key in targets else "") or _address_url(key.address),
-            clean(labels.get("model_name", ""), _LONGEST) or None,
-            groups[key],
-            (labels.get("namespace", ""), labels["pod"]) if labels.get("pod") else None,
-            labels.get("node", ""),
+        yield
+    names = yield from _names(first)
+    groups = yield from _groups(first, group_by)
+    found: list[FoundServer] = []
+    for key, labels in first.items():
+        found.append(
+            FoundServer(
+                key,
+                names[key],
+                RUNNING[labels["__name__"]],
+                (targets[key].url if key in targets else "") or _address_url(key.address),
+                clean(labels.get("model_name", ""), _LONGEST) or None,
+                groups[key],
+                (labels.get("namespace", ""), labels["pod"]) if labels.get("pod") else None,
+                labels.get("node", ""),
+            )
         )
-        for key, labels in first.items()
-    )
+        yield
     return tuple(sorted(found, key=lambda one: one.name))
 
 
@@ -187,12 +193,12 @@ def is_federated(keys: Iterable[Key]) -> bool:
     return any(count > 1 for count in counted.values())
 
 
-def _names(found: Mapping[Key, Labels]) -> dict[Key, str]:
+def _names(found: Mapping[Key, Labels]) -> Steps[dict[Key, str]]:
     """Return a name for each server: its pod, else its address, with its job or a number if names repeat."""
-    wanted = {
-        key: clean(labels.get("pod") or key.address or key.job, _LONGEST - 16) or "server"
-        for key, labels in found.items()
-    }
+    wanted: dict[Key, str] = {}
+    for key, labels in found.items():
+        wanted[key] = clean(labels.get("pod") or key.address or key.job, _LONGEST - 16) or "server"
+        yield
     counted = Counter(wanted.values())
     taken: set[str] = set()
     names: dict[Key, str] = {}
@@ -205,28 +211,33 @@ def _names(found: Mapping[Key, Labels]) -> dict[Key, str]:
             own, number = f"{name}-{number}", number + 1
         taken.add(own)
         names[key] = own
+        yield
     return names
 
 
-def _groups(found: Mapping[Key, Labels], group_by: Sequence[str]) -> dict[Key, str]:
+def _groups(found: Mapping[Key, Labels], group_by: Sequence[str]) -> Steps[dict[Key, str]]:
     """Return the group of each server; its name has only the labels in which groups differ."""
     labels_of = tuple(group_by) or ("model_name", "namespace", "job")
-    values = {
-        key: tuple(clean(labels.get(name, ""), _LONGEST) for name in labels_of)
-        for key, labels in found.items()
-    }
-    several = {value[0] for value in values.values()}
-    apart = {first: {value for value in values.values() if value[0] == first} for first in several}
+    values: dict[Key, tuple[str, ...]] = {}
+    apart: dict[str, set[tuple[str, ...]]] = {}
+    for key, labels in found.items():
+        value = values[key] = tuple(clean(labels.get(name, ""), _LONGEST) for name in labels_of)
+        apart.setdefault(value[0], set()).add(value)
+        yield
     names: dict[Key, str] = {}
     for key, value in values.items():
         shown = value if group_by or len(apart[value[0]]) > 1 else value[:1]
         names[key] = clean(" ".join(part for part in shown if part), _LONGEST) or "backends"
+        yield
     return names
 
 
 def _base_url(text: object) -> str:
     """Return a scrape URL without user, query and the page's usual path; "" for anything but a usable one."""
     url = clean(text, 300) if isinstance(text, str) else ""
+    plain = _PLAIN.fullmatch(url)
+    if plain is not None:  # nearly all: ten times as fast
+        return plain[1]
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - raises for what is not a number

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from sparktop.engines.tables import RUNNING, buckets_for, names_for
 from sparktop.model.fleet import FleetServer
-from sparktop.sources.prometheus.answer import Answer
+from sparktop.sources.prometheus.answer import Series
 from sparktop.sources.prometheus.client import Clocks, PrometheusClient
 from sparktop.sources.prometheus.found import NOT_A_ROUTER, FoundServer, Key, key_of
 from sparktop.sources.prometheus.promql import any_of, selector
+from sparktop.sources.prometheus.steps import Steps
 from sparktop.values import dataclass
 
 MOST_QUANTILES = 500
@@ -50,15 +52,18 @@ async def gauges_and_rates(client: PrometheusClient, more: str, every_s: float) 
 
 
 async def quantiles(
-    client: PrometheusClient, more: str, servers: Sequence[FoundServer], every_s: float
+    client: PrometheusClient, more: str, servers: Sequence[FoundServer], figures: Figures, every_s: float
 ) -> Figures:
     """Return the 95 % quantiles of TTFT and ITL over two minutes, of at most `MOST_QUANTILES` servers.
+
+    These are the servers with the most waiting requests by `figures`.
 
     Raises:
         AnswerError: a query failed.
     """
     window_s = max(2 * _LEAST_RATE_S, _RATE_SCRAPES * every_s)
-    some = servers[:MOST_QUANTILES]
+    waiting = figures.values["waiting"]
+    some = sorted(servers, key=lambda one: -waiting.get(one.key, 0.0))[:MOST_QUANTILES]
     only = f"instance=~{any_of({one.key.instance for one in some})}"
     by = _BY.replace("(", "(le, ", 1)
     asked = {
@@ -69,6 +74,14 @@ async def quantiles(
     return await _figures(client, asked)
 
 
+def fullest(servers: Iterable[FoundServer], figures: Figures) -> str:
+    """Return the group with the most waiting requests."""
+    waiting: Counter[str] = Counter()
+    for one in servers:
+        waiting[one.group] += round(figures.values["waiting"].get(one.key, 0.0))
+    return waiting.most_common(1)[0][0]
+
+
 def rows(
     servers: Iterable[FoundServer],
     figures: Figures,
@@ -76,8 +89,8 @@ def rows(
     dead: Collection[Key],
     clocks: Clocks,
     machines_of: Callable[[FoundServer], tuple[str, ...]] = lambda _: (),
-) -> tuple[FleetServer, ...]:
-    """Return the servers with their figures and machines.
+) -> Steps[tuple[FleetServer, ...]]:
+    """Return, in steps, the servers with their figures and machines.
 
     `late` has the quantiles, `dead` the targets that are down.
     """
@@ -109,12 +122,8 @@ def rows(
                 machines_of(one),
             )
         )
+        yield
     return tuple(found)
-
-
-def by_target(answer: Answer) -> dict[Key, float]:
-    """Return the value of each target in an answer; values that are not finite numbers are left out."""
-    return {key_of(one.labels): found for one in answer.series if (found := one.value) is not None}
 
 
 def _rate(name: str, more: str, window_s: float) -> str:
@@ -125,8 +134,14 @@ async def _figures(client: PrometheusClient, asked: Mapping[str, str]) -> Figure
     known: dict[Key, Key] = {}  # so that all figures share the keys
 
     async def values(promql: str) -> tuple[dict[Key, float], tuple[str, ...]]:
-        answer = await client.query(promql)  # its labels are freed here: half a kB for each series
-        found = {known.setdefault(key, key): value for key, value in by_target(answer).items()}
+        found: dict[Key, float] = {}
+
+        def add(one: Series) -> None:
+            if (value := one.value) is not None:
+                key = key_of(one.labels)
+                found[known.setdefault(key, key)] = value
+
+        answer = await client.query(promql, add)
         return found, answer.warnings
 
     answers = await asyncio.gather(*(values(promql) for promql in asked.values()))

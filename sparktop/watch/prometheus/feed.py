@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
 from sparktop.analysis.deployments import address_of
@@ -33,7 +32,8 @@ from sparktop.sources.prometheus.found import (
 )
 from sparktop.sources.prometheus.pages import pages
 from sparktop.sources.prometheus.promql import any_of, selector
-from sparktop.sources.prometheus.wall import Figures, gauges_and_rates, quantiles, rows
+from sparktop.sources.prometheus.steps import in_steps
+from sparktop.sources.prometheus.wall import Figures, fullest, gauges_and_rates, quantiles, rows
 from sparktop.sources.source import Reading
 from sparktop.store import SourceKey, SourceKind, Store
 from sparktop.values import replace
@@ -56,6 +56,7 @@ _GONE_AFTER_S = 300.0
 """Seconds after which a server that is no target any more is forgotten."""
 _CLOCK_STEP_S = 2.0
 _SKEW_S = 5.0
+_NO_FIRST = (float("nan"), Figures({}), 0.0)
 _MOST_ROUTERS, _MOST_DEPLOYMENTS, _LONGEST_NAME = 16, 256, 64
 
 
@@ -116,6 +117,8 @@ class PrometheusFeed:
         """The group whose raw samples are wanted, where there are too many servers for all."""
         self._quantiles, self._quantiles_at = Figures({}), float("-inf")
         self._wall_at = float("-inf")
+        self._first = _NO_FIRST
+        """When a look began that delivered figures before it found machines, these, and the ms they took."""
         self._warnings: tuple[str, ...] = ()
 
     async def run(self) -> None:
@@ -205,6 +208,9 @@ class PrometheusFeed:
             return None
         if fault := self._finder.found.groups_fault:
             self._store.note(self.target.name, f"{fault}: {GROUPS_ADVICE}", Severity.WARNING)
+        if not known and len(self._finder.found.servers) > MOST_RAW:
+            await self._read_up()
+            await self._read_wall(began, is_first=True)
         await self._machines.find(self._finder.found.servers, self._finder.dead)
         self._choose()
         if not known:
@@ -343,25 +349,34 @@ class PrometheusFeed:
             sample = RouterSample(now, STACK, alive=key not in self._finder.dead, deployments=deployments)
             self._deliver(SourceKey.router(name), sample, None)
 
-    async def _read_wall(self, began: float) -> None:
+    async def _read_wall(self, began: float, *, is_first: bool = False) -> None:
+        """Deliver the figures of all servers; at first those that need few queries, without their machines.
+
+        These figures are used once more in the same look.
+        """
         if self._clocks is None:
             return
         more, servers = self.target.selector, self._finder.found.servers
         asked = self._clock()
-        figures = await gauges_and_rates(self._client, more, self.pace.every_s)
-        if servers and began - self._quantiles_at >= _QUANTILES_AGAIN_S * self.pace.slowed:
+        (at, figures, before_ms), self._first = self._first, _NO_FIRST
+        if at != began:
+            figures, before_ms = await gauges_and_rates(self._client, more, self.pace.every_s), 0.0
+        if not is_first and servers and began - self._quantiles_at >= _QUANTILES_AGAIN_S * self.pace.slowed:
             self._quantiles_at = began
-            waiting = figures.values["waiting"]
-            worst = sorted(servers, key=lambda one: -waiting.get(one.key, 0.0))
-            self._quantiles = await quantiles(self._client, more, worst, self.pace.every_s)
+            self._quantiles = await quantiles(self._client, more, servers, figures, self.pace.every_s)
         if len(servers) > MOST_RAW and all(one.group != self._group for one in servers):
-            self.want(_fullest(servers, figures))
+            self.want(fullest(servers, figures))
         now = self._clock()
+        took_ms = before_ms + (now - asked) * 1000
+        if is_first:
+            self._first = began, figures, took_ms
         dead, shift_s = self._finder.dead, self._clocks.to_monotonic_s
         await self._machines.read_wall(servers, dead, shift_s, self.pace.every_s)
-        listed = rows(servers, figures, self._quantiles, dead, self._clocks, self._machines.of)
+        listed = await in_steps(
+            rows(servers, figures, self._quantiles, dead, self._clocks, self._machines.of)
+        )
         newest = max((one.at for one in listed if one.at is not None), default=None)
-        note, took_ms = self._note(figures.warnings), (now - asked) * 1000
+        note = self._note(figures.warnings)
         fleet = Fleet(now, self.pace.every_s, listed, note, took_ms, self._machines.nodes)
         if newest is not None and now - newest > _LATE_SCRAPES * self.pace.every_s + _LATE_S:
             message = f"{self.target.name} itself is late: its newest sample is {now - newest:.0f} s old"
@@ -382,11 +397,3 @@ class PrometheusFeed:
             self._machines.problem,
         )
         return clean("; ".join(part for part in parts if part), 200) or None
-
-
-def _fullest(servers: Iterable[FoundServer], figures: Figures) -> str:
-    """Return the group with the most waiting requests."""
-    waiting: Counter[str] = Counter()
-    for one in servers:
-        waiting[one.group] += round(figures.values["waiting"].get(one.key, 0.0))
-    return waiting.most_common(1)[0][0]

@@ -28,6 +28,7 @@ from sparktop.sources.prometheus.found import (
     servers_query,
 )
 from sparktop.sources.prometheus.promql import any_of, selector
+from sparktop.sources.prometheus.steps import in_steps
 
 _MOST_TARGETS = 1000
 """Servers up to which the list of targets is read: it takes 0.6 MB for 1,000."""
@@ -82,7 +83,7 @@ class Finder:
                 self.active = active_targets(await self._client.get(_TARGETS))
             except AnswerError:
                 self.active = {}  # Mimir and others have no such list
-        servers = found_servers(answers[0].series, self.active, group_by)
+        servers = await in_steps(found_servers(answers[0].series, self.active, group_by))
         keys, names = {one.key for one in servers}, {one.name for one in servers}
         missing = [one for one in self.found.servers if one.key not in keys and one.name not in names]
         if any(one.key not in self.dead for one in missing):

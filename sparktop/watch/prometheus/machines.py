@@ -30,6 +30,7 @@ from sparktop.sources.prometheus.machines.found import (
     machines_query,
     placing,
 )
+from sparktop.sources.prometheus.steps import Steps, in_steps
 from sparktop.sources.source import Reading
 from sparktop.store import SourceKey, Store
 from sparktop.store.node.track import memory_limits
@@ -116,15 +117,32 @@ class MachineFeed:
         except AnswerError as error:
             self._failed(error)
             return
-        found = {(one.place, one.kind): one for one in found_exporters(answer.series)}
+        exporters = await in_steps(found_exporters(answer.series))
+        found = {(one.place, one.kind): one for one in exporters}
         gone = {place: one for place, one in self._exporters.items() if one.place[0] in dead}
         self._exporters = {**gone, **found}
-        machines = joined(self._exporters.values())
-        self._placing, self._placed = placing(machines, self._target.machines), {}
-        used = {name for one in servers for name in self.of(one)}
-        self.machines = tuple(one for one in machines if one.has_gpus or one.name in used)
-        self._placing, self._placed = placing(self.machines, self._target.machines), {}
+        self.machines, self._placing, self._placed = await in_steps(self._place(servers))
         self._shown_dead = None
+
+    def _place(
+        self, servers: Iterable[FoundServer]
+    ) -> Steps[tuple[tuple[Machine, ...], Placing, dict[Key, tuple[str, ...]]]]:
+        """Return, in steps, the machines to show, what finds those of a server, and those of `servers`."""
+        machines = yield from joined(self._exporters.values())
+        among_all = yield from placing(machines, self._target.machines)
+        used: set[str] = set()
+        for one in servers:
+            used.update(among_all.machines_of(one))
+            yield
+        shown = tuple(one for one in machines if one.has_gpus or one.name in used)
+        found = among_all
+        if len(shown) < len(machines):
+            found = yield from placing(shown, self._target.machines)
+        placed: dict[Key, tuple[str, ...]] = {}
+        for one in servers:
+            placed[one.key] = found.machines_of(one)
+            yield
+        return shown, found, placed
 
     async def read_wall(
         self, servers: Sequence[FoundServer], dead: Collection[Key], to_monotonic_s: float, every_s: float
@@ -141,17 +159,31 @@ class MachineFeed:
                 self._failed(error)
             else:
                 self.problem, self._backoff_s, self._shown_dead = "", 0.0, None
-                self._last = {one.name: self._node(one, known, to_monotonic_s) for one in self.machines}
-        if dead == self._shown_dead:
-            return
-        self._shown_dead = dead
+                self._last = await in_steps(self._judged(known, to_monotonic_s))
+        if dead != self._shown_dead:
+            self.nodes = await in_steps(self._shown(servers, dead))
+            self._shown_dead = dead
+
+    def _judged(self, known: Known, to_monotonic_s: float) -> Steps[dict[str, FleetNode]]:
+        """Return, in steps, all machines by name with their figures and states."""
+        found: dict[str, FleetNode] = {}
+        for one in self.machines:
+            found[one.name] = self._node(one, known, to_monotonic_s)
+            yield
+        return found
+
+    def _shown(self, servers: Iterable[FoundServer], dead: Collection[Key]) -> Steps[tuple[FleetNode, ...]]:
+        """Return, in steps, all machines for the wall, with the names of their servers."""
         on: dict[str, list[str]] = {}
         for server in servers:
             for name in self.of(server):
                 on.setdefault(name, []).append(server.name)
-        self.nodes = tuple(
-            _shown(one, self._last.get(one.name), dead, tuple(on.get(one.name, ()))) for one in self.machines
-        )
+            yield
+        nodes: list[FleetNode] = []
+        for one in self.machines:
+            nodes.append(_shown(one, self._last.get(one.name), dead, tuple(on.get(one.name, ()))))
+            yield
+        return tuple(nodes)
 
     async def read_raw(
         self, servers: Iterable[FoundServer], dead: Collection[Key], to_monotonic_s: float, every_s: float

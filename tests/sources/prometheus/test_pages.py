@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sparktop.engines import read_page
 from sparktop.engines.exposition import Reader
 from sparktop.engines.tables import NAMES, RUNNING, buckets_for, names_for
+from sparktop.model.text import clean
 from sparktop.sources.prometheus.answer import Series
 from sparktop.sources.prometheus.found import (
     ActiveTarget,
@@ -22,6 +26,7 @@ from sparktop.sources.prometheus.found import (
 )
 from sparktop.sources.prometheus.pages import pages
 from sparktop.sources.prometheus.promql import any_of, quoted, selector
+from tests.sources.prometheus.steps import at_once
 
 PAGE = Path(__file__).resolve().parents[2] / "data" / "vllm-0.32" / "t010.prom"
 ADDED = {"job": "vllm", "instance": "10.0.0.1:8000", "namespace": "llm"}
@@ -75,23 +80,26 @@ def test_servers_have_names_addresses_and_groups() -> None:
     def one(job: str, instance: str, **more: str) -> Series:
         return Series({"__name__": RUNNING_NAME, "job": job, "instance": instance, **more}, [(1.0, "1")])
 
-    found = found_servers(
-        [
-            one("a", "h:1", model_name="m", namespace="x"),
-            one("b", "h:1", model_name="m", namespace="x"),
-            one("a", "h:2", model_name="n", pod="pod-\x1b2"),
-            one("a", "h:2", model_name="o", pod="pod-\x1b2"),
-            Series({"__name__": "up", "job": "a", "instance": "h:9"}, [(1.0, "1")]),
-        ],
-        {Key("a", "h:1"): ActiveTarget("https://h:1/x", 15.0, "")},
-        (),
+    found = at_once(
+        found_servers(
+            [
+                one("a", "h:1", model_name="m", namespace="x"),
+                one("b", "h:1", model_name="m", namespace="x"),
+                one("a", "h:2", model_name="n", pod="pod-\x1b2"),
+                one("a", "h:2", model_name="o", pod="pod-\x1b2"),
+                Series({"__name__": "up", "job": "a", "instance": "h:9"}, [(1.0, "1")]),
+            ],
+            {Key("a", "h:1"): ActiveTarget("https://h:1/x", 15.0, "")},
+            (),
+        )
     )
     assert [(one.name, one.url, one.group, one.model) for one in found] == [
         ("a/h:1", "https://h:1/x", "m x a", "m"),
         ("b/h:1", "http://h:1", "m x b", "m"),
         ("pod- 2", "http://h:2", "n", "n"),
     ]
-    by_label = found_servers([one("a", "h:1", team="red"), one("a", "h:2", team="blue")], {}, ("team",))
+    labelled = [one("a", "h:1", team="red"), one("a", "h:2", team="blue")]
+    by_label = at_once(found_servers(labelled, {}, ("team",)))
     assert [one.group for one in by_label] == ["red", "blue"]
 
 
@@ -149,3 +157,22 @@ def test_queries_quote_what_came_from_outside() -> None:
     assert 'server="",namespace="llm"}' in query
     assert "vllm:generation_tokens_total" in names_for("generation_tokens")
     assert "sglang:time_to_first_token_seconds_bucket" in buckets_for("ttft")
+
+
+@given(
+    st.lists(
+        st.sampled_from(["http://", "https://", "a", "B.", ":1", ":65536", "/", "/metrics", "@", "?x", " "])
+    )
+)
+def test_the_usual_scrape_url_is_read_as_any_other(pieces: list[str]) -> None:
+    """Scheme, host and port are read by themselves: as `urlsplit` reads them."""
+    url = clean("".join(pieces), 300)
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or True)
+    except ValueError:
+        usable = False
+    listed = {"activeTargets": [{"labels": {"job": "a", "instance": "b"}, "scrapeUrl": url}]}
+    (found,) = active_targets(listed).values()
+    path = parts.path.rstrip("/").removesuffix("/metrics") if usable else ""
+    assert found.url == (f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path}" if usable else "")

@@ -7,7 +7,9 @@ from aiohttp import web
 
 from sparktop.analysis.state import scraped_state
 from sparktop.model.failure import FailureKind
+from sparktop.model.fleet import Fleet
 from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
+from sparktop.sources.source import Reading
 from sparktop.store import SourceKey, Store
 from sparktop.watch.prometheus.feed import MOST_IN_GROUP, MOST_RAW, PrometheusFeed
 from sparktop.watch.prometheus.pace import MOST_AT_ONCE, Pace
@@ -96,6 +98,33 @@ async def test_of_many_servers_one_group_is_read_raw_and_all_are_on_the_wall() -
         fleet = shown.fleets[0].fleet
         assert fleet is not None
         assert len(fleet.servers) == MOST_RAW + 16
+
+
+async def test_the_first_figures_of_many_servers_wait_for_no_machine() -> None:
+    """They are delivered before machines are searched for, and used for the complete wall as well."""
+    scraped = Scraped(MOST_RAW + 16)
+    async with watched(scraped) as (feed, store):
+        delivered: list[tuple[Fleet, int]] = []
+
+        def deliver(key: SourceKey, reading: Reading, took_ms: float | None) -> None:
+            if isinstance(reading, Fleet):
+                delivered.append((reading, len(scraped.queries)))
+            store.accept(key, reading, took_ms)
+
+        feed._deliver = deliver
+        await feed.look()
+        (first, asked), (complete, _) = delivered
+        assert not any("node_uname_info" in one for one in scraped.queries[:asked])
+        assert any("node_uname_info" in one for one in scraped.queries[asked:])
+        assert sum(one.startswith("sum by") for one in scraped.queries) == 5
+        assert [(one.name, one.running, one.ttft_p95_s) for one in first.servers] == [
+            (one.name, one.running, None) for one in complete.servers
+        ]
+        assert complete.answer_ms is not None
+        assert first.answer_ms is not None
+        assert complete.answer_ms > first.answer_ms
+        await feed.look()
+        assert len(delivered) == 2  # the next is due after 13.5 s
 
 
 async def test_a_router_makes_a_group_of_the_servers_that_it_names() -> None:

@@ -6,11 +6,12 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, fields
+from functools import partial
 
 from sparktop.hardware.throttling import reason_words
 from sparktop.model.node import CpuReading, GpuReading, MemoryPart, MemoryReading, NodeSample
 from sparktop.model.text import clean
-from sparktop.sources.prometheus.answer import Answer, Labels
+from sparktop.sources.prometheus.answer import Labels, Series
 from sparktop.sources.prometheus.client import PrometheusClient
 from sparktop.sources.prometheus.found import KEY_LABELS
 from sparktop.sources.prometheus.machines.exporters import (
@@ -121,45 +122,42 @@ async def raw(client: PrometheusClient, more: str, machines: Sequence[Machine], 
 
 
 async def _gathered(client: PrometheusClient, asked: Mapping[str, str]) -> Known:
-    """Return what the answers to these queries say, each read at once: its series take most of the memory.
+    """Return what the answers to these queries say.
 
     Raises:
         AnswerError: a query failed.
     """
     found: dict[tuple[Place, str], Gathered] = defaultdict(Gathered)
 
-    async def add(how: str, promql: str) -> None:
-        _add(found, await client.query(promql), how)
-
-    await asyncio.gather(*(add(how, promql) for how, promql in asked.items()))
+    asking = (client.query(promql, partial(_add, found, how)) for how, promql in asked.items())
+    await asyncio.gather(*asking)
     return found
 
 
-def _add(found: dict[tuple[Place, str], Gathered], answer: Answer, how: str) -> None:
-    """Add the series of an answer; `how` names the query."""
-    for one in answer.series:
-        value, labels = one.value, one.labels
-        if value is None:
-            continue
-        place, name = place_of(labels), labels.get("__name__", "")
-        if how == _TIMES:  # a timestamp has no name
-            found[place, _TIMES].at = value
-        elif how == "cpu":
-            found[place, NODE].machine["percent"] = 100 * min(1.0, max(0.0, value))
-        else:
-            figure = FIGURES.get(name)
-            own = found[place, figure.kind if figure else AGENT]
-            if how == "raw":
-                own.at = max(own.at or 0.0, one.samples[-1][0])
-            if figure is None:
-                _add_named(own, name, labels, value)
-            elif figure.field == REASONS:
-                _add_mask(own, labels, _number(labels.get("mask")) if how == "masks" else value)
-            elif (scaled := figure.of(value)) is not None:
-                target = own.machine if figure.part != GPU else own.gpus[_index(labels)]
-                target[figure.field] = scaled
-            if "gpu" in labels:
-                _add_gpu(own, labels)
+def _add(found: dict[tuple[Place, str], Gathered], how: str, one: Series) -> None:
+    """Add a series of an answer; `how` names the query."""
+    value, labels = one.value, one.labels
+    if value is None:
+        return
+    place, name = place_of(labels), labels.get("__name__", "")
+    if how == _TIMES:  # a timestamp has no name
+        found[place, _TIMES].at = value
+    elif how == "cpu":
+        found[place, NODE].machine["percent"] = 100 * min(1.0, max(0.0, value))
+    else:
+        figure = FIGURES.get(name)
+        own = found[place, figure.kind if figure else AGENT]
+        if how == "raw":
+            own.at = max(own.at or 0.0, one.samples[-1][0])
+        if figure is None:
+            _add_named(own, name, labels, value)
+        elif figure.field == REASONS:
+            _add_mask(own, labels, _number(labels.get("mask")) if how == "masks" else value)
+        elif (scaled := figure.of(value)) is not None:
+            target = own.machine if figure.part != GPU else own.gpus[_index(labels)]
+            target[figure.field] = scaled
+        if "gpu" in labels:
+            _add_gpu(own, labels)
 
 
 def _add_gpu(own: Gathered, labels: Labels) -> None:

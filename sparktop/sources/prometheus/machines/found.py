@@ -18,6 +18,7 @@ from sparktop.sources.prometheus.answer import Labels, Series
 from sparktop.sources.prometheus.found import KEY_LABELS, FoundServer, Key, key_of
 from sparktop.sources.prometheus.machines.exporters import KINDS, MARKS, NODE
 from sparktop.sources.prometheus.promql import selector
+from sparktop.sources.prometheus.steps import Steps
 from sparktop.values import dataclass, replace
 
 PLACE_LABELS = (*KEY_LABELS, "Hostname")
@@ -27,6 +28,8 @@ _FACTS = ("product", "os", "cpu", "driver", "modelName", "DCGM_FI_DRIVER_VERSION
 _PODS = (("exported_namespace", "exported_pod"), ("namespace", "pod"))
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _CONTAINER = re.compile(r"[0-9a-f]{12}")
+_PLAIN = re.compile(r"([\w.-]+)(?::\d*)?", re.ASCII)
+"""Host and port without a scheme, user or brackets."""
 _LONGEST = 48
 Place = tuple[Key, str]
 """A target, and the host that a dcgm-exporter reports for it; "" for other exporters."""
@@ -95,6 +98,9 @@ def place_of(labels: Labels) -> Place:
 
 def host_of(address: str) -> str:
     """Return the host of `host:port` or a URL in small letters; "" where it cannot be read."""
+    plain = _PLAIN.fullmatch(address)
+    if plain is not None:  # nearly all: ten times as fast
+        return plain[1].lower().rstrip(".")
     try:
         host = urlsplit(address if "://" in address else f"//{address}").hostname
     except ValueError:
@@ -102,10 +108,11 @@ def host_of(address: str) -> str:
     return (host or "").rstrip(".")
 
 
-def found_exporters(series: Iterable[Series]) -> tuple[Exporter, ...]:
-    """Return the exporters in the answer to `machines_query`, each once."""
+def found_exporters(series: Iterable[Series]) -> Steps[tuple[Exporter, ...]]:
+    """Return, in steps, the exporters in the answer to `machines_query`, each once."""
     found: dict[tuple[Place, str], Exporter] = {}
     for one in series:
+        yield
         labels, kind = one.labels, MARKS.get(one.labels.get("__name__", ""))
         if kind is None:
             continue
@@ -134,8 +141,8 @@ def found_exporters(series: Iterable[Series]) -> tuple[Exporter, ...]:
     return tuple(found.values())
 
 
-def joined(exporters: Iterable[Exporter]) -> tuple[Machine, ...]:
-    """Return the machines of these exporters, sorted by name."""
+def joined(exporters: Iterable[Exporter]) -> Steps[tuple[Machine, ...]]:
+    """Return, in steps, the machines of these exporters, sorted by name."""
     listed = sorted(exporters, key=lambda one: (KINDS.index(one.kind), one.place))
     full = _full_names(listed)
     by_name: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -145,16 +152,20 @@ def joined(exporters: Iterable[Exporter]) -> tuple[Machine, ...]:
             by_name[one.cluster, name].append(number)
         if one.address:
             by_address[one.cluster, one.address].append(number)
+        yield
     first = list(range(len(listed)))
     for some in by_name.values():
         _join(first, some)
+        yield
     for key, some in by_address.items():
         if _are_one_machine([listed[number] for number in some], key[1]):
             _join(first, some + by_name.get(key, []))
+        yield
     groups: dict[int, list[Exporter]] = defaultdict(list)
     for number, one in enumerate(listed):
         groups[_root(first, number)].append(one)
-    return _machines(groups.values())
+        yield
+    return (yield from _machines(groups.values()))
 
 
 def _are_one_machine(exporters: Sequence[Exporter], address: str) -> bool:
@@ -201,8 +212,12 @@ def _name(exporters: Sequence[Exporter]) -> str:
     return clean(next(iter(usual or names), exporters[0].place[0].job), _LONGEST) or "machine"
 
 
-def _machines(groups: Iterable[Sequence[Exporter]]) -> tuple[Machine, ...]:
-    named = sorted(((_name(some), some) for some in groups), key=lambda one: (one[0], one[1][0].place))
+def _machines(groups: Iterable[Sequence[Exporter]]) -> Steps[tuple[Machine, ...]]:
+    named: list[tuple[str, Sequence[Exporter]]] = []
+    for some in groups:
+        named.append((_name(some), some))
+        yield
+    named.sort(key=lambda one: (one[0], one[1][0].place))
     taken: set[str] = set()
     found: list[Machine] = []
     for name, exporters in named:
@@ -215,6 +230,7 @@ def _machines(groups: Iterable[Sequence[Exporter]]) -> tuple[Machine, ...]:
         hosts = {word for one in exporters for word in (one.host, one.node, one.address)}
         pods = frozenset(pod for one in exporters for pod in one.pods)
         found.append(Machine(own, tuple(exporters), frozenset(hosts - {""}), pods))
+        yield
     return tuple(found)
 
 
@@ -246,8 +262,8 @@ class Placing:
         return tuple(fitting) if len(fitting) == 1 else ()
 
 
-def placing(machines: Iterable[Machine], configured: Mapping[str, Sequence[str]]) -> Placing:
-    """Return what finds the machines of servers among `machines`."""
+def placing(machines: Iterable[Machine], configured: Mapping[str, Sequence[str]]) -> Steps[Placing]:
+    """Return, in steps, what finds the machines of servers among `machines`."""
     by_pod: dict[tuple[str, str], list[str]] = defaultdict(list)
     by_host: dict[str, list[str]] = defaultdict(list)
     for one in machines:
@@ -255,4 +271,5 @@ def placing(machines: Iterable[Machine], configured: Mapping[str, Sequence[str]]
             by_pod[pod].append(one.name)
         for host in {*one.hosts, one.name.lower()}:
             by_host[host].append(one.name)
+        yield
     return Placing(by_pod, by_host, configured)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -12,6 +14,7 @@ from sparktop.sources.prometheus.client import PrometheusClient
 from sparktop.sources.prometheus.machines.exporters import FIGURES, MARKS
 from sparktop.sources.prometheus.machines.figures import raw, sample_of
 from sparktop.sources.prometheus.machines.found import found_exporters, joined
+from tests.sources.prometheus.steps import at_once
 
 
 class Answering(PrometheusClient):
@@ -20,14 +23,18 @@ class Answering(PrometheusClient):
     def __init__(self, *series: Series) -> None:
         self._series = series
 
-    async def query(self, promql: str) -> Answer:
-        """Return the series for a query of raw samples; nothing for others."""
-        return Answer(self._series if promql.endswith("s]") else ())
+    async def query(self, promql: str, add: Callable[[Series], None] | None = None) -> Answer:
+        """Add the series for a query of raw samples; nothing for others."""
+        assert add is not None
+        for one in self._series if promql.endswith("s]") else ():
+            add(one)
+        return Answer()
 
 
 async def read(*series: Series) -> NodeSample:
     """Return the sample of the only machine that these series are of."""
-    (machine,) = joined(found_exporters(one for one in series if one.labels["__name__"] in MARKS))
+    marks = at_once(found_exporters(one for one in series if one.labels["__name__"] in MARKS))
+    (machine,) = at_once(joined(marks))
     found = sample_of(machine, await raw(Answering(*series), "", [machine], 15.0), 100.0)
     assert found is not None
     return found

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from itertools import permutations
+from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sparktop.sources.prometheus.answer import Series
 from sparktop.sources.prometheus.found import FoundServer, Key
@@ -16,6 +19,7 @@ from sparktop.sources.prometheus.machines.found import (
     machines_query,
     placing,
 )
+from tests.sources.prometheus.steps import at_once
 
 NAMES = {"dcgm": "DCGM_FI_DEV_GPU_TEMP", "node": "node_uname_info", "agent": "sparktop_node_info"}
 HOST_LABEL = {"dcgm": "Hostname", "node": "nodename", "agent": "hostname"}
@@ -29,12 +33,10 @@ def exporter(kind: str, instance: str, host: str = "", **more: str) -> Series:
 
 def machines(*series: Series) -> tuple[Machine, ...]:
     """Return the machines of these series, which are the same in each order."""
-    shapes = {
-        tuple((one.name, len(one.exporters)) for one in joined(found_exporters(some)))
-        for some in permutations(series)
-    }
+    orders = [at_once(joined(at_once(found_exporters(some)))) for some in permutations(series)]
+    shapes = {tuple((one.name, len(one.exporters)) for one in found) for found in orders}
     assert len(shapes) == 1
-    return joined(found_exporters(series))
+    return orders[0]
 
 
 def server(instance: str, pod: tuple[str, str] | None = None, node: str = "") -> FoundServer:
@@ -94,7 +96,7 @@ def test_servers_are_placed_by_pod_then_node_then_address() -> None:
         exporter("dcgm", "gw:9401", "a"),
         exporter("dcgm", "gw:9402", "b"),
     )
-    place = placing(found, {"service:8000": ("N1", "n2", "unknown")}).machines_of
+    place = at_once(placing(found, {"service:8000": ("N1", "n2", "unknown")})).machines_of
     assert place(server("10.2.9.9:8000", ("llm", "llm-0"))) == ("n1",)
     assert place(server("10.2.9.9:8000", ("other", "llm-0"))) == ()
     assert place(server("10.2.9.9:8000", node="n2")) == ("n2",)
@@ -122,3 +124,16 @@ def test_the_query_names_each_label_once() -> None:
     assert len(labels) == len(set(labels))
     assert "node_uname_info" in query
     assert query.endswith(',cluster="a"})')
+
+
+@given(
+    st.lists(st.sampled_from(["http://", "a", "B", "1", ".", "-", ":", "/", "@", "[::1]", "é", "\n", " "]))
+)
+def test_the_usual_address_is_read_as_any_other(pieces: list[str]) -> None:
+    """Host and port are read by themselves: as `urlsplit` reads them."""
+    address = "".join(pieces)
+    try:
+        host = urlsplit(address if "://" in address else f"//{address}").hostname or ""
+    except ValueError:
+        host = ""
+    assert host_of(address) == host.rstrip(".")

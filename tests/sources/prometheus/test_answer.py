@@ -1,0 +1,135 @@
+"""Answers read series by series are those that are read whole, whatever stands in their labels."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparktop.sources.http.failure import AnswerError
+from sparktop.sources.prometheus.answer import answer_steps
+from sparktop.sources.prometheus.steps import Steps, in_steps
+from tests.sources.prometheus.steps import at_once, read_answer
+
+TEXTS = st.text(st.one_of(st.sampled_from('"\\{}[],: \n\t\x00'), st.characters(codec="utf-8")), max_size=12)
+SAMPLES = st.lists(st.tuples(st.floats(0, 2e9), TEXTS), min_size=1, max_size=3)
+SERIES = st.builds(
+    lambda labels, samples, kind: {
+        "metric": labels,
+        "values" if kind == "matrix" else "value": samples if kind == "matrix" else samples[0],
+    },
+    st.dictionaries(TEXTS, TEXTS, max_size=4),
+    SAMPLES,
+    st.shared(st.sampled_from(["vector", "matrix"]), key="kind"),
+)
+FAULTY: Any = st.sampled_from([None, 1, [], {}, {"metric": {"a": 1}}, {"metric": {}, "value": [1, 2]}])
+RESULTS = st.lists(st.one_of(SERIES, SERIES, FAULTY), max_size=6)
+FORMS = st.sampled_from(
+    [
+        {"separators": (",", ":")},
+        {"indent": 1, "ensure_ascii": False},
+        {"separators": (" , ", " : "), "ensure_ascii": False},
+    ]
+)
+BEFORE: Any = st.sampled_from([{}, {"isPartial": False}, {"note": "a, [b]"}])
+AFTER: Any = st.sampled_from([{}, {"warnings": ["a ]}", 2]}, {"stats": {"result": [1]}, "warnings": None}])
+
+
+def expected(body: bytes) -> list[tuple[object, object]]:
+    """Return (labels, samples) of the usable series in a whole answer."""
+    data = json.loads(body)["data"]
+    found: list[tuple[object, object]] = []
+    for one in data["result"]:
+        if not isinstance(one, dict) or not isinstance(labels := one.get("metric"), dict):
+            continue
+        sample = one.get("value")
+        samples = one.get("values") if data["resultType"] == "matrix" else sample and [sample]
+        if samples and all(
+            isinstance(text, str) for text in [*labels.values(), *(end for _, end in samples)]
+        ):
+            found.append((labels, samples))
+    return found
+
+
+@given(RESULTS, st.shared(st.sampled_from(["vector", "matrix"]), key="kind"), FORMS, BEFORE, AFTER)
+def test_series_by_series_is_as_the_whole(
+    result: list[object], kind: str, form: dict[str, Any], before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    """The same series and warnings for all spellings; and nothing of an answer that was cut anywhere."""
+    answer = {"status": "success", **before, "data": {"resultType": kind, "result": result}, **after}
+    body = json.dumps(answer, **form).encode()
+    found = read_answer(body)
+    assert [(one.labels, [*one.samples]) for one in found.series] == [
+        (labels, samples) for labels, samples in expected(body)
+    ]
+    assert len(found.warnings) == len(after.get("warnings") or ())
+    for end in range(0, len(body), 7):
+        with pytest.raises(AnswerError, match="not one of the Prometheus HTTP API"):
+            read_answer(body[:end])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"status":"success","data":{"resultType":"vector","result":[1,]}}',
+        '{"status":"success","data":{"resultType":"vector","result":[,1]}}',
+        '{"status":"success","data":{"resultType":"vector","result":[1 1]}}',
+        '{"status":"success","data":{"resultType":"vector","result":[1}]}}',
+        '{"status":"success","data":{"resultType":"vector","result":[]}} x',
+        '{"status":"success","data":{"resultType":"vector","result":[],"result":[1]}}',
+        '{"status":"success","data":{"resultType":"vector","result":[],"resultType":"matrix"}}',
+        '{"status":"success","data":{"resultType":["vector"],"result":[]}}',
+        '{"status":"success","data":{"resultType":"vector","result":[' + "[" * 100_000,
+        '{"status":"success","data":{"resultType":"streams","result":[]}}',
+    ],
+)
+def test_what_is_no_answer_is_refused(text: str) -> None:
+    """A fault within the list of series or around it, and a member that repeats, in one line."""
+    with pytest.raises(AnswerError, match="not one of the Prometheus HTTP API"):
+        read_answer(text.encode())
+
+
+def test_members_in_another_order_are_read() -> None:
+    """Also the result before its type, with a mark for the order of bytes."""
+    one = {"metric": {"a": "b"}, "value": [1, "2"]}
+    body = json.dumps({"data": {"result": [one], "resultType": "vector"}, "status": "success"})
+    for found in (read_answer(body.encode()), read_answer(body.encode("utf-8-sig"))):
+        assert [one.value for one in found.series] == [2.0]
+
+
+async def test_the_event_loop_runs_between_steps() -> None:
+    """Other callbacks have many turns while 20,000 series are read, and an error ends the reading."""
+    one = b'{"metric":{"instance":"h"},"value":[1,"1"]}'
+    body = b'{"status":"success","data":{"resultType":"vector","result":[' + b",".join([one] * 20_000)
+    turns = [0]
+
+    async def count() -> None:
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    series: list[object] = []
+    await in_steps(answer_steps(body + b"]}}", series.append))
+    assert len(series) == 20_000
+    assert turns[0] > 3
+    with pytest.raises(AnswerError):
+        await in_steps(answer_steps(body, series.append))
+    counting.cancel()
+
+
+def test_a_computation_in_steps_returns_its_result() -> None:
+    """Whether it pauses or not."""
+
+    def work(pauses: int) -> Steps[int]:
+        for _ in range(pauses):
+            yield
+        return pauses
+
+    for pauses in (0, 1, 100):
+        assert at_once(work(pauses)) == pauses
+        assert asyncio.run(in_steps(work(pauses))) == pauses
