@@ -146,6 +146,45 @@ async def test_the_filter_narrows_the_wall_while_one_types() -> None:
         assert "120 servers" in text(app)
 
 
+async def test_esc_in_an_opened_group_drops_its_filter_first() -> None:
+    """Then it leaves the group, as it leaves a filtered list; the marked line stays marked."""
+    for shown, steps in ((picture, ()), (scraped, ("down", "enter"))):
+        app = SparktopApp(shown)
+        async with app.run_test(size=SIZE) as pilot:
+            await pilot.pause()
+            await press(pilot, *steps, "down", "enter")
+            group = opened(app)
+            assert group is not None
+            count = len(app.overview._selectable)
+            await press(pilot, "down", "slash", *app.overview._selectable[-1].name, "enter", "down")
+            assert len(app.overview._selectable) == 1
+            marked = app.overview.selected
+            assert "drops filter" in text(app)
+            await press(pilot, "escape")
+            assert opened(app) == group
+            assert (len(app.overview._selectable), app.overview.selected) == (count, marked)
+            assert "drops filter" not in text(app)
+            await press(pilot, "escape")
+            assert opened(app) != group
+
+
+async def test_a_filtered_list_loses_its_filter_before_it_is_left() -> None:
+    """A panel that is shown alone has no filter, and none is offered to drop."""
+    app = SparktopApp(picture)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        await press(pilot, "l", "l", "slash", *"llama", "enter")
+        await press(pilot, "down", "enter")
+        assert (opened(app) or NOTHING).kind == "backend"
+        assert "drops filter" not in text(app)
+        await press(pilot, "escape")
+        assert (app.overview.view.top, app.overview.view.filter) == (Top.KV, "llama")
+        await press(pilot, "escape")
+        assert (app.overview.view.top, app.overview.view.filter) == (Top.KV, "")
+        await press(pilot, "escape")
+        assert app.overview.view.top is None
+
+
 async def test_v_still_goes_through_the_views() -> None:
     """Watch and wall are the wall, compact is the table, and one backend its details."""
     app = SparktopApp(picture)

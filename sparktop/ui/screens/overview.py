@@ -196,7 +196,7 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
         keys = [*first, *(pair for pair in keys if pair[0] not in named)]
         if self.on_processes and self.view.processes.filter:
             keys = [("esc", f"drops filter: {clean(self.view.processes.filter, 20)}"), *keys]
-        elif self.view.filter:
+        elif self.view.filter and (self.zoomed is None or self._on_lines):
             keys = [("esc", f"drops filter: {clean(self.view.filter, 20)}"), *keys]
         below = self._board_height - self._room - self._scroll
         return [*scroll_keys(self._scroll, below), *keys]
@@ -270,8 +270,8 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
     def action_back(self) -> None:
         """Go back by one step.
 
-        The step is the first of these that applies: close an input line, cancel a countdown, drop the
-        process filter, leave a list of a wall, leave the panel shown alone, drop the filter, remove a
+        The step is the first of these that applies: close an input line, cancel a countdown, drop the filter
+        of what is shown, leave a list of a wall, leave the panel shown alone, drop the filter, remove a
         finished sweep, drop the selection.
         """
         if self.asks_time:
@@ -281,9 +281,9 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
             self._filter_by("")
         elif self._calls_off():
             return
-        elif self.on_processes and self._filter:
+        elif (self.on_processes or self._on_lines) and self._filter:
             self._filter_by("")
-        elif self._has_lists and (self.view.top or (self.zoomed is not None and self.view.filter)):
+        elif self._has_lists and self.view.top:
             self._drop_list()
         elif self.zoomed is not None:
             self._leave()

@@ -139,10 +139,9 @@ class WalkActions(BalanceActions):
         self.show_as(replace(self.view, top=order[(order.index(self.view.top) + 1) % len(order)]))
 
     def _drop_list(self) -> None:
-        """Return from a list of the worst to the groups; if the groups are shown, drop their filter."""
-        shown = replace(self.view, top=None) if self.view.top else replace(self.view, filter="")
+        """Return from a list of the worst to the groups."""
         self.selected, self._first_row = None, 0
-        self.show_as(shown)
+        self.show_as(replace(self.view, top=None))
 
     def action_open(self) -> None:
         """Open the selected line of a wall; on other panels, as on boards without a wall."""
