@@ -13,6 +13,7 @@ from sparktop.colors.palette import palettes
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import Scrape
 from sparktop.model.node import CpuReading, GpuProcess, GpuReading, MemoryReading, NodeSample
+from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Quantile, Snapshot
 from sparktop.panels.backend.detail import backend_detail
 from sparktop.panels.backend.sections import window_words
@@ -360,6 +361,19 @@ def test_a_figure_that_few_servers_report_is_shown_only_where_it_is_known(playin
     known = backend_text(replace(view, counter_figures={"external_cache_hit_percent": 0.0}))
     assert "also reported" in known
     assert re.search(r"external +0 % 60 s", known)
+
+
+@pytest.mark.parametrize(("apart_s", "label"), [(0.25, "1 s"), (1.03, "1 s"), (2.0, "2 s"), (4.97, "5 s")])
+def test_rates_of_slow_polls_say_their_seconds(playing: Snapshot, apart_s: float, label: str) -> None:
+    """A server that is polled every 5 s has no rate over 1 s."""
+    table = HistoryTable(("generation_tps",))
+    for step in range(9):
+        table.append(step * apart_s, {"generation_tps": 100.0})
+    view = playing.backends[0]
+    slow = replace(view, history=replace(view.history, generation_tps=table.series()["generation_tps"]))
+    text = backend_text(slow)
+    assert f"last {label}" in text
+    assert f"output tok/s {label}" in text
 
 
 def test_rates_between_two_scrapes_say_their_seconds(parallel: Snapshot) -> None:

@@ -104,8 +104,11 @@ def share_role(percent: float | None, warn: float, bad: float) -> str:
 
 
 def live_words(view: BackendView) -> str:
-    """Return the time that a backend's newest rates cover as text: "1 s", or "15 s" between two scrapes."""
-    return f"{1.0 if view.scrape is None else max(1.0, view.scrape.every_s):g} s"
+    """Return the time that a backend's newest rates cover as text: "1 s", or more between slower samples."""
+    between_s = view.history.generation_tps.interval_s or 1.0
+    if view.scrape is not None:
+        between_s = view.scrape.every_s
+    return f"{max(1.0, round(2 * between_s) / 2):g} s"
 
 
 def rate_words(view: BackendView) -> str:
