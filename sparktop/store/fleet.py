@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from sparktop.model.failure import Failure
@@ -63,3 +64,70 @@ def _current(fleet: Fleet) -> Fleet:
         for one in fleet.servers
     )
     return replace(fleet, servers=tuple(servers))
+
+
+class EachOnce:
+    """Leaves each server and machine in one of several Prometheus, as pairs for high availability need it.
+
+    That is the first one through which it answers, else the first that knows it.
+    """
+
+    def __init__(self) -> None:
+        """Start without answers."""
+        self._from: tuple[tuple[Fleet | None, bool], ...] = ()
+        self._made: tuple[Fleet | None, ...] = ()
+        """What was made of the newest answers, so that the same answers stay the same objects."""
+
+    def of(self, views: tuple[FleetView, ...]) -> tuple[FleetView, ...]:
+        """Return the views without what stands in another one."""
+        if len(views) < 2:  # noqa: PLR2004 - two share
+            return views
+        answers = tuple((view.fleet, view.ok) for view in views)
+        if len(answers) != len(self._from) or any(
+            new[0] is not old[0] or new[1] != old[1] for new, old in zip(answers, self._from, strict=True)
+        ):
+            self._from, self._made = answers, _apart(views)
+        return tuple(
+            view if fleet is view.fleet else replace(view, fleet=fleet)
+            for view, fleet in zip(views, self._made, strict=True)
+        )
+
+
+_Key = tuple[str, str, str]
+
+
+def _key(one: FleetServer) -> _Key:
+    """Return what says that a server is the same; pods of two clusters may have equal addresses."""
+    return one.url, one.name, one.group
+
+
+def _apart(views: Sequence[FleetView]) -> tuple[Fleet | None, ...]:
+    """Return the answers without servers that stand in another one, and without the machines beside these."""
+    servers: dict[_Key, tuple[bool, int]] = {}
+    nodes: dict[str, tuple[bool, int]] = {}
+    shared: set[int] = set()
+    answered = [(index, view.fleet, view.ok) for index, view in enumerate(views) if view.fleet is not None]
+    for index, fleet, is_ok in answered:
+        for one in fleet.servers:
+            key, known = _key(one), servers.get(_key(one))
+            is_current = is_ok and not one.down and one.at is not None and one.at >= fleet.late_at
+            if known is None or (is_current and not known[0]):
+                servers[key] = (is_current, index)
+            if known is not None:
+                shared |= {known[1], index}
+    for index, fleet, is_ok in answered:
+        for node in fleet.nodes if index in shared else ():
+            is_current = is_ok and not node.down and node.at is not None
+            if node.name not in nodes or (is_current and not nodes[node.name][0]):
+                nodes[node.name] = (is_current, index)
+    found = [view.fleet for view in views]
+    for index, fleet, _ in answered:
+        if index not in shared:
+            continue
+        kept = tuple(one for one in fleet.servers if servers[_key(one)][1] == index)
+        machines = tuple(one for one in fleet.nodes if nodes[one.name][1] == index)
+        left_out = len(fleet.servers) - len(kept)
+        said = f"{left_out:,} of its servers are shown by another Prometheus" if left_out else ""
+        note = "; ".join(part for part in (said, fleet.note) if part) or None
+        found[index] = replace(fleet, servers=kept, nodes=machines, note=note)
+    return tuple(found)

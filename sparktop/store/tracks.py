@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sparktop.model.engine import EngineIdentity
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.fleet import stale_s
+from sparktop.model.fleet import FleetView, stale_s
 from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity
 from sparktop.model.targets import (
@@ -19,7 +19,7 @@ from sparktop.model.targets import (
 )
 from sparktop.store.alert_book import AlertBook
 from sparktop.store.backend.track import BackendTrack
-from sparktop.store.fleet import FleetTrack
+from sparktop.store.fleet import EachOnce, FleetTrack
 from sparktop.store.keys import SourceKey, SourceKind
 from sparktop.store.node.track import NodeTrack
 from sparktop.store.router import Group, RouterTrack, group_names
@@ -49,6 +49,7 @@ class Tracks:
         self.routers: dict[str, RouterTrack] = {}
         self.fleets: dict[str, FleetTrack] = {}
         self.thresholds = thresholds
+        self._each_once = EachOnce()
 
     def add(self, targets: Iterable[Target]) -> None:
         """Add an empty track for each target, except where its type and name have a track already.
@@ -135,6 +136,10 @@ class Tracks:
             for name, track in self.backends.items()
         }
         return {name: group for name, group in known.items() if group is not None}
+
+    def fleet_views(self, at: float) -> tuple[FleetView, ...]:
+        """Return each Prometheus as shown at `at` (monotonic seconds), each server through one of them."""
+        return self._each_once.of(tuple(track.view(at) for track in self.fleets.values()))
 
     def note_stale(self, alerts: AlertBook, instant: Instant) -> None:
         """Record a failure of each backend and node whose newest sample through a Prometheus is old by now.

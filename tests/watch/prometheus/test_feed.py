@@ -198,7 +198,7 @@ async def test_a_server_of_several_prometheus_is_read_once() -> None:
         "h:1": "main",
         "other/h:2": "other",
     }
-    assert [len(one.fleet.servers) for one in shown.fleets if one.fleet] == [2, 3]
+    assert [len(one.fleet.servers) for one in shown.fleets if one.fleet] == [2, 1]
 
 
 async def test_a_server_that_is_polled_directly_is_not_read_again() -> None:
