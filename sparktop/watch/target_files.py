@@ -201,8 +201,11 @@ class TargetFiles:
         answered = await answering(self._ways, new)
         if answered:
             self._watch(answered)
+        files = clean(", ".join(self._patterns), 200)
+        if listed and len(new) == len(listed) and not answered:
+            self._note(f"{files}: no inference server answers there (addresses listed: {len(listed)})")
         if not listed and not problems:
-            self._note(f"no servers in {clean(', '.join(self._patterns), 200)}")
+            self._note(f"no servers in {files}")
 
 
 async def answering(ways: Ways, targets: Sequence[BackendTarget]) -> list[BackendTarget]:

@@ -11,10 +11,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from prometheus_client import CollectorRegistry, Gauge, start_http_server
 
 from sparktop.engines import read_page
+from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget
+from sparktop.sources.engine_http import EngineSource
 from sparktop.sources.source import Reading
 from sparktop.watch import target_files
 from sparktop.watch.target_files import TargetFiles, listed_targets
@@ -151,3 +154,33 @@ async def test_only_new_servers_that_answer_are_watched(tmp_path: Path) -> None:
     written(tmp_path, "a.json", [])
     await files.look()
     assert notes == [f"no servers in {path}"]
+
+
+@pytest.mark.outside
+async def test_exporters_alone_are_no_servers(tmp_path: Path) -> None:
+    """Such as Ray lists; they send their page on any route, and "alive" in it is no LiteLLM."""
+    registry = CollectorRegistry()
+    Gauge("ray_checks_alive", "whether nodes are alive", registry=registry).set(1)
+    exporter, thread = start_http_server(0, "127.0.0.1", registry)
+    address = f"127.0.0.1:{exporter.server_port}"
+    path = written(tmp_path, "ray.json", [{"labels": {"job": "ray"}, "targets": [address]}])
+    failures: list[Reading] = []
+    notes: list[str] = []
+
+    class Probe(EngineSource):
+        """Keeps what it returns."""
+
+        async def poll(self, deadline_s: float) -> EngineSample | Failure:
+            reading = await super().poll(deadline_s)
+            failures.append(reading)
+            return reading
+
+    ways = cast("Ways", SimpleNamespace(backends=lambda targets: [Probe(one) for one in targets]))
+    try:
+        await TargetFiles([path], ways, list, lambda _: None, notes.append).look()
+    finally:
+        exporter.shutdown()
+        exporter.server_close()
+        thread.join(5)
+    assert [one.kind for one in failures if isinstance(one, Failure)] == [FailureKind.METRICS_DISABLED]
+    assert notes == [f"{path}: no inference server answers there (addresses listed: 1)"]
