@@ -95,7 +95,10 @@ def starts(script: str, folder: Path) -> list[str]:
 
 @pytest.mark.outside
 def test_watching_and_recording_need_neither_pydantic_nor_aiohttp() -> None:
-    """Watching servers and agents and writing the flight recorder take 13 and 10 MiB less without them."""
+    """Watching servers and agents and writing the flight recorder take 13 and 10 MiB less without them.
+
+    Nor are views of sweeps loaded.
+    """
     code = """
 import sys
 import sparktop.recording.calls, sparktop.recording.file, sparktop.recording.head, sparktop.recording.session
@@ -104,7 +107,8 @@ import sparktop.sources.ssh.source, sparktop.ui.app, sparktop.watch.monitor
 from sparktop.sources.wire.decode import decode
 from sparktop.sources.wire.reply import Reply, encode
 assert decode(encode(Reply("1"))).sparktop == "1"
-print([name for name in ("pydantic", "aiohttp", "email") if name in sys.modules])
+unneeded = "pydantic", "aiohttp", "email", "sparktop.model.sweep_view", "sparktop.sweep.session"
+print([name for name in unneeded if name in sys.modules])
 """
     found = subprocess.run(  # noqa: S603 - the command is ours
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60

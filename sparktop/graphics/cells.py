@@ -36,6 +36,11 @@ def cell_width(text: str) -> int:
     return len(text) if _NARROW.fullmatch(text) else sum(map(_char_width, text))
 
 
+def is_plain(text: str) -> bool:
+    """Return whether each character of `text` certainly takes one cell: ASCII, lines, blocks, braille."""
+    return _NARROW.fullmatch(text) is not None
+
+
 def fit(text: str, width: int, align: Literal["left", "right", "center"] = "left") -> str:
     """Return `text` in exactly `width` cells: padded with spaces, or cut at the right and ended with "…".
 

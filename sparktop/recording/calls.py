@@ -22,7 +22,6 @@ from sparktop.model.loading import PastStarts
 from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksReading
 from sparktop.model.router import RouterSample
-from sparktop.model.sweep_view import SweepView
 from sparktop.model.targets import (
     BackendTarget,
     NodeTarget,
@@ -40,6 +39,8 @@ from sparktop.store.journal import Call, Change
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
+    from sparktop.model.sweep_view import SweepView
 
 _TARGET_FIELDS: Mapping[type[Target], tuple[str, ...]] = {
     NodeTarget: ("name", "via", "url", "ssh", "scrape"),
@@ -204,6 +205,8 @@ def sweep_of(record: Record) -> SweepView | None:
     Raises:
         RecordError: the record does not contain a valid view of a sweep.
     """
+    from sparktop.model.sweep_view import SweepView  # late: who only records needs none of it
+
     return cast("SweepView", _validated(SweepView, record.body)) if record.body else None
 
 

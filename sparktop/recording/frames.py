@@ -22,6 +22,9 @@ MAX_WINDOW_LOG = 24
 WINDOW_LOG, SMALL_WINDOW_LOG = 22, 20
 """Powers of 2: 4 MiB, or 1 MiB if a second of readings takes less: then it saves 3 MiB of memory and costs
 nothing, because successive pages resemble each other most."""
+_SMALL_TABLE_LOG = 16
+"""Power of 2 of the entries of the match finder's tables for the small window. With the level's own tables a
+frame of 2 servers is 1 % larger, one of 12 servers 1 % smaller, and memory 2.2 MiB more."""
 _BLOCK_HEADER = 3
 _LONGEST_HEADER = 18
 _MAX_BLOCK = 128 << 10
@@ -41,13 +44,17 @@ class FrameWriter:
         """Begin a frame of compression level `level` (1 to 19) with a window of 2^`window_log` bytes."""
         from sparktop.recording.zstandard import CompressionParameter, ZstdCompressor
 
-        self._compressor = ZstdCompressor(
-            options={
-                CompressionParameter.compression_level: level,
-                CompressionParameter.window_log: window_log,
-                CompressionParameter.checksum_flag: 0,
+        options: dict[int, int] = {
+            CompressionParameter.compression_level: level,
+            CompressionParameter.window_log: window_log,
+            CompressionParameter.checksum_flag: 0,
+        }
+        if window_log <= SMALL_WINDOW_LOG:
+            options |= {
+                CompressionParameter.hash_log: _SMALL_TABLE_LOG,
+                CompressionParameter.chain_log: _SMALL_TABLE_LOG,
             }
-        )
+        self._compressor = ZstdCompressor(options=options)
 
     def add(self, text: bytes) -> bytes:
         """Compress `text`; return bytes for the file, from which all of `text` can be read back at once."""

@@ -7,13 +7,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sparktop.engines.exposition import PageMemory
 from sparktop.errors import UsageError
 from sparktop.model.instant import Instant
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.sweep_view import SweepView
 from sparktop.model.targets import Thresholds
 from sparktop.model.text import clean
 from sparktop.recording.calls import call_of, sweep_of
@@ -23,6 +22,9 @@ from sparktop.recording.record import Kind, Record, RecordError
 from sparktop.recording.time_line import CLOCK_ERROR_S, ForwardClock, FrameStart, TimeLine, runs_from
 from sparktop.store import Store
 from sparktop.store.journal import Call
+
+if TYPE_CHECKING:  # a start without a sweep needs none of it
+    from sparktop.model.sweep_view import SweepView
 
 Value = TypeVar("Value")
 WARM_UP_S = 900.0

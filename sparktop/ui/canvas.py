@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from sparktop.graphics.cells import cell_width
+from sparktop.graphics.cells import cell_width, is_plain
 from sparktop.panels.parts.rows import Row
 from sparktop.ui.styles import RoleStyles
 from sparktop.ui.terminal.frugal import FrugalCompositor
@@ -91,6 +91,8 @@ def joined(spans: Iterator[tuple[int, int]], row: Row) -> Iterator[tuple[int, in
 
 def is_narrow(row: Row) -> bool:
     """Return whether each character of a row takes one cell."""
+    if is_plain("".join([text for text, _ in row])):
+        return True
     return all(cell_width(text) == len(text) for text, _ in row)
 
 
