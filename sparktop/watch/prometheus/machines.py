@@ -74,6 +74,8 @@ class MachineFeed:
         self._clock = clock
         self.machines: tuple[Machine, ...] = ()
         """Those of servers, and others with GPUs."""
+        self.jobs: frozenset[str] = frozenset()
+        """The jobs of all their exporters."""
         self.nodes: tuple[FleetNode, ...] = ()
         """The same as the wall shows them, from the newest answer."""
         self.problem = ""
@@ -93,11 +95,6 @@ class MachineFeed:
         self._paces: dict[str, Pace] = {}
         self._seen: dict[str, float] = {}
         """Time of the newest sample that was delivered, by name of the machine, of those that are nodes."""
-
-    @property
-    def jobs(self) -> frozenset[str]:
-        """The jobs of all exporters."""
-        return frozenset(one.place[0].job for machine in self.machines for one in machine.exporters)
 
     def of(self, server: FoundServer) -> tuple[str, ...]:
         """Return the names of the machines of a server."""
@@ -122,6 +119,7 @@ class MachineFeed:
         gone = {place: one for place, one in self._exporters.items() if one.place[0] in dead}
         self._exporters = {**gone, **found}
         self.machines, self._placing, self._placed = await in_steps(self._place(servers))
+        self.jobs = frozenset(one.place[0].job for machine in self.machines for one in machine.exporters)
         self._shown_dead = None
 
     def _place(
