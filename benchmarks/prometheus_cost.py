@@ -73,7 +73,7 @@ class Answers:
             return {"resultType": "vector", "result": []}
         if any(word in query for word in ("DCGM", "node_")):
             return self.machines(query, now)
-        if 'server!=""' in query:
+        if 'server!=""' in query or "prometheus_replica" in query:
             return {"resultType": "vector", "result": []}
         if query.startswith("count("):
             return self.vector(lambda _: {}, lambda _: "1")

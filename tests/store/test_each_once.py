@@ -39,7 +39,7 @@ class Pair:
 def names(shown: Snapshot) -> list[list[str]]:
     """Return the names of servers and machines on each wall."""
     return [
-        [one.name for one in (*view.fleet.servers, *view.fleet.nodes)]
+        [*(one.name for one in view.fleet.servers), *(one.name for one in view.fleet.nodes)]
         for view in shown.fleets
         if view.fleet is not None
     ]

@@ -21,6 +21,8 @@ from sparktop.sources.prometheus.steps import Steps
 from sparktop.values import dataclass
 
 NOT_A_ROUTER = 'server=""'
+REPLICA = "prometheus_replica"
+"""The label by which series of one target differ that several replicas of a Prometheus wrote."""
 KEY_LABELS = ("job", "instance", "exported_job", "exported_instance")
 """The labels of a `Key`."""
 _PLACE = ("namespace", "pod", "node", "model_name")
@@ -167,6 +169,12 @@ def found_servers(
         )
         yield
     return tuple(sorted(found, key=lambda one: one.name))
+
+
+def replicas_query(more: str) -> str:
+    """Return the query whose answer has a series if several replicas of a Prometheus may have written."""
+    written = f'{REPLICA}!=""'
+    return f"count({selector(RUNNING, NOT_A_ROUTER, written, more)})"
 
 
 def groups_fault(series: Sequence[Series], group_by: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from sparktop.engines.tables import RUNNING, buckets_for, names_for
 from sparktop.model.fleet import FleetServer
 from sparktop.sources.prometheus.answer import Series
 from sparktop.sources.prometheus.client import Clocks, PrometheusClient
-from sparktop.sources.prometheus.found import NOT_A_ROUTER, FoundServer, Key, key_of
+from sparktop.sources.prometheus.found import NOT_A_ROUTER, REPLICA, FoundServer, Key, key_of
 from sparktop.sources.prometheus.promql import any_of, selector
 from sparktop.sources.prometheus.steps import Steps
 from sparktop.values import dataclass
@@ -37,16 +37,24 @@ class Figures:
     warnings: tuple[str, ...] = ()
 
 
-async def gauges_and_rates(client: PrometheusClient, more: str, every_s: float) -> Figures:
+async def gauges_and_rates(
+    client: PrometheusClient, more: str, every_s: float, *, replicated: bool = False
+) -> Figures:
     """Return the newest gauges, rates and times of all servers; `more` has further matchers.
+
+    If `replicated`, the series that differ by their `REPLICA` count once.
 
     Raises:
         AnswerError: a query failed.
     """
     window_s = max(_LEAST_RATE_S, _RATE_SCRAPES * every_s)
-    asked = {name: f"{how} {_BY} ({selector(names_for(name), NOT_A_ROUTER, more)})" for name, how in _GAUGES}
-    asked |= {name: _rate(name, more, window_s) for name in _RATES}
-    asked["preemptions"] = _rate("preemptions", more, max(_LEAST_STATE_S, 2 * every_s + _SLACK_S))
+    once = f"max without ({REPLICA}) " if replicated else ""
+    asked = {
+        name: f"{how} {_BY} ({once}({selector(names_for(name), NOT_A_ROUTER, more)}))"
+        for name, how in _GAUGES
+    }
+    asked |= {name: _rate(name, more, window_s, once) for name in _RATES}
+    asked["preemptions"] = _rate("preemptions", more, max(_LEAST_STATE_S, 2 * every_s + _SLACK_S), once)
     asked["at"] = f"max {_BY} (timestamp({selector(RUNNING, NOT_A_ROUTER, more)}))"
     return await _figures(client, asked)
 
@@ -126,8 +134,9 @@ def rows(
     return tuple(found)
 
 
-def _rate(name: str, more: str, window_s: float) -> str:
-    return f"sum {_BY} (rate({selector(_counted(name), NOT_A_ROUTER, more)}[{window_s:.0f}s]))"
+def _rate(name: str, more: str, window_s: float, once: str) -> str:
+    counted = selector(_counted(name), NOT_A_ROUTER, more)
+    return f"sum {_BY} ({once}(rate({counted}[{window_s:.0f}s])))"
 
 
 async def _figures(client: PrometheusClient, asked: Mapping[str, str]) -> Figures:

@@ -360,7 +360,8 @@ class PrometheusFeed:
         asked = self._clock()
         (at, figures, before_ms), self._first = self._first, _NO_FIRST
         if at != began:
-            figures, before_ms = await gauges_and_rates(self._client, more, self.pace.every_s), 0.0
+            every_s, once = self.pace.every_s, self._finder.replicated
+            figures, before_ms = await gauges_and_rates(self._client, more, every_s, replicated=once), 0.0
         if not is_first and servers and began - self._quantiles_at >= _QUANTILES_AGAIN_S * self.pace.slowed:
             self._quantiles_at = began
             self._quantiles = await quantiles(self._client, more, servers, figures, self.pace.every_s)

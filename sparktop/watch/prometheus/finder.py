@@ -24,6 +24,7 @@ from sparktop.sources.prometheus.found import (
     groups_fault,
     is_federated,
     key_of,
+    replicas_query,
     routers_query,
     servers_query,
 )
@@ -52,6 +53,8 @@ class Finder:
         """The labels of targets, from their series `up`, as far as they were wanted."""
         self.dead: frozenset[Key] = frozenset()
         """The targets whose newest scrape failed (`up` is 0)."""
+        self.replicated = False
+        """Whether several replicas of a Prometheus may have written the series of one target."""
         self._sampled_s: float | None = None
         """Seconds between two samples of a server, where the list of targets does not say it."""
         self._new_since: float | None = None
@@ -76,8 +79,11 @@ class Finder:
         """
         more, group_by = self._target.selector, self._target.group_by
         answers = await asyncio.gather(
-            self._client.query(servers_query(more, group_by)), self._client.query(routers_query(more))
+            *map(
+                self._client.query, (servers_query(more, group_by), routers_query(more), replicas_query(more))
+            )
         )
+        self.replicated = bool(answers[2].series)
         if len(answers[0].series) <= _MOST_TARGETS:
             try:
                 self.active = active_targets(await self._client.get(_TARGETS))

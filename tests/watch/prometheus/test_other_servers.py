@@ -78,6 +78,25 @@ async def test_victoria_metrics(tmp_path: Path) -> None:
             assert failure.message.startswith("main cannot scrape it (up is 0)")
 
 
+async def test_the_series_of_two_replicas_count_once(tmp_path: Path) -> None:
+    """A server with the samples of a pair of Prometheus that are not deduplicated."""
+    installed("victoria-metrics", "victoria-metrics")
+    async with pages() as found:
+        for replica in ("a", "b"):
+            for number in (1, 2):
+                found.add("vllm", f"spark-{number}:8000", VLLM, prometheus_replica=replica)
+        async with scraping(found, tmp_path, victoria_metrics) as url, watched(url) as (feed, store):
+            await look_until(feed, store, lambda one: _figures(one) == ([8, 8], [8, 8]))
+            assert store.snapshot().totals.running == 16
+
+
+def _figures(store: Store) -> tuple[list[float | None], list[float | None]]:
+    """Return the running requests of each server on the wall and on the board."""
+    shown = store.snapshot()
+    fleet = shown.fleets[0].fleet
+    return [one.running for one in fleet.servers] if fleet else [], [one.running for one in shown.backends]
+
+
 @pytest.mark.parametrize("path", PATHS)
 async def test_below_a_path_with_a_tenant_and_a_token(tmp_path: Path, path: str) -> None:
     """Each request is below the path and carries both; Thanos' parameters go along; warnings are shown."""
