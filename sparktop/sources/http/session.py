@@ -6,6 +6,7 @@ Polls with aiohttp took half as much CPU time again, and 10 MiB more memory.
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable
 
@@ -199,14 +200,22 @@ async def _connect(place: _Place) -> Connection:
         OSError: it cannot be opened; ssl.SSLError included.
         UnicodeError: the host cannot be a name of a host.
     """
+    loop = asyncio.get_running_loop()
     host, port, tls = place
-    is_name = host[-1:].isalpha() and ":" not in host
-    _, connection = await asyncio.get_running_loop().create_connection(
+    address, delay_s = host, None
+    if host[-1:].isalpha() and ":" not in host:  # a name
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        if len(found) > 1:
+            # Not with one address: each refused connection would leave cycles of garbage.
+            delay_s = _HAPPY_EYEBALLS_S
+        elif found[0][0] is socket.AF_INET:
+            address = str(found[0][4][0])
+    _, connection = await loop.create_connection(
         Connection,
-        host,
+        address,
         port,
         ssl=tls,
         server_hostname=host.rstrip(".") if tls is not None else None,
-        happy_eyeballs_delay=_HAPPY_EYEBALLS_S if is_name else None,  # a name may have several addresses
+        happy_eyeballs_delay=delay_s,
     )
     return connection
