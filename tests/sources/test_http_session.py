@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import time
 from dataclasses import replace
 
@@ -59,12 +60,13 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
         ((b"HTTP/1.1 100 Continue\r\n\r\n", answer(PAGE)), 1),
         ((CHUNKED, b"3\r\nabc\r\n", b"10;x=y\r\n0123456789abcdef\r\n0\r\nTrailer: x\r\n\r\n"), 1),
         ((b"HTTP/1.1 200 OK\nContent-Length: 3\n\nabc",), 1),
+        ((b"HTTP/1.1 200 OK\r\nContent-Length : 3\r\n\r\nabc",), 1),
         ((answer(PAGE, "200 OK", "Connection: close"),), 3),
         ((b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nabc",), 3),
         ((answer(b"", "204 No Content"),), 1),
         ((answer(b"abc") + b"more than was announced",), 3),
     ],
-    ids=["sized", "bytewise", "interim", "chunked", "bare LF", "close", "HTTP/1.0", "204", "long"],
+    ids=["sized", "bytewise", "interim", "chunked", "bare LF", "space", "close", "HTTP/1.0", "204", "long"],
 )
 async def test_a_connection_is_used_again_where_that_is_allowed(
     pieces: tuple[bytes, ...], connections: int, serve: Serve, session: SharedSession
@@ -83,6 +85,20 @@ async def test_an_answer_without_a_length_ends_with_its_connection(
     """Where neither length nor chunks are told, the body is all that came until the close."""
     server: RawServer = await serve(each(b"HTTP/1.1 200 OK\r\n\r\n", PAGE, close=True))
     assert (await get(session, server.url)).body == PAGE
+    await session.leave()
+
+
+@pytest.mark.parametrize(
+    "head", [b"Content-Length: x", b"Content-Length:", b"Content-Length: 9" + b"9" * 20, b"Content-Length: 1"]
+)
+async def test_chunks_count_whatever_length_stands_beside_them(
+    head: bytes, serve: Serve, session: SharedSession
+) -> None:
+    """A Content-Length beside a Transfer-Encoding is not read (RFC 9112, 6.3), so it may be nonsense."""
+    server: RawServer = await serve(
+        each(CHUNKED.replace(b"\r\n\r\n", b"\r\n" + head + b"\r\n\r\n3\r\nabc\r\n0\r\n\r\n"))
+    )
+    assert (await get(session, server.url)).body == b"abc"
     await session.leave()
 
 
@@ -203,6 +219,28 @@ async def test_names_and_ipv6_addresses_are_connected_to(session: SharedSession)
             port = server.sockets[0].getsockname()[1]
             assert (await get(session, f"http://{host}:{port}/")).body == PAGE
             assert hosts.pop() == f"Host: {host}:{port}".encode()
+    await session.leave()
+
+
+async def test_a_dead_first_address_costs_a_moment_also_of_a_name_that_ends_in_a_digit(
+    serve: Serve, session: SharedSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next address of "spark1" is tried beside the first, which does not answer."""
+    server: RawServer = await serve(each(answer(PAGE)))
+    with socket.socket() as dead, socket.socket() as first, socket.socket() as second:
+        dead.bind(("127.0.0.2", server.port))
+        dead.listen(0)
+        for waiting in (first, second):  # with these its queue is full
+            waiting.settimeout(0)
+            waiting.connect_ex(dead.getsockname())
+        real = socket.getaddrinfo
+
+        def resolve(host: str, port: int, *options: int) -> list[object]:
+            hosts = ["127.0.0.2", "127.0.0.1"] if host == "spark1" else [host]
+            return [found for one in hosts for found in real(one, port, *options)]
+
+        monkeypatch.setattr(socket, "getaddrinfo", resolve)
+        assert (await get(session, f"http://spark1:{server.port}/")).body == PAGE
     await session.leave()
 
 

@@ -140,7 +140,7 @@ class Exchange:
                 asyncio.get_running_loop().call_later(_ERROR_BODY_S, self._end_of_words)
             return
         self._collector = BodyCollector(self.headers.get("content-encoding", ""), self._cap_bytes)
-        if int(self.headers.get("content-length", "0")) > self._cap_bytes:
+        if self._answer.announced_bytes > self._cap_bytes:
             raise self._collector.too_large()
 
     def _end_of_words(self) -> None:

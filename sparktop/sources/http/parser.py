@@ -85,6 +85,11 @@ class HttpAnswer:
         self._unpack_body = unpack
         self._unpacker: zlib._Decompress | None = None
 
+    @property
+    def announced_bytes(self) -> int:
+        """Bytes of the body, or of its present chunk, that were announced and have not arrived yet."""
+        return self._left
+
     def feed(self, data: bytes) -> bytes:
         """Parse the next data of the connection; return the part of the body in it.
 
@@ -129,7 +134,8 @@ class HttpAnswer:
         for line in lines[1:]:
             name, colon, value = line.partition(b":")
             if colon:
-                self.headers[name.decode("latin-1").lower()] = value.strip().decode("utf-8", "replace")
+                key = name.rstrip().decode("latin-1").lower()
+                self.headers[key] = value.strip().decode("utf-8", "replace")
         self._choose_framing()
         rest, self._buffer = self._buffer, b""
         return rest

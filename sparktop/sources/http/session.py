@@ -203,8 +203,8 @@ async def _connect(place: _Place) -> Connection:
     loop = asyncio.get_running_loop()
     host, port, tls = place
     address, delay_s = host, None
-    if host[-1:].isalpha() and ":" not in host:  # a name
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    if ":" not in host and not host.rpartition(".")[2].isdigit():  # a name, "spark1" included
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
         if len(found) > 1:
             # Not with one address: each refused connection would leave cycles of garbage.
             delay_s = _HAPPY_EYEBALLS_S
@@ -215,6 +215,7 @@ async def _connect(place: _Place) -> Connection:
         address,
         port,
         ssl=tls,
+        flags=socket.AI_ADDRCONFIG,
         server_hostname=host.rstrip(".") if tls is not None else None,
         happy_eyeballs_delay=delay_s,
     )
