@@ -161,6 +161,11 @@ class Series:
         """
         return self._pages, self._start, self._stop
 
+    @property
+    def column(self) -> int:
+        """The place of the values in the arrays of a page: the identity of the series in its pages."""
+        return self._column
+
     def values(self, since: float = -math.inf) -> list[float]:
         """Return the values at or after `since` as a list; a missing value is NaN."""
         return self._cut(self._column, self._index(since))

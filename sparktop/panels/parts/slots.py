@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 from sparktop.model.series import LATE, Series
 
@@ -28,31 +28,56 @@ def slot_means(
     All series must have samples at the same times, as those of a `HistoryTable` do. The mean of a slot
     without a sample is None, or the mean of the slot before if the function `fills` returns True, which says
     that no sample was lost in the gap. Slots begin at multiples of `step`, so that series
-    share a time axis. Prefix sums, and slot edges computed once for all series and kept for the next drawing,
-    make this many times as fast as computing slot by slot.
+    share a time axis. Slot edges are computed once for all series; these and means are kept for the next
+    drawing, which shows mostly the same slots.
     """
     places = _places(table[0], first, step, count)
-    if places == list(range(places[0], places[0] + count + 1)):
-        return [_single(series, places, first * step) for series in table]
-    return [_slot_means(series, places, (first - _BEFORE) * step, fills) for series in table]
+    found: list[list[float | None]] = []
+    for series in table:
+        means = _means(series, places, first, step)
+        if None in means:
+            _fill(means, places, series, (first - _BEFORE) * step, fills)
+        found.append(means)
+    return found
 
 
-def _slot_means(series: Series, places: Sequence[int], since: float, fills: Fills) -> list[float | None]:
-    """Return the means of `series` in the time slots that begin at `places`, read from `since` on."""
-    begin, values = series.since(since).clock[1], series.values(since)
-    edges = [place - begin for place in places]
-    means = _means(values, edges)
-    if None in means:
-        _fill(means, edges, series.arrays(since)[0], values, fills)
+_known: dict[tuple[int, int, float, int], tuple[object, int, Sequence[int], Sequence[float | None]]] = {}
+"""Results of `_means`: (pages, number of the first slot, places of the slots, means). A key names the pages
+by their id only, with the column, the step and the number of slots."""
+_MOST_KNOWN = 128
+
+
+def _means(series: Series, places: Sequence[int], first: int, step: float) -> list[float | None]:
+    """Return the mean of `series` in each slot, from slot number `first` on; slots begin at `places`.
+
+    Points of pages never change, so that a slot that has the same points as in the last drawing has the
+    same mean. Only the newest slots get points.
+    """
+    pages, column = series.clock[0], series.column
+    key = (id(pages), column, step, len(places))
+    means: list[float | None] = []
+    kept = _known.get(key)
+    if kept is not None and kept[0] is pages:
+        _, kept_first, kept_places, kept_means = kept
+        shift, end = first - kept_first, bisect_left(kept_places, kept_places[-1])
+        if 0 <= shift < end and kept_places[shift:end] == places[: end - shift]:
+            means += kept_means[shift : end - 1]
+    done = len(means)
+    values, begin = series.values((first + done) * step), places[done]
+    means += [_mean(values[a - begin : b - begin]) for a, b in pairwise(places[done:])]
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+    _known[key] = (pages, first, places, tuple(means))
     return means
 
 
-def _single(series: Series, places: Sequence[int], since: float) -> list[float | None]:
-    """Return the values of `series` from the time `since` on, of which each time slot has one."""
-    values = series.values(since)[: len(places) - 1]
-    if math.isfinite(sum(values)):
-        return list[float | None](values)
-    return [value if math.isfinite(value) else None for value in values]
+def _mean(values: Sequence[float]) -> float | None:
+    """Return the mean of those values that are known; None if none is."""
+    total = sum(values)
+    if not math.isfinite(total):
+        values = [value for value in values if math.isfinite(value)]
+        total = sum(values)
+    return total / len(values) if values else None
 
 
 _kept: dict[tuple[int, float, int], tuple[object, int, int, int, list[int]]] = {}
@@ -91,41 +116,26 @@ def _places(series: Series, first: int, step: float, count: int) -> list[int]:
     return places
 
 
-def _means(values: Sequence[float], edges: Sequence[int]) -> list[float | None]:
-    if math.isfinite(sum(values)):
-        sums = list(accumulate(values, initial=0.0))
-        return [(sums[b] - sums[a]) / (b - a) if b > a else None for a, b in pairwise(edges)]
-    known = [[value for value in values[a:b] if math.isfinite(value)] for a, b in pairwise(edges)]
-    return [sum(some) / len(some) if some else None for some in known]
-
-
 def _fill(
-    means: list[float | None],
-    edges: Sequence[int],
-    times: Sequence[float],
-    values: Sequence[float],
-    fills: Fills,
+    means: list[float | None], places: Sequence[int], series: Series, since: float, fills: Fills
 ) -> None:
     """Fill empty time slots in the list `means` with the value of the slot before.
 
+    The slots begin at `places` in the pages of `series`, of which points from the time `since` on are read.
     A gap of empty slots is filled only if the function `fills` returns True: no sample was lost in the gap.
     """
-    slot, count = 0, len(means)
-    while slot < count:
-        if edges[slot] != edges[slot + 1]:
-            slot += 1
-            continue
-        end = slot + 1
-        while end < count and edges[end] == edges[end + 1]:
-            end += 1
-        after = edges[slot]
+    begin, stop = series.since(since).clock[1:]
+    for place in {a for a, b in pairwise(places) if a == b}:
+        slot, end = bisect_left(places, place), bisect_right(places, place) - 1
         # At the left edge the sample before the gap may lie off the graph, so the gap may start in slot 0.
-        if 0 < after < len(times) and end < count:
-            both = math.isfinite(values[after - 1]) and math.isfinite(values[after])
-            if both and fills(times, after):
-                held = means[slot - 1] if slot else values[after - 1]
-                means[slot:end] = [held] * (end - slot)
-        slot = end
+        if not begin < place < stop or end == len(means):
+            continue
+        times, values = series.arrays(since)
+        after = place - begin
+        both = math.isfinite(values[after - 1]) and math.isfinite(values[after])
+        if both and fills(times, after):
+            held = means[slot - 1] if slot else values[after - 1]
+            means[slot:end] = [held] * (end - slot)
 
 
 def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) -> list[list[float | None]]:

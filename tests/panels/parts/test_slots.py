@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from statistics import fmean
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.model.series import HistoryTable, Series
+from sparktop.model.series import LATE, HistoryTable, Series
 from sparktop.panels.parts.slots import held_slots, hold_last
 
 
@@ -109,3 +110,49 @@ def test_slots_read_while_a_history_grows_are_those_read_at_once(
             inside = [value for at, value in shown if slot * step <= at < (slot + 1) * step]
             if inside:
                 assert mean == pytest.approx(fmean(inside), rel=1e-9, abs=1e-6)
+
+
+def computed_whole(
+    points: Sequence[tuple[float, float]], first: int, step: float, count: int
+) -> list[float | None]:
+    """Return the means by slot as if no slot was kept: gaps are filled from left to right."""
+    times = [time for time, _ in points if time >= (first - 8) * step]
+    values = [value for time, value in points if time >= (first - 8) * step]
+    edges = [sum(time < (first + slot) * step for time in times) for slot in range(count + 1)]
+    known = [[value for value in values[a:b] if math.isfinite(value)] for a, b in pairwise(edges)]
+    means = [sum(some) / len(some) if some else None for some in known]
+    slot = 0
+    while slot < count:
+        end = slot
+        while end < count and edges[end] == edges[end + 1]:
+            end += 1
+        after = edges[slot]
+        if slot < end < count and 0 < after < len(times):
+            apart = times[after] - times[after - 1]
+            before = times[after - 1] - times[after - 2] if after > 1 else 0.0
+            behind = times[after + 1] - times[after] if after + 1 < len(times) else 0.0
+            both = math.isfinite(values[after - 1]) and math.isfinite(values[after])
+            if both and apart < LATE * max(before, behind):
+                means[slot:end] = [means[slot - 1] if slot else values[after - 1]] * (end - slot)
+        slot = max(end, slot + 1)
+    return means
+
+
+@settings(max_examples=200, deadline=None)
+@given(points=POINTS, step=st.sampled_from([0.5, 1.0, 2.4]), shifts=st.lists(st.integers(-3, 3), min_size=60))
+def test_slots_kept_are_those_computed_whole(
+    points: list[tuple[float, float | None]], step: float, shifts: list[int]
+) -> None:
+    """Whatever was kept, each slot has the mean of its samples alone, and the same gaps are filled."""
+    table = HistoryTable(("other", "value"), 5000)
+    told: list[tuple[float, float]] = []
+    time = 7.0
+    for (apart, value), shift in zip(points, shifts, strict=False):
+        time += apart
+        table.append(time, {"value": value})
+        told.append((time, math.nan if value is None else value))
+        end_slot = int(time // step) + shift
+        for count in (5, 12):
+            seen = held_slots((table.series()["value"],), end_slot, step, count)[0]
+            assert seen == computed_whole(told, end_slot - count + 1, step, count)
+            assert held_slots((table.series()["other"],), end_slot, step, count)[0] == [None] * count
