@@ -6,7 +6,6 @@ import asyncio
 import ipaddress
 import json
 import re
-import socket
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -21,6 +20,7 @@ from sparktop.model.targets import (
     RouterTarget,
 )
 from sparktop.model.text import clean
+from sparktop.sources.http.lookup import look_up
 from sparktop.sources.router_probe import LIVELINESS, is_litellm
 from sparktop.values import dataclass
 
@@ -302,9 +302,7 @@ class _HostSearch:
         """
         try:
             async with asyncio.timeout(_RESOLVE_TIMEOUT_S):
-                found = await asyncio.get_running_loop().getaddrinfo(
-                    self._host, None, type=socket.SOCK_STREAM
-                )
+                found = await look_up(self._host, None)
         except (OSError, UnicodeError):
             return ()
         return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))[:_ADDRESSES_MAX]

@@ -10,7 +10,6 @@ import ssl
 import struct
 import tracemalloc
 import zlib
-from collections.abc import Callable
 
 import pytest
 
@@ -262,20 +261,13 @@ async def test_an_unknown_host_name_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     def unknown(*_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", _later(unknown))
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
     source = EngineSource(BackendTarget("tested", "http://spark-x.example:8000"))
     failure = await source.poll(AMPLE_S)
     await source.close()
     assert isinstance(failure, Failure)
     assert failure.kind is FailureKind.DNS
     assert "spark-x.example:8000" in failure.message
-
-
-def _later(function: Callable[..., None]) -> Callable[..., object]:
-    async def call(*args: object, **options: object) -> None:
-        function(*args, **options)
-
-    return call
 
 
 async def test_http_to_a_tls_port_says_https(serve: Serve) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import threading
 import time
 from dataclasses import replace
 
@@ -235,12 +236,41 @@ async def test_a_dead_first_address_costs_a_moment_also_of_a_name_that_ends_in_a
             waiting.connect_ex(dead.getsockname())
         real = socket.getaddrinfo
 
-        def resolve(host: str, port: int, *options: int) -> list[object]:
+        def resolve(host: str, port: int, *options: int, **named: int) -> list[object]:
             hosts = ["127.0.0.2", "127.0.0.1"] if host == "spark1" else [host]
-            return [found for one in hosts for found in real(one, port, *options)]
+            return [found for one in hosts for found in real(one, port, *options, **named)]
 
         monkeypatch.setattr(socket, "getaddrinfo", resolve)
         assert (await get(session, f"http://spark1:{server.port}/")).body == PAGE
+    await session.leave()
+
+
+async def test_name_servers_that_do_not_answer_hold_up_nothing_else(
+    session: SharedSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads that read files are free, and no thread is left for which the program would wait at its end."""
+    answered = threading.Event()
+
+    def hang(host: str, port: int, **_: int) -> list[object]:
+        answered.wait()
+        raise socket.gaierror(socket.EAI_AGAIN, f"{host}:{port}")
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    before = set(threading.enumerate())
+    try:
+        asked = (get(session, f"http://spark{number}/", 0.05) for number in range(100))
+        failures = await asyncio.gather(*asked, return_exceptions=True)
+        assert {getattr(one, "kind", one) for one in failures} == {FailureKind.TIMEOUT}
+        assert all(thread.daemon for thread in set(threading.enumerate()) - before)
+        async with asyncio.timeout(20):
+            assert await asyncio.to_thread(int, "1") == 1
+        waiting = asyncio.create_task(get(session, "http://spark0/"))
+        await asyncio.sleep(0)
+    finally:
+        answered.set()
+    with pytest.raises(AnswerError) as caught:
+        await waiting
+    assert caught.value.kind is FailureKind.DNS
     await session.leave()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
 
@@ -303,10 +304,10 @@ async def test_a_silent_host_is_one_line(serve: Serve) -> None:
 async def test_an_unknown_name_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host name that does not resolve is told as that."""
 
-    async def unknown(*_: object, **__: object) -> None:
+    def unknown(*_: object, **__: object) -> None:
         raise OSError
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", unknown)
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
     found = await discover(["spark-x\x1b"])
     assert found == Found(notes=("spark-x: the host name does not resolve; is it right?",))
 

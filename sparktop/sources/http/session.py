@@ -14,6 +14,7 @@ from sparktop import __version__
 from sparktop.sources.http.address import Address, parse_address
 from sparktop.sources.http.connection import OK, Connection, Exchange
 from sparktop.sources.http.failure import AnswerError, timeout_error, transport_error, unusable_address
+from sparktop.sources.http.lookup import look_up
 from sparktop.values import dataclass
 
 _KEPT_ALIVE_S = 120.0
@@ -204,7 +205,7 @@ async def _connect(place: _Place) -> Connection:
     host, port, tls = place
     address, delay_s = host, None
     if ":" not in host and not host.rpartition(".")[2].isdigit():  # a name, "spark1" included
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+        found = await look_up(host, port)
         if len(found) > 1:
             # Not with one address: each refused connection would leave cycles of garbage.
             delay_s = _HAPPY_EYEBALLS_S
