@@ -26,6 +26,8 @@ from sparktop.sources.wire.reply import Reply
 SAMPLE_PATH, RANKS_PATH = "/v1/sample", "/v1/ranks"
 _LONGEST_TOKEN = 4096
 _SHORTEST_S = 0.01
+_UNKNOWN_SIGNERS = frozenset({18, 19, 20, 21})
+"""OpenSSL's codes for a certificate whose signer is not trusted, not one that has expired, for instance."""
 
 
 class AgentSource:
@@ -160,7 +162,8 @@ class AgentSource:
         if error.kind is FailureKind.REFUSED:
             message = f"no agent at {self._where}: start `sparktop agent` there (connection refused)"
             return AnswerError(FailureKind.REFUSED, message)
-        if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+        cause = error.__cause__
+        if isinstance(cause, ssl.SSLCertVerificationError) and cause.verify_code in _UNKNOWN_SIGNERS:
             return AnswerError(error.kind, f"{error.message}: {self._credentials.about_trust()}")
         return error
 

@@ -167,9 +167,11 @@ async def test_a_private_certificate_needs_tls_ca(
         unreadable = await failure_of(watch(url, tls_ca=str(wrong)))
         missing = await failure_of(watch(url, tls_ca=str(tmp_path / "none.pem")))
         plain = await failure_of(watch(url.replace("https", "http")))
+        named = await failure_of(watch(url.replace("127.0.0.1", "localhost"), tls_ca=str(certificate[0])))
         await known.close()
     assert {one.kind for one in (unknown, unreadable, missing)} == {FailureKind.TLS}
     assert unknown.message.endswith("name the file that signs it with tls_ca in the config")
     assert "holds no certificate" in unreadable.message
     assert "No such file" in missing.message
+    assert named.message.endswith("certificate is not valid for 'localhost'.")
     assert plain.kind in {FailureKind.TLS, FailureKind.UNREACHABLE, FailureKind.MALFORMED}
